@@ -1,0 +1,230 @@
+"""Layer 0: the error v in weight space, the residuals Delta and the data signal h_0, for each mode k.
+
+    v_k = w_k - r0 - K h_k ,      h_k = u_k + lam_k R_Delta v_k
+    K = (nu_1 / nu_L) (dd o R_gu^1 / gamma0 + a o C_g^1)                       strictly lower triangular
+    H_k = (1 + lam_k K R_Delta)^-1 ;   dv_k/dw = H_k 1,  dv_k/dr0 = -H_k,  dv_k/du_k = -H_k K
+    R_Delta = (1 - reuse R_vu)^-1 ,   R_vu = sum_k p_k lam_k dv_k/du_k
+    R_hr^0 = sum_k p_k dh_k/dr0 = -sum_k p_k lam_k R_Delta H_k                 (centered: times S)
+
+    <r0 r0> = initial_variance dd o C_g^1            (centered: S <r0 r0> S^T with S = 1 - 1 e_0^T)
+    <u_k u_k> = lam_k Noise ,   Noise = R_Delta [reuse (C_v + sigma^2) + subsampling diag C_Delta(t,t)] R_Delta^T
+    C_v = sum_k p_k lam_k <v_k v_k> ,   C_h^0 = sum_k p_k <h_k h_k>
+
+The sampling rules differ in two numbers only:
+
+    population: reuse = subsampling = 0                  full batch:  reuse = 1/alpha, subsampling = 0
+    online SGD: reuse = 0, subsampling = 1/alpha_B       multi-pass:  reuse = 1/alpha, subsampling = (1-b)/(b alpha)
+
+Only the matrices H_k depend on the mode; sums over modes need their moments sum_k p_k lam_k^j H_k.
+"""
+
+import numpy as np
+
+from deeplinear._closure.causal import Array, add_identity, rows_times, rows_times_transpose, write_symmetric
+from deeplinear._closure.hidden import dd, weighted
+from deeplinear._closure.site import Source
+from deeplinear._coefficients import Coefficients
+
+
+class DataResponses:
+    """Responses of layer 0.
+
+    Attributes
+    ----------
+    K, Rhr
+        Shape (batch, rows, rows).
+    RDelta, J
+        The same, or None where R_Delta is the identity, and where there is no noise. J = R_Delta H2 K.
+    H
+        Transfer function of each mode, shape (batch, modes, rows, rows).
+    H1
+        H_k applied to constants: the mean of v_k per unit target, shape (batch, modes, rows, outputs).
+    """
+
+    def __init__(self, c: Coefficients) -> None:
+        self.c = c
+        s = c.structure
+        (batch, size), kind = c.d.shape, c.gamma0.dtype
+
+        def matrix() -> Array:
+            return np.zeros((batch, size, size), kind)
+
+        self.K, self.Rhr = matrix(), matrix()
+        self.RDelta = matrix() if s.reuses_data else None
+        self.J = matrix() if s.reuses_data or s.subsamples else None
+        self.H = np.zeros((batch, s.modes, size, size), kind)
+        self.H1 = np.zeros((batch, s.modes, size, s.outputs), kind)
+        self._moments = [matrix(), matrix()] if s.modes > 1 else None
+
+    def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
+        """Fill rows, from R_gu / gamma0 and C_g of layer 1."""
+        c, e, outputs = self.c, rows.stop, self.c.structure.outputs
+        K = c.first_to_last * (dd(c, rows) * Rgu_hat[:, rows, :e] + c.a[:, rows, :e] * Cg[:, rows, :e])
+        self.K[:, rows, :e] = K
+        KR = rows_times(K, self.RDelta, e)
+
+        H = -c.eigenvalues * rows_times(KR[:, None], self.H, e)
+        add_identity(H, rows)
+        self.H[..., rows, :e] = H
+        self.H1[..., rows, :] = H.reshape(*H.shape[:-1], e // outputs, outputs).sum(axis=-2)
+        if self._moments is not None:
+            for power, moment in enumerate(self._moments, start=1):
+                moment[:, rows, :e] = mode_sum(c, H, power)
+
+        RDelta = np.zeros_like(K)
+        add_identity(RDelta, rows)
+        if self.RDelta is not None:
+            Rvu = -rows_times(mode_sum(c, H, 1), self.K, e)
+            RDelta += c.reuse * rows_times(Rvu, self.RDelta, e)
+            self.RDelta[:, rows, :e] = RDelta
+        Rhr = -self._times_moment(RDelta, 1, e)
+        if c.structure.centered:
+            subtract_initial(Rhr, outputs)
+        self.Rhr[:, rows, :e] = Rhr
+        if self.J is not None:
+            self.J[:, rows, :e] = rows_times(self._times_moment(RDelta, 2, e), self.K, e)
+
+    def _times_moment(self, x: Array, power: int, e: int) -> Array:
+        """Rows times sum_k p_k lam_k^power H_k."""
+        if self._moments is not None:
+            return rows_times(x, self._moments[power - 1], e)
+        product: Array = self.c.weight[:, 0] * self.c.eigenvalues[:, 0] ** power * rows_times(x, self.H[:, 0], e)
+        return product
+
+    def Rvu(self, index: int) -> Array:
+        """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
+        weight = (self.c.weight * self.c.eigenvalues)[index]
+        response: Array = -(weight * self.H[index]).sum(axis=0) @ self.K[index]
+        return response
+
+
+class DataCovariances:
+    """Correlations of layer 0, between two replicas that share initial weights and data, or not.
+
+    Attributes
+    ----------
+    Cv, Ch
+        Shape (batch, rows, rows).
+    Noise
+        The same, or None without sampling noise.
+    CDelta_equal
+        Correlation of the training residuals at equal times, shape (batch, steps, outputs, outputs).
+    bias, width, data
+        Parts of C_v(t, t) due to the mean error, to r0 and to the noise u, shape (batch, rows).
+    """
+
+    def __init__(self, responses: DataResponses, same_data: bool = True) -> None:
+        self.responses, self.c = responses, responses.c
+        s, R = self.c.structure, responses
+        self.Cv, self.Ch = np.zeros_like(R.K), np.zeros_like(R.K)
+        self.Noise = np.zeros_like(R.K) if same_data and R.J is not None else None
+        self._Cv2 = np.zeros_like(R.K) if s.modes > 1 else None
+        batch, size = self.c.d.shape
+        self.CDelta_equal = np.zeros((batch, s.steps, s.outputs, s.outputs), R.K.dtype)
+        self.bias, self.width, self.data = (np.zeros((batch, size), R.K.dtype) for _ in range(3))
+        # sigma^2 for every pair of times, within one output.
+        self._label_noise = self.c.sigma2 * np.kron(np.ones((1, s.steps)), np.eye(s.outputs)[None])
+
+    def step(self, Cg: Array | None, rows: slice) -> None:
+        """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
+        self._error(Cg, rows)
+        if self.Noise is not None:
+            self._noise(rows)
+        self._signal(rows)
+
+    def _error(self, Cg: Array | None, rows: slice) -> None:
+        """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + lam_k H_k K Noise K^T H_k^T]."""
+        c, e, R = self.c, rows.stop, self.responses
+        H = R.H[..., rows, :e]
+        width = np.zeros_like(H) if Cg is None else self._initial_function(Cg)(H, e)
+        data = np.zeros_like(H)
+        if self.Noise is not None:
+            K = R.K[:, None]
+            data = c.eigenvalues * rows_times_transpose(rows_times(H, K, e) @ self.Noise[:, None, :e, :e], K, e)
+        bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
+        Cv = bias + rows_times_transpose(width + data, R.H, e)
+        write_symmetric(self.Cv, mode_sum(c, Cv, 1), rows)
+        if self._Cv2 is not None:
+            write_symmetric(self._Cv2, mode_sum(c, Cv, 2), rows)
+        self.bias[:, rows] = np.diagonal(mode_sum(c, bias[..., rows], 1), axis1=-2, axis2=-1)
+        self.width[:, rows] = mode_sum(c, (H * width).sum(axis=-1, keepdims=True), 1)[..., 0]
+        self.data[:, rows] = mode_sum(c, (H * data).sum(axis=-1, keepdims=True), 1)[..., 0]
+
+    def _initial_function(self, Cg: Array) -> Source:
+        """Covariance of r0, the function at initialisation as it is carried along."""
+        c = self.c
+        cov = weighted(Cg, c.d)
+
+        def apply(x: Array, e: int) -> Array:
+            if c.structure.centered:
+                x = x.copy()
+                subtract_initial(x, c.structure.outputs)
+            batch, modes, r, _ = x.shape
+            # One product for all modes: they share this matrix.
+            y = cov(x.reshape(batch, modes * r, e), e).reshape(x.shape)
+            if c.structure.centered:
+                y = y - np.tile(y[..., : c.structure.outputs], e // c.structure.outputs)
+            scaled: Array = c.initial_variance[:, None] * y
+            return scaled
+
+        return apply
+
+    def _noise(self, rows: slice) -> None:
+        c, e, R, outputs = self.c, rows.stop, self.responses, self.c.structure.outputs
+        assert self.Noise is not None
+        step = rows.start // outputs
+        if R.RDelta is None:
+            residual = self.Cv[:, rows, rows] + self._label_noise[..., :outputs]
+            noise = np.zeros_like(self.Cv[:, rows, :e])
+        else:
+            F = R.RDelta[:, rows, :e]
+            # Noise rows without this step's own draw of a batch, which the residual does not feel.
+            source = c.reuse * (F @ self.Cv[:, :e, :e] + self._apply_label_noise(F, e))
+            if c.structure.subsamples:
+                source += c.subsampling * self._past_draws(F, e)
+            noise = rows_times_transpose(source, R.RDelta, e)
+            residual = noise[..., rows] / c.reuse
+        self.CDelta_equal[:, step] = residual
+        if c.structure.subsamples:
+            noise[..., rows] += c.subsampling * residual
+        write_symmetric(self.Noise, noise, rows)
+
+    def _apply_label_noise(self, x: Array, e: int) -> Array:
+        outputs = self.c.structure.outputs
+        total = x.reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)
+        product: Array = total @ self._label_noise[..., :e]
+        return product
+
+    def _past_draws(self, x: Array, e: int) -> Array:
+        """Rows times the block-diagonal matrix of C_Delta(s, s), steps not yet known counting zero."""
+        outputs = self.c.structure.outputs
+        steps = e // outputs
+        by_step = x.reshape(*x.shape[:-1], steps, 1, outputs) @ self.CDelta_equal[:, None, :steps]
+        return by_step.reshape(x.shape)
+
+    def _signal(self, rows: slice) -> None:
+        """C_h^0 = tr(lam) Noise - J Noise - (J Noise)^T + R_Delta [sum_k p_k lam_k^2 <v_k v_k>] R_Delta^T."""
+        c, e, R = self.c, rows.stop, self.responses
+        second = self.Cv if self._Cv2 is None else self._Cv2
+        scale = c.eigenvalues[:, 0] if self._Cv2 is None else 1.0
+        if R.RDelta is None:
+            Ch = scale * second[:, rows, :e]
+        else:
+            Ch = scale * rows_times_transpose(R.RDelta[:, rows, :e] @ second[:, :e, :e], R.RDelta, e)
+        if self.Noise is not None and R.J is not None:
+            noise = self.Noise[:, rows, :e]
+            trace = (c.weight * c.eigenvalues).sum(axis=1)
+            Ch = Ch + trace * noise - R.J[:, rows, :e] @ self.Noise[:, :e, :e] - rows_times_transpose(noise, R.J, e)
+        write_symmetric(self.Ch, Ch, rows)
+
+
+def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
+    """sum_k p_k lam_k^power x_k over the axis of modes."""
+    total: Array = (c.weight * c.eigenvalues**power * x).sum(axis=1)
+    return total
+
+
+def subtract_initial(x: Array, outputs: int) -> None:
+    """Apply S = 1 - 1 e_0^T from the right, in place: column 0 gives up the sum over all times."""
+    e = x.shape[-1]
+    x[..., :outputs] -= x.reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)

@@ -1,0 +1,113 @@
+"""Problems turned into the numbers that stand in the equations, with a leading batch axis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._problem import Problem
+from deeplinear._propagator import propagator
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What two problems must share to be solved as one batch."""
+
+    depth: int
+    steps: int
+    outputs: int
+    modes: int
+    centered: bool
+    reuses_data: bool
+    subsamples: bool
+
+    @property
+    def size(self) -> int:
+        """Rows of every matrix: one per step and output."""
+        return self.steps * self.outputs
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Constants of the closure; shapes start with the batch axis, scalars are (batch, 1, 1).
+
+    A row index is the pair (step, output), steps outermost.
+    """
+
+    structure: Structure
+    d: Array  # (batch, rows)        response of a weight to its initial value
+    a: Array  # (batch, rows, rows)  response to gradients, the same for every pair of outputs
+    a_readout: Array  # (batch, rows, rows)  the same acting within one output only
+    gamma0: Array
+    feedback: Array  # 1 / (nu_L gamma0)
+    initial_variance: Array  # nu_1 / (nu_L^2 gamma0^2)
+    first_to_last: Array  # nu_1 / nu_L
+    rho: Array  # (depth - 1, batch, 1, 1), nu_{l+1} / nu_l
+    sigma2: Array
+    reuse: Array  # 1 / alpha, or 0 where data are fresh at every step
+    subsampling: Array  # strength of the white noise that drawing a batch adds
+    eigenvalues: Array  # (batch, modes, 1, 1)
+    weight: Array  # (batch, modes, 1, 1)
+    target: Array  # (batch, modes, outputs, outputs)
+
+
+def structure(problem: Problem) -> Structure:
+    """Return the shape of a problem's equations."""
+    return Structure(
+        depth=problem.network.depth,
+        steps=problem.steps,
+        outputs=problem.data.outputs,
+        modes=len(problem.data.modes.eigenvalues),
+        centered=problem.network.centered,
+        reuses_data=problem.sampling.reuse > 0,
+        subsamples=problem.sampling.subsampling > 0,
+    )
+
+
+def coefficients(problems: Sequence[Problem]) -> Coefficients:
+    """Stack the constants of problems that share one structure."""
+    shape = structure(problems[0])
+    each = [_of_one(problem) for problem in problems]
+    stacked: dict[str, Array] = {name: np.stack([one[name] for one in each]) for name in each[0]}
+    if shape.outputs == 1:
+        stacked["a_readout"] = stacked["a"]
+    for name, values in stacked.items():
+        if values.ndim == 1:
+            stacked[name] = values[:, None, None]
+    stacked["rho"] = np.moveaxis(stacked["rho"], 1, 0)[..., None, None]
+    for name in ("eigenvalues", "weight"):
+        stacked[name] = stacked[name][..., None, None]
+    return Coefficients(structure=shape, **stacked)
+
+
+def _of_one(problem: Problem) -> dict[str, Array]:
+    network, data, optimizer, sampling = problem.network, problem.data, problem.optimizer, problem.sampling
+    nu = np.array(network.widths)
+    infinite = bool(np.isinf(nu[0]))
+    first_to_last = 1.0 if infinite else nu[0] / nu[-1]
+    outputs = data.outputs
+    d, a = propagator(
+        optimizer.rates(problem.steps), optimizer.momentum, optimizer.weight_decay, nesterov=optimizer.nesterov
+    )
+    modes = data.modes
+    numbers = {
+        "d": np.repeat(d, outputs),
+        "a": np.kron(a, np.ones((outputs, outputs))),
+        "a_readout": np.kron(a, np.eye(outputs)),
+        "gamma0": network.gamma0,
+        "feedback": 0.0 if infinite else 1.0 / (nu[-1] * network.gamma0),
+        "initial_variance": first_to_last * network.inverse_output_scale,
+        "first_to_last": first_to_last,
+        "rho": np.ones(network.depth - 1) if infinite else nu[1:] / nu[:-1],
+        "sigma2": data.noise**2,
+        "reuse": sampling.reuse,
+        "subsampling": sampling.subsampling,
+        "eigenvalues": modes.eigenvalues,
+        "weight": modes.weight,
+        "target": modes.target,
+    }
+    return {name: np.asarray(value) for name, value in numbers.items()}

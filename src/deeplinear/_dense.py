@@ -1,0 +1,109 @@
+"""Dense causal stepping: every step is a row of every matrix, one pass, exact.
+
+Time O(L T^3), memory O(L T^2) in the number of steps T (times outputs) and layers L.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from deeplinear._closure.causal import Array
+from deeplinear._closure.data import DataCovariances, DataResponses
+from deeplinear._closure.hidden import HiddenCovariances, HiddenResponses
+from deeplinear._coefficients import Coefficients, Structure
+
+DIVERGED = 1e12
+"""Training counts as diverged once the loss is this many times its initial value."""
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """C_v(t, t) between two networks that share less than everything, shape (batch, rows)."""
+
+    same_data: Array  # they share the data and batches, but not the initial weights
+    same_init: Array  # the other way round
+    independent: Array  # neither
+
+
+class Dense:
+    """Solution of a batch of equally shaped problems on every step."""
+
+    def __init__(self, c: Coefficients) -> None:
+        self.c = c
+        self.hidden, self.data = HiddenResponses(c), DataResponses(c)
+        self.data_covariances = DataCovariances(self.data)
+        self.hidden_covariances = HiddenCovariances(self.hidden, self.data_covariances.Ch)
+        self.diverged_at = np.full(len(c.d), -1)
+
+    def run(self, progress: Callable[[int, int], object] | None = None) -> None:
+        """Fill all rows; stop early once every problem of the batch has diverged."""
+        steps = self.c.structure.steps
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step in range(steps):
+                self._step(step, self.hidden_covariances, self.data_covariances, respond=True)
+                self._watch(step)
+                if progress is not None:
+                    progress(step + 1, steps)
+                if (self.diverged_at >= 0).all():
+                    return
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """Overlaps of replicas: their responses are those of one network, only the sources differ."""
+        same_data = DataCovariances(self.data)
+        same_init = DataCovariances(self.data, same_data=False)
+        hidden = HiddenCovariances(self.hidden, same_init.Ch)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step in range(self.c.structure.steps):
+                self._step(step, hidden, same_init, respond=False)
+                same_data.step(None, row_set(self.c, step))
+        return Overlaps(
+            same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
+            same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
+            independent=self.data_covariances.bias,
+        )
+
+    def _step(self, step: int, C: HiddenCovariances, C0: DataCovariances, *, respond: bool) -> None:
+        """One row of everything, in the order of a training step; of covariances alone if not ``respond``."""
+        hidden, rows = self.hidden, row_set(self.c, step)
+        for layer in reversed(hidden.layers):
+            if respond:
+                hidden.backward(layer, C.Cg, rows)
+            C.backward(layer, rows)
+        if respond:
+            self.data.step(hidden.sites[1].dg[0], C.Cg[1], rows)
+        C0.step(C.Cg[1], rows)
+        for layer in hidden.layers:
+            if respond:
+                hidden.forward(layer, self.data.Rhr, C.Ch, rows)
+            C.forward(layer, rows)
+
+    def _watch(self, step: int) -> None:
+        loss = self.test_loss(step)
+        diverged = ~np.isfinite(loss) | (np.abs(loss) > DIVERGED * np.abs(self.test_loss(0)))
+        self.diverged_at[diverged & (self.diverged_at < 0)] = step
+
+    def test_loss(self, step: int) -> Array:
+        """Test loss of each problem at one step, shape (batch,)."""
+        rows = row_set(self.c, step)
+        block = self.data_covariances.Cv[:, rows, rows]
+        loss: Array = np.trace(block, axis1=-2, axis2=-1) + self.c.structure.outputs * self.c.sigma2[:, 0, 0]
+        return loss
+
+
+def row_set(c: Coefficients, step: int) -> slice:
+    """Rows of one step: one per output."""
+    outputs = c.structure.outputs
+    return slice(step * outputs, (step + 1) * outputs)
+
+
+def dense_memory(shape: Structure, batch: int) -> int:
+    """Bytes of the matrices that a dense solution keeps."""
+    hidden = 6 * shape.depth  # two responses of h and of g, C_h, C_g
+    data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode
+    data += (1 if shape.reuses_data else 0) + (2 if shape.reuses_data or shape.subsamples else 0)  # R_Delta; J, Noise
+    data += 3 if shape.modes > 1 else 0  # moments of H, second moment of C_v
+    propagators = 1 if shape.outputs == 1 else 2
+    return 8 * batch * (hidden + data + propagators) * shape.size**2

@@ -1,0 +1,88 @@
+"""A finite network: its weights, and the fields that they define. Knows nothing of data or optimizers.
+
+Layers are numbered 0 (input) to L (last hidden). Every field has one column per output, shape
+(N_l, C), so that a network with several outputs needs no other code:
+
+    g_L = W_L                               backward fields, of the weights alone
+    g_l = W_l^T g_{l+1} / sqrt(N_l)
+    w   = sqrt(D) / (N_L gamma0) W_0^T g_1  the function: f_c(x) = w_c . x / sqrt(D)
+    h_1 = W_0 h_0 / sqrt(D)                 forward fields, driven by the data through h_0
+    h_{l+1} = W_l h_l / sqrt(N_l)
+
+With h_0 = sqrt(D)/P X^T Delta, minus the gradient of ``1/(2P) sum Delta^2`` times N_L gamma0^2 is
+
+    G_l = gamma0 / sqrt(N_l) g_{l+1} h_l^T  (N_0 = D),        G_L = gamma0 h_L
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The matrix ``scale * left @ right.T``, kept as its factors of shape (rows, C) and (columns, C)."""
+
+    scale: float
+    left: Array
+    right: Array
+
+
+@dataclass(frozen=True)
+class FiniteNetwork:
+    """Weights of one network, which an optimizer changes in place.
+
+    Attributes
+    ----------
+    weights
+        W_0 of shape (N_1, D), W_l of shape (N_{l+1}, N_l) and the readout W_L of shape (N_L, C).
+    gamma0
+        Richness.
+    """
+
+    weights: list[Array]
+    gamma0: float
+
+    @classmethod
+    def draw(
+        cls, rng: np.random.Generator, dim: int, widths: tuple[int, ...], outputs: int, gamma0: float
+    ) -> "FiniteNetwork":
+        """Draw every weight from N(0, 1)."""
+        fan_in = (dim, *widths[:-1])
+        weights = [rng.standard_normal((rows, columns)) for rows, columns in zip(widths, fan_in, strict=True)]
+        return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0)
+
+    def backward(self) -> list[Array]:
+        """Return g_1 .. g_L; they stay what they are when the weights change."""
+        fields = [self.weights[-1].copy()]
+        for weight in reversed(self.weights[1:-1]):
+            fields.append(weight.T @ fields[-1] * _fan_in_scale(weight))
+        return fields[::-1]
+
+    def predictor(self, g_1: Array) -> Array:
+        """Return the function as a weight vector per output, shape (D, C)."""
+        first, last = self.weights[0], self.weights[-1]
+        return first.T @ g_1 / (len(last) * self.gamma0 * _fan_in_scale(first))
+
+    def forward(self, h_0: Array) -> list[Array]:
+        """Return h_0 .. h_L."""
+        fields = [h_0]
+        for weight in self.weights[:-1]:
+            fields.append(weight @ fields[-1] * _fan_in_scale(weight))
+        return fields
+
+    def gradients(self, h: list[Array], g: list[Array]) -> list[Outer]:
+        """Return G_0 .. G_L, one per weight."""
+        hidden = [
+            Outer(self.gamma0 * _fan_in_scale(weight), left, right)
+            for weight, left, right in zip(self.weights[:-1], g, h[:-1], strict=True)
+        ]
+        return [*hidden, Outer(self.gamma0, h[-1], np.eye(h[-1].shape[1]))]
+
+
+def _fan_in_scale(weight: Array) -> float:
+    return 1.0 / math.sqrt(weight.shape[1])

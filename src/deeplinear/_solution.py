@@ -1,0 +1,411 @@
+"""The answer of the theory for one problem."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from deeplinear._dense import Dense
+from deeplinear._files import write_atomically
+from deeplinear._labels import from_dataset, read_dataset, to_dataset
+from deeplinear._problem import Problem
+
+Array = NDArray[np.float64]
+
+_KIND = "deeplinear.Solution"
+
+PARTS = ("bias", "width", "data", "label_noise")
+MATRICES = (
+    "feature_correlation",
+    "gradient_correlation",
+    "error_correlation",
+    "residual_correlation",
+    "feature_response",
+    "gradient_response",
+    "error_response",
+    "residual_response",
+)
+
+
+@dataclass(frozen=True)
+class Status:
+    """How training went: completed, or diverged at a step.
+
+    Examples
+    --------
+    >>> print(Status(diverged_at=12))
+    diverged at step 12: lower the learning rate
+    """
+
+    diverged_at: int | None = None
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss left all bounds (10^12 times its initial value) before the last step."""
+        return self.diverged_at is not None
+
+    def __str__(self) -> str:
+        if self.diverged_at is None:
+            return "completed"
+        return f"diverged at step {self.diverged_at}: lower the learning rate"
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The paper's parts of the test loss, each of shape (T,); they sum to it.
+
+    Attributes
+    ----------
+    bias
+        What is left of the target when all randomness is averaged out.
+    width
+        Variance due to the random initial weights as they pass through the first layer.
+    data
+        Variance due to the finite data set or batch, label noise in it included.
+    label_noise
+        The noise of the test labels themselves.
+    """
+
+    bias: Array
+    width: Array
+    data: Array
+    label_noise: Array
+
+
+@dataclass(frozen=True)
+class VarianceDecomposition:
+    """The exact analysis of variance of the test loss, each part of shape (T,); they sum to it.
+
+    Attributes
+    ----------
+    bias
+        Loss of the prediction averaged over initialisations and data sets.
+    initialization
+        Variance over initialisations of the prediction averaged over data sets.
+    data
+        Variance over data sets (and batches) of the prediction averaged over initialisations.
+    interaction
+        What is left: variance that averaging over either removes.
+    label_noise
+        The noise of the test labels themselves.
+    """
+
+    bias: Array
+    initialization: Array
+    data: Array
+    interaction: Array
+    label_noise: Array
+
+    def ensemble_loss(self, members: int) -> Array:
+        """Test loss of the mean prediction of ``members`` networks trained on one data set, shape (T,)."""
+        if members < 1:
+            raise ValueError(f"members must be a whole number, at least 1, got {members!r}")
+        averaged = (self.initialization + self.interaction) / members
+        loss: Array = self.bias + self.data + averaged + self.label_noise
+        return loss
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Predicted curves and two-time functions of one problem.
+
+    Two-time functions have axes of length n = T C, time-major over (time, output): entry
+    (t C + c, t' C + c') belongs to output c at time t and output c' at time t'. They are built when
+    first asked for. If training diverges, everything from that step on is ``inf`` and ``status`` says so.
+
+    Attributes
+    ----------
+    problem
+        What was solved.
+    times
+        Steps t = 0 .. T-1, each before its update, shape (T,).
+    test_loss, train_loss
+        Mean squared residual on new examples and on the training set, summed over outputs, shape (T,).
+    kernel
+        Effective tangent kernel: mean eigenvalue of the matrix that takes the data signal h_0(t) to the
+        change of the prediction, per unit of learning rate, averaged over outputs; depth + 1 in a lazy
+        network. Shape (T,).
+    decomposition
+        Bias, width, data and label noise, as in the paper.
+    status
+        Whether training diverged, and when.
+    stats
+        ``method``, ``seconds`` and size of the ``batch`` that was solved together.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> solution = dl.solve(dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=5
+    ... ))
+    >>> solution
+    Solution(MLP depth 2, 5 steps: test loss 2 -> 0.843, completed)
+    >>> solution.feature_correlation.shape
+    (3, 5, 5)
+    """
+
+    problem: Problem
+    times: NDArray[np.int64]
+    test_loss: Array
+    train_loss: Array
+    kernel: Array
+    decomposition: Decomposition
+    status: Status
+    stats: dict[str, Any]
+    _matrices: Mapping[str, Callable[[], Array]] = field(repr=False)
+    _dense: tuple[Dense, int] | None = field(repr=False, default=None)
+
+    def __repr__(self) -> str:
+        network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
+        losses = f"test loss {self.test_loss[0]:.3g} -> {self.test_loss[-1]:.3g}"
+        return f"Solution({network}, {self.problem.steps} steps: {losses}, {self.status})"
+
+    @cached_property
+    def feature_correlation(self) -> Array:
+        """C_h^l, correlation of the forward fields of layers 0 .. L, shape (L + 1, n, n)."""
+        return self._matrices["feature_correlation"]()
+
+    @cached_property
+    def gradient_correlation(self) -> Array:
+        """C_g^l, correlation of the backward fields of layers 1 .. L, shape (L, n, n)."""
+        return self._matrices["gradient_correlation"]()
+
+    @cached_property
+    def error_correlation(self) -> Array:
+        """C_v, correlation of the errors in weight space, shape (n, n)."""
+        return self._matrices["error_correlation"]()
+
+    @cached_property
+    def residual_correlation(self) -> Array:
+        """C_Delta, correlation of the residuals on the training samples, shape (n, n)."""
+        return self._matrices["residual_correlation"]()
+
+    @cached_property
+    def feature_response(self) -> Array:
+        """R_hr^l, response of the forward field to the backward source of its layer, shape (L + 1, n, n)."""
+        return self._matrices["feature_response"]()
+
+    @cached_property
+    def gradient_response(self) -> Array:
+        """R_gu^l, response of the backward field to the forward source of its layer, shape (L, n, n)."""
+        return self._matrices["gradient_response"]()
+
+    @cached_property
+    def error_response(self) -> Array:
+        """R_vu, response of the errors to noise in the data signal, shape (n, n)."""
+        return self._matrices["error_response"]()
+
+    @cached_property
+    def residual_response(self) -> Array:
+        """R_Delta, response of the residuals to the errors, shape (n, n)."""
+        return self._matrices["residual_response"]()
+
+    @cached_property
+    def variance(self) -> VarianceDecomposition:
+        """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
+        if self._dense is None:  # read from a file, which does not hold what this needs
+            from deeplinear._solve import solve
+
+            return solve(self.problem).variance
+        dense, index = self._dense
+        overlaps = dense.overlaps
+        outputs = self.problem.data.outputs
+
+        def curve(rows: Array) -> Array:
+            return _cut(_over_outputs(rows[index], outputs), self.status)
+
+        same = curve(np.diagonal(dense.data_covariances.Cv, axis1=-2, axis2=-1))
+        bias, same_data, same_init = map(curve, (overlaps.independent, overlaps.same_data, overlaps.same_init))
+        with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
+            interaction = same - same_init - same_data + bias
+            variances = [same_init - bias, same_data - bias, interaction]
+        # What rounding makes negative is zero.
+        initialization, data, interaction = (_cut(np.maximum(part, 0.0), self.status) for part in variances)
+        return VarianceDecomposition(bias, initialization, data, interaction, self.decomposition.label_noise)
+
+    def sample_sites(self, count: int, seed: int = 0) -> xr.Dataset:
+        """Draw neurons: independent samples of the fields h_l(t) and g_l(t) of every hidden layer.
+
+        In the limit, each neuron of a layer follows an independent copy of one Gaussian process over
+        training time; its layer's fields h and g belong together.
+
+        Parameters
+        ----------
+        count
+            Number of neurons to draw in each layer.
+        seed
+            Seed of the random numbers.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``h`` and ``g`` with dimensions (sample, gradient_layer, time), and output for several outputs.
+        """
+        from deeplinear._sites import sample_sites
+
+        return sample_sites(self, count, seed)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return every observable with named axes; the problem stands in the attributes, as TOML."""
+        values = {name: getattr(self, name) for name in ("test_loss", "train_loss", "kernel", *MATRICES)}
+        values |= {name: getattr(self.decomposition, name) for name in PARTS}
+        return to_dataset(
+            values,
+            times=self.times,
+            depth=self.problem.network.depth,
+            outputs=self.problem.data.outputs,
+            attrs={
+                "kind": _KIND,
+                "problem": self.problem.to_toml(),
+                "diverged_at": -1 if self.status.diverged_at is None else self.status.diverged_at,
+                "stats": json.dumps(self.stats),
+            },
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a NetCDF file, which ``Solution.load`` and ``xarray`` open."""
+        dataset = self.to_xarray()
+        write_atomically(path, lambda temporary: dataset.to_netcdf(temporary, engine="h5netcdf"))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Solution":
+        """Read a file that ``save`` wrote."""
+        dataset = read_dataset(path, _KIND)
+
+        def read(name: str) -> Array:
+            array = from_dataset(dataset, name)
+            if array is None:
+                raise ValueError(f"{path} has no {name}")
+            return array
+
+        diverged_at = int(dataset.attrs["diverged_at"])
+        return cls(
+            problem=Problem.from_toml(dataset.attrs["problem"]),
+            times=dataset["time"].values,
+            test_loss=read("test_loss"),
+            train_loss=read("train_loss"),
+            kernel=read("kernel"),
+            decomposition=Decomposition(**{name: read(name) for name in PARTS}),
+            status=Status(None if diverged_at < 0 else diverged_at),
+            stats=json.loads(dataset.attrs["stats"]),
+            _matrices={name: partial(read, name) for name in MATRICES},
+        )
+
+    @classmethod
+    def from_dense(cls, problem: Problem, dense: Dense, index: int, stats: dict[str, Any]) -> "Solution":
+        """Take one problem out of a solved batch."""
+        step = int(dense.diverged_at[index])
+        status = Status(None if step < 0 else step)
+        outputs, C0 = problem.data.outputs, dense.data_covariances
+        noise = np.full(problem.steps, outputs * problem.data.noise**2)
+
+        def curve(rows: Array) -> Array:
+            """Sum over outputs; what rounding makes negative is zero."""
+            return _cut(np.maximum(_over_outputs(rows[index], outputs), 0.0), status)
+
+        test_loss = curve(np.diagonal(C0.Cv, axis1=-2, axis2=-1)) + noise
+        train_loss = test_loss
+        if C0.Noise is not None:
+            train_loss = _cut(np.maximum(np.trace(C0.CDelta_equal[index], axis1=-2, axis2=-1), 0.0), status)
+
+        def matrix(name: str) -> Array:
+            return _cut_both(_BUILD[name](dense, index), status, outputs)
+
+        return cls(
+            problem=problem,
+            times=np.arange(problem.steps),
+            test_loss=test_loss,
+            train_loss=train_loss,
+            kernel=_cut(_kernel(dense, index), status),
+            decomposition=Decomposition(curve(C0.bias), curve(C0.width), curve(C0.data), noise),
+            status=status,
+            stats=stats,
+            _matrices={name: partial(matrix, name) for name in MATRICES},
+            _dense=(dense, index),
+        )
+
+
+def _residual_correlation(dense: Dense, index: int) -> Array:
+    """C_Delta from the noise that the residuals, weighted by their draws, put into h_0.
+
+    A draw weighs each residual by 1 + n, so the noise holds Delta + n Delta; what n adds, with the
+    variance Z(t) = subsampling / reuse C_Delta(t, t) at its own step, is taken out again.
+    """
+    c, C0 = dense.c, dense.data_covariances
+    s = c.structure
+    blocks = np.zeros((s.steps, s.outputs, s.steps, s.outputs))
+    blocks[np.arange(s.steps), :, np.arange(s.steps), :] = C0.CDelta_equal[index]
+    equal_times = blocks.reshape(s.size, s.size)
+    if C0.Noise is None:
+        every_time = np.kron(np.ones((s.steps, s.steps)), np.eye(s.outputs))
+        return np.asarray(C0.Cv[index] + c.sigma2[index] * every_time)
+    if dense.data.RDelta is None:
+        return equal_times
+    Z = c.subsampling[index] / c.reuse[index] * equal_times
+    RZ = dense.data.RDelta[index] @ Z
+    return np.asarray(C0.Noise[index] / c.reuse[index] - RZ - RZ.T + Z)
+
+
+def _residual_response(dense: Dense, index: int) -> Array:
+    RDelta = dense.data.RDelta
+    return np.eye(dense.c.structure.size) if RDelta is None else np.asarray(RDelta[index])
+
+
+_BUILD: dict[str, Callable[[Dense, int], Array]] = {
+    "feature_correlation": lambda dense, i: np.stack([C[i] for C in dense.hidden_covariances.Ch.values()]),
+    "gradient_correlation": lambda dense, i: np.stack([C[i] for C in dense.hidden_covariances.Cg.values()]),
+    "error_correlation": lambda dense, i: dense.data_covariances.Cv[i],
+    "residual_correlation": _residual_correlation,
+    "feature_response": lambda dense, i: np.stack(
+        [dense.data.Rhr[i], *(site.dh[1][i] for site in dense.hidden.sites.values())]
+    ),
+    "gradient_response": lambda dense, i: np.stack(
+        [dense.c.gamma0[i] * site.dg[0][i] for site in dense.hidden.sites.values()]
+    ),
+    "error_response": lambda dense, i: dense.data.Rvu(i),
+    "residual_response": _residual_response,
+}
+
+
+def _kernel(dense: Dense, index: int) -> Array:
+    """Sum over weight layers of the squared gain above times the mean squared gain below.
+
+    The gain above weight layer l - 1 is C_g^l(t, t), 1 for the readout. Below, what has been learned is
+    of low rank, so the mean over directions is that of the initial weights, d(t)^2 and rho for each layer.
+    """
+    c, outputs = dense.c, dense.c.structure.outputs
+    decay = c.d[index, ::outputs] ** 2
+    total = np.ones(c.structure.steps)
+    for layer, C in reversed(dense.hidden_covariances.Cg.items()):
+        gain = np.diagonal(C[index]).reshape(-1, outputs).mean(axis=-1)
+        below = c.first_to_last if layer == 1 else c.rho[layer - 2]
+        total = below[index].item() * (decay * total + gain)
+    return np.asarray(total)
+
+
+def _over_outputs(rows: Array, outputs: int) -> Array:
+    return np.asarray(rows.reshape(-1, outputs).sum(axis=-1))
+
+
+def _cut(series: Array, status: Status) -> Array:
+    """Set a curve to inf from the divergence on."""
+    if status.diverged_at is not None:
+        series = np.array(series)
+        series[status.diverged_at :] = np.inf
+    return series
+
+
+def _cut_both(matrix: Array, status: Status, outputs: int) -> Array:
+    """Set a two-time function to inf where either time is beyond the divergence."""
+    if status.diverged_at is not None:
+        matrix = np.array(matrix)
+        start = status.diverged_at * outputs
+        matrix[..., start:, :] = np.inf
+        matrix[..., :, start:] = np.inf
+    return matrix
