@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear._files import write_atomically
-from deeplinear._labels import from_dataset, to_dataset
+from deeplinear._labels import from_dataset, read_dataset, to_dataset
 from deeplinear._problem import Problem
 
 Array = NDArray[np.float64]
@@ -60,11 +60,10 @@ class Ensemble:
     Examples
     --------
     >>> import deeplinear as dl
-    >>> from deeplinear._simulate import simulate
     >>> problem = dl.Problem(
     ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=5
     ... )
-    >>> experiment = simulate(problem, dim=20, seeds=3)
+    >>> experiment = dl.simulate(problem, dim=20, seeds=3)
     >>> experiment.mean("test_loss").shape, experiment.standard_error("feature_correlation").shape
     ((5,), (3, 5, 5))
     >>> experiment.to_xarray().gradient_correlation.dims
@@ -132,15 +131,7 @@ class Ensemble:
     @classmethod
     def load(cls, path: str | Path) -> "Ensemble":
         """Read a file that ``save`` wrote."""
-        refusal = f"{path} is not a file that Ensemble.save wrote"
-        try:
-            dataset = xr.load_dataset(path, engine="h5netcdf")
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{refusal}: {error}") from None
-        if dataset.attrs.get("kind") != _KIND:
-            raise ValueError(f"{refusal}: its kind is {dataset.attrs.get('kind')!r}, not {_KIND!r}")
+        dataset = read_dataset(path, _KIND)
         return cls(
             problem=Problem.from_toml(dataset.attrs["problem"]),
             dim=int(dataset.attrs["dim"]),

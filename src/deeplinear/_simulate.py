@@ -8,16 +8,15 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
-from deeplinear import _checks
+from deeplinear import _checks, _memory
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._problem import Problem
-from deeplinear._run_log import RECORDS
-from deeplinear._sizes import Sizes, sizes_of
+from deeplinear._simulator.log import RECORDS
+from deeplinear._simulator.sizes import Sizes, sizes_of
+from deeplinear._simulator.train import train
 from deeplinear._threads import one_blas_thread
-from deeplinear._train import train
 
 Progress = Callable[[int, int], object]
 
@@ -71,14 +70,15 @@ def simulate(
     ...     optimizer=dl.GradientDescent(lr=0.05),
     ...     steps=10,
     ... )
-    >>> experiment = simulate(problem, dim=30, seeds=4)
+    >>> experiment = dl.simulate(problem, dim=30, seeds=4)
     >>> experiment.test_loss.shape, experiment.feature_correlation.shape
     ((4, 10), (4, 3, 10, 10))
     >>> print(experiment.test_loss[:, 0])  # 1 + noise^2 where the initial function is subtracted
     [1.01 1.01 1.01 1.01]
     """
     seed_list, worker_count, sizes = _arguments(problem, dim, seeds, workers, record)
-    _check_memory(_bytes(problem, sizes, len(seed_list), worker_count, record))
+    needed = _bytes(problem, sizes, len(seed_list), worker_count, record)
+    _memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
 
     start = time.perf_counter()
     results = _empty_results(problem, sizes, len(seed_list), record)
@@ -219,12 +219,3 @@ def _bytes(problem: Problem, sizes: Sizes, seeds: int, workers: int, record: str
     results = sum(int(np.prod(shape)) for shape in _result_shapes(problem, sizes, record).values())
     in_flight = weights * (2 if problem.optimizer.momentum else 1) + data + histories + results
     return 8 * (workers * in_flight + seeds * results)
-
-
-def _check_memory(needed: int) -> None:
-    available = psutil.virtual_memory().available
-    if needed > available:
-        raise MemoryError(
-            f"the simulation needs about {needed / 1e9:.2f} GB and {available / 1e9:.2f} GB are available; "
-            "lower dim, seeds, steps or workers, or use record='losses'"
-        )

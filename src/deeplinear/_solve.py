@@ -57,7 +57,7 @@ def solve(problem: Problem | Sequence[Problem], *, progress: Progress | None = N
     ...     steps=4,
     ... )
     >>> dl.solve(problem).test_loss.round(4)
-    array([2.01  , 1.4182, 1.1519, 0.9851])
+    array([2.01  , 1.3152, 1.0512, 0.8991])
     """
     if isinstance(problem, Problem):
         return solve([problem], progress=progress)[0]

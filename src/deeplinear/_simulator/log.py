@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._finite_data import Stream
-from deeplinear._history import correlation, empty_history, stack_layers
-from deeplinear._sizes import Sizes
+from deeplinear._simulator.data import Stream
+from deeplinear._simulator.history import correlation, empty_history, stack_layers
+from deeplinear._simulator.sizes import Sizes
 
 Array = NDArray[np.float64]
 

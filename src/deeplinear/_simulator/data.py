@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._history import correlation, equal_time_correlation
+from deeplinear._simulator.history import correlation, equal_time_correlation
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from deeplinear._finite_network import Outer
 from deeplinear._optimizer import GradientDescent
+from deeplinear._simulator.network import Outer
 
 Array = NDArray[np.float64]
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from deeplinear._descent import Descent
-from deeplinear._finite_data import (
+from deeplinear._problem import Problem
+from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD
+from deeplinear._simulator.data import (
     FixedStream,
     FreshStream,
     PopulationStream,
@@ -13,11 +14,10 @@ from deeplinear._finite_data import (
     draw_target,
     population_loss,
 )
-from deeplinear._finite_network import FiniteNetwork
-from deeplinear._problem import Problem
-from deeplinear._run_log import Log, Run
-from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD
-from deeplinear._sizes import Sizes, sizes_of
+from deeplinear._simulator.descent import Descent
+from deeplinear._simulator.log import Log, Run
+from deeplinear._simulator.network import FiniteNetwork
+from deeplinear._simulator.sizes import Sizes, sizes_of
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
 _INIT, _DATA, _TARGET = 1, 2, 3

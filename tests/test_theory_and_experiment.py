@@ -1,0 +1,164 @@
+"""Theory against ensembles of real networks, in every regime.
+
+Stated sizes: D = 300, 24 networks per problem (seeds 0 .. 23). The mean over networks of each
+observable must lie within 4.5 standard errors of the theory at every step, and within ``close``
+relative error where it is well measured. A wrong factor moves losses by many times that.
+"""
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._simulator.network import FiniteNetwork
+from deeplinear._simulator.train import train
+from deeplinear._threads import one_blas_thread
+
+DIM, SEEDS, STEPS = 300, 24, 30
+
+
+def problem(network=None, data=None, sampling=None, optimizer=None, steps=STEPS):
+    return dl.Problem(
+        network or dl.MLP(depth=2, width=0.8),
+        data or dl.Isotropic(noise=0.3),
+        sampling or dl.FullBatch(samples=1.5),
+        optimizer or dl.GradientDescent(lr=0.04),
+        steps,
+    )
+
+
+CASES = {
+    "population": problem(sampling=dl.Population()),
+    "full batch": problem(),
+    "online": problem(sampling=dl.OnlineSGD(batch=0.4)),
+    "multi-pass": problem(sampling=dl.MultiPassSGD(samples=1.5, batch=0.4)),
+    "deep and rich": problem(dl.MLP(4, 1.5, richness=2.0), optimizer=dl.GradientDescent(0.02)),
+    "one hidden layer": problem(dl.MLP(1, 0.5, richness=0.5)),
+    "NTK, centered": problem(dl.MLP(3, 2.0, parameterization="ntk", centered=True)),
+    "unequal widths": problem(dl.MLP(3, [0.5, 1.0, 2.0], centered=True)),
+    "narrow then wide, online": problem(dl.MLP(2, [2.0, 0.6]), sampling=dl.OnlineSGD(0.5)),
+    "two outputs": problem(data=dl.Isotropic(0.2, [[1.0, 0.4], [0.4, 0.6]])),
+    "two outputs, multi-pass": problem(
+        data=dl.Isotropic(0.2, [[1.0, 0.4], [0.4, 0.6]]), sampling=dl.MultiPassSGD(2.0, 0.8)
+    ),
+    "two outputs, online, centered": problem(
+        dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.2, [[1.0, 0.4], [0.4, 0.6]]), dl.OnlineSGD(0.5)
+    ),
+    "momentum": problem(optimizer=dl.GradientDescent(0.01, momentum=0.8)),
+    "Nesterov and decay": problem(optimizer=dl.GradientDescent(0.01, momentum=0.8, nesterov=True, weight_decay=0.3)),
+    "schedule and decay, multi-pass": problem(
+        sampling=dl.MultiPassSGD(2.0, 1.0),
+        optimizer=dl.GradientDescent(lambda step: 0.06 / (1 + step / 10), weight_decay=0.5),
+    ),
+}
+
+
+def z_scores(values, theory):
+    """Deviation of the mean over seeds in standard errors; zero where both are equal to rounding."""
+    mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    settled = np.isclose(mean, theory, rtol=1e-9, atol=1e-12)
+    return np.where(settled, 0.0, (mean - theory) / np.where(settled, 1.0, error))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_losses_and_correlations_agree(name):
+    theory, experiment = dl.solve(CASES[name]), dl.simulate(CASES[name], DIM, SEEDS)
+    for observable in (
+        "test_loss",
+        "train_loss",
+        "feature_correlation",
+        "gradient_correlation",
+        "error_correlation",
+        "residual_correlation",
+    ):
+        expected, measured = getattr(theory, observable), getattr(experiment, observable)
+        z = np.abs(z_scores(measured, expected))
+        # The loss curves are a few dozen correlated numbers, the correlations many thousands.
+        assert z.max() < (4.5 if observable.endswith("loss") else 6.5), (observable, z.max())
+        assert np.sqrt((z**2).mean()) < 2.0, observable
+    relative = np.abs(experiment.mean("test_loss") / theory.test_loss - 1)
+    assert relative.max() < 0.05
+
+
+@pytest.mark.parametrize("name", ["full batch", "online", "multi-pass", "two outputs", "Nesterov and decay"])
+def test_overlaps_of_replicas_agree(name):
+    """Networks that share initial weights or data, not both: C_v between them, and the bias."""
+    case, dim, pairs = CASES[name], 200, 12
+    variance = dl.solve(case).variance
+
+    def overlaps(one, other):
+        pairs = zip(one, other, strict=True)
+        errors = [train(case, dim, *seeds, record="losses", errors=True).errors for seeds in pairs]
+        return np.einsum("tdc,tdc->t", *errors) / dim
+
+    seeds = [(4 * i, 4 * i + 1) for i in range(pairs)]
+    with one_blas_thread():
+        measured = {
+            "same data": np.array([overlaps(pair, (pair[0], pair[0])) for pair in seeds]),
+            "same init": np.array([overlaps((pair[0], pair[0]), pair) for pair in seeds]),
+            "independent": np.array([overlaps(pair, pair) for pair in seeds]),
+        }
+    expected = {
+        "same data": variance.bias + variance.data,
+        "same init": variance.bias + variance.initialization,
+        "independent": variance.bias,
+    }
+    for kind, values in measured.items():
+        assert np.abs(z_scores(values, expected[kind])).max() < 4.5, kind
+
+
+def test_sites_are_distributed_as_neurons():
+    """Second moments of drawn sites over time are the correlations, h and g belonging together."""
+    solution = dl.solve(CASES["deep and rich"])
+    sites = solution.sample_sites(20_000, seed=1)
+    for layer in range(1, 5):
+        h, g = sites.h.sel(gradient_layer=layer).values, sites.g.sel(gradient_layer=layer).values
+        np.testing.assert_allclose(h.T @ h / len(h), solution.feature_correlation[layer], rtol=0.06, atol=0.01)
+        np.testing.assert_allclose(g.T @ g / len(g), solution.gradient_correlation[layer - 1], rtol=0.06, atol=0.03)
+
+
+def test_sites_of_finite_networks_correlate_h_and_g_as_the_drawn_ones():
+    """<h g> is not an order parameter of the theory's output: it checks the joint law of a site."""
+    case = CASES["full batch"]
+    sites = dl.solve(case).sample_sites(40_000, seed=3)
+    drawn = (sites.h.values * sites.g.values).mean(axis=0)[:, -1]
+    measured = []
+    for seed in range(16):
+        _, h, g = _steps_of(case, DIM, seed)[-1]
+        measured.append([(h[layer + 1] * g[layer]).mean() for layer in range(case.network.depth)])
+    assert np.abs(z_scores(np.array(measured), drawn)).max() < 4.5
+
+
+def test_kernel_is_the_mean_eigenvalue_of_the_tangent_kernel():
+    """Response of the predictor to the signal, by explicit Jacobians of finite networks: D = 200, 24 networks."""
+    case = problem(
+        dl.MLP(3, [0.5, 1.0, 2.0]), sampling=dl.Population(), optimizer=dl.GradientDescent(0.04, weight_decay=0.4)
+    )
+    measured = np.array([[_tangent_kernel(*step) for step in _steps_of(case, 200, seed)] for seed in range(24)])
+    theory = dl.solve(case).kernel
+    assert np.abs(z_scores(measured, theory)).max() < 4.5
+    np.testing.assert_allclose(measured.mean(axis=0), theory, rtol=0.05)
+
+
+def _tangent_kernel(weights, h, g):
+    """Trace over D of d(predictor) / d(signal) for one step of unit rate, layer by layer."""
+    below, readout = np.eye(weights[0].shape[1]), len(weights[-1])
+    trace = 0.0
+    for weight, above in zip(weights[:-1], g, strict=True):
+        trace += np.vdot(below, below) * np.vdot(above, above) / (readout * weight.shape[1])
+        below = weight @ below / np.sqrt(weight.shape[1])
+    return trace + np.vdot(below, below) / readout
+
+
+def _steps_of(case, dim, seed):
+    """Weights and fields of one network at every step."""
+    original, steps = FiniteNetwork.gradients, []
+
+    def spy(self, h, g):
+        steps.append(([weight.copy() for weight in self.weights], h, g))
+        return original(self, h, g)
+
+    one_more = dl.Problem(case.network, case.data, case.sampling, case.optimizer, case.steps + 1)
+    with pytest.MonkeyPatch.context() as patch, one_blas_thread():
+        patch.setattr(FiniteNetwork, "gradients", spy)
+        train(one_more, dim, seed, seed, "losses")
+    return steps
