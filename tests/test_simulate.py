@@ -19,7 +19,7 @@ from deeplinear._simulate import simulate, simulation_memory
 from deeplinear._simulator.data import FixedStream, draw_target
 from deeplinear._simulator.descent import Descent
 from deeplinear._simulator.network import FiniteNetwork
-from deeplinear._simulator.sizes import sizes_of
+from deeplinear._simulator.sizes import Sizes, sizes_of
 from deeplinear._simulator.train import train
 from deeplinear._threads import one_blas_thread
 
@@ -41,16 +41,17 @@ def make(
 # --- an independent network: f from the definition, trained on raw weights at the raw rate -------------------
 
 
-def product(weights, dim, gamma0):
+def product(weights, dim, gamma0, beta=None):
     """The matrix M (C, D) with f(x) = M x, straight from the definition of the network."""
     chain = weights[0] / math.sqrt(dim)
     for weight in weights[1:-1]:
-        chain = weight @ chain / math.sqrt(weight.shape[1])
+        layer = weight / math.sqrt(weight.shape[1])
+        chain = (layer if beta is None else np.eye(len(layer)) + beta * layer) @ chain
     return math.sqrt(dim) / (len(weights[-1]) * gamma0) * weights[-1].T @ chain
 
 
-def naive_loss(weights, inputs, labels, gamma0, mask=1.0):
-    residual = labels - inputs @ product(weights, inputs.shape[1], gamma0).T
+def naive_loss(weights, inputs, labels, gamma0, mask=1.0, beta=None):
+    residual = labels - inputs @ product(weights, inputs.shape[1], gamma0, beta).T
     return np.sum(mask * residual**2) / (2 * len(inputs))
 
 
@@ -129,14 +130,22 @@ def naive_train(problem, dim, seed):
 
 
 @pytest.mark.parametrize(
-    ("widths", "gram", "keep"),
-    [((7,), 1.0, 1.0), ((6, 6, 6), 1.0, 1.0), ((4, 9, 6), 1.0, 1.0), ((5, 8), GRAM, 1.0), ((5, 4), GRAM, 0.4)],
-    ids=["one layer", "equal", "unequal", "outputs", "multi-pass"],
+    ("widths", "gram", "keep", "beta"),
+    [
+        ((7,), 1.0, 1.0, None),
+        ((6, 6, 6), 1.0, 1.0, None),
+        ((4, 9, 6), 1.0, 1.0, None),
+        ((5, 8), GRAM, 1.0, None),
+        ((5, 4), GRAM, 0.4, None),
+        ((6, 6, 6, 6), GRAM, 0.4, 0.6),
+    ],
+    ids=["one layer", "equal", "unequal", "outputs", "multi-pass", "residual"],
 )
-def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep):
+def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep, beta):
     dim, samples, gamma0, noise, lr = 5, 8, 0.7, 0.3, 0.1
     gram = np.atleast_2d(gram)
-    network = FiniteNetwork.draw(np.random.default_rng(0), dim, widths, len(gram), gamma0)
+    sizes = Sizes(dim, widths, samples, len(gram))
+    network = FiniteNetwork.draw(np.random.default_rng(0), sizes, gamma0, beta)
     target = draw_target(np.random.default_rng(1), dim, gram)
     stream = FixedStream(np.random.default_rng(2), samples, dim, len(gram), noise, keep)
     same = np.random.default_rng(2)
@@ -146,14 +155,14 @@ def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep):
     assert keep == 1 or not mask.all()
     labels = inputs @ target / math.sqrt(dim) + label_noise
     before = [weight.copy() for weight in network.weights]
-    expected = differentiate(lambda weights: naive_loss(weights, inputs, labels, gamma0, mask), network.weights)
+    expected = differentiate(lambda weights: naive_loss(weights, inputs, labels, gamma0, mask, beta), network.weights)
 
     g = network.backward()
     signal = stream.step(target - network.predictor(g[0]))
     descent = Descent(dl.GradientDescent(lr), network.weights, steps=1)
     descent.step(0, network.gradients(network.forward(signal.h_0), g))
 
-    assert_allclose(signal.train_loss, 2 * naive_loss(before, inputs, labels, gamma0), rtol=1e-12)
+    assert_allclose(signal.train_loss, 2 * naive_loss(before, inputs, labels, gamma0, beta=beta), rtol=1e-12)
     for old, new, gradient in zip(before, network.weights, expected, strict=True):
         scale = np.abs(gradient).max()
         assert_allclose(new - old, -widths[-1] * gamma0**2 * lr * gradient, rtol=0, atol=1e-6 * scale)

@@ -1,8 +1,8 @@
 """Theory against ensembles of real networks, in every regime.
 
-Stated sizes: D = 300, 24 networks per problem (seeds 0 .. 23). The mean over networks of each
-observable must lie within 4.5 standard errors of the theory at every step, and within ``close``
-relative error where it is well measured. A wrong factor moves losses by many times that.
+Stated sizes: D = 300, 24 networks per problem (seeds 0 .. 23). The mean over networks of each loss
+must lie within 4 standard errors of the theory at every step and within 5 %, and every observable
+within 2 in root mean square; standard errors are a few per cent.
 """
 
 import numpy as np
@@ -43,6 +43,20 @@ CASES = {
     "two outputs, online, centered": problem(
         dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.2, [[1.0, 0.4], [0.4, 0.6]]), dl.OnlineSGD(0.5)
     ),
+    "residual, depth 2": problem(dl.ResNet(2, 1.0)),
+    "residual, depth 6, online": problem(
+        dl.ResNet(6, 1.0, branch=1.5), sampling=dl.OnlineSGD(0.5), optimizer=dl.GradientDescent(0.01)
+    ),
+    "residual, depth 16": problem(dl.ResNet(16, 1.0, branch=1.2), optimizer=dl.GradientDescent(0.02)),
+    "residual, unscaled branches, population": problem(
+        dl.ResNet(4, 1.0, 1.5, branch=0.5, branch_scaling="none"), sampling=dl.Population()
+    ),
+    "residual, two outputs, multi-pass, decay": problem(
+        dl.ResNet(6, 1.0, centered=True),
+        dl.Isotropic(0.2, [[1.0, 0.4], [0.4, 0.6]]),
+        dl.MultiPassSGD(2.0, 0.8),
+        dl.GradientDescent(0.01, momentum=0.5, weight_decay=0.3),
+    ),
     "momentum": problem(optimizer=dl.GradientDescent(0.01, momentum=0.8)),
     "Nesterov and decay": problem(optimizer=dl.GradientDescent(0.01, momentum=0.8, nesterov=True, weight_decay=0.3)),
     "schedule and decay, multi-pass": problem(
@@ -72,14 +86,17 @@ def test_losses_and_correlations_agree(name):
     ):
         expected, measured = getattr(theory, observable), getattr(experiment, observable)
         z = np.abs(z_scores(measured, expected))
-        # The loss curves are a few dozen correlated numbers, the correlations many thousands.
-        assert z.max() < (4.5 if observable.endswith("loss") else 6.5), (observable, z.max())
+        # Correlations are thousands of numbers: their largest deviation says little, its mean square much.
+        if observable.endswith("loss"):
+            assert z.max() < 4.0, observable
         assert np.sqrt((z**2).mean()) < 2.0, observable
     relative = np.abs(experiment.mean("test_loss") / theory.test_loss - 1)
     assert relative.max() < 0.05
 
 
-@pytest.mark.parametrize("name", ["full batch", "online", "multi-pass", "two outputs", "Nesterov and decay"])
+@pytest.mark.parametrize(
+    "name", ["full batch", "online", "multi-pass", "two outputs", "Nesterov and decay", "residual, depth 6, online"]
+)
 def test_overlaps_of_replicas_agree(name):
     """Networks that share initial weights or data, not both: C_v between them, and the bias."""
     case, dim, pairs = CASES[name], 200, 12
@@ -133,8 +150,10 @@ def test_kernel_is_the_mean_eigenvalue_of_the_tangent_kernel():
     case = problem(
         dl.MLP(3, [0.5, 1.0, 2.0]), sampling=dl.Population(), optimizer=dl.GradientDescent(0.04, weight_decay=0.4)
     )
-    measured = np.array([[_tangent_kernel(*step) for step in _steps_of(case, 200, seed)] for seed in range(24)])
-    theory = dl.solve(case).kernel
+    seen = slice(None, None, 10)
+    with one_blas_thread():
+        measured = np.array([[_tangent_kernel(*s) for s in _steps_of(case, 200, seed)[seen]] for seed in range(24)])
+    theory = dl.solve(case).kernel[seen]
     assert np.abs(z_scores(measured, theory)).max() < 4.5
     np.testing.assert_allclose(measured.mean(axis=0), theory, rtol=0.05)
 

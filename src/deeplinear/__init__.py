@@ -2,7 +2,7 @@
 
 from deeplinear._data import Isotropic
 from deeplinear._ensemble import Ensemble
-from deeplinear._network import MLP
+from deeplinear._network import MLP, ResNet
 from deeplinear._optimizer import GradientDescent
 from deeplinear._problem import Problem
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
@@ -21,6 +21,7 @@ __all__ = [
     "OnlineSGD",
     "Population",
     "Problem",
+    "ResNet",
     "Solution",
     "Status",
     "VarianceDecomposition",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._network import ResNet
 from deeplinear._problem import Problem
 from deeplinear._propagator import propagator
 
@@ -21,6 +22,7 @@ class Structure:
     steps: int
     outputs: int
     modes: int
+    skip: bool
     centered: bool
     reuses_data: bool
     subsamples: bool
@@ -47,6 +49,8 @@ class Coefficients:
     initial_variance: Array  # nu_1 / (nu_L^2 gamma0^2)
     first_to_last: Array  # nu_1 / nu_L
     rho: Array  # (depth - 1, batch, 1, 1), nu_{l+1} / nu_l
+    f: Array  # (depth, batch, 1, 1), branch into h_l from below: 1 or beta
+    k: Array  # (depth, batch, 1, 1), branch into g_l from above: 1 or beta
     sigma2: Array
     reuse: Array  # 1 / alpha, or 0 where data are fresh at every step
     subsampling: Array  # strength of the white noise that drawing a batch adds
@@ -58,10 +62,11 @@ class Coefficients:
 def structure(problem: Problem) -> Structure:
     """Return the shape of a problem's equations."""
     return Structure(
-        depth=problem.network.depth,
+        depth=problem.network.layers,
         steps=problem.steps,
         outputs=problem.data.outputs,
         modes=len(problem.data.modes.eigenvalues),
+        skip=isinstance(problem.network, ResNet),
         centered=problem.network.centered,
         reuses_data=problem.sampling.reuse > 0,
         subsamples=problem.sampling.subsampling > 0,
@@ -78,7 +83,8 @@ def coefficients(problems: Sequence[Problem]) -> Coefficients:
     for name, values in stacked.items():
         if values.ndim == 1:
             stacked[name] = values[:, None, None]
-    stacked["rho"] = np.moveaxis(stacked["rho"], 1, 0)[..., None, None]
+    for name in ("rho", "f", "k"):
+        stacked[name] = np.moveaxis(stacked[name], 1, 0)[..., None, None]
     for name in ("eigenvalues", "weight"):
         stacked[name] = stacked[name][..., None, None]
     return Coefficients(structure=shape, **stacked)
@@ -89,6 +95,9 @@ def _of_one(problem: Problem) -> dict[str, Array]:
     nu = np.array(network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
+    f, k = np.ones((2, len(nu)))
+    if isinstance(network, ResNet):
+        f[1:] = k[:-1] = network.beta
     outputs = data.outputs
     d, a = propagator(
         optimizer.rates(problem.steps), optimizer.momentum, optimizer.weight_decay, nesterov=optimizer.nesterov
@@ -102,7 +111,9 @@ def _of_one(problem: Problem) -> dict[str, Array]:
         "feedback": 0.0 if infinite else 1.0 / (nu[-1] * network.gamma0),
         "initial_variance": first_to_last * network.inverse_output_scale,
         "first_to_last": first_to_last,
-        "rho": np.ones(network.depth - 1) if infinite else nu[1:] / nu[:-1],
+        "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
+        "f": f,
+        "k": k,
         "sigma2": data.noise**2,
         "reuse": sampling.reuse,
         "subsampling": sampling.subsampling,

@@ -73,7 +73,7 @@ class Dense:
                 hidden.backward(layer, C.Cg, rows)
             C.backward(layer, rows)
         if respond:
-            self.data.step(hidden.sites[1].dg[0], C.Cg[1], rows)
+            self.data.step(hidden.Rgu_hat(1, rows), C.Cg[1], rows)
         C0.step(C.Cg[1], rows)
         for layer in hidden.layers:
             if respond:
@@ -102,6 +102,8 @@ def row_set(c: Coefficients, step: int) -> slice:
 def dense_memory(shape: Structure, batch: int) -> int:
     """Bytes of the matrices that a dense solution keeps."""
     hidden = 6 * shape.depth  # two responses of h and of g, C_h, C_g
+    if shape.skip:
+        hidden += 12 * (shape.depth - 1)  # the same but one correlation for either cut chain; S and D
     data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode
     data += (1 if shape.reuses_data else 0) + (2 if shape.reuses_data or shape.subsamples else 0)  # R_Delta; J, Noise
     data += 3 if shape.modes > 1 else 0  # moments of H, second moment of C_v

@@ -110,7 +110,7 @@ class Ensemble:
         dataset = to_dataset(
             {name: value for name, value in values.items() if value is not None},
             times=self.times,
-            depth=self.problem.network.depth,
+            depth=self.problem.network.layers,
             outputs=self.problem.data.outputs,
             seeds=self.seeds,
             attrs={

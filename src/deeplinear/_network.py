@@ -12,7 +12,55 @@ INFINITE = "infinite"
 
 
 @dataclass(frozen=True)
-class MLP:
+class Network:
+    """What multilayer and residual networks have in common; not made directly."""
+
+    depth: int | float
+    width: float | tuple[float, ...] | Literal["infinite"]
+    richness: float = 1.0
+    parameterization: str = "mup"
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        self._set(
+            richness=_checks.positive("richness", self.richness),
+            parameterization=_checks.word("parameterization", self.parameterization, ("mup", "ntk")),
+            centered=_checks.flag("centered", self.centered),
+        )
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def layers(self) -> int:
+        """Number of hidden layers; finite depth only."""
+        return int(self.depth)
+
+    @property
+    def end_widths(self) -> tuple[float, float]:
+        """Width of the first and of the last hidden layer; ``inf`` in the infinite limit."""
+        if isinstance(self.width, str):
+            return math.inf, math.inf
+        return (self.width[0], self.width[-1]) if isinstance(self.width, tuple) else (self.width, self.width)
+
+    @property
+    def gamma0(self) -> float:
+        """The richness that stands in the equations, after the parameterization (0 if lazy)."""
+        if self.parameterization == "ntk":
+            return self.richness / math.sqrt(self.end_widths[1])
+        return self.richness
+
+    @property
+    def inverse_output_scale(self) -> float:
+        """1 / (nu_L gamma0^2), which scales the function at initialisation; exact at infinite width."""
+        if self.parameterization == "ntk":
+            return 1.0 / self.richness**2
+        return 1.0 / (self.end_widths[1] * self.richness**2)
+
+
+@dataclass(frozen=True)
+class MLP(Network):
     """A deep linear network without skip connections.
 
     ``f(x) = sqrt(D) / (N gamma0) w_L . prod_l (W_l / sqrt N) . (W_0 / sqrt D) x``, every weight
@@ -43,46 +91,75 @@ class MLP:
     """
 
     depth: int
-    width: float | tuple[float, ...] | Literal["infinite"]
-    richness: float = 1.0
-    parameterization: str = "mup"
-    centered: bool = False
 
     def __post_init__(self) -> None:
-        depth = _checks.whole("depth", self.depth)
-        values = {
-            "depth": depth,
-            "width": _width(self.width, depth),
-            "richness": _checks.positive("richness", self.richness),
-            "parameterization": _checks.word("parameterization", self.parameterization, ("mup", "ntk")),
-            "centered": _checks.flag("centered", self.centered),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        super().__post_init__()
+        self._set(depth=_checks.whole("depth", self.depth))
+        self._set(width=_width(self.width, self.depth))
 
     @property
     def widths(self) -> tuple[float, ...]:
         """Width of each hidden layer, in the units of ``width``; ``inf`` in the infinite limit."""
-        if self.width == INFINITE:
-            return (math.inf,) * self.depth
-        if isinstance(self.width, tuple):
-            return self.width
-        assert isinstance(self.width, float)
-        return (self.width,) * self.depth
+        return self.width if isinstance(self.width, tuple) else self.end_widths[:1] * self.depth
+
+
+@dataclass(frozen=True)
+class ResNet(Network):
+    """A deep linear network whose layers add to a residual stream.
+
+    ``f(x) = sqrt(D) / (N gamma0) w_L . prod_l (1 + beta W_l / sqrt N) . (W_0 / sqrt D) x``, every
+    weight drawn from N(0, 1).
+
+    Parameters
+    ----------
+    depth
+        Number L of hidden layers, at least 1; ``math.inf`` is the limit of infinite depth, which
+        exists with ``branch_scaling="depth-mup"``.
+    width
+        Width of every hidden layer, as for ``MLP``: one number or ``"infinite"``.
+    richness, parameterization, centered
+        As for ``MLP``.
+    branch
+        Strength of the branches, zero or above.
+    branch_scaling
+        ``"depth-mup"`` takes beta = branch / sqrt(depth), ``"none"`` takes beta = branch.
+
+    Examples
+    --------
+    >>> ResNet(depth=16, width=1.0, branch=2.0).beta
+    0.5
+    """
+
+    depth: int | float
+    branch: float = 1.0
+    branch_scaling: str = "depth-mup"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.depth != math.inf:
+            self._set(depth=_checks.whole("depth", self.depth))
+        if not isinstance(self.width, str) and isinstance(self.width, Iterable):
+            raise ValueError(f"width must be one number in a residual network, got {self.width!r}")
+        self._set(
+            width=_width(self.width, 1),
+            branch=_checks.non_negative("branch", self.branch),
+            branch_scaling=_checks.word("branch_scaling", self.branch_scaling, ("depth-mup", "none")),
+        )
+        if self.depth == math.inf and self.branch_scaling != "depth-mup":
+            raise ValueError(
+                f"branch_scaling must be 'depth-mup' at infinite depth, got {self.branch_scaling!r}: "
+                "without it the network has no limit"
+            )
 
     @property
-    def gamma0(self) -> float:
-        """The richness that stands in the equations, after the parameterization (0 if lazy)."""
-        if self.parameterization == "ntk":
-            return self.richness / math.sqrt(self.widths[-1])
-        return self.richness
+    def beta(self) -> float:
+        """Factor in front of every branch: branch or branch / sqrt(depth)."""
+        return self.branch / math.sqrt(self.depth) if self.branch_scaling == "depth-mup" else self.branch
 
     @property
-    def inverse_output_scale(self) -> float:
-        """1 / (nu gamma0^2), the variance of the function at initialisation; exact at infinite width."""
-        if self.parameterization == "ntk":
-            return 1.0 / self.richness**2
-        return 1.0 / (self.widths[-1] * self.richness**2)
+    def widths(self) -> tuple[float, ...]:
+        """Width of each hidden layer; finite depth only."""
+        return self.end_widths[:1] * self.layers
 
 
 def _width(width: Any, depth: int) -> float | tuple[float, ...] | str:

@@ -10,13 +10,13 @@ import tomli_w
 from deeplinear import _checks
 from deeplinear._data import Isotropic
 from deeplinear._files import write_atomically
-from deeplinear._network import MLP
+from deeplinear._network import MLP, ResNet
 from deeplinear._optimizer import GradientDescent
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
 
 # The kinds that each part of a problem may take; the first is the default in a TOML file.
 PARTS: dict[str, tuple[type, ...]] = {
-    "network": (MLP,),
+    "network": (MLP, ResNet),
     "data": (Isotropic,),
     "sampling": (Population, FullBatch, OnlineSGD, MultiPassSGD),
     "optimizer": (GradientDescent,),
@@ -48,7 +48,7 @@ class Problem:
     True
     """
 
-    network: MLP
+    network: MLP | ResNet
     data: Isotropic
     sampling: Sampling
     optimizer: GradientDescent

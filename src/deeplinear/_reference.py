@@ -80,7 +80,7 @@ def reference(problem: Problem) -> dict[str, Array]:
     """
     if problem.network.gamma0 == 0:
         raise ValueError("the reference needs gamma0 > 0, got 0 (NTK at infinite width)")
-    T, C, L = problem.steps, problem.data.outputs, problem.network.depth
+    T, C, L = problem.steps, problem.data.outputs, problem.network.layers
     d, a = propagator(problem.optimizer, T)
     network, same_data, same_init = (_Kernels.empty(L) for _ in range(3))
     for t in range(T):
@@ -131,7 +131,7 @@ def _evaluate(
     ``k`` belongs to one network (then ``own`` is ``k``) or to two replicas; the memory kernels A, B
     and K are made by each network's ``own`` correlations. What replicas do not share has no covariance.
     """
-    L, nu, gamma0 = problem.network.depth, (np.nan, *problem.network.widths), problem.network.gamma0
+    L, nu, gamma0 = problem.network.layers, (np.nan, *problem.network.widths), problem.network.gamma0
     C, sigma, modes = problem.data.outputs, problem.data.noise, problem.data.modes
     times, layers = len(d), range(1, L + 1)
     one, zero = np.eye(C * times), np.zeros((C * times, C * times))

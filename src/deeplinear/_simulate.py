@@ -198,7 +198,7 @@ def _cores() -> int:
 
 def _result_shapes(problem: Problem, sizes: Sizes, record: str) -> dict[str, tuple[int, ...]]:
     """Shapes of what is kept of one seed."""
-    n, depth = problem.steps * sizes.outputs, problem.network.depth
+    n, depth = problem.steps * sizes.outputs, problem.network.layers
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (problem.steps,))
     if record == "all":
         layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}

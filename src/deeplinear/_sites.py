@@ -3,48 +3,47 @@
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from deeplinear import _checks
-from deeplinear._coefficients import coefficients
-from deeplinear._solution import Solution
+from deeplinear._closure.site import Source
+from deeplinear._dense import Dense
 
 Array = NDArray[np.float64]
 
 
-def sample_sites(solution: Solution, count: int, seed: int) -> xr.Dataset:
-    """Draw ``count`` neurons of every hidden layer; see ``Solution.sample_sites``."""
-    count = _checks.whole("count", count)
-    if solution.status.diverged:
-        raise ValueError(f"sites cannot be drawn: training {solution.status}")
-    problem = solution.problem
-    c = coefficients([problem])
-    rng = np.random.default_rng(seed)
-    d, dd, gamma0 = c.d[0], np.outer(c.d[0], c.d[0]), problem.network.gamma0
-    depth, steps, outputs = problem.network.depth, problem.steps, problem.data.outputs
-    Ch, Rhr = solution.feature_correlation, solution.feature_response
-    Cg, Rgu = solution.gradient_correlation, solution.gradient_response
-    h, g = np.empty((2, count, depth, steps * outputs))
-    for layer in range(1, depth + 1):
-        # The kernels and sources of layer l (see the closure's hidden layers), here for whole matrices.
-        A = dd * Rhr[layer - 1] * (c.feedback.item() if layer == 1 else 1.0) + gamma0 * c.a[0] * Ch[layer - 1]
-        u = _draw(rng, dd * Ch[layer - 1], count)
-        if layer == depth:
-            B = gamma0 * c.a_readout[0]
-            r = d * np.tile(rng.standard_normal((count, outputs)), steps)
-        else:
-            rho = c.rho[layer - 1].item()
-            B = rho * (dd * Rgu[layer] + gamma0 * c.a[0] * Cg[layer])
-            r = _draw(rng, rho * dd * Cg[layer], count)
-        # h = u + A g and g = r + B h.
-        h[:, layer - 1] = solve_triangular(np.eye(len(d)) - A @ B, (u + r @ A.T).T, lower=True).T
-        g[:, layer - 1] = r + h[:, layer - 1] @ B.T
-    dims = ["sample", "gradient_layer", "time"]
-    shape: tuple[int, ...] = (count, depth, steps)
-    if outputs > 1:
-        dims, shape = [*dims, "output"], (*shape, outputs)
-    coords = {"gradient_layer": np.arange(1, depth + 1), "time": solution.times}
-    return xr.Dataset({"h": (dims, h.reshape(shape)), "g": (dims, g.reshape(shape))}, coords)
+def sample_sites(dense: Dense, index: int, count: int, seed: int) -> xr.Dataset:
+    """Draw ``count`` neurons of every hidden layer, by running the process with random sources.
+
+    The process is causal, so it is run as training is: at each step g from the last layer down, then h
+    from the first layer up. See ``Solution.sample_sites``.
+    """
+    c, hidden, C = dense.c, dense.hidden, dense.hidden_covariances
+    s, rng, rows = c.structure, np.random.default_rng(seed), slice(0, c.structure.size)
+    A, B, u, r = {}, {}, {}, {}
+    for layer in hidden.layers:
+        A[layer] = hidden.kernel_from_below(layer, dense.data.Rhr, C.Ch, rows)[index]
+        B[layer] = (c.gamma0 * hidden.kernel_from_above(layer, C.Cg, rows))[index]
+        u[layer] = _draw(rng, _matrix(C.source_from_below(layer), dense, index), count)
+        r[layer] = _draw(rng, _matrix(C.source_from_above(layer), dense, index), count)
+    h, g = np.zeros((2, s.depth + 2, count, s.size))  # with a silent layer beyond either end of the chain
+    for step in range(s.steps):
+        now = slice(step * s.outputs, (step + 1) * s.outputs)
+        for layer in reversed(hidden.layers):
+            g[layer, :, now] = s.skip * g[layer + 1, :, now] + h[layer] @ B[layer][now].T + r[layer][:, now]
+        for layer in hidden.layers:
+            h[layer, :, now] = s.skip * h[layer - 1, :, now] + g[layer] @ A[layer][now].T + u[layer][:, now]
+    dims = ["sample", "gradient_layer", "time", "output"]
+    shape = (count, s.depth, s.steps, s.outputs)
+    fields = {"h": h, "g": g}
+    dataset = xr.Dataset(
+        {name: (dims, field[1:-1].transpose(1, 0, 2).reshape(shape)) for name, field in fields.items()},
+        {"gradient_layer": list(hidden.layers), "time": np.arange(s.steps)},
+    )
+    return dataset.squeeze("output") if s.outputs == 1 else dataset
+
+
+def _matrix(source: Source, dense: Dense, index: int) -> Array:
+    size = dense.c.structure.size
+    return source(np.broadcast_to(np.eye(size), (len(dense.c.d), size, size)), size)[index]
 
 
 def _draw(rng: np.random.Generator, covariance: Array, count: int) -> Array:

@@ -11,10 +11,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from deeplinear import _checks
+from deeplinear._coefficients import coefficients
 from deeplinear._dense import Dense
 from deeplinear._files import write_atomically
 from deeplinear._labels import from_dataset, read_dataset, to_dataset
 from deeplinear._problem import Problem
+from deeplinear._sites import sample_sites
 
 Array = NDArray[np.float64]
 
@@ -209,11 +212,7 @@ class Solution:
     @cached_property
     def variance(self) -> VarianceDecomposition:
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
-        if self._dense is None:  # read from a file, which does not hold what this needs
-            from deeplinear._solve import solve
-
-            return solve(self.problem).variance
-        dense, index = self._dense
+        dense, index = self._solved()
         overlaps = dense.overlaps
         outputs = self.problem.data.outputs
 
@@ -247,9 +246,17 @@ class Solution:
         xarray.Dataset
             ``h`` and ``g`` with dimensions (sample, gradient_layer, time), and output for several outputs.
         """
-        from deeplinear._sites import sample_sites
+        if self.status.diverged:
+            raise ValueError(f"sites cannot be drawn: training {self.status}")
+        return sample_sites(*self._solved(), _checks.whole("count", count), seed)
 
-        return sample_sites(self, count, seed)
+    def _solved(self) -> tuple[Dense, int]:
+        """Return the solver's own matrices, of which a file holds only part: then solve again."""
+        if self._dense is not None:
+            return self._dense
+        dense = Dense(coefficients([self.problem]))
+        dense.run()
+        return dense, 0
 
     def to_xarray(self) -> xr.Dataset:
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""
@@ -258,7 +265,7 @@ class Solution:
         return to_dataset(
             values,
             times=self.times,
-            depth=self.problem.network.depth,
+            depth=self.problem.network.layers,
             outputs=self.problem.data.outputs,
             attrs={
                 "kind": _KIND,
@@ -363,29 +370,36 @@ _BUILD: dict[str, Callable[[Dense, int], Array]] = {
     "error_correlation": lambda dense, i: dense.data_covariances.Cv[i],
     "residual_correlation": _residual_correlation,
     "feature_response": lambda dense, i: np.stack(
-        [dense.data.Rhr[i], *(site.dh[1][i] for site in dense.hidden.sites.values())]
+        [dense.data.Rhr[i], *(dense.hidden.Rhr(layer, _all(dense))[i] for layer in dense.hidden.layers)]
     ),
     "gradient_response": lambda dense, i: np.stack(
-        [dense.c.gamma0[i] * site.dg[0][i] for site in dense.hidden.sites.values()]
+        [dense.c.gamma0[i] * dense.hidden.Rgu_hat(layer, _all(dense))[i] for layer in dense.hidden.layers]
     ),
     "error_response": lambda dense, i: dense.data.Rvu(i),
     "residual_response": _residual_response,
 }
 
 
+def _all(dense: Dense) -> slice:
+    return slice(0, dense.c.structure.size)
+
+
 def _kernel(dense: Dense, index: int) -> Array:
     """Sum over weight layers of the squared gain above times the mean squared gain below.
 
     The gain above weight layer l - 1 is C_g^l(t, t), 1 for the readout. Below, what has been learned is
-    of low rank, so the mean over directions is that of the initial weights, d(t)^2 and rho for each layer.
+    of low rank, so the mean over directions is that of the initial weights.
     """
     c, outputs = dense.c, dense.c.structure.outputs
     decay = c.d[index, ::outputs] ** 2
     total = np.ones(c.structure.steps)
     for layer, C in reversed(dense.hidden_covariances.Cg.items()):
         gain = np.diagonal(C[index]).reshape(-1, outputs).mean(axis=-1)
-        below = c.first_to_last if layer == 1 else c.rho[layer - 2]
-        total = below[index].item() * (decay * total + gain)
+        if layer == 1:
+            total = c.first_to_last[index].item() * (gain + decay * total)
+        else:
+            branch = (c.rho[layer - 2] * c.k[layer - 2] ** 2)[index].item()
+            total = branch * gain + (c.structure.skip + branch * decay) * total
     return np.asarray(total)
 
 

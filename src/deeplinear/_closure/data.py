@@ -57,9 +57,9 @@ class DataResponses:
         self._moments = [matrix(), matrix()] if s.modes > 1 else None
 
     def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
-        """Fill rows, from R_gu / gamma0 and C_g of layer 1."""
+        """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
         c, e, outputs = self.c, rows.stop, self.c.structure.outputs
-        K = c.first_to_last * (dd(c, rows) * Rgu_hat[:, rows, :e] + c.a[:, rows, :e] * Cg[:, rows, :e])
+        K = c.first_to_last * (dd(c, rows) * Rgu_hat + c.a[:, rows, :e] * Cg[:, rows, :e])
         self.K[:, rows, :e] = K
         KR = rows_times(K, self.RDelta, e)
 

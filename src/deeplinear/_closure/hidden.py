@@ -1,11 +1,26 @@
-"""Hidden layers l = 1 .. L of an MLP: each is a site whose kernels come from its neighbours.
+"""Hidden layers l = 1 .. L: a chain of sites whose kernels come from their neighbours.
 
-    A_l = dd o R_hr^{l-1} + gamma0 a o C_h^{l-1}               (l = 1: R_hr^0 / (nu_L gamma0))
-    B_l = rho_l (dd o R_gu^{l+1} + gamma0 a o C_g^{l+1})       (l = L: gamma0 a)
-    <u_l u_l> = dd o C_h^{l-1},   <r_l r_l> = rho_l dd o C_g^{l+1}   (l = L: d d^T, the initial readout)
+    h_l = s h_{l-1} + A_l g_l + f_l u_l      A_l = f_l (dd o R_hr^{l-1} + f_l gamma0 a o C_h^{l-1})
+    g_l = s g_{l+1} + B_l h_l + k_l r_l      B_l = k_l rho_l (dd o R_gu^{l+1} + k_l gamma0 a o C_g^{l+1})
+    <u_l u_l> = dd o C_h^{l-1},              <r_l r_l> = rho_l dd o C_g^{l+1}
 
-with o the elementwise product, dd(t, s) = d(t) d(s) and (d, a) the optimiser's propagator; R_hr^l and
-R_gu^l are the site's dh/dr and dg/du. rho_l = nu_{l+1} / nu_l is 1 for equal widths.
+At the ends, A_1 has R_hr^0 / (nu_L gamma0) for R_hr^0, B_L = gamma0 a, and <r_L r_L> = d d^T is the
+initial readout. Here o is the elementwise product, dd(t, s) = d(t) d(s), (d, a) the optimiser's
+propagator and rho_l = nu_{l+1} / nu_l.
+
+Without skip connections (an MLP) s = 0 and f = k = 1: each layer is a site of its own. In a residual
+network s = 1 (there is no skip into h_1) and the branch multiplies: f_l = beta but f_1 = 1, k_l = beta
+but k_L = 1. Then the whole chain shares its neurons, and layer l feels all layers below it as
+
+    Y_l = X_{l-1} + A_l ,  S_l = cov a_{l-1} + f_l^2 <u_l u_l>         (kernel and source from below)
+    Q_l = P_{l+1} + B_l ,  D_l = Gamma_{l+1} + k_l^2 <r_l r_l>         (kernel and source from above)
+
+where X_l and cov a_l belong to h_l in a chain cut above layer l, P_l and Gamma_l to g_l in a chain cut
+below it. Each is a site as well, so a layer of a residual network has three:
+
+    middle (Y_l, S_l; Q_l, D_l)                        R_hr^l = k_l dh/dr,  R_gu^l = f_l dg/du,  C_h^l,  C_g^l
+    left   (Y_l, S_l; B_l, k_l^2 <r_l r_l>)            X_l = dh/dr,  cov a_l = <h h>
+    right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
 import numpy as np
@@ -16,34 +31,74 @@ from deeplinear._coefficients import Coefficients
 
 
 class HiddenResponses:
-    """Responses of the hidden layers; ``sites[l]`` is layer l."""
+    """Responses of the hidden layers: ``sites[l]`` is layer l, ``left`` and ``right`` its cut chains."""
 
     def __init__(self, c: Coefficients) -> None:
         self.c = c
-        batch, size = c.d.shape
-        self.layers = range(1, c.structure.depth + 1)
-        self.sites = {layer: Site(batch, size, c.gamma0) for layer in self.layers}
+        (batch, size), depth = c.d.shape, c.structure.depth
+
+        def make(layers: range) -> dict[int, Site]:
+            return {layer: Site(batch, size, c.gamma0) for layer in layers}
+
+        self.layers = range(1, depth + 1)
+        self.sites = make(self.layers)
+        # The chain cut above the last layer, or below the first, is the whole chain.
+        self.left = make(self.layers[:-1] if c.structure.skip else range(0))
+        self.right = make(self.layers[1:] if c.structure.skip else range(0))
 
     def backward(self, layer: int, Cg: dict[int, Array], rows: slice) -> None:
-        """Rows of layer l's g responses, from response and correlation of g in the layer above."""
-        c, e = self.c, rows.stop
-        if layer == c.structure.depth:
-            Bhat = c.a_readout[:, rows, :e]
-        else:
-            Rgu_hat, Cg_above = self.sites[layer + 1].dg[0], Cg[layer + 1]
-            Bhat = dd(c, rows) * Rgu_hat[:, rows, :e] + c.a[:, rows, :e] * Cg_above[:, rows, :e]
-            Bhat *= c.rho[layer - 1]
-        self.sites[layer].backward(Bhat, rows)
+        """Rows of layer l's g responses."""
+        B = self.kernel_from_above(layer, Cg, rows)
+        Q = B
+        if layer + 1 in self.right:
+            Q = B + self.right[layer + 1].dg[0][:, rows, : rows.stop]
+        self.sites[layer].backward(Q, rows)
+        if layer in self.right:
+            self.right[layer].backward(Q, rows)
+        if layer in self.left:
+            self.left[layer].backward(B, rows)
 
     def forward(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> None:
-        """Rows of layer l's h responses, from response and correlation of h in the layer below."""
+        """Rows of layer l's h responses."""
+        A = self.kernel_from_below(layer, Rhr_data, Ch, rows)
+        Y = A
+        if layer - 1 in self.left:
+            Y = A + self.left[layer - 1].dh[1][:, rows, : rows.stop]
+        self.sites[layer].forward(Y, rows)
+        if layer in self.left:
+            self.left[layer].forward(Y, rows)
+        if layer in self.right:
+            self.right[layer].forward(A, rows)
+
+    def kernel_from_above(self, layer: int, Cg: dict[int, Array], rows: slice) -> Array:
+        """Rows of B_l / gamma0."""
         c, e = self.c, rows.stop
-        Rhr_below = Rhr_data if layer == 1 else self.sites[layer - 1].dh[1]
-        memory = dd(c, rows) * Rhr_below[:, rows, :e]
-        if layer == 1:
-            memory *= c.feedback
-        A = memory + c.gamma0 * c.a[:, rows, :e] * Ch[layer - 1][:, rows, :e]
-        self.sites[layer].forward(A, rows)
+        if layer == c.structure.depth:
+            return c.a_readout[:, rows, :e]
+        Rgu_hat = self.Rgu_hat(layer + 1, rows)
+        k = c.k[layer - 1]
+        B = dd(c, rows) * Rgu_hat + k * c.a[:, rows, :e] * Cg[layer + 1][:, rows, :e]
+        scaled: Array = k * c.rho[layer - 1] * B
+        return scaled
+
+    def kernel_from_below(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> Array:
+        """Rows of A_l."""
+        c, e = self.c, rows.stop
+        Rhr = c.feedback * Rhr_data[:, rows, :e] if layer == 1 else self.Rhr(layer - 1, rows)
+        f = c.f[layer - 1]
+        A = dd(c, rows) * Rhr + f * c.gamma0 * c.a[:, rows, :e] * Ch[layer - 1][:, rows, :e]
+        scaled: Array = f * A
+        return scaled
+
+    def Rhr(self, layer: int, rows: slice) -> Array:
+        """Rows of R_hr^l, the response of h_l to r_l."""
+        response: Array = self.c.k[layer - 1] * self.sites[layer].dh[1][:, rows, : rows.stop]
+        return response
+
+    def Rgu_hat(self, layer: int, rows: slice) -> Array:
+        """Rows of R_gu^l / gamma0, the response of g_l to u_l."""
+        response: Array = self.c.f[layer - 1] * self.sites[layer].dg[0][:, rows, : rows.stop]
+        return response
 
 
 class HiddenCovariances:
@@ -53,30 +108,77 @@ class HiddenCovariances:
     """
 
     def __init__(self, responses: HiddenResponses, Ch_data: Array) -> None:
-        self.c, self.sites = responses.c, responses.sites
-        self.Cg = {layer: np.zeros_like(Ch_data) for layer in responses.layers}
-        self.Ch = {0: Ch_data} | {layer: np.zeros_like(Ch_data) for layer in responses.layers}
+        self.responses, self.c = responses, responses.c
+
+        def make(layers: range | dict[int, Site]) -> dict[int, Array]:
+            return {layer: np.zeros_like(Ch_data) for layer in layers}
+
+        self.Cg = make(responses.layers)
+        self.Ch = {0: Ch_data} | make(responses.layers)
+        self._cov_a, self._Gamma = make(responses.left), make(responses.right)
+        self._S = make(responses.right)  # layers that have a chain below them
+        self._D = make(responses.left)  # layers that have a chain above them
 
     def backward(self, layer: int, rows: slice) -> None:
         """Rows of C_g^l."""
-        write_symmetric(self.Cg[layer], self.sites[layer].covariance_g(*self._sources(layer), rows), rows)
+        R, e = self.responses, rows.stop
+        if layer in self._D:
+            k2 = self.c.k[layer - 1] ** 2
+            above = self._Gamma[layer + 1][:, rows, :e] + k2 * dd(self.c, rows) * self.Cg[layer + 1][:, rows, :e]
+            write_symmetric(self._D[layer], above, rows)
+        S, D = self._from_below(layer), self._from_above(layer)
+        write_symmetric(self.Cg[layer], R.sites[layer].covariance_g(S, D, rows), rows)
+        if layer in R.right:
+            Gamma = R.right[layer].covariance_g(self.source_from_below(layer), D, rows)
+            write_symmetric(self._Gamma[layer], Gamma, rows)
 
     def forward(self, layer: int, rows: slice) -> None:
         """Rows of C_h^l."""
-        write_symmetric(self.Ch[layer], self.sites[layer].covariance_h(*self._sources(layer), rows), rows)
+        R, e = self.responses, rows.stop
+        if layer in self._S:
+            f2 = self.c.f[layer - 1] ** 2
+            below = self._cov_a[layer - 1][:, rows, :e] + f2 * dd(self.c, rows) * self.Ch[layer - 1][:, rows, :e]
+            write_symmetric(self._S[layer], below, rows)
+        S, D = self._from_below(layer), self._from_above(layer)
+        write_symmetric(self.Ch[layer], R.sites[layer].covariance_h(S, D, rows), rows)
+        if layer in R.left:
+            cov_a = R.left[layer].covariance_h(S, self.source_from_above(layer), rows)
+            write_symmetric(self._cov_a[layer], cov_a, rows)
 
-    def _sources(self, layer: int) -> tuple[Source, Source]:
+    def source_from_below(self, layer: int) -> Source:
+        """Covariance of f_l u_l."""
+        return weighted(self.Ch[layer - 1], self.c.d * self.c.f[layer - 1][..., 0])
+
+    def source_from_above(self, layer: int) -> Source:
+        """Covariance of k_l r_l."""
         c = self.c
-        u = weighted(self.Ch[layer - 1], c.d)
         if layer == c.structure.depth:
-            return u, readout(c.d, c.structure.outputs)
-        return u, weighted(self.Cg[layer + 1], c.d * np.sqrt(c.rho[layer - 1][..., 0]))
+            return readout(c.d, c.structure.outputs)
+        return weighted(self.Cg[layer + 1], c.d * (c.k[layer - 1] * np.sqrt(c.rho[layer - 1]))[..., 0])
+
+    def _from_below(self, layer: int) -> Source:
+        """Covariance S_l of all that reaches h_l from below."""
+        return plain(self._S[layer]) if layer in self._S else self.source_from_below(layer)
+
+    def _from_above(self, layer: int) -> Source:
+        """Covariance D_l of all that reaches g_l from above."""
+        return plain(self._D[layer]) if layer in self._D else self.source_from_above(layer)
 
 
 def dd(c: Coefficients, rows: slice) -> Array:
     """Rows of d(t) d(s)."""
     outer: Array = c.d[:, rows, None] * c.d[:, None, : rows.stop]
     return outer
+
+
+def plain(matrix: Array) -> Source:
+    """The covariance ``matrix`` itself."""
+
+    def apply(x: Array, e: int) -> Array:
+        product: Array = x @ matrix[:, :e, :e]
+        return product
+
+    return apply
 
 
 def weighted(matrix: Array, weight: Array) -> Source:

@@ -12,6 +12,10 @@ Layers are numbered 0 (input) to L (last hidden). Every field has one column per
 With h_0 = sqrt(D)/P X^T Delta, minus the gradient of ``1/(2P) sum Delta^2`` times N_L gamma0^2 is
 
     G_l = gamma0 / sqrt(N_l) g_{l+1} h_l^T  (N_0 = D),        G_L = gamma0 h_L
+
+In a residual network the layers between hidden ones (1 <= l < L) add a branch to a stream:
+
+    g_l = g_{l+1} + beta W_l^T g_{l+1} / sqrt(N),   h_{l+1} = h_l + beta W_l h_l / sqrt(N),   G_l -> beta G_l
 """
 
 import math
@@ -19,6 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from deeplinear._simulator.sizes import Sizes
 
 Array = NDArray[np.float64]
 
@@ -42,25 +48,27 @@ class FiniteNetwork:
         W_0 of shape (N_1, D), W_l of shape (N_{l+1}, N_l) and the readout W_L of shape (N_L, C).
     gamma0
         Richness.
+    beta
+        Strength of residual branches; ``None`` without skip connections.
     """
 
     weights: list[Array]
     gamma0: float
+    beta: float | None = None
 
     @classmethod
-    def draw(
-        cls, rng: np.random.Generator, dim: int, widths: tuple[int, ...], outputs: int, gamma0: float
-    ) -> "FiniteNetwork":
+    def draw(cls, rng: np.random.Generator, sizes: Sizes, gamma0: float, beta: float | None = None) -> "FiniteNetwork":
         """Draw every weight from N(0, 1)."""
+        dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
         fan_in = (dim, *widths[:-1])
         weights = [rng.standard_normal((rows, columns)) for rows, columns in zip(widths, fan_in, strict=True)]
-        return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0)
+        return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0, beta)
 
     def backward(self) -> list[Array]:
         """Return g_1 .. g_L; they stay what they are when the weights change."""
         fields = [self.weights[-1].copy()]
         for weight in reversed(self.weights[1:-1]):
-            fields.append(weight.T @ fields[-1] * _fan_in_scale(weight))
+            fields.append(self._join(fields[-1], weight.T @ fields[-1] * _fan_in_scale(weight)))
         return fields[::-1]
 
     def predictor(self, g_1: Array) -> Array:
@@ -70,18 +78,24 @@ class FiniteNetwork:
 
     def forward(self, h_0: Array) -> list[Array]:
         """Return h_0 .. h_L."""
-        fields = [h_0]
-        for weight in self.weights[:-1]:
-            fields.append(weight @ fields[-1] * _fan_in_scale(weight))
+        fields = [h_0, self.weights[0] @ h_0 * _fan_in_scale(self.weights[0])]
+        for weight in self.weights[1:-1]:
+            fields.append(self._join(fields[-1], weight @ fields[-1] * _fan_in_scale(weight)))
         return fields
 
     def gradients(self, h: list[Array], g: list[Array]) -> list[Outer]:
         """Return G_0 .. G_L, one per weight."""
+        beta = 1.0 if self.beta is None else self.beta
+        branches = [1.0] + [beta] * (len(g) - 1)
         hidden = [
-            Outer(self.gamma0 * _fan_in_scale(weight), left, right)
-            for weight, left, right in zip(self.weights[:-1], g, h[:-1], strict=True)
+            Outer(branch * self.gamma0 * _fan_in_scale(weight), left, right)
+            for branch, weight, left, right in zip(branches, self.weights[:-1], g, h[:-1], strict=True)
         ]
         return [*hidden, Outer(self.gamma0, h[-1], np.eye(h[-1].shape[1]))]
+
+    def _join(self, stream: Array, through: Array) -> Array:
+        """Pass a field through a layer, beside the stream if there is one."""
+        return through if self.beta is None else stream + self.beta * through
 
 
 def _fan_in_scale(weight: Array) -> float:

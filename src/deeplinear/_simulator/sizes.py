@@ -44,6 +44,8 @@ def sizes_of(problem: Problem, dim: int) -> Sizes:
     outputs = problem.data.outputs
     if dim < outputs:
         raise ValueError(f"dim must be at least the number of outputs ({outputs}), got {dim}")
+    if problem.network.depth == math.inf:
+        raise ValueError("depth must be finite in a simulation, got inf: an infinitely deep network can only be solved")
     if not all(math.isfinite(width) for width in problem.network.widths):
         raise ValueError(
             f"width must be finite in a simulation, got {problem.network.width!r}: "

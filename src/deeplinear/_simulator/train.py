@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from deeplinear._network import ResNet
 from deeplinear._problem import Problem
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD
 from deeplinear._simulator.data import (
@@ -62,9 +63,8 @@ def train(
     ((3, 20, 1), True)
     """
     sizes = sizes_of(problem, dim)
-    network = FiniteNetwork.draw(
-        _generator(init_seed, _INIT), sizes.dim, sizes.widths, sizes.outputs, problem.network.gamma0
-    )
+    beta = problem.network.beta if isinstance(problem.network, ResNet) else None
+    network = FiniteNetwork.draw(_generator(init_seed, _INIT), sizes, problem.network.gamma0, beta)
     stream = _stream(problem, sizes, _generator(data_seed, _DATA))
     descent = Descent(problem.optimizer, network.weights, problem.steps)
     target = draw_target(_generator(0, _TARGET), sizes.dim, problem.data.modes.target[0])

@@ -1,0 +1,268 @@
+"""What a problem would cost, before it is solved or simulated: seconds and bytes.
+
+Bytes are counted. Seconds are the memory traffic of the work, counted, over a rate that is measured on
+the spot, so that they hold for this machine as busy as it is now. Training that diverges ends earlier.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import psutil
+
+from deeplinear import _simulate
+from deeplinear._closure.causal import rows_times
+from deeplinear._coefficients import Structure, coefficients, structure
+from deeplinear._dense import Dense, dense_memory
+from deeplinear._problem import Problem
+from deeplinear._simulate import simulate, simulation_memory
+from deeplinear._simulator.sizes import Sizes, sizes_of
+from deeplinear._threads import one_blas_thread
+
+_FLOAT = 8
+_PROBE = 64e6
+"""Most bytes that a measurement touches: more than a processor's cache, little enough to be quick."""
+_PROBE_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time and memory of one piece of work."""
+
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What ``solve`` and ``simulate`` would take.
+
+    Attributes
+    ----------
+    theory
+        Cost of ``solve``.
+    experiment
+        Cost of ``simulate``, or ``None`` if no ``dim`` was given.
+    method
+        How the theory would be solved.
+    available
+        Memory available now, in bytes.
+
+    Examples
+    --------
+    >>> print(Estimate(Cost(2.0, 10**9), Cost(90.0, 10**6), "dense", available=2 * 10**9))
+    theory (dense): 2.0 s, 1.0 GB; experiment: 1.5 min, 1.0 MB; fits into the 2.0 GB available
+    """
+
+    theory: Cost
+    experiment: Cost | None
+    method: str
+    available: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is memory for both together, as ``compare`` needs it."""
+        needed = self.theory.bytes + (self.experiment.bytes if self.experiment else 0)
+        return needed <= self.available
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return asdict(self) | {"fits": self.fits}
+
+    def __str__(self) -> str:
+        parts = [f"theory ({self.method}): {in_time(self.theory.seconds)}, {in_bytes(self.theory.bytes)}"]
+        if self.experiment:
+            parts.append(f"experiment: {in_time(self.experiment.seconds)}, {in_bytes(self.experiment.bytes)}")
+        parts.append(f"{'fits' if self.fits else 'does not fit'} into the {in_bytes(self.available)} available")
+        return "; ".join(parts)
+
+
+def estimate(
+    problem: Problem,
+    dim: int | None = None,
+    seeds: int | Iterable[int] = 16,
+    workers: int | None = None,
+    record: str = "all",
+) -> Estimate:
+    """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
+
+    Takes about a second at most, whatever the problem.
+
+    Parameters
+    ----------
+    problem
+        What would be solved.
+    dim, seeds, workers, record
+        As for ``simulate``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not allowed, or an infinitely wide network is to be simulated.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=10**6)
+    >>> cost = estimate(problem)
+    >>> cost.fits, f"{cost.theory.bytes / 1e12:.0f} TB"
+    (False, '192 TB')
+    """
+    shape = structure(problem)
+    experiment = None
+    if dim is not None:
+        memory = simulation_memory(problem, dim, seeds, workers, record)
+        experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record), memory)
+    return Estimate(
+        theory=Cost(solve_seconds(problem)(problem.steps), dense_memory(shape, 1)),
+        experiment=experiment,
+        method="dense",
+        available=psutil.virtual_memory().available,
+    )
+
+
+def solve_seconds(problem: Problem) -> Callable[[int], float]:
+    """Return the time that the first ``t`` steps of a dense solve take, as a function of t.
+
+    Step t reads the leading e x e block, e = t C, of every matrix in ``_matrices_read`` once.
+    """
+    shape = structure(problem)
+    overhead = _overhead(problem)
+    seconds_per_byte = _seconds_per_byte(shape)
+    bytes_per_step = _FLOAT * _matrices_read(shape) * shape.outputs**2  # times t^2
+
+    def seconds(steps: int) -> float:
+        return steps * overhead + bytes_per_step * steps**3 / 3 * seconds_per_byte
+
+    return seconds
+
+
+def _matrices_read(shape: Structure) -> float:
+    """Count the products with a matrix in one step; one with a causal matrix reads half of it.
+
+    A hidden layer takes 8 causal products (rows of two responses of h and of g, and their transposes in
+    C_h and C_g) and 4 with correlations, 2 in the last layer. Layer 0 takes 18 with a data set and one mode.
+    """
+    modes = shape.modes
+    causal, symmetric = 8 * shape.depth, 4 * shape.depth - 2
+    causal += 2 * modes + 1  # H, C_v; R_hr
+    symmetric += 1  # the initial function in C_v
+    if shape.reuses_data or shape.subsamples:
+        causal += 2 * modes + 3  # H K and its transpose; J and its transpose in C_h
+        symmetric += modes + 1  # noise in C_v and in C_h
+    if shape.reuses_data:
+        causal += 5  # R_Delta: its own rows, and its transpose in the noise and in C_h
+        symmetric += 2  # C_v in the noise and in C_h
+    return causal / 2 + symmetric
+
+
+def _overhead(problem: Problem) -> float:
+    """Measure the seconds of a step whose matrices are tiny."""
+    steps = min(problem.steps, _PROBE_STEPS)
+    small = coefficients([_shortened(problem, steps)])
+    with one_blas_thread():
+        return _least(lambda: Dense(small).run(), repeats=3) / steps
+
+
+def _seconds_per_byte(shape: Structure) -> float:
+    """Measure causal products over as many matrices as the solve has, or as many as are quick."""
+    size = min(shape.size, 1024)
+    count = max(1, round(min(dense_memory(shape, 1), _PROBE) / (_FLOAT * size**2)))
+    matrices = np.ones((count, 1, size, size))
+    rows = np.ones((1, 1, size))
+
+    def products() -> None:
+        for index, matrix in enumerate(matrices):
+            # As in a step, about half of the traffic is causal and half is not.
+            _ = rows @ matrix if index % 3 == 0 else rows_times(rows, matrix, size)
+
+    full = -(-count // 3)
+    with one_blas_thread():
+        return _least(products, repeats=3) / (_FLOAT * size**2 * (full + (count - full) / 2))
+
+
+def _simulation_seconds(
+    problem: Problem, dim: int, seeds: int | Iterable[int], workers: int | None, record: str
+) -> float:
+    """Scale up a short run of as many networks as train at the same time."""
+    seed_list, worker_count, sizes = _simulate._arguments(problem, dim, seeds, workers, record)
+    probe_dim = max(sizes.outputs, min(dim, int(dim * math.sqrt(_PROBE / 2 / _entries(sizes) / _FLOAT))))
+    scale = _entries(sizes) / _entries(sizes_of(problem, probe_dim))
+
+    def run(steps: int) -> float:
+        short = _shortened(problem, steps)
+        return _least(lambda: simulate(short, probe_dim, worker_count, workers=worker_count, record="losses"), 2)
+
+    few, more = 2, 2 + _PROBE_STEPS
+    start, end = run(few), run(more)
+    per_step = max(end - start, 0.1 * end) / (more - few)
+    setting_up = max(start - few * per_step, 0.0)
+    one_network = scale * (setting_up + problem.steps * per_step)
+    if record == "all":
+        one_network += _correlation_seconds(problem, sizes)
+    return math.ceil(len(seed_list) / worker_count) * one_network
+
+
+def _entries(sizes: Sizes) -> int:
+    """Numbers that every training step goes through: weights and inputs."""
+    weights = sum(a * b for a, b in zip((sizes.dim, *sizes.widths), (*sizes.widths, sizes.outputs), strict=True))
+    return weights + sizes.samples * sizes.dim
+
+
+def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:
+    """Correlating every field over all pairs of times: (T C)^2 multiplications and additions per site."""
+    side = 400
+    block = np.ones((side, side))
+    with one_blas_thread():
+        per_product = _least(lambda: block @ block.T, repeats=3) / side**3
+    n, sites = problem.steps * sizes.outputs, 2 * sizes.dim + 2 * sum(sizes.widths) + sizes.samples
+    return n**2 * sites * per_product
+
+
+def _shortened(problem: Problem, steps: int) -> Problem:
+    """The same problem over fewer steps, slow enough not to diverge."""
+    return replace(problem, optimizer=replace(problem.optimizer, lr=1e-6), steps=steps)
+
+
+def _least(work: Callable[[], object], repeats: int) -> float:
+    """Time some work: the least of several repeats."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def in_time(seconds: float) -> str:
+    """Write a duration for people.
+
+    Examples
+    --------
+    >>> [in_time(s) for s in (0.004, 12.0, 600.0, 9000.0, 864000.0)]
+    ['< 0.1 s', '12.0 s', '10.0 min', '2.5 h', '10.0 days']
+    """
+    if seconds < 0.1:
+        return "< 0.1 s"
+    for unit, length, enough in (("s", 1.0, 60.0), ("min", 60.0, 3600.0), ("h", 3600.0, 86400.0)):
+        if seconds < enough:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 86400:.1f} days"
+
+
+def in_bytes(count: float) -> str:
+    """Write an amount of memory for people.
+
+    Examples
+    --------
+    >>> [in_bytes(b) for b in (12, 3.45e6, 2e9, 2e13)]
+    ['12 B', '3.5 MB', '2.0 GB', '20.0 TB']
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"
