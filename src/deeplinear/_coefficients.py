@@ -1,5 +1,6 @@
 """Problems turned into the numbers that stand in the equations, with a leading batch axis."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,8 @@ Array = NDArray[Any]
 class Structure:
     """What two problems must share to be solved as one batch."""
 
-    depth: int
+    depth: int  # hidden layers, or nodes in layer time
+    continuum: bool  # infinite depth
     steps: int
     outputs: int
     modes: int
@@ -51,6 +53,7 @@ class Coefficients:
     rho: Array  # (depth - 1, batch, 1, 1), nu_{l+1} / nu_l
     f: Array  # (depth, batch, 1, 1), branch into h_l from below: 1 or beta
     k: Array  # (depth, batch, 1, 1), branch into g_l from above: 1 or beta
+    branch: Array  # beta_0 at infinite depth
     sigma2: Array
     reuse: Array  # 1 / alpha, or 0 where data are fresh at every step
     subsampling: Array  # strength of the white noise that drawing a batch adds
@@ -59,10 +62,12 @@ class Coefficients:
     target: Array  # (batch, modes, outputs, outputs)
 
 
-def structure(problem: Problem) -> Structure:
-    """Return the shape of a problem's equations."""
+def structure(problem: Problem, nodes: int = 0) -> Structure:
+    """Return the shape of a problem's equations, with ``nodes`` in layer time if its depth is infinite."""
+    continuum = problem.network.depth == math.inf
     return Structure(
-        depth=problem.network.layers,
+        depth=nodes if continuum else problem.network.layers,
+        continuum=continuum,
         steps=problem.steps,
         outputs=problem.data.outputs,
         modes=len(problem.data.modes.eigenvalues),
@@ -73,10 +78,10 @@ def structure(problem: Problem) -> Structure:
     )
 
 
-def coefficients(problems: Sequence[Problem]) -> Coefficients:
+def coefficients(problems: Sequence[Problem], nodes: int = 0) -> Coefficients:
     """Stack the constants of problems that share one structure."""
-    shape = structure(problems[0])
-    each = [_of_one(problem) for problem in problems]
+    shape = structure(problems[0], nodes)
+    each = [_of_one(problem, shape) for problem in problems]
     stacked: dict[str, Array] = {name: np.stack([one[name] for one in each]) for name in each[0]}
     if shape.outputs == 1:
         stacked["a_readout"] = stacked["a"]
@@ -90,13 +95,13 @@ def coefficients(problems: Sequence[Problem]) -> Coefficients:
     return Coefficients(structure=shape, **stacked)
 
 
-def _of_one(problem: Problem) -> dict[str, Array]:
+def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
     network, data, optimizer, sampling = problem.network, problem.data, problem.optimizer, problem.sampling
-    nu = np.array(network.widths)
+    nu = np.array(network.end_widths if shape.continuum else network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f, k = np.ones((2, len(nu)))
-    if isinstance(network, ResNet):
+    if isinstance(network, ResNet) and not shape.continuum:
         f[1:] = k[:-1] = network.beta
     outputs = data.outputs
     d, a = propagator(
@@ -114,6 +119,7 @@ def _of_one(problem: Problem) -> dict[str, Array]:
         "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
         "f": f,
         "k": k,
+        "branch": network.branch if shape.continuum and isinstance(network, ResNet) else 0.0,
         "sigma2": data.noise**2,
         "reuse": sampling.reuse,
         "subsampling": sampling.subsampling,

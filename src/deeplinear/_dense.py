@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from deeplinear._closure.causal import Array
+from deeplinear._closure.chain import Chain, make_chain
 from deeplinear._closure.data import DataCovariances, DataResponses
-from deeplinear._closure.hidden import HiddenCovariances, HiddenResponses
 from deeplinear._coefficients import Coefficients, Structure
 
 DIVERGED = 1e12
@@ -32,9 +32,9 @@ class Dense:
 
     def __init__(self, c: Coefficients) -> None:
         self.c = c
-        self.hidden, self.data = HiddenResponses(c), DataResponses(c)
+        self.data = DataResponses(c)
         self.data_covariances = DataCovariances(self.data)
-        self.hidden_covariances = HiddenCovariances(self.hidden, self.data_covariances.Ch)
+        self.chain = make_chain(c, self.data_covariances.Ch)
         self.diverged_at = np.full(len(c.d), -1)
 
     def run(self, progress: Callable[[int, int], object] | None = None) -> None:
@@ -42,7 +42,7 @@ class Dense:
         steps = self.c.structure.steps
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(steps):
-                self._step(step, self.hidden_covariances, self.data_covariances, respond=True)
+                self._step(step, self.chain, self.data_covariances, respond=True)
                 self._watch(step)
                 if progress is not None:
                     progress(step + 1, steps)
@@ -54,10 +54,10 @@ class Dense:
         """Overlaps of replicas: their responses are those of one network, only the sources differ."""
         same_data = DataCovariances(self.data)
         same_init = DataCovariances(self.data, same_data=False)
-        hidden = HiddenCovariances(self.hidden, same_init.Ch)
+        chain = self.chain.replica(same_init.Ch)
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(self.c.structure.steps):
-                self._step(step, hidden, same_init, respond=False)
+                self._step(step, chain, same_init, respond=False)
                 same_data.step(None, row_set(self.c, step))
         return Overlaps(
             same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
@@ -65,24 +65,20 @@ class Dense:
             independent=self.data_covariances.bias,
         )
 
-    def _step(self, step: int, C: HiddenCovariances, C0: DataCovariances, *, respond: bool) -> None:
+    def _step(self, step: int, chain: Chain, covariances: DataCovariances, *, respond: bool) -> None:
         """One row of everything, in the order of a training step; of covariances alone if not ``respond``."""
-        hidden, rows = self.hidden, row_set(self.c, step)
-        for layer in reversed(hidden.layers):
-            if respond:
-                hidden.backward(layer, C.Cg, rows)
-            C.backward(layer, rows)
+        rows = row_set(self.c, step)
+        chain.backward(rows, respond=respond)
         if respond:
-            self.data.step(hidden.Rgu_hat(1, rows), C.Cg[1], rows)
-        C0.step(C.Cg[1], rows)
-        for layer in hidden.layers:
-            if respond:
-                hidden.forward(layer, self.data.Rhr, C.Ch, rows)
-            C.forward(layer, rows)
+            self.data.step(chain.Rgu_hat_first(rows), chain.Cg_first, rows)
+        covariances.step(chain.Cg_first, rows)
+        chain.forward(self.data.Rhr, rows, respond=respond)
 
     def _watch(self, step: int) -> None:
         loss = self.test_loss(step)
-        diverged = ~np.isfinite(loss) | (np.abs(loss) > DIVERGED * np.abs(self.test_loss(0)))
+        growth = np.abs(loss) / np.abs(self.test_loss(0))
+        # A step that cannot be solved while the loss grows is one that blows up along the depth.
+        diverged = ~(growth <= DIVERGED) | (self.chain.unsettled & (growth > 1.0))
         self.diverged_at[diverged & (self.diverged_at < 0)] = step
 
     def test_loss(self, step: int) -> Array:
@@ -102,7 +98,9 @@ def row_set(c: Coefficients, step: int) -> slice:
 def dense_memory(shape: Structure, batch: int) -> int:
     """Bytes of the matrices that a dense solution keeps."""
     hidden = 6 * shape.depth  # two responses of h and of g, C_h, C_g
-    if shape.skip:
+    if shape.continuum:
+        hidden += 8 * shape.depth  # X, P, A, B, XB, PA, Sigma, Gamma
+    elif shape.skip:
         hidden += 12 * (shape.depth - 1)  # the same but one correlation for either cut chain; S and D
     data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode
     data += (1 if shape.reuses_data else 0) + (2 if shape.reuses_data or shape.subsamples else 0)  # R_Delta; J, Noise

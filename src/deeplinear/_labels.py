@@ -46,6 +46,7 @@ def to_dataset(
     depth: int,
     outputs: int = 1,
     seeds: Sequence[int] | None = None,
+    layer_time: Array | None = None,
     attrs: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Label observables.
@@ -63,6 +64,8 @@ def to_dataset(
         Number C of outputs. With more than one, n is split into the axes time and output.
     seeds
         Seeds along the leading axis; ``None`` if there is no such axis.
+    layer_time
+        At infinite depth, where along the chain each of the ``depth`` nodes stands; becomes a coordinate.
     attrs
         Attributes of the data set; the version of the package is added.
 
@@ -96,6 +99,9 @@ def to_dataset(
     }
     used = {dim for variable in variables.values() for dim in variable.dims}
     coords = {dim: (dim, values, {"long_name": text}) for dim, (values, text) in coordinates.items() if dim in used}
+    if layer_time is not None:
+        meaning = {"long_name": "layer time, 0 at layer 1 and 1 at the last layer"}
+        coords["layer_time"] = ("gradient_layer", layer_time, meaning)
     return xr.Dataset(variables, coords, {**(attrs or {}), "deeplinear_version": version("deeplinear")})
 
 

@@ -1,8 +1,8 @@
 """A slow, plain solver of the closed equations, which the fast solver is tested against.
 
-The equations are those of Bordelon & Pehlevan 2025 for a deep linear MLP, corrected and extended
-to unequal widths, several outputs, linear optimizers and multi-pass sampling. Each is written once,
-for whole matrices, in the paper's letters. Two fields live in each hidden layer l = 1..L, ``h``
+The equations are those of Bordelon & Pehlevan 2025 for deep linear MLPs and residual networks,
+corrected and extended to unequal widths, several outputs, linear optimizers and every sampling. Each
+is written once, for whole matrices, in the paper's letters. Two fields live in each hidden layer l = 1..L, ``h``
 (forward) and ``g`` (backward); layer 0 has the error ``v``, the residuals ``Delta`` and ``h_0``.
 ``C`` is the correlation of a field with itself over pairs of times, ``Rab`` the response of field a
 to a kick of source b. Rows and columns are pairs (time, output), time-major: output c of C at time t
@@ -12,7 +12,7 @@ Causality makes the equations solvable: within one step the order is g_L .. g_1,
 h_L, and row t follows from rows before t and from what precedes it in this order. So the matrices
 grow by one time per stage. A stage pads them with zeros and evaluates every equation once, in causal
 order, after which the new row is exact; an unknown entry only ever meets a zero of a strictly causal
-matrix. The cost, O(L T^4), is of no concern here.
+matrix. The cost, O(L T^4) for an MLP and O(L^4 T^4) for a residual network, is of no concern here.
 """
 
 from dataclasses import dataclass, fields
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._network import ResNet
 from deeplinear._optimizer import GradientDescent
 from deeplinear._problem import Problem
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
@@ -78,6 +79,8 @@ def reference(problem: Problem) -> dict[str, Array]:
         ``overlap_data``, ``overlap_init``: shape (T,), what C_v(t, t) becomes across two networks that
         share only the data (and batches), or only the initialisation.
     """
+    if np.isinf(problem.network.depth):
+        raise ValueError("the reference needs a finite depth, got inf")
     if problem.network.gamma0 == 0:
         raise ValueError("the reference needs gamma0 > 0, got 0 (NTK at infinite width)")
     T, C, L = problem.steps, problem.data.outputs, problem.network.layers
@@ -132,6 +135,7 @@ def _evaluate(
     and K are made by each network's ``own`` correlations. What replicas do not share has no covariance.
     """
     L, nu, gamma0 = problem.network.layers, (np.nan, *problem.network.widths), problem.network.gamma0
+    skip, beta = (True, problem.network.beta) if isinstance(problem.network, ResNet) else (False, 1.0)
     C, sigma, modes = problem.data.outputs, problem.data.noise, problem.data.modes
     times, layers = len(d), range(1, L + 1)
     one, zero = np.eye(C * times), np.zeros((C * times, C * times))
@@ -139,25 +143,42 @@ def _evaluate(
     same_time = np.kron(np.eye(times), every_pair)
     dd, aa = np.kron(np.outer(d, d), every_pair), np.kron(a, every_pair)  # for elementwise products
 
+    def from_below(layer: int) -> tuple[Array, Array]:
+        # The weights below h: what they have learned from g, and the covariance of what is left of the initial ones.
+        f = 1.0 if layer == 1 else beta
+        Rhr = k.Rhr[0] / (nu[L] * gamma0) if layer == 1 else k.Rhr[layer - 1]
+        A = f * (dd * Rhr + f * gamma0 * aa * own.Ch[layer - 1])
+        return A, shares_init * f**2 * dd * k.Ch[layer - 1]
+
+    def from_above(layer: int) -> tuple[Array, Array]:
+        # The weights above g likewise; for the last layer they are the readout.
+        if layer == L:
+            return gamma0 * np.kron(a, same_output), shares_init * np.kron(np.outer(d, d), same_output)
+        rho = _ratio(nu[layer + 1], nu[layer])
+        B = beta * rho * (dd * k.Rgu[layer + 1] + beta * gamma0 * aa * own.Cg[layer + 1])
+        return B, shares_init * beta**2 * rho * dd * k.Cg[layer + 1]
+
     def hidden(layer: int) -> None:
-        below, above = layer - 1, layer + 1
-        rho = _ratio(nu[above], nu[layer]) if layer < L else 1.0
-        # Memory in the weights below (A) and above (B): h = u + A g, g = r + B h.
-        A = dd * k.Rhr[below] * (1 / (nu[L] * gamma0) if layer == 1 else 1) + gamma0 * aa * own.Ch[below]
-        B = gamma0 * np.kron(a, same_output)
-        if layer < L:
-            B = rho * (dd * k.Rgu[above] + gamma0 * aa * own.Cg[above])
-        # Sources are the initial weights below (u) and above (r), the readout for the last layer.
-        cov_u = shares_init * dd * k.Ch[below]
-        cov_r = shares_init * np.kron(np.outer(d, d), same_output)
-        if layer < L:
-            cov_r = shares_init * rho * dd * k.Cg[above]
-        # Responses, then correlations, of the hidden fields.
-        Hu, Gr = np.linalg.inv(one - A @ B), np.linalg.inv(one - B @ A)
-        Hr, Gu = Hu @ A, Gr @ B
-        k.Rhr[layer], k.Rgu[layer] = Hr, Gu
-        k.Ch[layer] = Hu @ cov_u @ Hu.T + Hr @ cov_r @ Hr.T
-        k.Cg[layer] = Gr @ cov_r @ Gr.T + Gu @ cov_u @ Gu.T
+        # h_l = h_{l-1} + A_l g_l + f_l u_l and g_l = g_{l+1} + B_l h_l + k_l r_l, for all layers that share their
+        # neurons, as one linear system. Without skip connections each layer is on its own.
+        chain = layers if skip else [layer]
+        names = [(field, i) for field in "hg" for i in chain]
+        driven_by: dict[Any, Array] = {}  # the factor of the second field in the equation of the first
+        cov: dict[Any, Array] = {}  # of the source in a field's equation
+        for i in chain:
+            h, g = ("h", i), ("g", i)
+            driven_by[h, g], cov[h] = from_below(i)
+            driven_by[g, h], cov[g] = from_above(i)
+            driven_by[h, ("h", i - 1)] = driven_by[g, ("g", i + 1)] = one
+        system = np.block([[one * (x == y) - driven_by.get((x, y), zero) for y in names] for x in names])
+        # Responses of every field to every source, then what the closure needs of them.
+        inverse = np.linalg.inv(system).reshape(len(names), len(one), len(names), len(one))
+        F = {(x, y): inverse[i, :, j] for i, x in enumerate(names) for j, y in enumerate(names)}
+        h, g = ("h", layer), ("g", layer)
+        k.Rhr[layer] = F[h, g] * (1.0 if layer == L else beta)
+        k.Rgu[layer] = F[g, h] * (1.0 if layer == 1 else beta)
+        k.Ch[layer] = sum(F[h, y] @ cov[y] @ F[h, y].T for y in names)
+        k.Cg[layer] = sum(F[g, y] @ cov[y] @ F[g, y].T for y in names)
 
     def layer_zero() -> None:
         # v = w - r0 - K h_0, where r0 comes from the initial first layer and K from what it has learned.

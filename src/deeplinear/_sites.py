@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from deeplinear._closure.chain import Layers
 from deeplinear._closure.site import Source
 from deeplinear._dense import Dense
 
@@ -16,7 +17,9 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> xr.Dataset:
     The process is causal, so it is run as training is: at each step g from the last layer down, then h
     from the first layer up. See ``Solution.sample_sites``.
     """
-    c, hidden, C = dense.c, dense.hidden, dense.hidden_covariances
+    if not isinstance(dense.chain, Layers):
+        raise ValueError("sites can be drawn at finite depth only, got depth inf; take a large depth")
+    c, hidden, C = dense.c, dense.chain.responses, dense.chain.covariances
     s, rng, rows = c.structure, np.random.default_rng(seed), slice(0, c.structure.size)
     A, B, u, r = {}, {}, {}, {}
     for layer in hidden.layers:
@@ -43,7 +46,9 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> xr.Dataset:
 
 def _matrix(source: Source, dense: Dense, index: int) -> Array:
     size = dense.c.structure.size
-    return source(np.broadcast_to(np.eye(size), (len(dense.c.d), size, size)), size)[index]
+    identity = np.broadcast_to(np.eye(size), (len(dense.c.d), size, size))
+    covariance: Array = source(identity, size)[index]
+    return covariance
 
 
 def _draw(rng: np.random.Generator, covariance: Array, count: int) -> Array:

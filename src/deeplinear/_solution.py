@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear import _checks
+from deeplinear._closure.continuum import lobatto
 from deeplinear._coefficients import coefficients
 from deeplinear._dense import Dense
 from deeplinear._files import write_atomically
@@ -139,7 +140,8 @@ class Solution:
     status
         Whether training diverged, and when.
     stats
-        ``method``, ``seconds`` and size of the ``batch`` that was solved together.
+        ``method``, ``seconds`` and size of the ``batch`` that was solved together; at infinite depth also
+        the number of ``depth_nodes`` and the ``depth_error`` that was found.
 
     Examples
     --------
@@ -209,6 +211,12 @@ class Solution:
         """R_Delta, response of the residuals to the errors, shape (n, n)."""
         return self._matrices["residual_response"]()
 
+    @property
+    def layer_time(self) -> Array | None:
+        """Position in (0: layer 1, 1: last layer) of the nodes that stand for layers at infinite depth, else None."""
+        nodes = self.stats.get("depth_nodes")
+        return None if nodes is None else lobatto(nodes)[0]
+
     @cached_property
     def variance(self) -> VarianceDecomposition:
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
@@ -254,7 +262,7 @@ class Solution:
         """Return the solver's own matrices, of which a file holds only part: then solve again."""
         if self._dense is not None:
             return self._dense
-        dense = Dense(coefficients([self.problem]))
+        dense = Dense(coefficients([self.problem], self.stats.get("depth_nodes", 0)))
         dense.run()
         return dense, 0
 
@@ -265,8 +273,9 @@ class Solution:
         return to_dataset(
             values,
             times=self.times,
-            depth=self.problem.network.layers,
+            depth=len(self.gradient_correlation),
             outputs=self.problem.data.outputs,
+            layer_time=self.layer_time,
             attrs={
                 "kind": _KIND,
                 "problem": self.problem.to_toml(),
@@ -329,7 +338,7 @@ class Solution:
             times=np.arange(problem.steps),
             test_loss=test_loss,
             train_loss=train_loss,
-            kernel=_cut(_kernel(dense, index), status),
+            kernel=_cut(dense.chain.kernel()[index], status),
             decomposition=Decomposition(curve(C0.bias), curve(C0.width), curve(C0.data), noise),
             status=status,
             stats=stats,
@@ -365,42 +374,19 @@ def _residual_response(dense: Dense, index: int) -> Array:
 
 
 _BUILD: dict[str, Callable[[Dense, int], Array]] = {
-    "feature_correlation": lambda dense, i: np.stack([C[i] for C in dense.hidden_covariances.Ch.values()]),
-    "gradient_correlation": lambda dense, i: np.stack([C[i] for C in dense.hidden_covariances.Cg.values()]),
+    "feature_correlation": lambda dense, i: np.stack([dense.data_covariances.Ch[i], *(C[i] for C in dense.chain.Ch())]),
+    "gradient_correlation": lambda dense, i: np.stack([C[i] for C in dense.chain.Cg()]),
     "error_correlation": lambda dense, i: dense.data_covariances.Cv[i],
     "residual_correlation": _residual_correlation,
     "feature_response": lambda dense, i: np.stack(
-        [dense.data.Rhr[i], *(dense.hidden.Rhr(layer, _all(dense))[i] for layer in dense.hidden.layers)]
+        [dense.data.Rhr[i], *(response[i] for response in dense.chain.Rhr())]
     ),
     "gradient_response": lambda dense, i: np.stack(
-        [dense.c.gamma0[i] * dense.hidden.Rgu_hat(layer, _all(dense))[i] for layer in dense.hidden.layers]
+        [dense.c.gamma0[i] * response[i] for response in dense.chain.Rgu_hat()]
     ),
     "error_response": lambda dense, i: dense.data.Rvu(i),
     "residual_response": _residual_response,
 }
-
-
-def _all(dense: Dense) -> slice:
-    return slice(0, dense.c.structure.size)
-
-
-def _kernel(dense: Dense, index: int) -> Array:
-    """Sum over weight layers of the squared gain above times the mean squared gain below.
-
-    The gain above weight layer l - 1 is C_g^l(t, t), 1 for the readout. Below, what has been learned is
-    of low rank, so the mean over directions is that of the initial weights.
-    """
-    c, outputs = dense.c, dense.c.structure.outputs
-    decay = c.d[index, ::outputs] ** 2
-    total = np.ones(c.structure.steps)
-    for layer, C in reversed(dense.hidden_covariances.Cg.items()):
-        gain = np.diagonal(C[index]).reshape(-1, outputs).mean(axis=-1)
-        if layer == 1:
-            total = c.first_to_last[index].item() * (gain + decay * total)
-        else:
-            branch = (c.rho[layer - 2] * c.k[layer - 2] ** 2)[index].item()
-            total = branch * gain + (c.structure.skip + branch * decay) * total
-    return np.asarray(total)
 
 
 def _over_outputs(rows: Array, outputs: int) -> Array:

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
-from deeplinear import _memory
+import numpy as np
+
+from deeplinear import _checks, _memory
 from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._problem import Problem
@@ -13,15 +15,22 @@ from deeplinear._threads import one_blas_thread
 
 Progress = Callable[[int, int], object]
 
+_NODES = (5, 7, 9, 12, 16, 21)
+"""Numbers of nodes in layer time that are tried in turn at infinite depth."""
+
 _CACHE = 16e6
 """Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
 
 
 @overload
-def solve(problem: Problem, *, progress: Progress | None = None) -> Solution: ...
+def solve(problem: Problem, *, tolerance: float = 1e-6, progress: Progress | None = None) -> Solution: ...
 @overload
-def solve(problem: Sequence[Problem], *, progress: Progress | None = None) -> list[Solution]: ...
-def solve(problem: Problem | Sequence[Problem], *, progress: Progress | None = None) -> Solution | list[Solution]:
+def solve(
+    problem: Sequence[Problem], *, tolerance: float = 1e-6, progress: Progress | None = None
+) -> list[Solution]: ...
+def solve(
+    problem: Problem | Sequence[Problem], *, tolerance: float = 1e-6, progress: Progress | None = None
+) -> Solution | list[Solution]:
     """Predict how a network trains.
 
     Every step is solved exactly, in one causal pass: time grows as depth * (steps * outputs)^3, memory
@@ -33,6 +42,9 @@ def solve(problem: Problem | Sequence[Problem], *, progress: Progress | None = N
     problem
         One problem, or a sequence of them. Problems of equal shape (depth, steps, outputs, modes, kind
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
+    tolerance
+        Relative error of the losses that is allowed where something is approximated: the nodes in layer
+        time of an infinitely deep network. Finite networks are exact whatever the tolerance.
     progress
         Called as ``progress(done, total)``, counted in steps, summed over batches.
 
@@ -60,8 +72,8 @@ def solve(problem: Problem | Sequence[Problem], *, progress: Progress | None = N
     array([2.01  , 1.3152, 1.0512, 0.8991])
     """
     if isinstance(problem, Problem):
-        return solve([problem], progress=progress)[0]
-    problems = list(problem)
+        return solve([problem], tolerance=tolerance, progress=progress)[0]
+    problems, tolerance = list(problem), _checks.positive("tolerance", tolerance)
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
             raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
@@ -82,20 +94,66 @@ def solve(problem: Problem | Sequence[Problem], *, progress: Progress | None = N
     with one_blas_thread():
         for shape, members in batches:
             start = time.perf_counter()
-            dense = Dense(coefficients([problems[index] for index in members]))
-            dense.run(advance)
+            batch = [problems[index] for index in members]
+            dense, stats = _solve_depth(batch, tolerance, advance) if shape.continuum else _solve_layers(batch, advance)
             done += shape.steps
-            stats = {"method": "dense", "seconds": time.perf_counter() - start, "batch": len(members)}
+            stats |= {"seconds": time.perf_counter() - start, "batch": len(members)}
             for position, index in enumerate(members):
                 solutions[index] = Solution.from_dense(problems[index], dense, position, stats)
     return [solutions[index] for index in range(len(problems))]
+
+
+def _solve_layers(batch: list[Problem], advance: Progress) -> tuple[Dense, dict[str, Any]]:
+    """Solve layer by layer."""
+    dense = Dense(coefficients(batch))
+    dense.run(advance)
+    return dense, {"method": "dense"}
+
+
+def _solve_depth(batch: list[Problem], tolerance: float, advance: Progress) -> tuple[Dense, dict[str, Any]]:
+    """Solve at infinite depth with more and more nodes in layer time, until two solutions agree.
+
+    Their difference bounds the error of the coarser one; the finer one, which is kept, converges
+    exponentially and is far more exact.
+    """
+    coarse: Dense | None = None
+    for nodes in _NODES:
+        fine = Dense(coefficients(batch, nodes))
+        fine.run(advance if nodes == _NODES[0] else None)
+        if coarse is not None:
+            error = _disagreement(coarse, fine)
+            unresolved = fine.chain.unsettled & (fine.diverged_at < 0)
+            if error <= tolerance and not unresolved.any():
+                return fine, {"method": "dense", "depth_nodes": nodes, "depth_error": error}
+        coarse = fine
+    raise ArithmeticError(
+        f"infinite depth was not resolved to tolerance {tolerance:g} with {_NODES[-1]} nodes in layer time; "
+        "lower branch or lr, or take a finite depth"
+    )
+
+
+def _disagreement(coarse: Dense, fine: Dense) -> float:
+    """Largest relative difference of the test losses of two solutions.
+
+    On its way to a divergence a run amplifies the last digit, so there only the steps count whose loss is
+    below twice its initial value; the step of the divergence must agree within one.
+    """
+    losses = np.stack([[dense.test_loss(step) for step in range(dense.c.structure.steps)] for dense in (coarse, fine)])
+    if (np.abs(coarse.diverged_at - fine.diverged_at) > 1).any():
+        return float("inf")
+    counted = (fine.diverged_at < 0) | (losses[1] < 2 * losses[1, 0])
+    for dense in (coarse, fine):
+        end = np.where(dense.diverged_at < 0, len(counted), dense.diverged_at)
+        counted &= np.arange(len(counted))[:, None] < end
+    difference = np.abs(losses[0] - losses[1]) / np.maximum(np.abs(losses[1]), 1e-14 * losses[1, 0])
+    return float(difference[counted].max())
 
 
 def _batches(problems: list[Problem]) -> Iterator[tuple[Structure, list[int]]]:
     """Group problems of equal structure, in batches that stay within the processor's cache."""
     groups: dict[Structure, list[int]] = {}
     for index, problem in enumerate(problems):
-        groups.setdefault(structure(problem), []).append(index)
+        groups.setdefault(structure(problem, _NODES[1]), []).append(index)
     for shape, members in groups.items():
         size = max(1, int(_CACHE / dense_memory(shape, 1)))
         for start in range(0, len(members), size):

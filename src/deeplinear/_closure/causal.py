@@ -43,3 +43,10 @@ def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:
     """Write rows of a symmetric matrix and the columns that mirror them."""
     matrix[..., rows, : rows.stop] = values
     matrix[..., : rows.stop, rows] = values.mT
+
+
+def mean_diagonal(matrix: Array, outputs: int) -> Array:
+    """Equal-time values averaged over outputs: (batch, steps * outputs, ...) to (batch, steps)."""
+    diagonal = np.diagonal(matrix, axis1=-2, axis2=-1)
+    mean: Array = diagonal.reshape(len(matrix), -1, outputs).mean(axis=-1)
+    return mean

@@ -38,7 +38,7 @@ class HiddenResponses:
         (batch, size), depth = c.d.shape, c.structure.depth
 
         def make(layers: range) -> dict[int, Site]:
-            return {layer: Site(batch, size, c.gamma0) for layer in layers}
+            return {layer: Site((batch,), size, c.gamma0) for layer in layers}
 
         self.layers = range(1, depth + 1)
         self.sites = make(self.layers)
@@ -175,7 +175,7 @@ def plain(matrix: Array) -> Source:
     """The covariance ``matrix`` itself."""
 
     def apply(x: Array, e: int) -> Array:
-        product: Array = x @ matrix[:, :e, :e]
+        product: Array = x @ matrix[..., :e, :e]
         return product
 
     return apply
@@ -190,6 +190,13 @@ def weighted(matrix: Array, weight: Array) -> Source:
         return product
 
     return apply
+
+
+def readout_rows(c: Coefficients, rows: slice) -> Array:
+    """Rows of the covariance d(t) d(s) of the initial readout, independent over outputs."""
+    outputs = c.structure.outputs
+    covariance: Array = dd(c, rows) * np.tile(np.eye(outputs), (1, rows.stop // outputs))
+    return covariance
 
 
 def readout(d: Array, outputs: int) -> Source:

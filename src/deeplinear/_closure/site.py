@@ -23,11 +23,11 @@ Source = Callable[[Array, int], Array]
 
 
 class Site:
-    """Responses of one site; ``dh`` and ``dg`` have shape (2, batch, rows, rows), sources (u, r) first."""
+    """Responses of one site; ``dh`` and ``dg`` have shape (2, *batch, rows, rows), sources (u, r) first."""
 
-    def __init__(self, batch: int, size: int, gamma0: Array) -> None:
-        self.dh = np.zeros((2, batch, size, size), gamma0.dtype)
-        self.dg = np.zeros((2, batch, size, size), gamma0.dtype)
+    def __init__(self, batch: tuple[int, ...], size: int, gamma0: Array) -> None:
+        self.dh = np.zeros((2, *batch, size, size), gamma0.dtype)
+        self.dg = np.zeros((2, *batch, size, size), gamma0.dtype)
         self.gamma0 = gamma0
 
     def backward(self, Bhat: Array, rows: slice) -> None:

@@ -1,0 +1,127 @@
+"""The hidden layers as one object that a solver steps: backward rows, then forward rows."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._closure.causal import Array, mean_diagonal
+from deeplinear._closure.continuum import Continuum
+from deeplinear._closure.hidden import HiddenCovariances, HiddenResponses
+from deeplinear._coefficients import Coefficients
+
+
+class Chain(Protocol):
+    """What a solver and a solution need of the hidden layers.
+
+    1. ``backward`` fills rows of everything about g, from earlier rows; then layer 0 runs; then
+       ``forward`` fills rows of everything about h. With ``respond=False`` responses are left as they
+       are and only covariances are filled.
+    2. ``replica`` has the same responses, and covariances of its own that are still empty.
+    3. ``Cg_first`` and ``Rgu_hat_first`` are what layer 0 reads of layer 1.
+    4. ``Ch``, ``Cg``, ``Rhr`` and ``Rgu_hat`` (R_gu / gamma0) run over layers, or over nodes in layer
+       time, first to last; each item has shape (batch, rows, rows).
+    5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
+    6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps).
+    """
+
+    unsettled: NDArray[np.bool_]
+
+    def backward(self, rows: slice, *, respond: bool = True) -> None: ...
+
+    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True) -> None: ...
+
+    def replica(self, Ch_data: Array) -> "Chain": ...
+
+    @property
+    def Cg_first(self) -> Array: ...
+
+    def Rgu_hat_first(self, rows: slice) -> Array: ...
+
+    def Ch(self) -> Iterator[Array]: ...
+
+    def Cg(self) -> Iterator[Array]: ...
+
+    def Rhr(self) -> Iterator[Array]: ...
+
+    def Rgu_hat(self) -> Iterator[Array]: ...
+
+    def kernel(self) -> Array: ...
+
+
+def make_chain(c: Coefficients, Ch_data: Array) -> Chain:
+    """Return the hidden layers of a batch of problems, before the first step."""
+    return Continuum(c, Ch_data) if c.structure.continuum else Layers(c, Ch_data)
+
+
+class Layers:
+    """A chain of finitely many layers, one after the other."""
+
+    def __init__(self, c: Coefficients, Ch_data: Array, responses: HiddenResponses | None = None) -> None:
+        self.c = c
+        self.responses = responses or HiddenResponses(c)
+        self.covariances = HiddenCovariances(self.responses, Ch_data)
+        self.unsettled = np.zeros(len(c.d), bool)
+        self._all = slice(0, c.structure.size)
+
+    def backward(self, rows: slice, *, respond: bool = True) -> None:
+        """Fill rows of g, last layer first."""
+        for layer in reversed(self.responses.layers):
+            if respond:
+                self.responses.backward(layer, self.covariances.Cg, rows)
+            self.covariances.backward(layer, rows)
+
+    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True) -> None:
+        """Fill rows of h, first layer first."""
+        for layer in self.responses.layers:
+            if respond:
+                self.responses.forward(layer, Rhr_data, self.covariances.Ch, rows)
+            self.covariances.forward(layer, rows)
+
+    def replica(self, Ch_data: Array) -> "Layers":
+        """Return a chain with the same responses and empty covariances."""
+        return Layers(self.c, Ch_data, self.responses)
+
+    def kernel(self) -> Array:
+        """Sum over weight layers of the squared gain above times the mean squared gain below.
+
+        The gain above weight layer l - 1 is C_g^l(t, t), 1 for the readout. Below, what has been learned is
+        of low rank, so the mean over directions is that of the initial weights.
+        """
+        c, skip = self.c, self.c.structure.skip
+        decay = c.d[:, :: c.structure.outputs] ** 2
+        total = np.ones_like(decay)
+        for layer in reversed(self.responses.layers):
+            gain = mean_diagonal(self.covariances.Cg[layer], c.structure.outputs)
+            if layer == 1:
+                total = c.first_to_last[..., 0] * (gain + decay * total)
+            else:
+                branch = (c.rho[layer - 2] * c.k[layer - 2] ** 2)[..., 0]
+                total = branch * gain + (skip + branch * decay) * total
+        return total
+
+    @property
+    def Cg_first(self) -> Array:
+        """C_g of layer 1."""
+        return self.covariances.Cg[1]
+
+    def Rgu_hat_first(self, rows: slice) -> Array:
+        """Rows of R_gu / gamma0 of layer 1."""
+        return self.responses.Rgu_hat(1, rows)
+
+    def Ch(self) -> Iterator[Array]:
+        """C_h of each layer."""
+        return (self.covariances.Ch[layer] for layer in self.responses.layers)
+
+    def Cg(self) -> Iterator[Array]:
+        """C_g of each layer."""
+        return (self.covariances.Cg[layer] for layer in self.responses.layers)
+
+    def Rhr(self) -> Iterator[Array]:
+        """R_hr of each layer."""
+        return (self.responses.Rhr(layer, self._all) for layer in self.responses.layers)
+
+    def Rgu_hat(self) -> Iterator[Array]:
+        """R_gu / gamma0 of each layer."""
+        return (self.responses.Rgu_hat(layer, self._all) for layer in self.responses.layers)

@@ -1,0 +1,76 @@
+"""Fixed points of a sweep, accelerated: each problem of a batch on its own."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._closure.causal import Array
+
+_MEMORY = 8
+"""Number of earlier sweeps that Anderson's method combines."""
+
+
+def fixed_point(
+    sweep: Callable[[Array], Array],
+    start: Array,
+    *,
+    tolerance: float,
+    most_sweeps: int,
+    ignore: NDArray[np.bool_],
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Solve x = sweep(x) by Anderson acceleration.
+
+    The next iterate is the combination of the last ones whose residuals cancel best, which for a
+    linear sweep is what GMRES would find.
+
+    Parameters
+    ----------
+    sweep
+        Takes and returns arrays of shape (batch, unknowns).
+    start
+        First iterate, shape (batch, unknowns).
+    tolerance
+        A problem has settled once its last change is below this fraction of its largest unknown.
+    most_sweeps
+        Number of sweeps after which to give up.
+    ignore
+        Problems that are not waited for, shape (batch,).
+
+    Returns
+    -------
+    x, moving
+        The last iterate, and which problems had not settled; those that overflow never do.
+    """
+    x = start
+    steps: list[Array] = []
+    residual_steps: list[Array] = []
+    residual = sweep(x) - x
+    for _ in range(most_sweeps):
+        change = residual - _combine(steps, residual_steps, residual)
+        new = x + change
+        new_residual = sweep(new) - new
+        moving = ~(np.abs(new_residual).max(axis=1) <= tolerance * np.abs(new).max(axis=1))
+        steps = [*steps[1 - _MEMORY :], change]
+        residual_steps = [*residual_steps[1 - _MEMORY :], new_residual - residual]
+        x, residual = new, new_residual
+        if not (moving & ~ignore).any():
+            break
+    return x, moving
+
+
+def _combine(steps: list[Array], residual_steps: list[Array], residual: Array) -> Array:
+    """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
+    if not steps:
+        return np.zeros_like(residual)
+    F = np.stack(residual_steps, axis=1)  # (batch, memory, unknowns)
+    scale = np.linalg.norm(F, axis=-1, keepdims=True)
+    F = F / np.where(scale > 0, scale, 1.0)
+    gram = F @ F.mT + 1e-14 * np.eye(len(steps))
+    good = np.isfinite(gram).all(axis=(1, 2))
+    coefficients = np.zeros((len(F), len(steps), 1))
+    coefficients[good] = np.linalg.solve(gram[good], F[good] @ residual[good, :, None])
+    coefficients /= np.where(scale > 0, scale, 1.0)
+    moves = np.stack([step + change for step, change in zip(steps, residual_steps, strict=True)], axis=1)
+    combined: Array = (coefficients * moves).sum(axis=1)
+    return np.where(np.isfinite(combined), combined, 0.0)

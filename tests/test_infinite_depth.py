@@ -1,0 +1,144 @@
+"""The limit of infinite depth: its nodes, its error estimate, and finite depths that approach it."""
+
+import math
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._closure.continuum import lobatto
+from deeplinear._coefficients import coefficients
+from deeplinear._dense import Dense
+
+SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 1.0)]
+GRAM = [[1.0, 0.2], [0.2, 0.5]]
+
+
+def make(depth=math.inf, sampling=SAMPLINGS[1], lr=0.01, steps=15, gram=None, optimizer=None, **network):
+    return dl.Problem(
+        dl.ResNet(depth, **({"width": 1.0, "branch": 0.8} | network)),
+        dl.Isotropic(0.2, gram),
+        sampling,
+        optimizer or dl.GradientDescent(lr),
+        steps,
+    )
+
+
+def losses_with(nodes, problem):
+    dense = Dense(coefficients([problem], nodes))
+    dense.run()
+    return np.array([dense.test_loss(step)[0] for step in range(problem.steps)])
+
+
+@pytest.mark.parametrize("count", [3, 6, 11])
+def test_nodes_integrate_polynomials(count):
+    tau, integral = lobatto(count)
+    assert tau[0] == pytest.approx(0.0, abs=1e-15)
+    assert tau[-1] == pytest.approx(1.0)
+    for power in range(count):
+        np.testing.assert_allclose(integral @ tau**power, tau ** (power + 1) / (power + 1), atol=1e-13)
+
+
+@pytest.mark.parametrize("gram", [None, GRAM], ids=["one output", "two outputs"])
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: type(s).__name__)
+def test_finite_depths_extrapolate_to_it(sampling, gram):
+    """Errors at finite depth are a series in 1/L; depths 16 .. 128 cancel four of its terms."""
+    rule = dl.GradientDescent(0.01, momentum=0.3, weight_decay=0.2)
+
+    def curves(depth):
+        solution = dl.solve(make(depth, sampling, gram=gram, optimizer=rule))
+        curves = [solution.test_loss, solution.train_loss, solution.kernel, solution.variance.ensemble_loss(4)]
+        return np.array(curves), solution
+
+    limit, solution = curves(math.inf)
+    table = [curves(depth)[0] for depth in (16, 32, 64, 128)]
+    for order in (1, 2, 3):
+        table = [(2**order * fine - coarse) / (2**order - 1) for coarse, fine in zip(table, table[1:], strict=False)]
+    np.testing.assert_allclose(limit, table[0], rtol=1e-5)
+    assert solution.stats["depth_error"] < 1e-6
+
+
+def test_convergence_in_depth_is_of_first_order():
+    limit = dl.solve(make()).test_loss
+    gaps = [np.abs(dl.solve(make(depth)).test_loss - limit).max() for depth in (32, 64, 128)]
+    np.testing.assert_allclose(np.log2(np.array(gaps[:-1]) / gaps[1:]), 1.0, atol=0.1)
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-9])
+@pytest.mark.parametrize("branch", [0.5, 1.2])
+def test_the_error_is_within_the_tolerance(tolerance, branch):
+    problem = make(branch=branch)
+    exact = losses_with(14, problem)
+    solution = dl.solve(problem, tolerance=tolerance)
+    error = np.abs(solution.test_loss / exact - 1).max()
+    assert error <= solution.stats["depth_error"] <= tolerance
+
+
+def test_convergence_in_nodes_is_exponential():
+    exact = losses_with(14, make())
+    errors = [np.abs(losses_with(nodes, make()) / exact - 1).max() for nodes in (3, 4, 5, 6)]
+    assert all(fine < coarse / 30 for coarse, fine in zip(errors, errors[1:], strict=False))
+
+
+def test_without_branches_it_is_one_hidden_layer():
+    infinite = dl.solve(make(branch=0.0))
+    shallow = dl.solve(dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.2), SAMPLINGS[1], dl.GradientDescent(0.01), 15))
+    np.testing.assert_allclose(infinite.test_loss, shallow.test_loss, rtol=1e-12)
+
+
+def test_loss_and_kernel_at_initialisation():
+    b, nu, gamma0 = 1.1, 0.7, 1.5
+    solution = dl.solve(make(branch=b, width=nu, richness=gamma0))
+    assert solution.test_loss[0] == pytest.approx(1.04 + math.exp(b**2) / (nu * gamma0**2), rel=1e-8)
+    # W_0 and the readout see the whole gain, a branch at tau the gain below and above it.
+    assert solution.kernel[0] == pytest.approx((2 + b**2) * math.exp(b**2), rel=1e-8)
+
+
+def test_observables_are_functions_of_layer_time():
+    b = 1.1
+    solution = dl.solve(make(branch=b), tolerance=1e-8)
+    tau = solution.layer_time
+    np.testing.assert_allclose(solution.gradient_correlation[:, 0, 0], np.exp(b**2 * (1 - tau)), rtol=1e-6)
+    assert len(solution.feature_correlation) == 1 + len(tau)
+    np.testing.assert_allclose(solution.to_xarray().layer_time, tau)
+    finite = dl.solve(make(256, branch=b))
+    positions = (np.arange(256)) / 255
+    expected = np.array([np.interp(tau, positions, finite.feature_correlation[1:, t, t]) for t in (0, 7, 14)])
+    actual = np.array([solution.feature_correlation[1:, t, t] for t in (0, 7, 14)])
+    np.testing.assert_allclose(actual, expected, rtol=0.05)  # depth 256 is 1 - 2 % away from the limit
+    assert dl.solve(make(4)).layer_time is None
+
+
+def test_divergence_is_an_answer():
+    solution = dl.solve(make(branch=1.0, lr=0.3, steps=20))
+    assert solution.status.diverged
+    assert abs(solution.status.diverged_at - dl.solve(make(256, branch=1.0, lr=0.3, steps=20)).status.diverged_at) <= 3
+    assert np.isposinf(solution.test_loss[solution.status.diverged_at :]).all()
+
+
+def test_a_batch_is_solved_as_one_by_one():
+    problems = [make(branch=branch, lr=lr) for branch, lr in [(0.5, 0.02), (1.0, 0.01), (1.0, 0.4)]]
+    for problem, solution in zip(problems, dl.solve(problems), strict=True):
+        alone = dl.solve(problem)
+        assert solution.status.diverged == alone.status.diverged
+        if not alone.status.diverged:
+            np.testing.assert_allclose(solution.test_loss, alone.test_loss, rtol=1e-6)
+
+
+def test_a_saved_solution_keeps_its_nodes(tmp_path):
+    solution = dl.solve(make())
+    solution.save(tmp_path / "deep.nc")
+    loaded = dl.Solution.load(tmp_path / "deep.nc")
+    np.testing.assert_array_equal(loaded.layer_time, solution.layer_time)
+    np.testing.assert_allclose(loaded.variance.interaction, solution.variance.interaction, rtol=1e-9)
+
+
+def test_what_cannot_be_done_at_infinite_depth_says_so():
+    with pytest.raises(ValueError, match="depth must be finite in a simulation, got inf"):
+        dl.simulate(make(), dim=20, seeds=2)
+    with pytest.raises(ValueError, match="sites can be drawn at finite depth only, got depth inf"):
+        dl.solve(make()).sample_sites(3)
+    with pytest.raises(ValueError, match="tolerance must be a positive finite number, got 0"):
+        dl.solve(make(), tolerance=0)
+    with pytest.raises(ArithmeticError, match="infinite depth was not resolved to tolerance 1e-18"):
+        dl.solve(make(steps=3), tolerance=1e-18)
