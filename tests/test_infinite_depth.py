@@ -1,12 +1,13 @@
-"""The limit of infinite depth: its nodes, its error estimate, and finite depths that approach it."""
+"""Nodes in depth: the limit of infinite depth, large finite depths, and their error estimate."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._closure.continuum import lobatto
+from deeplinear._closure.depth import Nodes
 from deeplinear._coefficients import coefficients
 from deeplinear._dense import Dense
 
@@ -32,7 +33,8 @@ def losses_with(nodes, problem):
 
 @pytest.mark.parametrize("count", [3, 6, 11])
 def test_nodes_integrate_polynomials(count):
-    tau, integral = lobatto(count)
+    nodes = Nodes(count, None)
+    tau, integral = nodes.position, nodes.below
     assert tau[0] == pytest.approx(0.0, abs=1e-15)
     assert tau[-1] == pytest.approx(1.0)
     for power in range(count):
@@ -53,7 +55,7 @@ def test_finite_depths_extrapolate_to_it(sampling, gram):
     limit, solution = curves(math.inf)
     table = [curves(depth)[0] for depth in (16, 32, 64, 128)]
     for order in (1, 2, 3):
-        table = [(2**order * fine - coarse) / (2**order - 1) for coarse, fine in zip(table, table[1:], strict=False)]
+        table = [(2**order * fine - coarse) / (2**order - 1) for coarse, fine in itertools.pairwise(table)]
     np.testing.assert_allclose(limit, table[0], rtol=1e-5)
     assert solution.stats["depth_error"] < 1e-6
 
@@ -77,7 +79,7 @@ def test_the_error_is_within_the_tolerance(tolerance, branch):
 def test_convergence_in_nodes_is_exponential():
     exact = losses_with(14, make())
     errors = [np.abs(losses_with(nodes, make()) / exact - 1).max() for nodes in (3, 4, 5, 6)]
-    assert all(fine < coarse / 30 for coarse, fine in zip(errors, errors[1:], strict=False))
+    assert all(fine < coarse / 30 for coarse, fine in itertools.pairwise(errors))
 
 
 def test_without_branches_it_is_one_hidden_layer():
@@ -131,6 +133,61 @@ def test_a_saved_solution_keeps_its_nodes(tmp_path):
     loaded = dl.Solution.load(tmp_path / "deep.nc")
     np.testing.assert_array_equal(loaded.layer_time, solution.layer_time)
     np.testing.assert_allclose(loaded.variance.interaction, solution.variance.interaction, rtol=1e-9)
+
+
+def solution_with(nodes, problem):
+    dense = Dense(coefficients([problem], nodes))
+    dense.run()
+    return dl.Solution.from_dense(problem, dense, 0, {})
+
+
+OBSERVABLES = [
+    "test_loss",
+    "train_loss",
+    "kernel",
+    "feature_correlation",
+    "gradient_correlation",
+    "feature_response",
+    "gradient_response",
+]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: type(s).__name__)
+def test_with_a_node_at_every_edge_it_is_the_layered_solution(sampling, monkeypatch):
+    monkeypatch.setattr("deeplinear._closure.depth.SETTLED", 1e-14)
+    rule = dl.GradientDescent(0.02, momentum=0.3, weight_decay=0.2)
+    problem = make(7, sampling, gram=GRAM, optimizer=rule, branch=1.5)
+    layers, nodes = dl.solve(problem), solution_with(20, problem)
+    for name in OBSERVABLES:
+        expected = getattr(layers, name)
+        assert np.abs(getattr(nodes, name) - expected).max() <= 1e-11 * np.abs(expected).max(), name
+    np.testing.assert_allclose(nodes.variance.data, layers.variance.data, atol=1e-12)
+    np.testing.assert_allclose(nodes.variance.initialization, layers.variance.initialization, atol=1e-12)
+
+
+def test_few_nodes_stand_for_many_layers():
+    problem = make(100, branch=1.2)
+    layers, nodes = dl.solve(problem), solution_with(9, problem)
+    for name in OBSERVABLES:
+        expected = getattr(layers, name)
+        assert np.abs(getattr(nodes, name) - expected).max() <= 1e-7 * np.abs(expected).max(), name
+
+
+def test_solve_chooses_nodes_for_many_layers_and_says_so(monkeypatch):
+    problem = make(256, steps=8)
+    chosen = dl.solve(problem)
+    assert chosen.stats["depth_error"] < 1e-6
+    assert chosen.feature_correlation.shape[0] == 257
+    monkeypatch.setattr("deeplinear._solve._MANY_LAYERS", 10_000)
+    layers = dl.solve(problem)
+    assert "depth_nodes" not in layers.stats
+    np.testing.assert_allclose(chosen.test_loss, layers.test_loss, rtol=1e-7)
+
+
+def test_a_finite_depth_that_nodes_do_not_resolve_is_solved_layer_by_layer():
+    solution = dl.solve(make(256, steps=3), tolerance=1e-18)
+    assert "depth_nodes" not in solution.stats
+    assert "depth_nodes" not in dl.solve(make(256, steps=3, branch=0.05, branch_scaling="none")).stats
 
 
 def test_what_cannot_be_done_at_infinite_depth_says_so():

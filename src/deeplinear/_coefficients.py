@@ -19,8 +19,8 @@ Array = NDArray[Any]
 class Structure:
     """What two problems must share to be solved as one batch."""
 
-    depth: int  # hidden layers, or nodes in layer time
-    continuum: bool  # infinite depth
+    depth: int  # hidden layers, 0 if there are infinitely many
+    nodes: int  # nodes in depth that stand for the layers, 0 if every layer is solved
     steps: int
     outputs: int
     modes: int
@@ -28,6 +28,11 @@ class Structure:
     centered: bool
     reuses_data: bool
     subsamples: bool
+
+    @property
+    def edges(self) -> int | None:
+        """Number of weight matrices between hidden layers; None at infinite depth."""
+        return self.depth - 1 if self.depth else None
 
     @property
     def size(self) -> int:
@@ -53,7 +58,7 @@ class Coefficients:
     rho: Array  # (depth - 1, batch, 1, 1), nu_{l+1} / nu_l
     f: Array  # (depth, batch, 1, 1), branch into h_l from below: 1 or beta
     k: Array  # (depth, batch, 1, 1), branch into g_l from above: 1 or beta
-    branch: Array  # beta_0 at infinite depth
+    beta2: Array  # squared branch of a residual network; beta_0^2 at infinite depth
     sigma2: Array
     reuse: Array  # 1 / alpha, or 0 where data are fresh at every step
     subsampling: Array  # strength of the white noise that drawing a batch adds
@@ -63,11 +68,10 @@ class Coefficients:
 
 
 def structure(problem: Problem, nodes: int = 0) -> Structure:
-    """Return the shape of a problem's equations, with ``nodes`` in layer time if its depth is infinite."""
-    continuum = problem.network.depth == math.inf
+    """Return the shape of a problem's equations, with ``nodes`` in depth in place of its layers if not 0."""
     return Structure(
-        depth=nodes if continuum else problem.network.layers,
-        continuum=continuum,
+        depth=0 if problem.network.depth == math.inf else problem.network.layers,
+        nodes=nodes,
         steps=problem.steps,
         outputs=problem.data.outputs,
         modes=len(problem.data.modes.eigenvalues),
@@ -97,12 +101,14 @@ def coefficients(problems: Sequence[Problem], nodes: int = 0) -> Coefficients:
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
     network, data, optimizer, sampling = problem.network, problem.data, problem.optimizer, problem.sampling
-    nu = np.array(network.end_widths if shape.continuum else network.widths)
+    nu = np.array(network.widths if shape.depth else network.end_widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f, k = np.ones((2, len(nu)))
-    if isinstance(network, ResNet) and not shape.continuum:
-        f[1:] = k[:-1] = network.beta
+    beta = 0.0
+    if isinstance(network, ResNet):
+        beta = network.beta if shape.depth else network.branch
+        f[1:] = k[:-1] = beta
     outputs = data.outputs
     d, a = propagator(
         optimizer.rates(problem.steps), optimizer.momentum, optimizer.weight_decay, nesterov=optimizer.nesterov
@@ -119,7 +125,7 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
         "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
         "f": f,
         "k": k,
-        "branch": network.branch if shape.continuum and isinstance(network, ResNet) else 0.0,
+        "beta2": beta**2,
         "sigma2": data.noise**2,
         "reuse": sampling.reuse,
         "subsampling": sampling.subsampling,

@@ -98,8 +98,8 @@ def row_set(c: Coefficients, step: int) -> slice:
 def dense_memory(shape: Structure, batch: int) -> int:
     """Bytes of the matrices that a dense solution keeps."""
     hidden = 6 * shape.depth  # two responses of h and of g, C_h, C_g
-    if shape.continuum:
-        hidden += 8 * shape.depth  # X, P, A, B, XB, PA, Sigma, Gamma
+    if shape.nodes:
+        hidden = (14 if shape.edges is None else 23) * shape.nodes  # see ``DeepChain``
     elif shape.skip:
         hidden += 12 * (shape.depth - 1)  # the same but one correlation for either cut chain; S and D
     data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode

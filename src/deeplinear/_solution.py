@@ -1,6 +1,7 @@
 """The answer of the theory for one problem."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -12,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear import _checks
-from deeplinear._closure.continuum import lobatto
+from deeplinear._closure.depth import Nodes
 from deeplinear._coefficients import coefficients
 from deeplinear._dense import Dense
 from deeplinear._files import write_atomically
@@ -214,8 +215,9 @@ class Solution:
     @property
     def layer_time(self) -> Array | None:
         """Position in (0: layer 1, 1: last layer) of the nodes that stand for layers at infinite depth, else None."""
-        nodes = self.stats.get("depth_nodes")
-        return None if nodes is None else lobatto(nodes)[0]
+        if self.problem.network.depth < math.inf:
+            return None
+        return Nodes(self.stats["depth_nodes"], None).position
 
     @cached_property
     def variance(self) -> VarianceDecomposition:

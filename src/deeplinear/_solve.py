@@ -1,5 +1,6 @@
 """From problems to solutions: grouping into batches, memory, and the choice of solver."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
@@ -9,6 +10,7 @@ import numpy as np
 from deeplinear import _checks, _memory
 from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
+from deeplinear._network import ResNet
 from deeplinear._problem import Problem
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
@@ -16,7 +18,10 @@ from deeplinear._threads import one_blas_thread
 Progress = Callable[[int, int], object]
 
 _NODES = (5, 7, 9, 12, 16, 21)
-"""Numbers of nodes in layer time that are tried in turn at infinite depth."""
+"""Numbers of nodes in depth that are tried in turn."""
+
+_MANY_LAYERS = 256
+"""Depth of a residual network from which nodes in depth are cheaper than its layers."""
 
 _CACHE = 16e6
 """Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
@@ -43,8 +48,9 @@ def solve(
         One problem, or a sequence of them. Problems of equal shape (depth, steps, outputs, modes, kind
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
     tolerance
-        Relative error of the losses that is allowed where something is approximated: the nodes in layer
-        time of an infinitely deep network. Finite networks are exact whatever the tolerance.
+        Relative error of the losses that is allowed where something is approximated: residual networks of
+        infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
+        depth. ``Solution.stats`` says how many, and the error found. All else is exact.
     progress
         Called as ``progress(done, total)``, counted in steps, summed over batches.
 
@@ -95,7 +101,7 @@ def solve(
         for shape, members in batches:
             start = time.perf_counter()
             batch = [problems[index] for index in members]
-            dense, stats = _solve_depth(batch, tolerance, advance) if shape.continuum else _solve_layers(batch, advance)
+            dense, stats = _solve_depth(batch, tolerance, advance) if shape.nodes else _solve_layers(batch, advance)
             done += shape.steps
             stats |= {"seconds": time.perf_counter() - start, "batch": len(members)}
             for position, index in enumerate(members):
@@ -111,10 +117,10 @@ def _solve_layers(batch: list[Problem], advance: Progress) -> tuple[Dense, dict[
 
 
 def _solve_depth(batch: list[Problem], tolerance: float, advance: Progress) -> tuple[Dense, dict[str, Any]]:
-    """Solve at infinite depth with more and more nodes in layer time, until two solutions agree.
+    """Solve with more and more nodes in depth, until two solutions agree.
 
     Their difference bounds the error of the coarser one; the finer one, which is kept, converges
-    exponentially and is far more exact.
+    exponentially and is far more exact. A finite depth that resists is solved layer by layer.
     """
     coarse: Dense | None = None
     for nodes in _NODES:
@@ -126,6 +132,8 @@ def _solve_depth(batch: list[Problem], tolerance: float, advance: Progress) -> t
             if error <= tolerance and not unresolved.any():
                 return fine, {"method": "dense", "depth_nodes": nodes, "depth_error": error}
         coarse = fine
+    if batch[0].network.depth < math.inf:
+        return _solve_layers(batch, advance)
     raise ArithmeticError(
         f"infinite depth was not resolved to tolerance {tolerance:g} with {_NODES[-1]} nodes in layer time; "
         "lower branch or lr, or take a finite depth"
@@ -153,8 +161,15 @@ def _batches(problems: list[Problem]) -> Iterator[tuple[Structure, list[int]]]:
     """Group problems of equal structure, in batches that stay within the processor's cache."""
     groups: dict[Structure, list[int]] = {}
     for index, problem in enumerate(problems):
-        groups.setdefault(structure(problem, _NODES[1]), []).append(index)
+        nodes = _NODES[1] if problem.network.depth >= _MANY_LAYERS and _changes_slowly(problem) else 0
+        groups.setdefault(structure(problem, nodes), []).append(index)
     for shape, members in groups.items():
         size = max(1, int(_CACHE / dense_memory(shape, 1)))
         for start in range(0, len(members), size):
             yield shape, members[start : start + size]
+
+
+def _changes_slowly(problem: Problem) -> bool:
+    """Whether one layer differs little from the next, so that a few nodes can stand for all."""
+    network = problem.network
+    return isinstance(network, ResNet) and network.branch_scaling == "depth-mup"

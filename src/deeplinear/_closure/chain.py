@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._closure.causal import Array, mean_diagonal
-from deeplinear._closure.continuum import Continuum
+from deeplinear._closure.depth import DeepChain
 from deeplinear._closure.hidden import HiddenCovariances, HiddenResponses
 from deeplinear._coefficients import Coefficients
 
@@ -52,7 +52,7 @@ class Chain(Protocol):
 
 def make_chain(c: Coefficients, Ch_data: Array) -> Chain:
     """Return the hidden layers of a batch of problems, before the first step."""
-    return Continuum(c, Ch_data) if c.structure.continuum else Layers(c, Ch_data)
+    return DeepChain(c, Ch_data) if c.structure.nodes else Layers(c, Ch_data)
 
 
 class Layers:

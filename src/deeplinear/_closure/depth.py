@@ -1,0 +1,325 @@
+"""A long residual chain through a few nodes in depth: large depth, and the limit of infinite depth.
+
+Along a residual chain with branches beta everything changes slowly, so it is enough to know it at a few
+edges e (the weights W_e between layers e and e + 1). What reaches an edge from below is the kernel Y with
+source covariance S (layer e), from above Q with D (layer e + 1); see ``hidden.py``. Across an edge they
+change by beta^2 times
+
+    dY = A + X B Y ,          dS = X B S + (X B S)^T + dd o C_h + X (dd o C_g) X^T + beta^2 (X B) S (X B)^T
+    dQ = B + P A Q ,          dD = P A D + (P A D)^T + dd o C_g + P (dd o C_h) P^T + beta^2 (P A) D (P A)^T
+
+    A = dd o R_hr + gamma0 a o C_h  at layer e ,     B = dd o R_gu + gamma0 a o C_g  at layer e + 1
+    X = Y + beta^2 Y B X ,    P = Q + beta^2 Q A P
+
+with all else at layer e (below) or e + 1 (above). These are the equations of the layers, no more and no
+less; a sum over edges below or above node j becomes a matrix over the nodes. At infinite depth, with
+beta = beta_0 / sqrt(L), sums become integrals over layer time tau = e / L, and layers e and e + 1 are one.
+
+A row of the unknowns depends on the same row at the other nodes. The equations are of Volterra type along
+the chain, so sweeping them converges fast, and a step is swept until it stands still.
+
+Q, P and B are kept divided by gamma0. All arrays have an axis of nodes after the axis of batches.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.polynomial import legendre
+
+from deeplinear._closure.causal import Array, mean_diagonal, rows_times, rows_times_transpose, write_symmetric
+from deeplinear._closure.fixed_point import fixed_point
+from deeplinear._closure.hidden import dd, plain, readout_rows
+from deeplinear._closure.site import Site
+from deeplinear._coefficients import Coefficients
+
+SETTLED = 1e-10
+"""Relative change of a step's unknowns at which sweeping them ends."""
+
+_MOST_SWEEPS = 60
+
+
+class Nodes:
+    """Where the nodes are, and what sums over edges are in terms of values at the nodes.
+
+    Attributes
+    ----------
+    position
+        Layer time of the nodes, from 0 (layer 1) to 1 (last layer), shape (nodes,).
+    below, above
+        Sum over the edges below, or above, each node: matrices over the nodes. At infinite depth integrals.
+    total
+        Sum over all edges, shape (nodes,).
+    """
+
+    def __init__(self, count: int, edges: int | None) -> None:
+        ends = legendre.legroots(legendre.legder([0] * (count - 1) + [1]))
+        x = np.concatenate([[-1.0], ends, [1.0]])
+        if edges is not None:  # the nearest edges, numbered 0 .. edges - 1
+            numbers = np.unique(np.round((x + 1) / 2 * (edges - 1)))
+            x = 2 * numbers / (edges - 1) - 1
+        self._to_legendre = np.linalg.inv(legendre.legvander(x, len(x) - 1))
+        self._edges = edges
+        if edges is None:
+            powers = np.eye(len(x))
+            below = np.stack([legendre.legval(x, legendre.legint(p, lbnd=-1)) for p in powers], axis=1) / 2
+            self.below = below @ self._to_legendre
+            self.total = self.below[-1]
+            self.above = self.total - self.below
+            self.position = (x + 1) / 2
+        else:
+            values = self._interpolation(np.arange(edges))
+            sums = np.concatenate([np.zeros((1, len(x))), np.cumsum(values, axis=0)])
+            at = numbers.astype(int)
+            self.below, self.total = sums[at], sums[-1]
+            self.above = self.total - sums[at + 1]
+            self.position = numbers / edges
+
+    def to_layers(self) -> Array:
+        """Matrix that interpolates from nodes to the lower layer of every edge, or leaves the nodes as they are."""
+        return np.eye(len(self.position)) if self._edges is None else self._interpolation(np.arange(self._edges))
+
+    def _interpolation(self, numbers: Array) -> Array:
+        assert self._edges is not None
+        x = 2 * numbers / (self._edges - 1) - 1
+        matrix: Array = legendre.legvander(x, len(self._to_legendre) - 1) @ self._to_legendre
+        return matrix
+
+
+class DeepChain:
+    """Responses and covariances along the chain; see the module for the equations.
+
+    Attributes
+    ----------
+    nodes
+        Where the nodes are.
+    unsettled
+        Which problems of the batch had a step that did not come to a standstill, shape (batch,).
+    """
+
+    def __init__(self, c: Coefficients, Ch_data: Array, like: "DeepChain | None" = None) -> None:
+        self.c, self._Ch_data = c, Ch_data
+        self.nodes: Nodes = like.nodes if like else Nodes(c.structure.nodes, c.structure.edges)
+        (batch, size), count = c.d.shape, len(self.nodes.position)
+        self.unsettled = np.zeros(batch, bool)
+        self._beta2 = c.beta2[:, None]
+        self._gamma0 = c.gamma0[:, None]
+        # A single edge's own change, which tells its two layers apart; none at infinite depth.
+        self._edge = None if c.structure.edges is None else self._beta2
+
+        def matrix() -> Array:
+            return np.zeros((batch, count, size, size), Ch_data.dtype)
+
+        def site() -> Site:
+            return Site((batch, count), size, self._gamma0)
+
+        if like is None:
+            self.lower = site()
+            self.upper = self.lower if self._edge is None else site()
+            self.Y, self.Q, self.A, self.B, self._XB, self._PA = (matrix() for _ in range(6))
+            self.X = self.Y if self._edge is None else matrix()
+            self.P = self.Q if self._edge is None else matrix()
+        else:
+            self.lower, self.upper, self.Y, self.Q, self.A, self.B = (
+                like.lower,
+                like.upper,
+                like.Y,
+                like.Q,
+                like.A,
+                like.B,
+            )
+            self._XB, self._PA, self.X, self.P = like._XB, like._PA, like.X, like.P
+        # Sources and correlations; names as in the module, "low" and "up" for the layers of an edge.
+        self.Ch_low, self.Cg_up, self.S_low, self.D_up = (matrix() for _ in range(4))
+        self.Cg_low = self.Cg_up if self._edge is None else matrix()
+        self.D_low = self.D_up if self._edge is None else matrix()
+        self.S_up = self.S_low if self._edge is None else matrix()
+
+    def replica(self, Ch_data: Array) -> "DeepChain":
+        """Return a chain with the same responses and empty covariances."""
+        return DeepChain(self.c, Ch_data, like=self)
+
+    def backward(self, rows: slice, *, respond: bool = True) -> None:
+        """Fill rows of everything about g."""
+        c, e = self.c, rows.stop
+        a, dds = c.a[:, None, rows, :e], dd(c, rows)[:, None]
+        top_Q, top_D = c.a_readout[:, None, rows, :e], readout_rows(c, rows)[:, None]
+
+        def sweep(Q: Array, D: Array) -> tuple[Array, Array]:
+            if respond:
+                self.Q[..., rows, :e] = Q
+                self.upper.backward(Q, rows)
+            write_symmetric(self.D_up, D, rows)
+            Cg = self.upper.covariance_g(plain(self.S_up), plain(self.D_up), rows)
+            write_symmetric(self.Cg_up, Cg, rows)
+            if respond:
+                self.B[..., rows, :e] = dds * self.upper.dg[0][..., rows, :e] + a * Cg
+                P = self._through_edge(Q, self.A, self.P, rows)
+                self._PA[..., rows, :e] = self._gamma0 * rows_times(P, self.A, e)
+            dQ = self.B[..., rows, :e] + rows_times(self._PA[..., rows, :e], self.Q, e)
+            through = self._gamma0**2 * self._sandwich(self.P, self.Ch_low, rows)
+            dD = self._mixed(self._PA, self.D_up, rows) + dds * Cg + through
+            if self._edge is not None:
+                if respond:
+                    self.lower.backward(Q + self._edge * dQ, rows)
+                write_symmetric(self.D_low, D + self._edge * dD, rows)
+                Cg_low = self.lower.covariance_g(plain(self.S_low), plain(self.D_low), rows)
+                write_symmetric(self.Cg_low, Cg_low, rows)
+            above = self.nodes.above
+            return top_Q + self._sum(above, dQ), top_D + self._sum(above, dD)
+
+        self._settle(sweep, self.nodes.above, self.Q, self.D_up, rows)
+
+    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True) -> None:
+        """Fill rows of everything about h."""
+        c, e = self.c, rows.stop
+        a, dds = c.a[:, None, rows, :e], dd(c, rows)[:, None]
+        Ch_data = self._Ch_data[:, None, rows, :e]
+        bottom_Y = dds * c.feedback[:, None] * Rhr_data[:, None, rows, :e] + self._gamma0 * a * Ch_data
+        bottom_S = dds * Ch_data
+
+        def sweep(Y: Array, S: Array) -> tuple[Array, Array]:
+            if respond:
+                self.Y[..., rows, :e] = Y
+                self.lower.forward(Y, rows)
+            write_symmetric(self.S_low, S, rows)
+            Ch = self.lower.covariance_h(plain(self.S_low), plain(self.D_low), rows)
+            write_symmetric(self.Ch_low, Ch, rows)
+            if respond:
+                self.A[..., rows, :e] = dds * self.lower.dh[1][..., rows, :e] + self._gamma0 * a * Ch
+                X = self._through_edge(Y, self.B, self.X, rows)
+                self._XB[..., rows, :e] = self._gamma0 * rows_times(X, self.B, e)
+            dY = self.A[..., rows, :e] + rows_times(self._XB[..., rows, :e], self.Y, e)
+            dS = self._mixed(self._XB, self.S_low, rows) + dds * Ch + self._sandwich(self.X, self.Cg_up, rows)
+            if self._edge is not None:
+                if respond:
+                    self.upper.forward(Y + self._edge * dY, rows)
+                write_symmetric(self.S_up, S + self._edge * dS, rows)
+            below = self.nodes.below
+            return bottom_Y + self._sum(below, dY), bottom_S + self._sum(below, dS)
+
+        self._settle(sweep, self.nodes.below, self.Y, self.S_low, rows)
+
+    def _through_edge(self, incoming: Array, across: Array, result: Array, rows: slice) -> Array:
+        """Rows of X = Y + beta^2 Y B X, or of P = Q + beta^2 Q A P."""
+        if self._edge is not None:
+            e = rows.stop
+            step = self._gamma0 * rows_times(incoming, across, e)
+            result[..., rows, :e] = incoming + self._edge * rows_times(step, result, e)
+        return result[..., rows, : rows.stop]
+
+    def _sum(self, over: Array, rows: Array) -> Array:
+        """beta^2 times a sum over edges, or the integral over layer time times beta_0^2."""
+        total: Array = self._beta2 * _along(over, rows)
+        return total
+
+    def _mixed(self, kernel: Array, covariance: Array, rows: slice) -> Array:
+        """Rows of F S + (F S)^T + beta^2 F S F^T for a kernel F and a covariance S."""
+        e = rows.stop
+        direct = kernel[..., rows, :e] @ covariance[..., :e, :e]
+        mixed: Array = direct + rows_times_transpose(covariance[..., rows, :e], kernel, e)
+        if self._edge is not None:
+            mixed = mixed + self._edge * rows_times_transpose(direct, kernel, e)
+        return mixed
+
+    def _sandwich(self, kernel: Array, correlation: Array, rows: slice) -> Array:
+        """Rows of kernel (dd o correlation) kernel^T."""
+        e, d = rows.stop, self.c.d[:, None, None, : rows.stop]
+        inner = ((kernel[..., rows, :e] * d) @ correlation[..., :e, :e]) * d
+        return rows_times_transpose(inner, kernel, e)
+
+    def _settle(
+        self,
+        sweep: Callable[[Array, Array], tuple[Array, Array]],
+        over: Array,
+        kernel: Array,
+        covariance: Array,
+        rows: slice,
+    ) -> None:
+        """Sweep a step's rows until they stand still, starting from those of the step before.
+
+        A row passes from node to node first of all unchanged, R_hr = Y + ... and C_h = S + ..., so the
+        correction of each sweep is carried along the chain with (1 - beta^2 sum)^-1.
+        """
+        e, count = rows.stop, rows.stop - rows.start
+        before = slice(max(rows.start - count, 0), max(rows.start, count))
+        carry = np.linalg.inv(np.eye(len(over)) - self._beta2[:, 0] * over)
+        start = np.stack([kernel[..., before, :e], covariance[..., before, :e]], axis=1)
+
+        def carried(flat: Array) -> Array:
+            unknowns = flat.reshape(start.shape)
+            change = np.stack(sweep(unknowns[:, 0], unknowns[:, 1]), axis=1) - unknowns
+            swept = [unknowns[:, i] + _along(carry, change[:, i]) for i in range(2)]
+            return np.stack(swept, axis=1).reshape(flat.shape)
+
+        _, moving = fixed_point(
+            carried,
+            start.reshape(len(start), -1),
+            tolerance=SETTLED,
+            most_sweeps=_MOST_SWEEPS,
+            ignore=self.unsettled,
+        )
+        self.unsettled |= moving
+
+    def kernel(self) -> Array:
+        """Mean eigenvalue of the tangent kernel over time, averaged over outputs, shape (batch, steps).
+
+        The mean squared gain of the initial weights below edge e is d^2 (1 + beta^2 d^2)^(e - 1), at infinite
+        depth d^2 exp(beta_0^2 d^2 tau).
+        """
+        c, beta2, outputs = self.c, self._beta2[:, 0, 0], self.c.structure.outputs
+        decay = c.d[:, ::outputs] ** 2
+        rate = beta2 * decay if self._edge is None else self.c.structure.edges * np.log1p(beta2 * decay)
+        above = [mean_diagonal(C, outputs) for C in np.moveaxis(self.Cg_up, 1, 0)]
+        parts = zip(self.nodes.total, self.nodes.position, above, strict=True)
+        branches = sum(weight * np.exp(rate * position) * gain for weight, position, gain in parts)
+        first = mean_diagonal(self.Cg_low[:, 0], outputs)
+        total: Array = first + decay * (beta2 * branches + np.exp(rate))
+        return total
+
+    @property
+    def Cg_first(self) -> Array:
+        """C_g of layer 1."""
+        return self.Cg_low[:, 0]
+
+    def Rgu_hat_first(self, rows: slice) -> Array:
+        """Rows of R_gu / gamma0 of layer 1, where the source u has no branch in front."""
+        response: Array = self.lower.dg[0][:, 0, rows, : rows.stop]
+        return response
+
+    def Ch(self) -> Iterator[Array]:
+        """C_h of each layer, or at each node."""
+        F = self.upper.dh[..., -1, :, :]
+        sources = np.stack([self.S_up[:, -1], self.D_up[:, -1]])
+        return self._layers(self.Ch_low, (F @ sources @ F.mT).sum(axis=0))
+
+    def Cg(self) -> Iterator[Array]:
+        """C_g of each layer, or at each node."""
+        return self._layers(self.Cg_low, self.Cg_up[:, -1])
+
+    def Rhr(self) -> Iterator[Array]:
+        """R_hr of each layer, or at each node per unit of branch; the source of the last layer has none."""
+        return self._layers(self._branch * self.lower.dh[1], self.upper.dh[1][:, -1])
+
+    def Rgu_hat(self) -> Iterator[Array]:
+        """R_gu / gamma0 of each layer, or at each node per unit of branch; the source of layer 1 has none."""
+        layers = self._layers(self._branch * self.lower.dg[0], (self._branch * self.upper.dg[0])[:, -1])
+        yield self.lower.dg[0][:, 0]
+        yield from itertools.islice(layers, 1, None)
+
+    @property
+    def _branch(self) -> Array | float:
+        return 1.0 if self._edge is None else np.sqrt(self._beta2)
+
+    def _layers(self, lower: Array, last: Array) -> Iterator[Array]:
+        """Values at all layers, from those at the lower layers of the nodes and at the last layer."""
+        for weights in self.nodes.to_layers():
+            yield np.tensordot(weights, lower, axes=(0, 1))
+        if self._edge is not None:
+            yield last
+
+
+def _along(matrix: Array, rows: Array) -> Array:
+    """Apply a matrix over the nodes to rows of shape (batch, nodes, r, e)."""
+    product: Array = (matrix @ rows.reshape(*rows.shape[:2], -1)).reshape(rows.shape)
+    return product
