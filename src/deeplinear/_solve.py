@@ -161,15 +161,18 @@ def _batches(problems: list[Problem]) -> Iterator[tuple[Structure, list[int]]]:
     """Group problems of equal structure, in batches that stay within the processor's cache."""
     groups: dict[Structure, list[int]] = {}
     for index, problem in enumerate(problems):
-        nodes = _NODES[1] if problem.network.depth >= _MANY_LAYERS and _changes_slowly(problem) else 0
-        groups.setdefault(structure(problem, nodes), []).append(index)
+        groups.setdefault(plan(problem), []).append(index)
     for shape, members in groups.items():
         size = max(1, int(_CACHE / dense_memory(shape, 1)))
         for start in range(0, len(members), size):
             yield shape, members[start : start + size]
 
 
-def _changes_slowly(problem: Problem) -> bool:
-    """Whether one layer differs little from the next, so that a few nodes can stand for all."""
+def plan(problem: Problem) -> Structure:
+    """Return the structure with which a problem is first solved: layer by layer, or through nodes in depth.
+
+    Nodes can stand for layers that differ little from one to the next.
+    """
     network = problem.network
-    return isinstance(network, ResNet) and network.branch_scaling == "depth-mup"
+    changes_slowly = isinstance(network, ResNet) and network.branch_scaling == "depth-mup"
+    return structure(problem, _NODES[1] if changes_slowly and network.depth >= _MANY_LAYERS else 0)
