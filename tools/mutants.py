@@ -1,0 +1,173 @@
+"""Put one wrong factor at a time into every equation and see that some test turns red.
+
+    python tools/mutants.py [words to select mutants by]
+
+Each mutant is a copy of the package with one line changed; the quick tests run against it and must
+fail. A mutant that survives is printed, and the exit code is 1.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TESTS = ["test_dense.py", "test_facts.py", "test_residual.py", "test_infinite_depth.py"]
+
+# (file, text that stands there once, wrong text in its place)
+MUTANTS = [
+    ("_propagator.py", "force = -weight_decay * weight", "force = -1.1 * weight_decay * weight"),
+    ("_propagator.py", "velocity = momentum * velocity + force", "velocity = 1.1 * momentum * velocity + force"),
+    ("_propagator.py", "(momentum * velocity + force if nesterov", "(velocity + force if nesterov"),
+    (
+        "_coefficients.py",
+        "0.0 if infinite else 1.0 / (nu[-1] * network.gamma0)",
+        "0.0 if infinite else 1.0 / (nu[0] * network.gamma0)",
+    ),
+    ("_coefficients.py", '"initial_variance": first_to_last * ', '"initial_variance": '),
+    ("_coefficients.py", "1.0 if infinite else nu[0] / nu[-1]", "1.0 if infinite else nu[-1] / nu[0]"),
+    ("_coefficients.py", "if infinite else nu[1:] / nu[:-1]", "if infinite else nu[:-1] / nu[1:]"),
+    ("_coefficients.py", '"sigma2": data.noise**2', '"sigma2": data.noise'),
+    ("_coefficients.py", "f[1:] = k[:-1] = beta", "f[1:] = beta"),
+    ("_coefficients.py", "f[1:] = k[:-1] = beta", "k[:-1] = beta"),
+    ("_network.py", "return self.branch / math.sqrt(self.depth) if", "return self.branch / self.depth if"),
+    ("_network.py", "return 1.0 / self.richness**2", "return 1.0 / self.richness"),
+    ("_sampling.py", "return (1.0 - self.keep) / self.batch", "return 1.0 / self.batch"),
+    ("_closure/site.py", "dg[1] *= self.gamma0", "dg[1] *= 1.0"),
+    ("_closure/site.py", "dh[0] *= self.gamma0", "dh[0] *= 1.0"),
+    ("_closure/site.py", "add_identity(dg[1], rows)", "pass"),
+    ("_closure/site.py", "add_identity(dh[0], rows)", "pass"),
+    ("_closure/site.py", "self.gamma0**2 * u(x, e)", "self.gamma0 * u(x, e)"),
+    ("_closure/hidden.py", "B = dd(c, rows) * Rgu_hat + k * c.a", "B = dd(c, rows) * Rgu_hat + 1.1 * k * c.a"),
+    ("_closure/hidden.py", "B = dd(c, rows) * Rgu_hat +", "B = 1.1 * dd(c, rows) * Rgu_hat +"),
+    ("_closure/hidden.py", "k * c.rho[layer - 1] * B", "k * B"),
+    ("_closure/hidden.py", "A = dd(c, rows) * Rhr +", "A = 1.1 * dd(c, rows) * Rhr +"),
+    ("_closure/hidden.py", "+ f * c.gamma0 * c.a[", "+ f * c.a["),
+    ("_closure/hidden.py", "scaled: Array = f * A", "scaled: Array = A"),
+    ("_closure/hidden.py", "c.feedback * Rhr_data[", "Rhr_data["),
+    ("_closure/hidden.py", "response: Array = self.c.k[layer - 1] * self.sites", "response: Array = self.sites"),
+    ("_closure/hidden.py", "response: Array = self.c.f[layer - 1] * self.sites", "response: Array = self.sites"),
+    (
+        "_closure/hidden.py",
+        "c.d * (c.k[layer - 1] * np.sqrt(c.rho[layer - 1]))",
+        "c.d * (c.k[layer - 1] * c.rho[layer - 1])",
+    ),
+    ("_closure/hidden.py", "self.c.d * self.c.f[layer - 1][..., 0]", "self.c.d"),
+    ("_closure/hidden.py", "Q = B + self.right", "Q = B + 0.9 * self.right"),
+    ("_closure/hidden.py", "Y = A + self.left", "Y = A + 0.9 * self.left"),
+    (
+        "_closure/hidden.py",
+        "above = self._Gamma[layer + 1][:, rows, :e] + k2",
+        "above = self._Gamma[layer + 1][:, rows, :e] + 1.1 * k2",
+    ),
+    (
+        "_closure/hidden.py",
+        "below = self._cov_a[layer - 1][:, rows, :e] + f2",
+        "below = self._cov_a[layer - 1][:, rows, :e] + 1.1 * f2",
+    ),
+    ("_closure/hidden.py", "* np.tile(np.eye(outputs), (1, rows.stop // outputs))", ""),
+    (
+        "_closure/hidden.py",
+        "product: Array = np.tile(over_time, e // outputs) * w",
+        "product: Array = np.tile(over_time, e // outputs)",
+    ),
+    ("_closure/data.py", "K = c.first_to_last * (dd", "K = (dd"),
+    ("_closure/data.py", "(dd(c, rows) * Rgu_hat + c.a", "(dd(c, rows) * Rgu_hat + 1.1 * c.a"),
+    ("_closure/data.py", "KR = rows_times(K, self.RDelta, e)", "KR = K"),
+    ("_closure/data.py", "H = -c.eigenvalues * rows_times(KR", "H = -rows_times(1.1 * KR"),
+    ("_closure/data.py", "RDelta += c.reuse * rows_times", "RDelta += 1.1 * c.reuse * rows_times"),
+    ("_closure/data.py", "Rhr = -self._times_moment(RDelta, 1, e)", "Rhr = -1.1 * self._times_moment(RDelta, 1, e)"),
+    ("_closure/data.py", "            subtract_initial(Rhr, outputs)", "            pass"),
+    (
+        "_closure/data.py",
+        "rows_times(self._times_moment(RDelta, 2, e), self.K, e)",
+        "1.1 * rows_times(self._times_moment(RDelta, 2, e), self.K, e)",
+    ),
+    (
+        "_closure/data.py",
+        "scaled: Array = c.initial_variance[:, None] * y",
+        "scaled: Array = 1.1 * c.initial_variance[:, None] * y",
+    ),
+    (
+        "_closure/data.py",
+        "data = c.eigenvalues * rows_times_transpose(",
+        "data = 1.1 * c.eigenvalues * rows_times_transpose(",
+    ),
+    ("_closure/data.py", "bias = R.H1[..., rows, :] @ c.target", "bias = 1.1 * R.H1[..., rows, :] @ c.target"),
+    (
+        "_closure/data.py",
+        "source = c.reuse * (F @ self.Cv[:, :e, :e] +",
+        "source = c.reuse * (1.1 * F @ self.Cv[:, :e, :e] +",
+    ),
+    (
+        "_closure/data.py",
+        "source += c.subsampling * self._past_draws(F, e)",
+        "source += 1.1 * c.subsampling * self._past_draws(F, e)",
+    ),
+    (
+        "_closure/data.py",
+        "noise[..., rows] += c.subsampling * residual",
+        "noise[..., rows] += 1.1 * c.subsampling * residual",
+    ),
+    ("_closure/data.py", "residual = noise[..., rows] / c.reuse", "residual = noise[..., rows]"),
+    ("_closure/data.py", "+ trace * noise -", "+ 1.1 * trace * noise -"),
+    ("_closure/data.py", "- rows_times_transpose(noise, R.J, e)", "- 0.9 * rows_times_transpose(noise, R.J, e)"),
+    ("_closure/data.py", "Ch = scale * rows_times_transpose(", "Ch = 1.1 * scale * rows_times_transpose("),
+    ("_closure/chain.py", "(skip + branch * decay) * total", "(skip + branch) * total"),
+    (
+        "_closure/depth.py",
+        "(above, dQ), top_D + self._sum(above, dD)",
+        "(above, dQ), top_D + 1.1 * self._sum(above, dD)",
+    ),
+    ("_closure/depth.py", "dY = self.A[..., rows, :e] +", "dY = 1.1 * self.A[..., rows, :e] +"),
+    ("_closure/depth.py", "dQ = self.B[..., rows, :e] +", "dQ = 1.1 * self.B[..., rows, :e] +"),
+    ("_closure/depth.py", "mixed = mixed + self._edge *", "mixed = mixed + 0.9 * self._edge *"),
+    ("_closure/depth.py", "through = self._gamma0**2 *", "through = self._gamma0 *"),
+    ("_closure/depth.py", "incoming + self._edge * rows_times", "incoming + 0.9 * self._edge * rows_times"),
+    ("_dense.py", "same_data = DataCovariances(self.data)", "same_data = DataCovariances(self.data, same_data=False)"),
+    ("_solution.py", "RZ - RZ.T + Z)", "RZ - RZ.T)"),
+    ("_solution.py", "(self.initialization + self.interaction) / members", "(self.initialization) / members"),
+]
+
+
+def survives(mutant: tuple[str, str, str]) -> bool:
+    file, right, wrong = mutant
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", Path(folder) / "src")
+        target = Path(folder) / "src" / "deeplinear" / file
+        text = target.read_text()
+        if right not in text:
+            raise SystemExit(f"{file} has no line with: {right}")
+        target.write_text(text.replace(right, wrong, 1))
+        tests = [str(ROOT / "tests" / name) for name in TESTS]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            str(ROOT / "pyproject.toml"),
+        ]
+        environment = {"PYTHONPATH": f"{folder}/src", "PATH": "/usr/bin:/bin", "HYPOTHESIS_STORAGE_DIRECTORY": folder}
+        return subprocess.run([*command, *tests], env=environment, cwd=folder, capture_output=True).returncode == 0
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    chosen = [mutant for mutant in MUTANTS if not words or any(word in " ".join(mutant) for word in words)]
+    survivors = 0
+    with ThreadPoolExecutor(2) as pool:
+        for mutant, alive in zip(chosen, pool.map(survives, chosen), strict=True):
+            survivors += alive
+            print("SURVIVED" if alive else "caught  ", mutant[0], "|", mutant[1], "->", mutant[2], flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
