@@ -44,9 +44,10 @@ class GradientDescent:
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        if not callable(self.lr):
-            lr = _schedule(self.lr) if isinstance(self.lr, Iterable) else _checks.positive("lr", self.lr)
-            object.__setattr__(self, "lr", lr)
+        if isinstance(self.lr, Iterable) and not isinstance(self.lr, str):
+            object.__setattr__(self, "lr", _schedule(self.lr))
+        elif not callable(self.lr):
+            object.__setattr__(self, "lr", _checks.positive("lr", self.lr))
         object.__setattr__(self, "momentum", _checks.fraction_below_one("momentum", self.momentum))
         object.__setattr__(self, "nesterov", _checks.flag("nesterov", self.nesterov))
         object.__setattr__(self, "weight_decay", _checks.non_negative("weight_decay", self.weight_decay))

@@ -1,0 +1,145 @@
+"""Problem objects: what is refused and how, equality, printing, TOML."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import deeplinear as dl
+from strategies import problems
+
+
+def problem(**parts):
+    defaults = {
+        "network": dl.MLP(2, 1.0),
+        "data": dl.Isotropic(),
+        "sampling": dl.FullBatch(2.0),
+        "optimizer": dl.GradientDescent(0.1),
+        "steps": 10,
+    }
+    return dl.Problem(**(defaults | parts))
+
+
+REFUSED = [
+    # what is tried, and what the message must say: argument, what is allowed, value
+    (lambda: dl.MLP(0, 1.0), r"depth must be a whole number, at least 1, got 0"),
+    (lambda: dl.MLP(2.5, 1.0), r"depth must be a whole number, at least 1, got 2.5"),
+    (lambda: dl.MLP(True, 1.0), r"depth must be a whole number, at least 1, got True"),
+    (lambda: dl.MLP("3", 1.0), r"depth must be a whole number, at least 1, got '3'"),
+    (lambda: dl.MLP(math.inf, 1.0), r"depth must be a whole number, at least 1, got inf"),
+    (lambda: dl.MLP(2, 0), r"width must be a positive finite number, got 0"),
+    (lambda: dl.MLP(2, -1.0), r"width must be a positive finite number, got -1.0"),
+    (lambda: dl.MLP(2, math.nan), r"width must be a positive finite number, got nan"),
+    (lambda: dl.MLP(2, math.inf), r"width must be a positive finite number, got inf; for the limit write 'infinite'"),
+    (lambda: dl.MLP(2, "wide"), r"width must be 'infinite', got 'wide'"),
+    (lambda: dl.MLP(2, [1.0, -2.0]), r"width\[1\] must be a positive finite number, got -2.0"),
+    (lambda: dl.MLP(2, [1.0, 2.0, 3.0]), r"width must be one number or one per hidden layer \(2\), got 3 values"),
+    (lambda: dl.MLP(2, 1.0, richness=0), r"richness must be a positive finite number, got 0"),
+    (lambda: dl.MLP(2, 1.0, richness=math.inf), r"richness must be a positive finite number, got inf"),
+    (lambda: dl.MLP(2, 1.0, parameterization="sp"), r"parameterization must be 'mup' or 'ntk', got 'sp'"),
+    (lambda: dl.MLP(2, 1.0, centered=1), r"centered must be True or False, got 1"),
+    (lambda: dl.Isotropic(noise=-0.1), r"noise must be a finite number, zero or above, got -0.1"),
+    (lambda: dl.Isotropic(noise=math.nan), r"noise must be a finite number, zero or above, got nan"),
+    (lambda: dl.Isotropic(target_gram=[[1, 2], [3, 4]]), r"target_gram must be symmetric, got"),
+    (lambda: dl.Isotropic(target_gram=[[1, 2], [2, 1]]), r"target_gram must be positive semidefinite, got lowest"),
+    (lambda: dl.Isotropic(target_gram=[1, 2]), r"target_gram must be a square matrix, got shape \(2,\)"),
+    (lambda: dl.Isotropic(target_gram=[[math.nan]]), r"target_gram must have finite entries"),
+    (lambda: dl.Isotropic(target_gram="one"), r"target_gram must be a square matrix of numbers, got 'one'"),
+    (lambda: dl.FullBatch(0), r"samples must be a positive finite number, got 0"),
+    (lambda: dl.FullBatch(math.inf), r"samples must be a positive finite number, got inf"),
+    (lambda: dl.OnlineSGD(-1), r"batch must be a positive finite number, got -1"),
+    (lambda: dl.OnlineSGD(math.nan), r"batch must be a positive finite number, got nan"),
+    (lambda: dl.MultiPassSGD(1.0, 2.0), r"batch must be at most samples \(1.0\), got 2.0"),
+    (lambda: dl.MultiPassSGD(-1.0, 2.0), r"samples must be a positive finite number, got -1.0"),
+    (lambda: dl.GradientDescent(0), r"lr must be a positive finite number, got 0"),
+    (lambda: dl.GradientDescent(math.nan), r"lr must be a positive finite number, got nan"),
+    (lambda: dl.GradientDescent([0.1, math.nan]), r"lr\[1\] must be a finite number, zero or above, got nan"),
+    (lambda: dl.GradientDescent([0.1, -0.1]), r"lr\[1\] must be a finite number, zero or above, got -0.1"),
+    (lambda: dl.GradientDescent("fast"), r"lr must be a positive finite number, got 'fast'"),
+    (
+        lambda: dl.GradientDescent(0.1, momentum=1.0),
+        r"momentum must be a number from 0 up to .* 1, got 1",
+    ),
+    (lambda: dl.GradientDescent(0.1, weight_decay=-1), r"weight_decay must be a finite number, zero or above, got -1"),
+    (lambda: dl.GradientDescent(0.1, nesterov=True), r"nesterov must be False without momentum"),
+    (lambda: problem(steps=0), r"steps must be a whole number, at least 1, got 0"),
+    (lambda: problem(steps=1.5), r"steps must be a whole number, at least 1, got 1.5"),
+    (
+        lambda: problem(optimizer=dl.GradientDescent([0.1] * 9)),
+        r"lr must be one number or one per step .* got 9",
+    ),
+    (lambda: problem(optimizer=dl.GradientDescent(lambda step: -1)), r"lr\[0\] must be a finite number, zero or above"),
+    (lambda: problem(network="MLP"), r"network must be MLP or ResNet, got 'MLP'"),
+    (
+        lambda: problem(sampling=None),
+        r"sampling must be Population or FullBatch or .*, got None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("attempt", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_bad_values_are_refused_by_name(attempt, message):
+    with pytest.raises(ValueError, match=message):
+        attempt()
+
+
+def test_numbers_of_other_kinds_are_taken():
+    network = dl.MLP(np.int64(3), np.float32(0.5), richness=2)
+    assert network == dl.MLP(3, 0.5, 2.0)
+    assert isinstance(network.depth, int)
+    assert isinstance(network.richness, float)
+    assert dl.MLP(2, np.array([1.0, 2.0])).width == (1.0, 2.0)
+    assert dl.MLP(2, [1.5, 1.5]) == dl.MLP(2, 1.5)
+
+
+def test_problems_are_immutable_comparable_hashable_and_printable():
+    one, other = problem(), problem()
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != problem(steps=11)
+    assert eval(repr(one), vars(dl)) == one
+    with pytest.raises(AttributeError):
+        one.steps = 3
+    with pytest.raises(AttributeError):
+        one.network.depth = 3
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(problems())
+def test_toml_round_trip(drawn):
+    again = dl.Problem.from_toml(drawn.to_toml())
+    if callable(drawn.optimizer.lr):
+        assert again.optimizer.lr == tuple(drawn.optimizer.rates(drawn.steps))
+    else:
+        assert again == drawn
+
+
+def test_a_file_round_trip(tmp_path):
+    path = tmp_path / "problem.toml"
+    problem().save(path)
+    assert dl.Problem.load(path) == problem()
+    assert [file.name for file in tmp_path.iterdir()] == ["problem.toml"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("depth", "dept", r"'dept' is not known in network; allowed: type, depth, width"),
+        ("steps", "step", r"'step' is not known in the problem; allowed: network, data, sampling, optimizer, steps"),
+        ('"MLP"', '"CNN"', r"network.type must be 'MLP' or 'ResNet', got 'CNN'"),
+        ("samples = 2.0", "", r"sampling: missing 1 required positional argument: 'samples'"),
+        ("depth = 2", "depth = ", r"is not valid TOML"),
+        ("steps = 10", "", r"missing: steps"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(tmp_path, old, new, message):
+    path = tmp_path / "problem.toml"
+    path.write_text(problem().to_toml().replace(old, new, 1))
+    with pytest.raises(ValueError, match=message):
+        dl.Problem.load(path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"the folder of .* does not exist"):
+        problem().save(tmp_path / "missing" / "problem.toml")
