@@ -15,17 +15,24 @@ import psutil
 
 from deeplinear import _simulate
 from deeplinear._closure.causal import rows_times
-from deeplinear._coefficients import Structure, coefficients, structure
-from deeplinear._dense import Dense, dense_memory
+from deeplinear._coefficients import Structure
+from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
 from deeplinear._simulate import simulate, simulation_memory
 from deeplinear._simulator.sizes import Sizes, sizes_of
+from deeplinear._solve import plan, solve
 from deeplinear._threads import one_blas_thread
 
 _FLOAT = 8
-_PROBE = 64e6
+_PROBE = 128e6
 """Most bytes that a measurement touches: more than a processor's cache, little enough to be quick."""
 _PROBE_STEPS = 12
+_PROBE_SECONDS = 0.03
+"""A shorter run does not stand out from the noise."""
+
+# Very deep networks are solved on nodes along their depth, on few of them and then on more, and each step is
+# swept until it settles: these many are usual.
+_FEWER_NODES, _SWEEPS = 5, 10
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ def estimate(
     >>> cost.fits, f"{cost.theory.bytes / 1e12:.0f} TB"
     (False, '192 TB')
     """
-    shape = structure(problem)
+    shape = plan(problem)
     experiment = None
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record)
@@ -128,12 +135,12 @@ def estimate(
 def solve_seconds(problem: Problem) -> Callable[[int], float]:
     """Return the time that the first ``t`` steps of a dense solve take, as a function of t.
 
-    Step t reads the leading e x e block, e = t C, of every matrix in ``_matrices_read`` once.
+    Step t reads the leading e x e block, e = t C, of every matrix in ``matrices_read`` once.
     """
-    shape = structure(problem)
+    shape = plan(problem)
     overhead = _overhead(problem)
     seconds_per_byte = _seconds_per_byte(shape)
-    bytes_per_step = _FLOAT * _matrices_read(shape) * shape.outputs**2  # times t^2
+    bytes_per_step = _FLOAT * matrices_read(shape) * shape.outputs**2  # times t^2
 
     def seconds(steps: int) -> float:
         return steps * overhead + bytes_per_step * steps**3 / 3 * seconds_per_byte
@@ -141,14 +148,21 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
     return seconds
 
 
-def _matrices_read(shape: Structure) -> float:
+def matrices_read(shape: Structure) -> float:
     """Count the products with a matrix in one step; one with a causal matrix reads half of it.
 
     A hidden layer takes 8 causal products (rows of two responses of h and of g, and their transposes in
-    C_h and C_g) and 4 with correlations, 2 in the last layer. Layer 0 takes 18 with a data set and one mode.
+    C_h and C_g) and 4 with correlations, 2 in the last layer. Skip connections add 12 and 4 for the two cut
+    chains. Layer 0 takes 18 with a data set and one mode.
     """
     modes = shape.modes
-    causal, symmetric = 8 * shape.depth, 4 * shape.depth - 2
+    if shape.nodes:
+        causal, symmetric = (_SWEEPS * (shape.nodes + _FEWER_NODES) * each for each in (14, 8))
+    else:
+        causal, symmetric = 8 * shape.depth, 4 * shape.depth - 2
+        if shape.skip:
+            causal += 12 * (shape.depth - 1)
+            symmetric += 4 * (shape.depth - 1)
     causal += 2 * modes + 1  # H, C_v; R_hr
     symmetric += 1  # the initial function in C_v
     if shape.reuses_data or shape.subsamples:
@@ -163,9 +177,8 @@ def _matrices_read(shape: Structure) -> float:
 def _overhead(problem: Problem) -> float:
     """Measure the seconds of a step whose matrices are tiny."""
     steps = min(problem.steps, _PROBE_STEPS)
-    small = coefficients([_shortened(problem, steps)])
-    with one_blas_thread():
-        return _least(lambda: Dense(small).run(), repeats=3) / steps
+    small = _shortened(problem, steps)
+    return float(np.median([solve(small).stats["seconds"] for _ in range(3)])) / steps
 
 
 def _seconds_per_byte(shape: Structure) -> float:
@@ -182,7 +195,7 @@ def _seconds_per_byte(shape: Structure) -> float:
 
     full = -(-count // 3)
     with one_blas_thread():
-        return _least(products, repeats=3) / (_FLOAT * size**2 * (full + (count - full) / 2))
+        return _typical(products) / (_FLOAT * size**2 * (full + (count - full) / 2))
 
 
 def _simulation_seconds(
@@ -190,15 +203,18 @@ def _simulation_seconds(
 ) -> float:
     """Scale up a short run of as many networks as train at the same time."""
     seed_list, worker_count, sizes = _simulate._arguments(problem, dim, seeds, workers, record)
-    probe_dim = max(sizes.outputs, min(dim, int(dim * math.sqrt(_PROBE / 2 / _entries(sizes) / _FLOAT))))
+    probe_dim = max(sizes.outputs, min(dim, int(dim * math.sqrt(_PROBE / 4 / _entries(sizes) / _FLOAT))))
     scale = _entries(sizes) / _entries(sizes_of(problem, probe_dim))
 
     def run(steps: int) -> float:
         short = _shortened(problem, steps)
-        return _least(lambda: simulate(short, probe_dim, worker_count, workers=worker_count, record="losses"), 2)
+        return _typical(lambda: simulate(short, probe_dim, worker_count, workers=worker_count, record="losses"))
 
-    few, more = 2, 2 + _PROBE_STEPS
+    few, more = 2, 2 * _PROBE_STEPS
     start, end = run(few), run(more)
+    if end < _PROBE_SECONDS:
+        more *= 8
+        end = run(more)
     per_step = max(end - start, 0.1 * end) / (more - few)
     setting_up = max(start - few * per_step, 0.0)
     one_network = scale * (setting_up + problem.steps * per_step)
@@ -218,7 +234,7 @@ def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:
     side = 400
     block = np.ones((side, side))
     with one_blas_thread():
-        per_product = _least(lambda: block @ block.T, repeats=3) / side**3
+        per_product = _typical(lambda: block @ block.T) / side**3
     n, sites = problem.steps * sizes.outputs, 2 * sizes.dim + 2 * sum(sizes.widths) + sizes.samples
     return n**2 * sites * per_product
 
@@ -228,14 +244,14 @@ def _shortened(problem: Problem, steps: int) -> Problem:
     return replace(problem, optimizer=replace(problem.optimizer, lr=1e-6), steps=steps)
 
 
-def _least(work: Callable[[], object], repeats: int) -> float:
-    """Time some work: the least of several repeats."""
+def _typical(work: Callable[[], object], repeats: int = 3) -> float:
+    """Time some work: the median of several repeats, since a busy machine will stay busy."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
-    return min(times)
+    return float(np.median(times))
 
 
 def in_time(seconds: float) -> str:

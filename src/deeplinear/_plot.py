@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -43,8 +44,16 @@ _PARTS: dict[str, dict[str, Any]] = {
 _THEORY: dict[str, Any] = {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 1.1, "zorder": 3}
 _DECADE = 10.0
 _INK, _BAND = "#444444", "#DDDDDD"
-_LEVELS = 1e-8
-"""Losses this far below the largest are left out of the picture: rounding, not training."""
+_ROUNDING = 1e-9
+"""Values this far below those at the start are left out of the picture: rounding, not training."""
+
+_KINDS = {
+    "FullBatch": "full batch",
+    "OnlineSGD": "online SGD",
+    "MultiPassSGD": "multi-pass SGD",
+    "PowerLaw": "power law",
+}
+_SPELLED = {"mup": "muP", "ntk": "NTK", "depth-mup": "depth-muP", "none": "unscaled"}
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -56,7 +65,8 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.fontsize": 7,
-    "legend.frameon": False,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.8,
     "legend.handlelength": 2.4,
     "lines.linewidth": 2.2,
     "lines.solid_capstyle": "round",
@@ -89,7 +99,7 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
     >>> [ax.get_ylabel() for ax in figure.axes]
     ['mean squared residual']
     """
-    with _style():
+    with _style(solution.problem.steps):
         if ax is None:
             figure = _new_figure(4.6, 3.3)
             ax = figure.add_subplot()
@@ -104,7 +114,7 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
                 ax.plot(solution.times, values, linewidth=0.9, label=label, **_PARTS[part])
         _log_axis(ax)
         ax.set_ylabel("mean squared residual")
-        _step_axis(ax, solution.problem.steps)
+        _step_axis(ax, solution)
         _mark_divergence(ax, solution)
         ax.legend(loc="best", ncols=2)
         return _figure_of(ax)
@@ -130,7 +140,7 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
     >>> len(figure.axes)
     4
     """
-    with _style():
+    with _style(theory.problem.steps):
         has_layers = experiment.feature_correlation is not None
         figure = _new_figure(7.2 if has_layers else 4.6, 4.4)
         grid = figure.add_gridspec(6, 2 if has_layers else 1, width_ratios=[1.25, 1] if has_layers else [1])
@@ -138,8 +148,8 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
         scores = figure.add_subplot(grid[4:, 0], sharex=losses)
         _draw_losses(losses, theory, experiment)
         _draw_scores(scores, theory, experiment)
-        _step_axis(losses, theory.problem.steps, label=False)
-        _step_axis(scores, theory.problem.steps)
+        _step_axis(losses, theory, label=False)
+        _step_axis(scores, theory)
         if has_layers:
             features = figure.add_subplot(grid[:3, 1])
             gradients = figure.add_subplot(grid[3:, 1], sharex=features)
@@ -147,13 +157,11 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
             _draw_layers(gradients, theory, experiment, "gradient_correlation", 1, "gradients $C_g^\\ell(t, t)$")
             columns = math.ceil(len(_labelled(features)) / 5)
             features.legend(title="layer $\\ell$", title_fontsize=7, loc="best", ncols=columns, handlelength=1.6)
-            _step_axis(features, theory.problem.steps, label=False)
-            _step_axis(gradients, theory.problem.steps)
+            _step_axis(features, theory, label=False)
+            _step_axis(gradients, theory)
         figure.align_ylabels()
-        network, data, optimizer = in_words(theory.problem)
         size = f"experiment: {len(experiment.seeds)} networks of input dimension {experiment.dim}"
-        lines = [f"{network}; {data}", optimizer] if has_layers else [network, data, optimizer]
-        _title(figure, *lines, size if comparison is None else f"{size}; {comparison.verdict}")
+        _title(figure, *in_words(theory.problem), size, *([] if comparison is None else [_verdict(comparison)]))
         return figure
 
 
@@ -182,37 +190,40 @@ def in_words(problem: Problem) -> list[str]:
     >>> network, optimizer = dl.MLP(depth=3, width=0.5), dl.GradientDescent(lr=0.05, momentum=0.9)
     >>> for words in in_words(dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), optimizer, steps=10)):
     ...     print(words)
-    MLP, depth 3, width 0.5, richness 1, mup
+    MLP, depth 3, width 0.5, richness 1, muP
     full batch, samples 2, noise 0.3
     lr 0.05, momentum 0.9, 10 steps
     """
-    network, sampling = problem.network, problem.sampling
-    kinds = {"FullBatch": "full batch", "OnlineSGD": "online SGD", "MultiPassSGD": "multi-pass SGD"}
-    kind = kinds.get(type(sampling).__name__, type(sampling).__name__.lower())
+    sampling, data = problem.sampling, problem.data
+    outputs = [f"{data.outputs} outputs"] if data.outputs > 1 else []
     return [
-        ", ".join([type(network).__name__, *_fields_in_words(network)]),
-        ", ".join([kind, *_fields_in_words(sampling), *_fields_in_words(problem.data)]),
+        ", ".join([type(problem.network).__name__, *_fields_in_words(problem.network)]),
+        ", ".join([*_kind(sampling), *_fields_in_words(sampling), *_kind(data), *_fields_in_words(data), *outputs]),
         ", ".join([*_fields_in_words(problem.optimizer), f"{problem.steps} steps"]),
     ]
 
 
+def _kind(part: Any) -> list[str]:
+    """Say what a part is, if it is not what is usual."""
+    name = type(part).__name__
+    return [] if name == "Isotropic" else [_KINDS.get(name, name.lower())]
+
+
 def _fields_in_words(part: Any) -> Iterator[str]:
-    """Fields of a part; options that are off or absent are left out."""
+    """Fields of a part; options that are off or absent, and matrices, are left out."""
     for field in fields(part):
         value, name = getattr(part, field.name), field.name.replace("_", " ")
-        if value is None or value is False or (value == 0 and field.default == 0):
+        if not field.init or value is None or value is False or (value == 0 and field.default == 0):
             continue
         if value is True:
             yield name
         elif isinstance(value, str):
-            yield f"{value} {name}" if name == "width" else value
-        elif isinstance(value, tuple) and isinstance(value[0], tuple):
-            yield f"{len(value)} outputs"
-        elif isinstance(value, tuple):
+            yield f"{value} {name}" if name == "width" else _SPELLED.get(value, value)
+        elif isinstance(value, tuple) and not isinstance(value[0], tuple):
             yield f"{name} {_short(value)}"
         elif callable(value):
             yield f"{name} schedule"
-        else:
+        elif not isinstance(value, tuple):
             yield f"{name} {value:g}"
 
 
@@ -223,10 +234,13 @@ def _short(values: tuple[float, ...]) -> str:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def _style(steps: int | None = None) -> Iterator[None]:
+    """Set the look of everything made inside, and of nothing else; a single step is a point, not a line."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
+        if steps == 1:
+            matplotlib.rcParams["lines.marker"] = "o"
         yield
 
 
@@ -242,8 +256,20 @@ def _figure_of(ax: Axes) -> Figure:
     return figure
 
 
-def _title(figure: Figure, *lines: str) -> None:
+def _title(figure: Figure, *parts: str) -> None:
+    """Write the parts above everything else, as many on a line as have room."""
+    room = int(16 * figure.get_figwidth())  # letters on a line
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(part) + 2 <= room:
+            lines[-1] += f"; {part}"
+        else:
+            lines += textwrap.wrap(part, room)
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=8, linespacing=1.4)
+
+
+def _verdict(comparison: Comparison) -> str:
+    return f"verdict: {comparison.verdict}, p = {comparison.p_value:.2g}"
 
 
 def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
@@ -278,7 +304,7 @@ def _draw_layers(ax: Axes, theory: Solution, experiment: Ensemble, name: str, fi
     colors = matplotlib.colormaps["cividis"](np.linspace(0.2, 0.95, first + len(expected)))
     for layer, curves in enumerate(zip(expected, mean, error, strict=True), start=first):
         _draw_pair(ax, theory.times, *curves, colors[layer], f"{layer}")
-    shown = _drawable(expected)
+    shown = np.stack([_drawable(curve) for curve in expected])
     if np.nanmax(shown, initial=1.0) > _DECADE * np.nanmin(shown, initial=1.0):
         _log_axis(ax)
     ax.set_ylabel(title)
@@ -296,17 +322,17 @@ def _draw_pair(
 
 
 def _drawable(values: Array) -> Array:
-    """What a log axis can show: nan for the rest."""
-    values = np.asarray(values, dtype=float)
+    """What a log axis can show: nan for the rest, and for what is rounding beside the first or largest value."""
     finite = np.where(np.isfinite(values), values, np.nan)
-    floor = _LEVELS * np.nanmax(finite, initial=0.0)
-    return np.where(finite > floor, finite, np.nan)
+    largest = np.nanmax(finite, initial=0.0)
+    scale = min(largest, finite[0]) if finite[0] > 0 else largest
+    return np.where(finite > _ROUNDING * scale, finite, np.nan)
 
 
 def _z_scores(expected: Array, mean: Array, error: Array) -> Array:
-    """Deviations in units of the standard error; nan where there is no error to speak of."""
+    """Deviations in units of the standard error; nan where there is nothing but rounding."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = (mean - expected) / error
+        z = (_drawable(mean) - _drawable(expected)) / error
         return np.where(np.isfinite(z) & (error > 1e-9 * np.abs(mean)), z, np.nan)
 
 
@@ -317,10 +343,9 @@ def _equal_times(matrices: Array, outputs: int) -> Array:
 
 
 def _losses(theory: Solution) -> dict[str, tuple[str, str]]:
-    """Losses to draw; on the population loss, test and train loss are one curve."""
-    if np.array_equal(theory.train_loss, theory.test_loss):
-        return {"test_loss": ("test and train loss", _LOSSES["test_loss"][1])}
-    return _LOSSES
+    """Losses to draw: where no example is seen twice, the train loss is the test loss."""
+    one_curve = np.array_equal(theory.train_loss, theory.test_loss)
+    return {name: style for name, style in _LOSSES.items() if name == "test_loss" or not one_curve}
 
 
 def _labelled(ax: Axes) -> list[Line2D]:
@@ -338,10 +363,12 @@ def _log_axis(ax: Axes) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _step_axis(ax: Axes, steps: int, label: bool = True) -> None:
+def _step_axis(ax: Axes, theory: Solution, label: bool = True) -> None:
     """Steps from 0 on, at log(t + 1): logarithmic late, and smooth down to step 0."""
     ax.set_xscale("function", functions=(_log1p, np.expm1))
-    last = max(1, steps - 1)
+    last = max(1, theory.problem.steps - 1)
+    if theory.status.diverged_at is not None:
+        last = min(last, max(10, 2 * theory.status.diverged_at))
     ax.set_xlim(0, last)
     coarse = [10**k for k in range(math.floor(math.log10(last)) + 1)]
     ticks = coarse if len(coarse) > 4 else sorted({m * power for power in coarse for m in (1, 3) if m * power <= last})

@@ -1,0 +1,53 @@
+# make run    theory against experiment on a small default problem, from a fresh clone
+# make test   every check: style, types, tests
+# make bench  the benchmarks
+# make clean  remove what the others made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.DELETE_ON_ERROR:
+.PHONY: run test bench clean
+
+run: $(VENV)/installed
+	@mkdir -p out
+	@$(BIN)/deeplinear compare --out out/compare.png
+
+test: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n $(WORKERS)
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each file is made when its installation is complete, so that the next run finds it and skips the work.
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	@echo "Installing deeplinear and what it needs into $(VENV) (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable . || \
+		{ echo "make: the installation failed; it needs the network (or a package index) the first time" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(BIN)/python
+	@echo "Installing deeplinear with its test tools into $(VENV) (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[test]' || \
+		{ echo "make: the installation failed; it needs the network (or a package index) the first time" >&2; exit 1; }
+	@touch $@ $(VENV)/installed
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo "make: $(PYTHON) was not found; install Python 3.11 or later, or say make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: Python 3.11 or later is needed and $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
+			"say make PYTHON=/path/to/a/newer/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "make: $(PYTHON) lacks venv or ensurepip; install them (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "Creating the environment $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,15 @@
+"""The command line ``deeplinear``.
+
+``_fields`` and ``_options`` declare every option once and turn them into objects, ``_commands`` does the jobs,
+``_report`` shows them (progress on stderr, results on stdout) and ``_errors`` ends them with an exit code.
+"""
+
+from deeplinear._cli._commands import app
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="deeplinear")
+
+
+__all__ = ["app", "main"]

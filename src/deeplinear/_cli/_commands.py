@@ -1,0 +1,257 @@
+"""The commands: each takes objects made from options, does one job and returns an exit code."""
+
+import inspect
+import math
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
+from deeplinear._cli._options import FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
+from deeplinear._cli._report import Report, table
+from deeplinear._compare import Comparison, Verdict
+from deeplinear._compare import compare as compare_both
+from deeplinear._ensemble import LOSSES, Ensemble
+from deeplinear._estimate import estimate as estimate_cost
+from deeplinear._estimate import in_bytes, in_time, solve_seconds
+from deeplinear._network import INFINITE
+from deeplinear._plot import FORMATS, in_words, plot_comparison, plot_solution, save_figure
+from deeplinear._problem import Problem
+from deeplinear._simulate import simulate as simulate_networks
+from deeplinear._simulate import simulation_memory
+from deeplinear._solution import PARTS, Solution
+from deeplinear._solve import solve as solve_theory
+
+_HELP = """Predict from theory how deep linear networks train, and check it against real ones.
+
+Examples:
+
+    deeplinear compare
+
+    deeplinear compare --depth 4 --width 0.5 --sampling online --batch 0.25 --out online.pdf
+
+    deeplinear solve --width infinite --noise 0 --lr 0.05 --steps 400 --out theory.nc
+
+    deeplinear simulate --problem problem.toml --steps 100 --dim 300 --seeds 8 --json
+
+    deeplinear estimate --steps 3000
+
+Exit codes: 0 done (and theory and experiment agree or are close), 1 they disagree, 2 bad input, 3 training
+diverged, 4 not enough memory, 130 interrupted.
+"""
+
+app = typer.Typer(cls=Commands, help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"deeplinear {version('deeplinear')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    wanted: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def command(*groups: Group) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Register a function as a command that has the options of ``groups``, one argument for each of them."""
+
+    def register(function: Callable[..., int]) -> Callable[..., None]:
+        parameters = [parameter for group in groups for parameter in group.parameters]
+
+        def run(**values: Any) -> None:
+            code = function(**{group.argument: group.build(values) for group in groups})
+            raise typer.Exit(code)
+
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return app.command(name=function.__name__)(run)
+
+    return register
+
+
+@command(PROBLEM, FINITE, REPORT, TOLERANCE, out("compare.png", FORMATS))
+def compare(problem: Problem, finite: Finite, report: Report, tolerance: float, out: Path | None) -> int:
+    """Solve, simulate, and say whether theory and experiment agree; draw a picture.
+
+    Exit codes: 0 they agree or are close, 1 they disagree, 2 bad input, 4 not enough memory.
+
+    Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
+    """
+    _check(problem, finite)
+    theory, experiment = _solve(problem, report), _simulate(problem, finite, report)
+    with report.stage("comparison"):
+        comparison = compare_both(theory, experiment, tolerance=tolerance)
+    if out is not None:
+        save_figure(plot_comparison(theory, experiment, comparison), out)
+    document = _document("compare", problem, out) | {
+        "comparison": comparison.to_dict(),
+        "theory": theory.stats,
+        "experiment": experiment.stats | {"dim": experiment.dim},
+    }
+    verdict = f"{comparison.verdict}: {comparison.explanation} (p = {comparison.p_value:.2g})"
+    shown = _observables(comparison)
+    report.result(document, *_words(problem, experiment), shown, verdict, *_written("picture", out))
+    return DISAGREES if comparison.verdict is Verdict.DISAGREES else OK
+
+
+@command(PROBLEM, REPORT, out("solve.nc", (".nc", *FORMATS)))
+def solve(problem: Problem, report: Report, out: Path | None) -> int:
+    """Predict the losses from theory; write everything to a file that xarray opens, or a picture.
+
+    Exit codes: 0 done, 2 bad input, 3 training diverged (the result is still written), 4 not enough memory.
+
+    Example: deeplinear solve --width infinite --lr 0.05 --steps 400 --out theory.nc
+    """
+    theory = _solve(problem, report)
+    if out is not None and out.suffix.lower() in FORMATS:
+        save_figure(plot_solution(theory), out)
+    elif out is not None:
+        theory.save(out)
+    document = _document("solve", problem, out) | {
+        "status": {"diverged_at": theory.status.diverged_at, "text": str(theory.status)},
+        "times": theory.times,
+        **{name: getattr(theory, name) for name in (*LOSSES, "kernel")},
+        "decomposition": {part: getattr(theory.decomposition, part) for part in PARTS},
+        "stats": theory.stats,
+    }
+    columns = {"step": theory.times, "test loss": theory.test_loss, "train loss": theory.train_loss}
+    columns |= {part.replace("_", " "): getattr(theory.decomposition, part) for part in PARTS}
+    shown = _curves("theory", columns)
+    report.result(document, *_words(problem), shown, f"training {theory.status}", *_written("result", out))
+    return DIVERGED if theory.status.diverged else OK
+
+
+@command(PROBLEM, FINITE, REPORT, out("simulate.nc", (".nc",)))
+def simulate(problem: Problem, finite: Finite, report: Report, out: Path | None) -> int:
+    """Train real networks; write what they did to a file that xarray opens.
+
+    Exit codes: 0 done, 2 bad input, 3 every network diverged (the result is still written), 4 not enough memory.
+
+    Example: deeplinear simulate --dim 400 --seeds 24 --record losses --out networks.nc
+    """
+    experiment = _simulate(problem, finite, report)
+    if out is not None:
+        experiment.save(out)
+    losses = {name: (experiment.mean(name), experiment.standard_error(name)) for name in LOSSES}
+    diverged = int((experiment.diverged_at >= 0).sum())
+    document = _document("simulate", problem, out) | {
+        "dim": experiment.dim,
+        "seeds": experiment.seeds,
+        "diverged_at": experiment.diverged_at,
+        "times": experiment.times,
+        **{name: {"mean": mean, "standard_error": error} for name, (mean, error) in losses.items()},
+        "stats": experiment.stats,
+    }
+    columns: dict[str, Any] = {"step": experiment.times}
+    for name, (mean, error) in losses.items():
+        columns |= {name.replace("_", " "): mean, f"± {name.removesuffix('_loss')}": error}
+    ending = f"{diverged} of {len(experiment.seeds)} networks diverged" if diverged else "training completed"
+    shown = _curves("experiment: mean over networks ± standard error", columns)
+    report.result(document, *_words(problem, experiment), shown, ending, *_written("result", out))
+    return DIVERGED if diverged == len(experiment.seeds) else OK
+
+
+@command(PROBLEM, FINITE, REPORT)
+def estimate(problem: Problem, finite: Finite, report: Report) -> int:
+    """Say what time and memory solve and simulate would take, without taking them.
+
+    Exit codes: 0 done, 2 bad input.
+
+    Example: deeplinear estimate --steps 3000 --dim 1000
+    """
+    dim = finite.actual_dim if _can_be_simulated(problem) else finite.dim
+    cost = estimate_cost(problem, dim, finite.seeds, finite.workers, finite.record)
+    rows = [["solve", in_time(cost.theory.seconds), in_bytes(cost.theory.bytes)]]
+    if cost.experiment:
+        rows.append(["simulate", in_time(cost.experiment.seconds), in_bytes(cost.experiment.bytes)])
+    fits = f"{'enough' if cost.fits else 'NOT ENOUGH'} memory: {in_bytes(cost.available)} available"
+    document = _document("estimate", problem, None) | cost.to_dict()
+    report.result(document, *_words(problem), table("estimate", ["", "time", "memory"], rows), fits)
+    return OK
+
+
+def _solve(problem: Problem, report: Report) -> Solution:
+    with report.stage("theory", solve_seconds(problem) if report.shows_progress else float) as progress:
+        return solve_theory(problem, progress=progress)
+
+
+def _simulate(problem: Problem, finite: Finite, report: Report) -> Ensemble:
+    with report.stage("experiment") as progress:
+        return simulate_networks(
+            problem, finite.actual_dim, finite.seeds, workers=finite.workers, record=finite.record, progress=progress
+        )
+
+
+def _check(problem: Problem, finite: Finite) -> None:
+    """Refuse what cannot be simulated before the theory is solved."""
+    simulation_memory(problem, finite.actual_dim, finite.seeds, finite.workers, finite.record)
+
+
+def _can_be_simulated(problem: Problem) -> bool:
+    return problem.network.width != INFINITE and math.isfinite(problem.network.depth)
+
+
+def _document(name: str, problem: Problem, out: Path | None) -> dict[str, Any]:
+    return {
+        "command": name,
+        "version": version("deeplinear"),
+        "problem": _spell_infinite(tomllib.loads(problem.to_toml())),
+        "file": None if out is None else str(out),
+    }
+
+
+def _spell_infinite(document: dict[str, Any]) -> dict[str, Any]:
+    """Write an infinite depth as a word, which JSON can hold."""
+    network = {name: INFINITE if value == math.inf else value for name, value in document["network"].items()}
+    return document | {"network": network}
+
+
+def _words(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
+    words = in_words(problem)
+    if experiment is not None:
+        words.append(f"{len(experiment.seeds)} networks of input dimension {experiment.dim}")
+    return words
+
+
+def _written(what: str, out: Path | None) -> list[str]:
+    return [] if out is None else [f"{what}: {out} ({in_bytes(out.stat().st_size)})"]
+
+
+def _observables(comparison: Comparison) -> Table:
+    """Show the last value of each curve, and how far theory and experiment are apart over all of it."""
+    rows = [
+        [
+            each.name.removesuffix("_correlation").replace("_", " ") + ("" if each.layer is None else f" {each.layer}"),
+            f"{each.theory[-1]:.4g}",
+            f"{each.mean[-1]:.4g}",
+            f"{each.standard_error[-1]:.1g}",
+            f"{each.max_z:.2f}",
+            f"{100 * each.max_relative_error:.2g} %",
+            f"{each.p_value:.2g}",
+        ]
+        for each in comparison.observables
+        if len(each.theory)
+    ]
+    columns = ["", "theory", "experiment", "±", "max |z|", "max error", "p"]
+    return table("last values, and largest deviations over all steps", columns, rows)
+
+
+def _curves(title: str, columns: dict[str, Any]) -> Table:
+    """Show curves at a few steps that grow in proportion."""
+    last = len(columns["step"]) - 1
+    shown = sorted({0, last, *np.geomspace(1, max(last, 1), 8).round().astype(int).clip(max=last).tolist()})
+    rows = [[f"{values[step]:.4g}" for values in columns.values()] for step in shown]
+    return table(title, list(columns), rows)

@@ -1,0 +1,209 @@
+"""Options of the command line, each declared once, in groups that commands share."""
+
+import inspect
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from deeplinear._cli._fields import FIELDS, KINDS, Field, numbers, problem_from
+from deeplinear._cli._report import Report
+
+
+@dataclass(frozen=True)
+class Finite:
+    """What a simulation needs beside the problem; ``dim`` is None where it was not given."""
+
+    dim: int | None
+    seeds: int | list[int]
+    workers: int | None
+    record: str
+
+    DIM = 500
+    SEEDS = 32
+
+    @property
+    def actual_dim(self) -> int:
+        """What was given, or the default."""
+        return self.DIM if self.dim is None else self.dim
+
+
+class Group(NamedTuple):
+    """Options that belong together, and how to make one argument of a command from their values."""
+
+    argument: str
+    parameters: tuple[inspect.Parameter, ...]
+    build: Callable[[dict[str, Any]], Any]
+
+
+def _option(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> inspect.Parameter:
+    annotation = Annotated[kind, typer.Option(*flags, **settings)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _problem_options() -> Iterator[inspect.Parameter]:
+    yield _option(
+        "problem",
+        Path | None,
+        None,
+        "--problem",
+        metavar="FILE.toml",
+        show_default=False,
+        help="Read the problem from a file; options given beside it take the place of its fields.",
+    )
+    for part, kinds in KINDS.items():
+        panel = part.capitalize()
+        if len(kinds) > 1:
+            yield _option(
+                part,
+                str | None,
+                None,
+                f"--{part}",
+                metavar="|".join(kinds),
+                show_default=next(iter(kinds)),
+                help=f"Kind of {part}.",
+                rich_help_panel=panel,
+            )
+        yield from (_field_option(field, panel) for field in FIELDS if field.part == part)
+    yield from (_field_option(field, "Optimizer") for field in FIELDS if field.part is None)
+
+
+def _field_option(field: Field, panel: str) -> inspect.Parameter:
+    shown = _shown_default(field)
+    only = "" if field.part is None or len(field.kinds) == len(KINDS[field.part]) else f" [{', '.join(field.kinds)}]"
+    settings = {"help": field.help + only, "show_default": shown or False, "rich_help_panel": panel}
+    if field.read is bool:
+        return _option(field.name, bool | None, None, f"{field.flag}/--no-{field.flag[2:]}", **settings)
+    kind = list[str] | None if field.repeats else str | None
+    return _option(field.name, kind, None, field.flag, metavar=field.metavar, **settings)
+
+
+def _shown_default(field: Field) -> str:
+    if field.default is not None:
+        return (
+            f"{field.default}" if field.count is None else f"{field.default}, or {field.count} where sizes are counts"
+        )
+    kinds = [KINDS[field.part][word] for word in field.kinds] if field.part else []
+    defaults = [each.default for kind in kinds for each in fields(kind) if each.name == field.name]
+    return "" if not defaults or defaults[0] is None or field.read is bool else f"{defaults[0]}"
+
+
+def _seeds(text: str) -> Any:
+    try:
+        value = numbers(text)
+    except ValueError:
+        raise ValueError(f"--seeds must be a number of seeds, or seeds between commas, got {text!r}") from None
+    return value
+
+
+def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
+    """Check, before any work is done, that a file of an allowed kind can be written at a path."""
+    if text is None:
+        return None
+    path = Path(text)
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"--out must end in {' or '.join(suffixes)}, got {text!r}")
+    if not path.parent.is_dir():
+        raise ValueError(f"--out: the folder {str(path.parent)!r} does not exist; make it first")
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise ValueError(f"--out: cannot write into the folder {str(path.parent)!r}: {error.strerror}") from None
+    return path
+
+
+def out(default: str, suffixes: tuple[str, ...]) -> Group:
+    """Return the option for the file that a command writes; with --json only if it is asked for."""
+    parameter = _option(
+        "out",
+        str | None,
+        None,
+        "--out",
+        metavar="PATH",
+        show_default=f"{default}; with --json none",
+        help=f"File to write: {', '.join(suffixes)}.",
+        rich_help_panel="Output",
+    )
+
+    def build(values: dict[str, Any]) -> Path | None:
+        return output_path(values["out"] or (None if values["json"] else default), suffixes)
+
+    return Group("out", (parameter,), build)
+
+
+PROBLEM = Group("problem", tuple(_problem_options()), problem_from)
+
+FINITE = Group(
+    "finite",
+    (
+        _option(
+            "dim",
+            int | None,
+            None,
+            "--dim",
+            metavar="D",
+            show_default=str(Finite.DIM),
+            help="Input dimension of the networks that are trained.",
+            rich_help_panel="Experiment",
+        ),
+        _option(
+            "seeds",
+            str,
+            str(Finite.SEEDS),
+            "--seeds",
+            metavar="N",
+            help="How many networks to train, or their seeds (commas).",
+            rich_help_panel="Experiment",
+        ),
+        _option(
+            "workers",
+            int | None,
+            None,
+            "--workers",
+            metavar="N",
+            show_default="all cores",
+            help="Networks trained at the same time.",
+            rich_help_panel="Experiment",
+        ),
+        _option(
+            "record",
+            str,
+            "all",
+            "--record",
+            metavar="all|losses",
+            help="What to keep: losses alone need less memory.",
+            rich_help_panel="Experiment",
+        ),
+    ),
+    lambda values: Finite(values["dim"], _seeds(values["seeds"]), values["workers"], values["record"]),
+)
+
+REPORT = Group(
+    "report",
+    (
+        _option(
+            "json", bool, False, "--json", help="Print one JSON document and nothing else.", rich_help_panel="Output"
+        ),
+        _option("quiet", bool, False, "--quiet", "-q", help="Show no progress.", rich_help_panel="Output"),
+    ),
+    lambda values: Report(json=values["json"], quiet=values["quiet"]),
+)
+
+TOLERANCE = Group(
+    "tolerance",
+    (
+        _option(
+            "tolerance",
+            float,
+            0.05,
+            "--tolerance",
+            metavar="FRACTION",
+            help="Relative error below which a significant difference still counts as close.",
+            rich_help_panel="Output",
+        ),
+    ),
+    lambda values: values["tolerance"],
+)

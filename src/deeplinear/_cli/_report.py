@@ -1,0 +1,119 @@
+"""What the user sees: progress on stderr, results on stdout, or one JSON document."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+_PATIENCE = 10.0
+"""Seconds between lines of progress where there is no terminal to draw a bar on."""
+
+Advance = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """How one command reports.
+
+    Attributes
+    ----------
+    json
+        Whether stdout is for one JSON document.
+    quiet
+        Whether to show no progress.
+    """
+
+    json: bool
+    quiet: bool
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether anything is shown before the result."""
+        return not (self.json or self.quiet)
+
+    @contextmanager
+    def stage(self, name: str, work: Callable[[int], float] = float) -> Iterator[Advance | None]:
+        """Show the progress of one piece of work; ``work(done)`` is what the first ``done`` steps cost."""
+        if not self.shows_progress:
+            yield None
+        elif sys.stderr.isatty():
+            with _bar(name, work) as advance:
+                yield advance
+        else:
+            with _lines(name, work) as advance:
+                yield advance
+
+    def result(self, document: dict[str, Any], *shown: str | Table) -> None:
+        """Print the result: the document as JSON, or what people read."""
+        if self.json:
+            print(json.dumps(plain(document), indent=2, allow_nan=False))
+            return
+        console = Console(highlight=False)
+        for each in shown:
+            console.print(each, soft_wrap=isinstance(each, str), markup=False)
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
+    """Lay out rows of text: the first column to the left, numbers to the right."""
+    laid_out = Table(title=title, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        laid_out.add_column(column, justify="right" if index else "left")
+    for row in rows:
+        laid_out.add_row(*row)
+    return laid_out
+
+
+def plain(value: Any) -> Any:
+    """Return value as JSON can hold it; what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextmanager
+def _bar(name: str, work: Callable[[int], float]) -> Iterator[Advance]:
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(name, total=None)
+
+        def advance(done: int, total: int) -> None:
+            progress.update(task, completed=work(done), total=work(total))
+
+        yield advance
+
+
+@contextmanager
+def _lines(name: str, work: Callable[[int], float]) -> Iterator[Advance]:
+    start = last = time.monotonic()
+
+    def advance(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > _PATIENCE:
+            last = time.monotonic()
+            print(f"{name}: {100 * work(done) / work(total):.0f} % after {last - start:.0f} s", file=sys.stderr)
+
+    print(f"{name}: started", file=sys.stderr)
+    yield advance
+    print(f"{name}: done in {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)

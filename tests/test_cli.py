@@ -1,0 +1,347 @@
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import deeplinear as dl
+from deeplinear import _cli
+from deeplinear._cli import _commands, _fields
+from deeplinear._problem import PARTS
+
+SMALL = ("--steps", "6", "--dim", "12", "--seeds", "4")
+TOML = """
+steps = 6
+[network]
+depth = 2
+width = 0.5
+[data]
+noise = 0.1
+[sampling]
+type = "MultiPassSGD"
+samples = 2.0
+batch = 0.5
+[optimizer]
+lr = 0.02
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a command writes by default go into the folder of the test; the terminal is wide."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(_cli.app, [str(each) for each in arguments])
+
+
+def document(*arguments: str, code: int = 0) -> dict[str, Any]:
+    """Run with --json and parse stdout strictly: no NaN, nothing before or after."""
+    result = run(*arguments, "--json")
+    assert result.exit_code == code, result.stderr
+    assert result.stderr == ""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    parsed: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
+    return parsed
+
+
+def refused(*arguments: str, code: int = 2) -> str:
+    """Run what must be refused and return the one line that says why."""
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    lines = [line for line in result.stderr.splitlines() if not line.endswith(": started")]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    return str(lines[0])
+
+
+class TestCommands:
+    def test_compare_shows_a_table_and_writes_a_picture(self) -> None:
+        result = run("compare", *SMALL)
+        assert result.exit_code in (0, 1), result.output
+        assert "test_loss" in result.stdout or "test loss" in result.stdout
+        assert "picture: compare.png" in result.stdout
+        assert Path("compare.png").read_bytes().startswith(b"\x89PNG")
+        assert "theory: done" in result.stderr
+        assert "experiment: done" in result.stderr
+
+    def test_solve_writes_what_xarray_opens(self) -> None:
+        result = run("solve", "--steps", "6")
+        assert result.exit_code == 0, result.output
+        assert "result: solve.nc" in result.stdout
+        assert xr.load_dataset("solve.nc").sizes["time"] == 6
+        solution = dl.Solution.load("solve.nc")
+        assert (solution.test_loss == dl.solve(solution.problem).test_loss).all()
+
+    def test_solve_draws_a_picture_if_asked(self) -> None:
+        assert run("solve", "--steps", "6", "--out", "curve.svg").exit_code == 0
+        assert "<svg" in Path("curve.svg").read_text()
+
+    def test_simulate_writes_what_xarray_opens(self) -> None:
+        result = run("simulate", *SMALL, "--record", "losses", "--workers", "2")
+        assert result.exit_code == 0, result.output
+        experiment = dl.Ensemble.load("simulate.nc")
+        assert experiment.test_loss.shape == (4, 6)
+        assert experiment.feature_correlation is None
+
+    def test_estimate_says_whether_it_fits(self) -> None:
+        result = run("estimate", "--steps", "1000000")
+        assert result.exit_code == 0
+        assert "NOT ENOUGH memory" in result.stdout
+        assert "simulate" in result.stdout
+
+    def test_estimate_leaves_out_what_cannot_be_simulated(self) -> None:
+        assert document("estimate", "--width", "infinite")["experiment"] is None
+
+    def test_quiet_shows_no_progress(self) -> None:
+        result = run("solve", "--steps", "6", "--quiet")
+        assert result.stderr == ""
+        assert "result: solve.nc" in result.stdout
+
+    def test_version(self) -> None:
+        assert run("--version").stdout.startswith("deeplinear 0.")
+
+
+class TestJson:
+    def test_compare(self) -> None:
+        result = run("compare", *SMALL, "--json")
+        parsed = json.loads(result.stdout)
+        assert result.exit_code in (0, 1)
+        assert parsed["command"] == "compare"
+        assert parsed["comparison"]["verdict"]
+        assert parsed["file"] is None
+        assert not list(Path().iterdir()), "no file unless asked for"
+
+    def test_solve_agrees_with_the_library(self) -> None:
+        parsed = document("solve", "--problem", _file(TOML))
+        solution = dl.solve(dl.Problem.from_toml(TOML))
+        assert parsed["test_loss"] == solution.test_loss.tolist()
+        assert parsed["status"] == {"diverged_at": None, "text": "completed"}
+        assert dl.Problem.from_dict(parsed["problem"]) == solution.problem
+
+    def test_simulate(self) -> None:
+        parsed = document("simulate", *SMALL[:-1], "3,7", "--out", "runs.nc")
+        assert parsed["seeds"] == [3, 7]
+        assert len(parsed["test_loss"]["mean"]) == 6
+        assert parsed["file"] == "runs.nc"
+        assert Path("runs.nc").exists()
+
+    def test_estimate(self) -> None:
+        parsed = document("estimate", *SMALL)
+        assert parsed["fits"] is True
+        assert parsed["theory"]["bytes"] > 0
+        assert parsed["experiment"]["seconds"] > 0
+
+    def test_divergence_is_null_not_infinity(self) -> None:
+        parsed = document("solve", "--lr", "5", "--steps", "6", code=3)
+        assert parsed["test_loss"][-1] is None
+        assert parsed["status"]["diverged_at"] == 2
+
+
+class TestProblem:
+    def test_every_field_of_every_kind_is_an_option(self) -> None:
+        for part, kinds in PARTS.items():
+            assert set(kinds) == set(_fields.KINDS[part].values())
+            names = {name for kind in kinds for name in _fields.names(kind)}
+            assert names == {field.name for field in _fields.FIELDS if field.part == part}
+
+    def test_help_lists_every_field(self) -> None:
+        for command in ("compare", "solve", "simulate", "estimate"):
+            text = run(command, "--help").stdout
+            assert "Exit codes" in text
+            for field in _fields.FIELDS:
+                assert field.flag in text, f"{command} {field.flag}"
+
+    def test_help_has_examples_and_exit_codes(self) -> None:
+        text = run("--help").stdout
+        for words in ("deeplinear compare", "Exit codes", "130"):
+            assert words in text
+
+    def test_defaults_are_a_problem(self) -> None:
+        assert given() == dl.Problem(
+            dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.03), steps=200
+        )
+
+    @pytest.mark.parametrize(
+        ("arguments", "part", "expected"),
+        [
+            (["--depth", "2", "--width", "1,2"], "network", dl.MLP(2, [1.0, 2.0])),
+            (["--depth", "2", "--width", "1", "--width", "2"], "network", dl.MLP(2, [1.0, 2.0])),
+            (["--width", "infinite", "--richness", "0.5", "--centered"], "network",
+             dl.MLP(3, "infinite", richness=0.5, centered=True)),
+            (["--parameterization", "ntk"], "network", dl.MLP(3, 1.0, parameterization="ntk")),
+            (["--network", "resnet", "--depth", "8", "--branch", "0.2", "--branch-scaling", "none"], "network",
+             dl.ResNet(8, 1.0, branch=0.2, branch_scaling="none")),
+            (["--noise", "0", "--target-gram", "1,0.2;0.2,0.5"], "data", dl.Isotropic(0.0, [[1, 0.2], [0.2, 0.5]])),
+            (["--target-gram", "[[1, 0.2], [0.2, 0.5]]"], "data", dl.Isotropic(0.3, [[1, 0.2], [0.2, 0.5]])),
+            (["--data", "power-law", "--source", "0.5"], "data", dl.Spectrum.power_law(1.5, 0.5, noise=0.3)),
+            (["--data", "power-law"], "network", dl.MLP(3, 256.0)),
+            (["--data", "spectrum", "--eigenvalues", "1,0.5", "--target-power", "1,2", "--proportional"], "data",
+             dl.Spectrum([1.0, 0.5], [1.0, 2.0], proportional=True, noise=0.3)),
+            (["--sampling", "population"], "sampling", dl.Population()),
+            (["--sampling", "online"], "sampling", dl.OnlineSGD(0.5)),
+            (["--sampling", "multi-pass", "--samples", "3"], "sampling", dl.MultiPassSGD(3.0, 0.5)),
+            (["--lr", "0.1,0.2,0", "--steps", "3"], "optimizer", dl.GradientDescent([0.1, 0.2, 0.0])),
+            (["--momentum", "0.9", "--nesterov", "--weight-decay", "0.01"], "optimizer",
+             dl.GradientDescent(0.03, 0.9, True, 0.01)),
+        ],
+    )  # fmt: skip
+    def test_options_make_parts(self, arguments: list[str], part: str, expected: object) -> None:
+        assert getattr(given(*arguments), part) == expected
+
+    def test_options_take_the_place_of_fields_in_a_file(self) -> None:
+        problem = given("--problem", _file(TOML), "--depth", "3", "--batch", "1.5")
+        assert problem == dl.Problem(
+            dl.MLP(3, 0.5), dl.Isotropic(0.1), dl.MultiPassSGD(2.0, 1.5), dl.GradientDescent(0.02), steps=6
+        )
+
+    def test_a_switch_of_a_file_can_be_turned_off(self) -> None:
+        path = _file(TOML.replace("width = 0.5", "width = 0.5\ncentered = true"))
+        assert given("--problem", path).network.centered
+        assert not given("--problem", path, "--no-centered").network.centered
+
+    def test_another_kind_keeps_the_fields_it_shares_with_the_file(self) -> None:
+        assert given("--problem", _file(TOML), "--sampling", "full-batch").sampling == dl.FullBatch(2.0)
+
+    def test_what_a_file_leaves_out_has_the_defaults_of_the_library(self) -> None:
+        assert given("--problem", _file(TOML.replace("noise = 0.1", ""))).data == dl.Isotropic(0.0)
+
+    def test_infinite_depth_can_be_written_as_json(self) -> None:
+        problem = dl.Problem(
+            dl.ResNet(math.inf, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3
+        )
+        parsed = json.loads(json.dumps(_commands._document("solve", problem, None), allow_nan=False))
+        assert parsed["problem"]["network"]["depth"] == "infinite"
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--sampling", "multi-pass", "--batch", "3"], "batch must be at most samples (2.0), got 3.0"),
+            (["--batch", "1"], "--batch does not go with sampling full-batch; it goes with online or multi-pass"),
+            (["--sampling", "sometimes"], "sampling must be full-batch or population or online or multi-pass"),
+            (["--depth", "2.5"], "depth must be a whole number, at least 1, got 2.5"),
+            (["--depth", "two"], "--depth must be a number, got 'two'"),
+            (["--width", "wide"], "--width must be a number, or several between commas, or infinite, got 'wide'"),
+            (["--target-gram", "[1"], "--target-gram must be a matrix"),
+            (["--width", "1,2"], "width must be one number or one per hidden layer (3), got 2 values"),
+            (["--lr", "-1"], "lr must be a positive finite number, got -1"),
+            (["--lr", "0.1,0.2"], "lr"),
+            (["--nesterov"], "nesterov must be False without momentum"),
+            (["--problem", "missing.toml"], "missing.toml: No such file or directory"),
+            (["--data", "spectrum"], "data: missing 2 required positional arguments: 'eigenvalues' and 'target_power'"),
+            (["--eigenvalues", "1,2"], "--eigenvalues does not go with data isotropic; it goes with spectrum"),
+            (["--dept", "3"], "--dept"),
+            (["--out", "result.txt"], "--out must end in .nc or .png or .svg or .pdf, got 'result.txt'"),
+            (["--out", "missing/result.nc"], "--out: the folder 'missing' does not exist"),
+        ],
+    )
+    def test_bad_options(self, arguments: list[str], message: str) -> None:
+        assert message in refused("solve", *arguments)
+
+    def test_an_unknown_word_in_a_file(self) -> None:
+        message = refused("solve", "--problem", _file(TOML.replace("noise", "nose")))
+        assert "'nose' is not known in data; allowed: type, noise" in message
+        assert "problem.toml" in message
+
+    def test_a_file_that_is_not_toml(self) -> None:
+        assert "not valid TOML" in refused("solve", "--problem", _file("steps = = 3"))
+
+    def test_bad_options_of_an_experiment(self) -> None:
+        assert "--seeds must be" in refused("simulate", "--seeds", "few")
+        assert "record must be 'all' or 'losses'" in refused("simulate", "--record", "some")
+        assert "an infinitely wide network can be solved, not simulated" in refused("simulate", "--width", "infinite")
+        assert "'--dim'" in refused("simulate", "--dim", "1.5")
+
+    def test_compare_refuses_before_it_solves(self) -> None:
+        start = time.perf_counter()
+        assert "width must be finite" in refused("compare", "--width", "infinite", "--steps", "2000")
+        assert time.perf_counter() - start < 2
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="the super-user may write everywhere")
+    def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
+        (tmp_path / "locked").mkdir(mode=0o500)
+        assert "cannot write into the folder 'locked'" in refused("solve", "--out", "locked/a.nc")
+
+    def test_a_file_as_folder(self) -> None:
+        Path("file").touch()
+        assert "does not exist" in refused("solve", "--out", "file/a.nc")
+
+    def test_unknown_commands_and_options(self) -> None:
+        assert "No such command 'sovle'" in refused("sovle")
+        assert "--nope" in refused("--nope")
+
+    def test_not_enough_memory(self) -> None:
+        message = refused("solve", "--steps", "1000000", "--sampling", "online", code=4)
+        assert "needs about" in message
+        assert "GB are available" in message
+        assert not Path("solve.nc").exists()
+
+
+class TestDivergence:
+    def test_solve_says_so_and_still_writes(self) -> None:
+        result = run("solve", "--lr", "5", "--steps", "6")
+        assert result.exit_code == 3
+        assert "training diverged at step 2: lower the learning rate" in result.stdout
+        assert Path("solve.nc").exists()
+
+    def test_simulate_counts_networks(self) -> None:
+        result = run("simulate", *SMALL, "--lr", "50", "--steps", "20")
+        assert result.exit_code == 3
+        assert "4 of 4 networks diverged" in result.stdout
+
+
+class TestProcess:
+    """The installed command, as a shell runs it."""
+
+    def test_each_command_runs(self) -> None:
+        for command in (["solve", "--steps", "6"], ["estimate", "--steps", "6", "--width", "infinite"]):
+            done = subprocess.run([*_command(), *command, "--json"], capture_output=True, text=True, check=True)
+            assert json.loads(done.stdout)["command"] == command[0]
+            assert done.stderr == ""
+
+    def test_errors_have_no_traceback(self) -> None:
+        done = subprocess.run([*_command(), "solve", "--depth", "0"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr == "error: depth must be a whole number, at least 1, got 0\n"
+
+    def test_interrupt_ends_cleanly(self) -> None:
+        command = [*_command(), "solve", "--steps", "3000"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "theory: started\n"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert errors == "interrupted\n"
+        assert not Path("solve.nc").exists()
+
+
+def given(*arguments: str) -> dl.Problem:
+    """The problem that options describe."""
+    return dl.Problem.from_dict(document("solve", *arguments)["problem"])
+
+
+def _file(text: str) -> str:
+    Path("problem.toml").write_text(text)
+    return "problem.toml"
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-c", "from deeplinear._cli import main; main()"]

@@ -1,0 +1,116 @@
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._estimate import estimate, in_bytes, in_time, solve_seconds
+
+
+def problem(steps: int = 100, depth: int = 3, sampling: object = None, **network: object) -> dl.Problem:
+    return dl.Problem(
+        dl.MLP(depth=depth, **({"width": 1.0} | network)),
+        dl.Isotropic(noise=0.3),
+        dl.FullBatch(samples=2.0) if sampling is None else sampling,
+        dl.GradientDescent(lr=0.02),
+        steps=steps,
+    )
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("sampling", [dl.Population(), dl.FullBatch(2.0), dl.OnlineSGD(0.5)])
+def test_memory_of_a_solve_is_what_it_takes(sampling: object) -> None:
+    each = problem(sampling=sampling, steps=150)
+    measured = peak_bytes(lambda: dl.solve(each))
+    assert estimate(each).theory.bytes == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize("record", ["all", "losses"])
+def test_memory_of_a_simulation_is_what_it_takes(record: str) -> None:
+    each = problem(steps=80)
+    measured = peak_bytes(lambda: dl.simulate(each, 150, 4, workers=2, record=record))
+    assert estimate(each, 150, 4, workers=2, record=record).experiment.bytes == pytest.approx(measured, rel=0.35)
+
+
+def typical(ratio: Callable[[], float]) -> float:
+    """Median of several repeats, since other tests run at the same time; alone, ratios are within 0.6 to 1.5."""
+    return float(np.median([ratio() for _ in range(5)]))
+
+
+def test_time_of_a_solve_is_right_to_a_factor() -> None:
+    each = problem(steps=150)
+    ratio = typical(lambda: estimate(each).theory.seconds / dl.solve(each).stats["seconds"])
+    assert 1 / 4 < ratio < 4
+
+
+def test_time_of_a_simulation_is_right_to_a_factor() -> None:
+    each = problem(steps=100)
+
+    def ratio() -> float:
+        measured = dl.simulate(each, 150, 2, workers=1).stats["seconds"]
+        return estimate(each, 150, 2, workers=1).experiment.seconds / measured
+
+    assert 1 / 4 < typical(ratio) < 4
+
+
+def test_more_work_costs_more() -> None:
+    short, long = problem(steps=200), problem(steps=2000)
+    assert estimate(long).theory.bytes == 100 * estimate(short).theory.bytes
+    ratio = estimate(long).theory.seconds / estimate(short).theory.seconds
+    assert 50 < ratio < 10**4, "between quadratic and beyond cubic, as matrices leave the cache"
+    small, large = (estimate(problem(), dim, 4).experiment for dim in (100, 5000))
+    assert large.seconds > 100 * small.seconds
+    assert large.bytes > 100 * small.bytes
+
+
+def test_steps_add_up() -> None:
+    seconds = solve_seconds(problem())
+    values = [seconds(t) for t in (0, 1, 10, 50, 100)]
+    assert values[0] == 0
+    assert np.all(np.diff(values) > 0)
+
+
+def test_what_does_not_fit_is_said_quickly() -> None:
+    start = time.perf_counter()
+    cost = estimate(problem(steps=10**6), dim=10**5)
+    assert time.perf_counter() - start < 10
+    assert not cost.fits
+    assert "does not fit" in str(cost)
+    assert estimate(problem()).fits
+
+
+def test_without_dim_there_is_no_experiment() -> None:
+    cost = estimate(problem(width="infinite"))
+    assert cost.experiment is None
+    assert cost.to_dict()["experiment"] is None
+    assert cost.method == "dense"
+
+
+def test_infinite_width_cannot_be_simulated() -> None:
+    with pytest.raises(ValueError, match="width must be finite in a simulation"):
+        estimate(problem(width="infinite"), dim=100)
+
+
+def test_schedules_and_short_problems_are_taken() -> None:
+    short = dl.Problem(
+        dl.MLP(1, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent([0.1, 0.2], momentum=0.9), steps=2
+    )
+    cost = estimate(short, dim=5, seeds=[3, 8])
+    assert 0 < cost.theory.seconds < 1
+    assert 0 < cost.experiment.seconds < 1
+
+
+def test_amounts_read_well() -> None:
+    assert in_time(59.0) == "59.0 s"
+    assert in_time(7200) == "2.0 h"
+    assert in_bytes(216e12) == "216.0 TB"

@@ -1,0 +1,142 @@
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+import deeplinear as dl
+from deeplinear import _plot
+from deeplinear._plot import in_words, plot_comparison, plot_solution, save_figure
+
+CASES = {
+    "full batch": (dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.03), 30),
+    "loss falls to rounding": (
+        dl.MLP(2, 1.0, centered=True),
+        dl.Isotropic(),
+        dl.Population(),
+        dl.GradientDescent(0.15),
+        200,
+    ),
+    "diverges": (dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.5), 40),
+    "many words": (
+        dl.MLP(4, [1.0, 2.0, 1.0, 1.5], parameterization="ntk", richness=0.5),
+        dl.Isotropic(0.3, [[1.0, 0.2], [0.2, 0.5]]),
+        dl.MultiPassSGD(2.0, 0.4),
+        dl.GradientDescent(0.005, momentum=0.5, nesterov=True, weight_decay=0.01),
+        12,
+    ),
+    "online": (dl.MLP(1, 0.5), dl.Isotropic(0.1), dl.OnlineSGD(0.5), dl.GradientDescent(lambda t: 0.05 / (1 + t)), 20),
+    "one step": (dl.MLP(1, 1.0), dl.Isotropic(0.1), dl.FullBatch(1.0), dl.GradientDescent(0.1), 1),
+}
+
+
+def problem(name: str) -> dl.Problem:
+    network, data, sampling, optimizer, steps = CASES[name]
+    return dl.Problem(network, data, sampling, optimizer, steps=steps)
+
+
+def drawn(figure: Figure) -> None:
+    """Draw in full; any warning is an error here."""
+    figure.canvas.draw()
+
+
+@pytest.mark.parametrize(("name", "record"), [*((name, "all") for name in CASES), ("full batch", "losses")])
+def test_every_kind_of_result_can_be_drawn(name: str, record: str, tmp_path: Path) -> None:
+    each = problem(name)
+    theory, experiment = dl.solve(each), dl.simulate(each, 12, 3, record=record)
+    figure = plot_comparison(theory, experiment)
+    assert len(figure.axes) == (4 if record == "all" else 2)
+    save_figure(figure, tmp_path / "comparison.png")
+    save_figure(plot_solution(theory), tmp_path / "solution.png")
+    assert all(path.stat().st_size > 5000 for path in tmp_path.iterdir())
+
+
+def test_one_network_has_no_error_band() -> None:
+    each = problem("full batch")
+    drawn(plot_comparison(dl.solve(each), dl.simulate(each, 12, 1)))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml"), (".PNG", b"\x89PNG")]
+)
+def test_format_follows_the_suffix(suffix: str, start: bytes, tmp_path: Path) -> None:
+    theory = dl.solve(problem("full batch"))
+    paths = [tmp_path / f"{name}{suffix}" for name in ("one", "two")]
+    for path in paths:
+        save_figure(plot_solution(theory), path)
+    assert paths[0].read_bytes().startswith(start)
+    assert paths[0].read_bytes() == paths[1].read_bytes(), "equal pictures are equal files"
+    assert sorted(tmp_path.iterdir()) == sorted(paths), "nothing temporary stays"
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"must end in \.png or \.svg or \.pdf, got 'a\.gif'"):
+        save_figure(Figure(), "a.gif")
+    with pytest.raises(ValueError, match="does not exist"):
+        save_figure(Figure(), tmp_path / "missing" / "a.png")
+
+
+def test_nothing_global_changes() -> None:
+    with matplotlib.rc_context({"font.size": 17, "lines.linewidth": 9}):
+        before = dict(matplotlib.rcParams)
+        figure = plot_solution(dl.solve(problem("one step")))
+        assert dict(matplotlib.rcParams) == before
+    assert figure.axes[0].get_lines()[0].get_linewidth() < 3, "a picture does not depend on the user's settings"
+
+
+def test_solution_is_drawn_into_given_axes() -> None:
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plot_solution(dl.solve(problem("full batch")), ax=right) is figure
+    assert not left.get_lines()
+    assert {line.get_label() for line in right.get_lines()} >= {"test loss", "train loss", "bias part of test loss"}
+
+
+def test_theory_is_dashed_and_experiment_solid_with_the_right_values() -> None:
+    each = problem("full batch")
+    theory, experiment = dl.solve(each), dl.simulate(each, 12, 4)
+    losses = plot_comparison(theory, experiment).axes[0]
+    solid = {line.get_label(): line for line in losses.get_lines() if line.get_linestyle() == "-"}
+    dashed = [line for line in losses.get_lines() if line.get_linestyle() == "--"]
+    np.testing.assert_array_equal(solid["test loss"].get_ydata(), experiment.mean("test_loss"))
+    np.testing.assert_array_equal(solid["train loss"].get_ydata(), experiment.mean("train_loss"))
+    np.testing.assert_array_equal([line.get_ydata() for line in dashed], [theory.test_loss, theory.train_loss])
+
+
+def test_z_scores_are_those_of_the_losses() -> None:
+    each = problem("full batch")
+    theory, experiment = dl.solve(each), dl.simulate(each, 12, 4)
+    expected = (experiment.mean("test_loss") - theory.test_loss) / experiment.standard_error("test_loss")
+    lines = [line.get_ydata() for line in plot_comparison(theory, experiment).axes[1].get_lines()]
+    assert any(len(line) == each.steps and np.allclose(line, expected) for line in lines)
+
+
+def test_colours_differ_in_grey() -> None:
+    def luminance(color: str) -> float:
+        return float(np.dot(to_rgb(color), [0.2126, 0.7152, 0.0722]))
+
+    test, train = (luminance(color) for _, color in _plot._LOSSES.values())
+    assert abs(test - train) > 0.2
+
+
+def test_parts_of_a_picture_do_not_overlap() -> None:
+    each = problem("many words")
+    figure = plot_comparison(dl.solve(each), dl.simulate(each, 12, 3))
+    drawn(figure)
+    boxes = [ax.get_tightbbox() for ax in figure.axes] + [figure._suptitle.get_window_extent()]
+    page = figure.bbox
+    for i, box in enumerate(boxes):
+        assert page.x0 <= box.x0
+        assert box.x1 <= page.x1 + 1
+        for other in boxes[i + 1 :]:
+            assert not (box.x0 < other.x1 and other.x0 < box.x1 and box.y0 < other.y1 and other.y0 < box.y1)
+
+
+def test_words_name_what_is_special() -> None:
+    network, data, optimizer = in_words(problem("many words"))
+    assert network == "MLP, depth 4, width 1/2/1/1.5, richness 0.5, NTK"
+    assert data == "multi-pass SGD, samples 2, batch 0.4, noise 0.3, 2 outputs"
+    assert optimizer == "lr 0.005, momentum 0.5, nesterov, weight decay 0.01, 12 steps"
+    assert in_words(problem("online"))[2] == "lr schedule, 20 steps"
