@@ -1,30 +1,49 @@
 """Predict from theory how deep linear networks train, and check it against real ones."""
 
+from deeplinear._compare import Comparison, ObservableComparison, Verdict, compare
 from deeplinear._data import Isotropic
+from deeplinear._early import first_rise_lr, first_step_growth
 from deeplinear._ensemble import Ensemble
+from deeplinear._estimate import Estimate, estimate
 from deeplinear._network import MLP, ResNet
 from deeplinear._optimizer import GradientDescent
 from deeplinear._problem import Problem
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
+from deeplinear._scaling import PowerLawFit, fit_exponent, lazy_exponent, local_exponents, rich_exponent
 from deeplinear._simulate import simulate
 from deeplinear._solution import Decomposition, Solution, Status, VarianceDecomposition
 from deeplinear._solve import solve
+from deeplinear._spectrum import Spectrum
 
 __all__ = [
     "MLP",
+    "Comparison",
     "Decomposition",
     "Ensemble",
+    "Estimate",
     "FullBatch",
     "GradientDescent",
     "Isotropic",
     "MultiPassSGD",
+    "ObservableComparison",
     "OnlineSGD",
     "Population",
+    "PowerLawFit",
     "Problem",
     "ResNet",
     "Solution",
+    "Spectrum",
     "Status",
     "VarianceDecomposition",
+    "Verdict",
+    "compare",
+    "estimate",
+    "first_rise_lr",
+    "first_step_growth",
+    "fit_exponent",
+    "lazy_exponent",
+    "local_exponents",
+    "rich_exponent",
     "simulate",
     "solve",
 ]

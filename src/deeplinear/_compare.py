@@ -1,26 +1,12 @@
 """Theory against experiment: do they agree, to within what the number of seeds can tell?
 
-The test flips signs. If the theory gives the mean, and seeds scatter symmetrically about it, then the
-deviations of a seed from theory are as likely with the opposite sign, all curves and times of that
-seed together. The statistic is the largest deviation of the mean over all times, in units of its
-scatter; its distribution under the null is what flipping whole seeds at random gives. However
-strongly times and observables are correlated, the level is right, and no correction for looking at
-many of them is needed.
-
-Losses are not symmetric: they have a long upper tail, which would make a mean that happens to be low
-look more significant than it is. So the statistic is not Student's t = mean / deviation but Hall's
-((1 + g t / 3)^3 - 1) / g + g / 6n, with g the skewness of the seeds, which removes the leading effect
-of skewness and still tests the mean (the mean of the logarithms would be more symmetric, but is
-not what theory predicts). Measured on ensembles of 8 to 32 networks against the mean of 3000, all
-observables together: at D = 120 a level of 0.05 rejects 3 to 9 %, a level of 0.01 rejects 0.3 to 2.2 %.
-At D = 30 the level of 0.05 rejects 5 to 13 %, where Student's t rejects 10 to 27 %.
+The test is that of ``_sign_flip``: calibrated whatever the correlation of times and observables.
 """
 
-import itertools
 import math
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -28,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks
+from deeplinear._edge import is_near_edge
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
-from deeplinear._problem import Problem
+from deeplinear._sign_flip import flip_signs, rank
 from deeplinear._solution import Solution
-from deeplinear._solve import solve
 from deeplinear._threads import one_blas_thread
 
 Array = NDArray[np.float64]
@@ -39,15 +25,6 @@ Bools = NDArray[np.bool_]
 
 LEVEL = 0.01
 """Significance at which theory and experiment count as different."""
-
-_EVERY_PATTERN_UP_TO = 12
-"""Number of seeds up to which every pattern of signs is taken; beyond, a random selection."""
-
-_PATTERNS = 4096
-"""Size of that selection."""
-
-_CHUNK = 1 << 16
-"""Numbers worked on at once while signs are flipped: few enough to stay in the processor's cache."""
 
 _TEST_TIMES = 128
 """Number of times that enter the test from each curve, at most."""
@@ -201,7 +178,7 @@ class Comparison:
         width = max(len(each.label) for each in self.observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
-            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g} for all",
+            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
         for each in self.observables:
@@ -227,11 +204,11 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     question undecided, unless something without scatter differs. Where training diverges, theory and
     every seed have to do so at about the same step.
 
-    Near the edge of stability corrections are large at any D that can be simulated: directions of
-    largest curvature grow, and each of them saturates by itself in a finite network. A run counts
-    as near the edge if a learning rate higher by a factor 1 + 1/sqrt(D) raises the train loss by
-    more than that factor at some step (or lets it diverge); far from the edge, it lowers the train
-    loss, or raises the noise of stochastic gradients at most in proportion. This takes two more solutions.
+    Near the edge of stability finite networks differ from theory by tens of percent, and this shrinks
+    only slowly with D. A run counts as near the edge if a learning rate higher by a factor
+    1 + 1/sqrt(D) raises the train loss by more than that factor at some step, or lets it diverge; far
+    from the edge, it lowers the train loss, or raises the noise of stochastic gradients at most in
+    proportion. This takes two more solutions.
 
     Parameters
     ----------
@@ -266,7 +243,7 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     observables = tuple(group.summary(p_value) for group, p_value in zip(groups, separate, strict=True))
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in LOSSES)
     verdict = _verdict(overall, seeds, is_close, divergence)
-    near_edge = _is_near_edge(theory.problem, experiment.dim)
+    near_edge = is_near_edge(theory.problem, experiment.dim)
     return Comparison(
         verdict=verdict,
         p_value=overall,
@@ -444,76 +421,9 @@ def _p_values(groups: list[_Group]) -> tuple[float, list[float]]:
         contradicted.append(any(curve.is_contradicted.any() for curve in curves))
     with one_blas_thread():  # the products are many and thin
         maxima = flip_signs(columns)
-    separate = [0.0 if wrong else _rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
-    overall = 0.0 if any(contradicted) else _rank(maxima.max(axis=1))
+    separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
+    overall = 0.0 if any(contradicted) else rank(maxima.max(axis=1))
     return overall, separate
-
-
-def _rank(statistic: Array) -> float:
-    """Fraction of patterns that reach the first one, which is the data as they are."""
-    return float(np.mean(statistic >= statistic[0] * (1 - 1e-9)))
-
-
-def flip_signs(groups: list[Array]) -> Array:
-    """Largest statistic of each group of columns, for each pattern of signs.
-
-    Parameters
-    ----------
-    groups
-        Deviations of each seed from theory, shape (seed, columns), columns not all zero.
-
-    Returns
-    -------
-    Array
-        Shape (patterns, groups); the first pattern leaves the signs as they are.
-
-    Examples
-    --------
-    >>> one_side, both_sides = np.array([[1.0], [1.2], [0.9]]), np.array([[1.0], [-1.0], [0.1]])
-    >>> flip_signs([one_side, both_sides]).round(1)
-    array([[20.1,  0. ],
-           [ 0.4,  0. ],
-           [ 0.2,  1.1],
-           [ 0.3,  0.9]])
-    """
-    signs = _sign_patterns(len(groups[0]))
-    maxima = np.zeros((len(signs), len(groups)))
-    for index, deviations in enumerate(groups):
-        if not deviations.size:
-            continue
-        scaled = deviations / np.abs(deviations).max(axis=0)
-        scaled /= np.sqrt(np.mean(scaled**2, axis=0))  # flipping signs leaves these second moments as they are
-        rows = max(1, _CHUNK // scaled.shape[1])
-        for start in range(0, len(signs), rows):
-            block = signs[start : start + rows]
-            maxima[start : start + rows, index] = _statistic(block, scaled).max(axis=1)
-    return maxima
-
-
-def _sign_patterns(seeds: int) -> Array:
-    """Signs for each seed, shape (patterns, seed). The first seed keeps its own: reversing all changes nothing."""
-    if seeds <= _EVERY_PATTERN_UP_TO:
-        return np.array([(1.0, *signs) for signs in itertools.product((1.0, -1.0), repeat=seeds - 1)])
-    patterns = np.random.default_rng(0).choice((1.0, -1.0), size=(_PATTERNS, seeds))
-    patterns[0] = 1.0
-    return patterns
-
-
-def _statistic(signs: Array, scaled: Array) -> Array:
-    """Hall's statistic, up to its sign: t = mean / deviation, with the leading effect of skewness removed.
-
-    Columns have second moment 1 about zero; their central moments follow from the raw ones.
-    """
-    count = len(scaled)
-    mean = signs @ (scaled / count)
-    square = mean * mean
-    per_deviation = 1.0 / np.sqrt(np.maximum(1.0 - square, 1e-12))
-    t = mean * per_deviation
-    skewness = signs @ (scaled**3 / count) - mean * (3.0 - 2.0 * square)
-    skewness *= per_deviation * per_deviation * per_deviation
-    product = skewness * t / 3.0
-    # ((1 + g t / 3)^3 - 1) / g, multiplied out, since g may be zero
-    return np.asarray(np.abs(t * (1.0 + product * (1.0 + product / 3.0)) + skewness / (6.0 * count)))
 
 
 # --- what follows --------------------------------------------------------------------------------------------
@@ -583,28 +493,6 @@ def _explanation(verdict: Verdict, divergence: _Divergence, near_edge: bool, dim
     elif verdict is Verdict.DISAGREES:
         sentences.append("see whether it shrinks with a larger dim")
     return "; ".join(sentences)
-
-
-def _is_near_edge(problem: Problem, dim: int) -> bool:
-    """Whether a slightly higher learning rate raises the train loss more than in proportion.
-
-    Finite networks scatter by 1/sqrt(D) about the limit, and so does the learning rate that they bear.
-    Compared are upper envelopes, the largest loss from each step on, since with momentum the loss
-    oscillates, and these oscillations only shift; and losses below a hundredth of the largest do not
-    count. These rules were chosen on 54 problems and then checked on 120 others, drawn at random and
-    simulated at D = 200: of 17 where the losses differ from theory by more than 5 % and 4 standard
-    errors, 15 are flagged; of the other 103, 6.
-    """
-    factor = 1.0 + 1.0 / math.sqrt(dim)
-    rates = tuple((factor * problem.optimizer.rates(problem.steps)).tolist())
-    raised = replace(problem, optimizer=replace(problem.optimizer, lr=rates))
-    # Solved anew, so that a theory from elsewhere that is wrong does not look like one near the edge.
-    solutions = solve([problem, raised])
-    if any(each.status.diverged for each in solutions):
-        return True
-    envelope, higher = (np.maximum.accumulate(each.train_loss[::-1]) for each in solutions)
-    floor = 0.01 * envelope[-1]
-    return bool((higher + floor > factor * (envelope + floor)).any())
 
 
 def _finite(value: float) -> float | None:

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class PowerLaw:
+class PowerLawFit:
     """A fitted power law, loss ~ t^-exponent.
 
     Attributes
@@ -43,7 +43,7 @@ class PowerLaw:
     stop: float
 
 
-def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float, points: int = 40) -> PowerLaw:
+def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float, points: int = 40) -> PowerLawFit:
     """Fit loss ~ t^-exponent over a window of times, all decades weighing the same.
 
     Parameters
@@ -68,10 +68,10 @@ def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float,
     log_t = np.linspace(np.log(start), np.log(stop), _checks.whole("points", points, at_least=3))
     log_loss = np.interp(log_t, np.log(t), np.log(loss))
     (slope, _), covariance = np.polyfit(log_t, log_loss, 1, cov=True)
-    return PowerLaw(float(-slope), float(np.sqrt(covariance[0, 0])), float(start), float(stop))
+    return PowerLawFit(float(-slope), float(np.sqrt(covariance[0, 0])), float(start), float(stop))
 
 
-def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) -> list[PowerLaw]:
+def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) -> list[PowerLawFit]:
     """Fit a power law in every window of 1 / ``per_decade`` decades, from the first step to the last.
 
     Examples

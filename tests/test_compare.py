@@ -1,0 +1,348 @@
+"""The comparison of theory with experiment: its test, its verdicts, and the warning near the edge of stability."""
+
+import json
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import deeplinear as dl
+from deeplinear._compare import LEVEL, Verdict, _test_times, compare
+from deeplinear._ensemble import CORRELATIONS
+from deeplinear._sign_flip import _statistic, flip_signs, rank
+
+
+def make(lr=0.05, steps=12, depth=2, width=1.0, sampling=None, noise=0.3, gram=None, richness=1.0, centered=False, **o):
+    return dl.Problem(
+        dl.MLP(depth, width, richness=richness, centered=centered),
+        dl.Isotropic(noise, gram),
+        sampling or dl.FullBatch(2.0),
+        dl.GradientDescent(lr, **o),
+        steps,
+    )
+
+
+@cache
+def pair(dim=120, seeds=16):
+    problem = make()
+    return dl.solve(problem), dl.simulate(problem, dim, seeds)
+
+
+def losses_only(experiment, test_loss, train_loss):
+    """An ensemble with given losses, shape (seed, T), and nothing else."""
+    return replace(
+        experiment,
+        seeds=tuple(range(len(test_loss))),
+        test_loss=test_loss,
+        train_loss=train_loss,
+        **dict.fromkeys(CORRELATIONS),
+        diverged_at=np.full(len(test_loss), -1),
+    )
+
+
+def some_seeds(experiment, index):
+    observables = {name: getattr(experiment, name)[index] for name in ("test_loss", "train_loss", *CORRELATIONS)}
+    seeds = tuple(experiment.seeds[i] for i in index)
+    return replace(experiment, seeds=seeds, diverged_at=experiment.diverged_at[index], **observables)
+
+
+def assert_at_level(rejections, count, level):
+    """Rejections lie within the central 99.9 % of what a test of this level gives."""
+    low, high = stats.binom.ppf([0.0005, 0.9995], count, level)
+    assert low <= rejections <= high, f"{rejections} of {count} rejected, not {low} to {high}"
+
+
+# --- the test ------------------------------------------------------------------------------------------------
+
+
+def test_statistic_is_halls():
+    deviations = np.random.default_rng(0).lognormal(size=(9, 4)) - 1.3
+    scaled = deviations / np.sqrt(np.mean(deviations**2, axis=0))
+    t = scaled.mean(axis=0) / scaled.std(axis=0)
+    g = stats.skew(deviations)
+    expected = np.abs(((1 + g * t / 3) ** 3 - 1) / g + g / (6 * 9))
+    assert_allclose(_statistic(np.ones((1, 9)), scaled)[0], expected, rtol=1e-12)
+
+
+def test_p_value_is_uniform_over_all_signs():
+    """Among the equally likely sign patterns of one data set, each rank comes exactly once: the test is exact."""
+    deviations = np.random.default_rng(1).standard_normal((6, 3)) + 0.2
+    patterns = 1 - 2 * ((np.arange(32)[:, None] >> np.arange(5)) & 1)
+    p_values = [rank(flip_signs([np.vstack([deviations[:1], p[:, None] * deviations[1:]])])[:, 0]) for p in patterns]
+    assert_allclose(sorted(p_values), np.arange(1, 33) / 32)
+
+
+def test_scale_and_repetition_of_columns_do_not_matter():
+    deviations = np.random.default_rng(2).standard_normal((14, 3)) + 0.3
+    once, again = flip_signs([deviations, np.hstack([1e-8 * deviations, -1e200 * deviations])]).T
+    assert_allclose(once, again)
+
+
+@pytest.mark.parametrize("seeds", [10, 16])
+def test_calibration_on_lognormal_curves(seeds):
+    """Correlated curves with mean as predicted and a coefficient of variation of 0.2, 300 ensembles."""
+    theory, experiment = pair()
+    rng, sigma, count, steps = np.random.default_rng(3), 0.2, 300, theory.problem.steps
+    p_values = []
+    for _ in range(count):
+        common = rng.standard_normal((seeds, 1))
+        noise = 0.7 * common + math.sqrt(1 - 0.7**2) * rng.standard_normal((seeds, 2 * steps))
+        factor = np.exp(sigma * noise - sigma**2 / 2)
+        drawn = losses_only(experiment, theory.test_loss * factor[:, :steps], theory.train_loss * factor[:, steps:])
+        p_values.append(compare(theory, drawn).p_value)
+    assert_at_level(np.sum(np.array(p_values) <= 0.05), count, 0.05)
+    assert_at_level(np.sum(np.array(p_values) < LEVEL), count, LEVEL)
+
+
+def test_calibration_on_networks_and_all_observables():
+    """Ensembles of 10 networks against the mean over 1500, so that the null is true at their own D."""
+    problem = make(steps=6)
+    pool = dl.simulate(problem, dim=80, seeds=1500)
+    means = {name: getattr(pool, name).mean(axis=0) for name in CORRELATIONS}
+    truth = replace(
+        dl.solve(problem),
+        test_loss=pool.mean("test_loss"),
+        train_loss=pool.mean("train_loss"),
+        _matrices={name: (lambda value=value: value) for name, value in means.items()},
+    )
+    members = np.random.default_rng(4).permutation(1500).reshape(150, 10)
+    p_values = np.array([compare(truth, some_seeds(pool, index)).p_value for index in members])
+    assert_at_level(np.sum(p_values <= 0.05), 150, 0.05)
+    assert_at_level(np.sum(p_values < LEVEL), 150, LEVEL)
+
+
+def test_long_runs_are_tested_at_a_bounded_number_of_times():
+    assert list(_test_times(5)) == [0, 1, 2, 3, 4]
+    times = _test_times(10_000)
+    assert len(times) <= 128
+    assert {0, 1, 2, 9999} <= set(times)
+
+
+# --- verdicts ------------------------------------------------------------------------------------------------
+
+
+def test_theory_and_networks_agree():
+    theory, experiment = pair()
+    comparison = compare(theory, experiment)
+    assert comparison.verdict is Verdict.AGREES
+    assert comparison.p_value >= LEVEL
+    assert not comparison.near_edge
+    assert (comparison.seeds, comparison.dim, comparison.steps) == (16, 120, 12)
+    layers = [f"feature_correlation[{i}]" for i in range(3)] + [f"gradient_correlation[{i}]" for i in (1, 2)]
+    expected = ["test_loss", "train_loss", *layers, "error_correlation", "residual_correlation"]
+    assert [each.label for each in comparison.observables] == expected
+
+
+def test_curves_are_what_they_say():
+    theory, experiment = pair()
+    comparison = compare(theory, experiment)
+    loss = comparison["test_loss"]
+    assert_allclose(loss.mean, experiment.mean("test_loss"))
+    assert_allclose(loss.standard_error, experiment.standard_error("test_loss"))
+    assert_allclose(loss.z, (loss.mean - theory.test_loss) / loss.standard_error)
+    assert_allclose(loss.max_relative_error, np.max(np.abs(loss.mean / theory.test_loss - 1)))
+    gradients = comparison["gradient_correlation[1]"]
+    assert_allclose(gradients.theory, np.diagonal(theory.gradient_correlation[0]))
+    assert_allclose(gradients.standard_error, np.diagonal(experiment.standard_error("gradient_correlation")[0]))
+    with pytest.raises(KeyError, match=r"'loss' is not among test_loss, train_loss"):
+        comparison["loss"]
+
+
+@pytest.mark.parametrize("sampling", [dl.OnlineSGD(1.0), dl.Population(), dl.MultiPassSGD(2.0, 1.0)])
+def test_agreement_with_several_outputs(sampling):
+    problem = make(sampling=sampling, gram=[[1.0, 0.3], [0.3, 0.5]], centered=True, steps=8)
+    theory, experiment = dl.solve(problem), dl.simulate(problem, dim=100, seeds=12)
+    comparison = compare(theory, experiment)
+    assert comparison.verdict is Verdict.AGREES
+    trace = np.diagonal(theory.error_correlation).reshape(8, 2).sum(axis=1)
+    assert_allclose(comparison["error_correlation"].theory, trace)
+    assert comparison["test_loss"].z[0] == 0.0, "the initial loss does not scatter"
+
+
+def test_wrong_richness_is_rejected():
+    _, experiment = pair(120, 32)
+    wrong = replace(dl.solve(make(richness=1.2)), problem=experiment.problem)
+    comparison = compare(wrong, experiment)
+    assert comparison.verdict is Verdict.DISAGREES
+    assert comparison["test_loss"].p_value < LEVEL
+    assert not comparison.near_edge, "which depends on the problem, not on what the theory made of it"
+    assert "larger dim" in comparison.explanation
+
+
+@pytest.mark.parametrize(("name", "at"), [("gradient_correlation", (0, 0)), ("feature_correlation", (0, -1))])
+def test_wrong_correlation_is_rejected_though_the_losses_agree(name, at):
+    theory, experiment = pair()
+    matrix = getattr(theory, name).copy()
+    matrix[-1][at] *= 3.0
+    matrix[-1][at[::-1]] = matrix[-1][at]
+    wrong = replace(theory, _matrices=dict(theory._matrices) | {name: lambda: matrix})
+    assert compare(wrong, experiment, tolerance=0.0).verdict is Verdict.DISAGREES
+    comparison = compare(wrong, experiment, tolerance=0.5)
+    assert comparison.verdict is Verdict.CLOSE
+    rejected = [each.label for each in comparison.observables if each.p_value < LEVEL]
+    assert rejected == [f"{name}[2]"]
+
+
+def test_few_seeds_leave_it_undecided():
+    theory, experiment = pair()
+    for count in (2, 5, 7):
+        comparison = compare(theory, some_seeds(experiment, np.arange(count)))
+        assert comparison.verdict is Verdict.UNDECIDED
+        assert "too few seeds" in comparison.explanation
+        assert comparison.p_value >= 2 / 2**count
+    assert compare(theory, some_seeds(experiment, np.arange(8))).verdict is Verdict.AGREES
+
+
+def test_what_does_not_scatter_must_match_even_with_few_seeds():
+    problem = make(centered=True)
+    wrong = replace(dl.solve(make(centered=True, noise=0.5)), problem=problem)
+    comparison = compare(wrong, dl.simulate(problem, dim=40, seeds=3))
+    assert comparison.verdict is Verdict.DISAGREES
+    assert comparison.p_value == 0.0
+    assert comparison["test_loss"].z[0] == -math.inf
+    assert comparison.to_dict()["observables"][0]["z"][0] is None
+
+
+def test_rounding_errors_do_not_count():
+    """Without noise the loss falls to zero; what is left in theory and networks is rounding."""
+    problem = make(lr=0.2, steps=150, depth=1, sampling=dl.Population(), noise=0.0, centered=True)
+    comparison = compare(dl.solve(problem), dl.simulate(problem, dim=40, seeds=10))
+    assert comparison["test_loss"].theory[-1] < 1e-12
+    assert comparison.verdict is Verdict.AGREES
+    assert comparison["test_loss"].relative_error[-1] == 0.0
+
+
+# --- divergence ----------------------------------------------------------------------------------------------
+
+
+def diverging(lr=0.8):
+    return make(lr=lr, sampling=dl.Population(), centered=True)
+
+
+def test_both_diverge():
+    problem = diverging()
+    comparison = compare(dl.solve(problem), dl.simulate(problem, dim=60, seeds=4))
+    assert comparison.verdict is Verdict.AGREES
+    assert "4 of 4 seeds do" in comparison.explanation
+    assert comparison.near_edge
+    assert 1 <= comparison.steps < problem.steps
+    assert all(np.isfinite(each.mean).all() for each in comparison.observables)
+
+
+def test_only_one_diverges():
+    wild, tame = diverging(), diverging(lr=0.05)
+    solved = replace(dl.solve(tame), problem=wild)
+    comparison = compare(solved, dl.simulate(wild, dim=60, seeds=9))
+    assert comparison.verdict is Verdict.DISAGREES
+    assert "theory does not diverge, 9 of 9 seeds do at steps" in comparison.explanation
+
+    trained = replace(dl.simulate(tame, dim=60, seeds=9), problem=wild)
+    comparison = compare(dl.solve(wild), trained)
+    assert comparison.verdict is Verdict.DISAGREES
+    assert "0 of 9 seeds do" in comparison.explanation
+
+
+def test_divergence_that_the_run_is_too_short_to_show_is_no_disagreement():
+    """Theory diverges at the last step, seeds perhaps one step later: the steps before decide."""
+    problem = make()
+    theory, experiment = pair()
+    cut = replace(theory, problem=problem, status=dl.Status(diverged_at=11))
+    comparison = compare(cut, experiment)
+    assert comparison.steps == 11
+    assert comparison.verdict is Verdict.AGREES
+    assert "before that" in comparison.explanation
+
+
+# --- the edge of stability -----------------------------------------------------------------------------------
+
+
+def test_disagreement_near_the_edge_is_expected():
+    problem = make(lr=0.1, steps=25, depth=3, width=0.5)
+    comparison = compare(dl.solve(problem), dl.simulate(problem, dim=80, seeds=12))
+    assert comparison.near_edge
+    assert comparison.verdict is Verdict.DISAGREES
+    assert "expected at dim 80" in comparison.explanation
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"lr": 0.1}, False),
+        ({"lr": 0.2}, True),
+        ({"lr": 0.05, "momentum": 0.8}, False),
+        ({"lr": 0.06, "depth": 3, "sampling": dl.OnlineSGD(1.0), "centered": True}, False),
+        ({"lr": 0.14, "depth": 3, "sampling": dl.OnlineSGD(1.0), "centered": True}, True),
+        ({"lr": 0.1, "sampling": dl.Population(), "centered": True}, False),
+        ({"lr": 0.2, "sampling": dl.Population(), "centered": True}, True),
+        ({"lr": 0.05, "weight_decay": 1.0}, False),
+        ({"lr": lambda step: min(step / 300, 0.1)}, False),
+    ],
+)
+def test_edge_of_stability(options, expected):
+    """Where networks of dimension 50 to 400 were seen to differ from theory, and where not."""
+    problem = make(steps=40, **options)
+    comparison = compare(dl.solve(problem), dl.simulate(problem, dim=100, seeds=2, record="losses"))
+    assert comparison.near_edge is expected
+
+
+# --- input and output ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"richness": 1.2}, r"network\.richness = 1\.0 in theory and 1\.2 in experiment"),
+        ({"lr": 0.06}, r"optimizer\.lr = 0\.05 in theory and 0\.06"),
+        ({"steps": 13}, "steps = 12 in theory and 13"),
+        ({"sampling": dl.OnlineSGD(2.0)}, r"sampling\.type = 'FullBatch' in theory and 'OnlineSGD'"),
+        ({"gram": [[1.0]]}, r"data\.target_gram = None in theory and \[\[1\.0\]\]"),
+    ],
+)
+def test_problems_must_be_the_same(change, message):
+    with pytest.raises(ValueError, match=message):
+        compare(dl.solve(make()), dl.simulate(make(**change), dim=10, seeds=2))
+
+
+def test_a_learning_rate_function_equals_its_values():
+    function, values = make(lr=lambda step: 0.1 / (1 + step)), make(lr=tuple(0.1 / (1 + t) for t in range(12)))
+    assert compare(dl.solve(function), dl.simulate(values, dim=20, seeds=2)).steps == 12
+
+
+def test_bad_arguments():
+    theory, experiment = pair()
+    with pytest.raises(ValueError, match="theory must be a Solution"):
+        compare(experiment, theory)
+    with pytest.raises(ValueError, match="experiment must be an Ensemble"):
+        compare(theory, theory)
+    with pytest.raises(ValueError, match="tolerance must be a finite number, zero or above, got -1"):
+        compare(theory, experiment, tolerance=-1)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 9])
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("record", ["all", "losses"])
+def test_smallest_cases(seeds, steps, record):
+    for problem in (make(steps=steps), make(steps=steps, centered=True, noise=0.0, lr=[0.0] * steps)):
+        comparison = compare(dl.solve(problem), dl.simulate(problem, dim=8, seeds=seeds, record=record))
+        assert comparison.verdict is (Verdict.AGREES if seeds == 9 else Verdict.UNDECIDED)
+        assert len(comparison.observables) == (9 if record == "all" else 2)
+        json.dumps(comparison.to_dict(), allow_nan=False)
+        assert str(comparison)
+
+
+def test_dictionary_and_summary():
+    comparison = compare(*pair())
+    document = json.loads(json.dumps(comparison.to_dict(), allow_nan=False))
+    assert document["verdict"] == "agrees" == str(comparison.verdict)
+    assert document["p_value"] == comparison.p_value
+    layers = [(each["name"], each["layer"]) for each in document["observables"]]
+    assert layers[3] == ("feature_correlation", 1)
+    assert len(document["observables"][0]["theory"]) == 12
+    lines = str(comparison).splitlines()
+    assert lines[0] == "agrees: no deviation beyond the scatter of the seeds"
+    assert lines[1].startswith("seeds: 16, dim: 120, steps: 12; sign-flip test: p = ")
+    assert len(lines) == 3 + len(comparison.observables)
