@@ -17,7 +17,7 @@ GRAM = [[1.0, 0.2], [0.2, 0.5]]
 
 def make(depth=math.inf, sampling=SAMPLINGS[1], lr=0.01, steps=15, gram=None, optimizer=None, **network):
     return dl.Problem(
-        dl.ResNet(depth, **({"width": 1.0, "branch": 0.8} | network)),
+        dl.ResNet(depth, **({"width": 1.0, "branch": 0.8, "richness": 1.2} | network)),
         dl.Isotropic(0.2, gram),
         sampling,
         optimizer or dl.GradientDescent(lr),
@@ -84,7 +84,7 @@ def test_convergence_in_nodes_is_exponential():
 
 def test_without_branches_it_is_one_hidden_layer():
     infinite = dl.solve(make(branch=0.0))
-    shallow = dl.solve(dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.2), SAMPLINGS[1], dl.GradientDescent(0.01), 15))
+    shallow = dl.solve(dl.Problem(dl.MLP(1, 1.0, 1.2), dl.Isotropic(0.2), SAMPLINGS[1], dl.GradientDescent(0.01), 15))
     np.testing.assert_allclose(infinite.test_loss, shallow.test_loss, rtol=1e-12)
 
 
@@ -156,7 +156,7 @@ OBSERVABLES = [
 def test_with_a_node_at_every_edge_it_is_the_layered_solution(sampling, monkeypatch):
     monkeypatch.setattr("deeplinear._closure.depth.SETTLED", 1e-14)
     rule = dl.GradientDescent(0.02, momentum=0.3, weight_decay=0.2)
-    problem = make(7, sampling, gram=GRAM, optimizer=rule, branch=1.5)
+    problem = make(7, sampling, gram=GRAM, optimizer=rule, branch=1.5, richness=1.3)
     layers, nodes = dl.solve(problem), solution_with(20, problem)
     for name in OBSERVABLES:
         expected = getattr(layers, name)
