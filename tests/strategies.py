@@ -39,8 +39,30 @@ def grams(draw: st.DrawFn) -> list[list[float]]:
     return gram
 
 
-def data() -> st.SearchStrategy[dl.Isotropic]:
-    return st.builds(dl.Isotropic, noise=between(0.0, 1.0), target_gram=st.one_of(st.none(), grams()))
+@st.composite
+def spectra(draw: st.DrawFn) -> dl.Spectrum:
+    """Up to 4 modes in either limit, some of them equal, silent or without target."""
+    count = draw(st.integers(1, 4))
+
+    def each(values: st.SearchStrategy[float]) -> list[float]:
+        return draw(st.lists(values, min_size=count, max_size=count))
+
+    power = each(st.one_of(st.just(0.0), between(0.1, 2.0)))
+    gram = np.array(draw(st.one_of(st.just([[1.0]]), grams())))
+    proportional = draw(st.booleans())
+    weight = np.array(each(between(0.2, 1.0)))
+    return dl.Spectrum(
+        eigenvalues=each(st.one_of(st.sampled_from([0.0, 0.5]), between(0.01, 1.5))),
+        target_power=power if len(gram) == 1 else [each * gram for each in power],
+        multiplicity=draw(st.sampled_from([None, (weight / weight.sum() if proportional else weight).tolist()])),
+        proportional=proportional,
+        noise=draw(between(0.1, 1.0)),
+    )
+
+
+def data() -> st.SearchStrategy[dl.Isotropic | dl.Spectrum]:
+    isotropic = st.builds(dl.Isotropic, noise=between(0.0, 1.0), target_gram=st.one_of(st.none(), grams()))
+    return st.one_of(isotropic, spectra())
 
 
 @st.composite

@@ -113,9 +113,11 @@ def test_first_population_step_at_infinite_width() -> None:
 def test_before_training(problem: dl.Problem) -> None:
     solution = reference(problem)
     outputs, network = problem.data.outputs, problem.network
-    target = np.trace(problem.data.modes.target[0])
+    modes = problem.data.modes
+    variance = modes.weight * modes.eigenvalues
+    target = variance @ np.trace(modes.target, axis1=1, axis2=2)
     label_noise = outputs * problem.data.noise**2
-    initial = 0.0 if network.centered else outputs / (network.widths[-1] * network.gamma0**2)
+    initial = 0.0 if network.centered else variance.sum() * outputs / (network.widths[-1] * network.gamma0**2)
     assert solution["test_loss"][0] == pytest.approx(target + initial + label_noise)
     assert solution["train_loss"][0] == pytest.approx(target + initial + label_noise)
     assert solution["bias"][0] == pytest.approx(target)

@@ -52,6 +52,7 @@ class Isotropic:
 
     noise: float = 0.0
     target_gram: Matrix | None = None
+    dimension_free = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", _checks.non_negative("noise", self.noise))
@@ -68,6 +69,31 @@ class Isotropic:
         """One group of directions: every direction has variance 1."""
         gram = np.ones((1, 1)) if self.target_gram is None else np.array(self.target_gram)
         return Modes(np.ones(1), gram[None], np.ones(1))
+
+    def finite(self, dim: int | None) -> Modes:
+        """Return the modes of a network with ``dim`` inputs, each with its number of directions as weight."""
+        return directions(self.modes, dim)
+
+
+def directions(modes: Modes, dim: int | None) -> Modes:
+    """Share ``dim`` directions among modes whose weights are fractions: rounded, the largest remainders upwards.
+
+    Examples
+    --------
+    >>> modes = Modes(np.array([2.0, 1.0, 0.5]), np.ones((3, 1, 1)), np.array([0.2, 0.3, 0.5]))
+    >>> directions(modes, 11).weight
+    array([2., 3., 6.])
+    """
+    if dim is None:
+        raise ValueError("dim must be given where sizes are ratios to the input dimension, got None")
+    dim = _checks.whole("dim", dim)
+    exact = dim * modes.weight
+    counts = np.floor(exact)
+    counts[np.argsort(counts - exact, kind="stable")[: dim - int(counts.sum())]] += 1
+    if not counts.all():
+        least = int(np.ceil(1 / modes.weight.min()))
+        raise ValueError(f"dim must give every mode a direction: {least} is enough, got {dim}")
+    return Modes(modes.eigenvalues, modes.target, counts)
 
 
 def gram_matrix(name: str, value: Any) -> Matrix:

@@ -44,11 +44,12 @@ class Ensemble:
     train_loss
         The same on the training set (on the fresh batch, in online training), shape (seed, T).
     feature_correlation
-        h_l(t) . h_l(t') / N_l for l = 0 .. L, with N_0 = D, shape (seed, L + 1, n, n).
+        h_l(t) . h_l(t') / N_l for l = 0 .. L, shape (seed, L + 1, n, n). N_0 is D, or 1 where the data are
+        dimension-free.
     gradient_correlation
         g_l(t) . g_l(t') / N_l for l = 1 .. L, shape (seed, L, n, n).
     error_correlation
-        v(t) . v(t') / D, shape (seed, n, n).
+        v(t) . v(t') / N_0, each direction weighed by the variance of the data along it, shape (seed, n, n).
     residual_correlation
         Delta(t) . Delta(t') / P, shape (seed, n, n). In online training, zero between different
         times; with unlimited data, the average over one sample seen at all times.

@@ -48,7 +48,7 @@ class Network:
     def gamma0(self) -> float:
         """The richness that stands in the equations, after the parameterization (0 if lazy)."""
         if self.parameterization == "ntk":
-            return self.richness / math.sqrt(self.end_widths[1])
+            return self.richness / self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
         return self.richness
 
     @property
@@ -56,7 +56,7 @@ class Network:
         """1 / (nu_L gamma0^2), which scales the function at initialisation; exact at infinite width."""
         if self.parameterization == "ntk":
             return 1.0 / self.richness**2
-        return 1.0 / (self.end_widths[1] * self.richness**2)
+        return 1.0 / self.end_widths[1] / self.richness**2
 
 
 @dataclass(frozen=True)

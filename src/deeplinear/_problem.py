@@ -13,11 +13,12 @@ from deeplinear._files import write_atomically
 from deeplinear._network import MLP, ResNet
 from deeplinear._optimizer import GradientDescent
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
+from deeplinear._spectrum import PowerLaw, Spectrum
 
 # The kinds that each part of a problem may take; the first is the default in a TOML file.
 PARTS: dict[str, tuple[type, ...]] = {
     "network": (MLP, ResNet),
-    "data": (Isotropic,),
+    "data": (Isotropic, Spectrum, PowerLaw),
     "sampling": (Population, FullBatch, OnlineSGD, MultiPassSGD),
     "optimizer": (GradientDescent,),
 }
@@ -49,7 +50,7 @@ class Problem:
     """
 
     network: MLP | ResNet
-    data: Isotropic
+    data: Isotropic | Spectrum
     sampling: Sampling
     optimizer: GradientDescent
     steps: int
@@ -104,8 +105,13 @@ class Problem:
 
 def _plain(part: Any) -> dict[str, Any]:
     """Fields of a part that TOML can hold; absent options are left out."""
-    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    values = {name: getattr(part, name) for name in _given(type(part))}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _given(kind: type) -> list[str]:
+    """Names of the fields that a kind is made from."""
+    return [field.name for field in fields(kind) if field.init]
 
 
 def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
@@ -113,7 +119,7 @@ def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
         raise ValueError(f"{name} must be a table, got {table!r}")
     by_name = {kind.__name__: kind for kind in kinds}
     kind = by_name[_checks.word(f"{name}.type", table.get("type", kinds[0].__name__), list(by_name))]
-    _known(name, table, ["type", *(field.name for field in fields(kind))])
+    _known(name, table, ["type", *_given(kind)])
     try:
         return kind(**{key: value for key, value in table.items() if key != "type"})
     except TypeError as error:  # a required field is missing; the class's own message names it

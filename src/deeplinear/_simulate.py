@@ -23,7 +23,7 @@ Progress = Callable[[int, int], object]
 
 def simulate(
     problem: Problem,
-    dim: int,
+    dim: int | None = None,
     seeds: int | Iterable[int] = 16,
     *,
     workers: int | None = None,
@@ -39,9 +39,11 @@ def simulate(
     ----------
     problem
         What to train. Its ratios become counts at input dimension ``dim``: widths
-        N_l = round(width_l * dim), samples P and batch B likewise, each at least 1.
+        N_l = round(width_l * dim), samples P and batch B likewise, each at least 1. Where the data are
+        dimension-free its sizes are counts already and are only rounded.
     dim
-        Input dimension D, at least 1 and at least the number of outputs.
+        Input dimension D, at least 1 and at least the number of outputs. A dimension-free ``Spectrum`` has as many
+        directions as it has, and ``dim`` can be left out; of an infinite power law the first ``dim`` are taken.
     seeds
         A number of seeds, for 0 .. seeds - 1, or the seeds themselves: distinct whole numbers, zero or above.
     workers
@@ -117,7 +119,7 @@ def simulate(
 
 def simulation_memory(
     problem: Problem,
-    dim: int,
+    dim: int | None = None,
     seeds: int | Iterable[int] = 16,
     workers: int | None = None,
     record: str = "all",

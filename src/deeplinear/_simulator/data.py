@@ -3,18 +3,68 @@
 Errors v are weight vectors, w* minus the network's, one column per output, shape (D, C). A stream
 turns the errors of one step into the residuals on the training samples and the gradient signal,
 
-    Delta = X v / sqrt(D) + noise eps  (samples, C),     h_0 = sqrt(D) / samples X^T Delta  (D, C)
+    Delta = X v / sqrt(U) + noise eps  (samples, C),     h_0 = sqrt(U) / samples X^T Delta  (D, C)
+
+where U is the input dimension D, or 1 where the data are dimension-free. Inputs are X = Z S with Z standard
+normal and S the standard deviation along each direction, so that the data feel the error as S v.
 """
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._data import Modes
 from deeplinear._simulator.history import correlation, equal_time_correlation
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The distribution of the inputs.
+
+    Attributes
+    ----------
+    deviation
+        Standard deviation S along each direction, shape (D, 1).
+    unit
+        U: the input dimension, or 1 where the data are dimension-free.
+    """
+
+    deviation: Array
+    unit: int
+
+    @classmethod
+    def isotropic(cls, dim: int) -> "Inputs":
+        """Return inputs of variance 1 in all directions."""
+        return cls(np.ones((dim, 1)), dim)
+
+    @classmethod
+    def of(cls, finite: Modes, unit: int) -> "Inputs":
+        """Return inputs with as many directions in each mode as its weight says."""
+        return cls(np.repeat(np.sqrt(finite.eigenvalues), finite.weight.astype(int))[:, None], unit)
+
+    def felt(self, error: Array) -> Array:
+        """Return S v: the errors as the data feel them."""
+        return self.deviation * error
+
+    def loss(self, error: Array, noise: float) -> float:
+        """Sum over outputs of the mean squared residual on new samples."""
+        felt = self.felt(error)
+        return float(np.vdot(felt, felt) / self.unit + error.shape[1] * noise**2)
+
+    def residual(self, standard: Array, error: Array, label_noise: Array) -> Array:
+        """Return Delta on the samples X = ``standard`` S."""
+        residual: Array = standard @ self.felt(error) / math.sqrt(self.unit) + label_noise
+        return residual
+
+    def signal(self, standard: Array, residual: Array) -> Array:
+        """Return h_0 from the residuals on the samples X = ``standard`` S."""
+        signal: Array = self.deviation * (standard.T @ residual * (math.sqrt(self.unit) / len(standard)))
+        return signal
 
 
 class Signal(NamedTuple):
@@ -36,14 +86,16 @@ class Stream(Protocol):
 
 
 class PopulationStream:
-    """Unlimited data: the gradient signal is the error itself."""
+    """Unlimited data: the gradient signal is the error itself, times the variance of its direction."""
 
-    def __init__(self, noise: float) -> None:
+    def __init__(self, inputs: Inputs, noise: float) -> None:
+        self._inputs = inputs
         self._noise = noise
 
     def step(self, error: Array) -> Signal:
         """Return the population gradient; the train loss is the test loss."""
-        return Signal(population_loss(error, self._noise), np.empty((0, error.shape[1])), error)
+        h_0 = self._inputs.deviation * self._inputs.felt(error)
+        return Signal(self._inputs.loss(error, self._noise), np.empty((0, error.shape[1])), h_0)
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over a sample and its label noise that stay the same at all steps."""
@@ -55,20 +107,28 @@ class FixedStream:
     """One data set for all steps, each sample kept with probability ``keep`` at each step."""
 
     def __init__(
-        self, rng: np.random.Generator, samples: int, dim: int, outputs: int, noise: float, keep: float = 1.0
+        self,
+        rng: np.random.Generator,
+        samples: int,
+        dim: int,
+        outputs: int,
+        noise: float,
+        keep: float = 1.0,
+        inputs: Inputs | None = None,
     ) -> None:
         self._rng = rng
         self._keep = keep
-        self._inputs = rng.standard_normal((samples, dim))
+        self._inputs = inputs or Inputs.isotropic(dim)
+        self._standard = rng.standard_normal((samples, dim))
         self._label_noise = noise * rng.standard_normal((samples, outputs))
 
     def step(self, error: Array) -> Signal:
         """Return the residuals on all samples and the signal from those that are kept."""
-        residual = _residual(self._inputs, error, self._label_noise)
+        residual = self._inputs.residual(self._standard, error, self._label_noise)
         seen = residual
         if self._keep < 1.0:
             seen = residual * ((self._rng.random((len(residual), 1)) < self._keep) / self._keep)
-        return Signal(_mean_square(residual), residual, _signal(self._inputs, seen))
+        return Signal(_mean_square(residual), residual, self._inputs.signal(self._standard, seen))
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over the samples."""
@@ -78,18 +138,27 @@ class FixedStream:
 class FreshStream:
     """New samples at every step."""
 
-    def __init__(self, rng: np.random.Generator, samples: int, dim: int, outputs: int, noise: float) -> None:
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        samples: int,
+        dim: int,
+        outputs: int,
+        noise: float,
+        inputs: Inputs | None = None,
+    ) -> None:
         self._rng = rng
         self._noise = noise
-        self._inputs = np.empty((samples, dim))
+        self._inputs = inputs or Inputs.isotropic(dim)
+        self._standard = np.empty((samples, dim))
         self._label_noise = np.empty((samples, outputs))
 
     def step(self, error: Array) -> Signal:
         """Draw a batch and return its residuals and signal."""
-        self._rng.standard_normal(out=self._inputs)
+        self._rng.standard_normal(out=self._standard)
         self._rng.standard_normal(out=self._label_noise)
-        residual = _residual(self._inputs, error, self._noise * self._label_noise)
-        return Signal(_mean_square(residual), residual, _signal(self._inputs, residual))
+        residual = self._inputs.residual(self._standard, error, self._noise * self._label_noise)
+        return Signal(_mean_square(residual), residual, self._inputs.signal(self._standard, residual))
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over the batch; steps share no samples, so only equal times are not zero."""
@@ -97,29 +166,22 @@ class FreshStream:
 
 
 def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
-    """Draw w* of shape (dim, C) with ``w*.T @ w* / dim`` equal to ``gram``: random directions otherwise."""
-    directions = np.linalg.qr(rng.standard_normal((dim, len(gram))))[0]
+    """Draw w* of shape (dim, C) with ``w*.T @ w* / dim`` equal to ``gram``: random directions otherwise.
+
+    The rank of ``gram`` must be ``dim`` at most.
+    """
+    count = min(dim, len(gram))
+    directions = np.linalg.qr(rng.standard_normal((dim, count)))[0]
     values, vectors = np.linalg.eigh(gram)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    target: Array = math.sqrt(dim) * directions @ root
+    roots = (vectors * np.sqrt(np.maximum(values, 0.0))).T[-count:]  # largest last
+    target: Array = math.sqrt(dim) * directions @ roots
     return target
 
 
-def population_loss(error: Array, noise: float) -> float:
-    """Sum over outputs of the mean squared residual on new samples."""
-    dim, outputs = error.shape
-    return float(np.vdot(error, error) / dim + outputs * noise**2)
-
-
-def _residual(inputs: Array, error: Array, label_noise: Array) -> Array:
-    residual: Array = inputs @ error / math.sqrt(inputs.shape[1]) + label_noise
-    return residual
-
-
-def _signal(inputs: Array, residual: Array) -> Array:
-    samples, dim = inputs.shape
-    signal: Array = inputs.T @ residual * (math.sqrt(dim) / samples)
-    return signal
+def draw_targets(rng: np.random.Generator, finite: Modes) -> Array:
+    """Draw w* of shape (D, C), mode by mode."""
+    counts = finite.weight.astype(int)
+    return np.concatenate([draw_target(rng, *each) for each in zip(counts, finite.target, strict=True)])
 
 
 def _mean_square(residual: Array) -> float:

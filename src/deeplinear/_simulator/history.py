@@ -18,8 +18,10 @@ def empty_history(steps: int, outputs: int, size: int) -> Array:
     return np.full((steps, outputs, size), np.nan)
 
 
-def correlation(history: Array) -> Array:
+def correlation(history: Array, unit: int | None = None) -> Array:
     """Correlate a field with itself over time, averaged over its sites: (steps, C, size) to (n, n).
+
+    With ``unit`` the sum over sites is divided by that instead of their number.
 
     Examples
     --------
@@ -29,7 +31,7 @@ def correlation(history: Array) -> Array:
     """
     rows = history.reshape(-1, history.shape[-1])
     product: Array = rows @ rows.T
-    product /= rows.shape[1]
+    product /= unit or rows.shape[1]
     return product
 
 

@@ -71,7 +71,9 @@ class Log:
         def histories(*field_sizes: int) -> list[Array]:
             return [empty_history(steps, sizes.outputs, size) for size in field_sizes]
 
-        self._error = histories(sizes.dim) if correlations or errors else []
+        self._unit = sizes.unit
+        self._error = histories(sizes.dim) if errors else []
+        self._felt = histories(sizes.dim) if correlations else []
         self._residual = histories(sizes.samples) if correlations else []
         self._h = histories(sizes.dim, *sizes.widths) if correlations else []
         self._g = histories(*sizes.widths) if correlations else []
@@ -85,9 +87,16 @@ class Log:
         self.reached = t + 1
         return True
 
-    def fields(self, t: int, error: Array, residual: Array, h: list[Array], g: list[Array]) -> None:
+    def fields(self, t: int, error: Array, felt: Array, residual: Array, h: list[Array], g: list[Array]) -> None:
         """Keep the fields of step t, each of shape (size, C), as far as they are wanted."""
-        for histories, fields in ((self._error, [error]), (self._residual, [residual]), (self._h, h), (self._g, g)):
+        everything = (
+            (self._error, [error]),
+            (self._felt, [felt]),
+            (self._residual, [residual]),
+            (self._h, h),
+            (self._g, g),
+        )
+        for histories, fields in everything:
             for history, field in zip(histories, fields, strict=False):
                 history[t] = field.T
 
@@ -102,9 +111,9 @@ class Log:
         )
 
     def _correlate(self, stream: Stream) -> dict[str, Array]:
-        error = correlation(self._error[0][: self.reached])
+        error = correlation(self._felt[0][: self.reached], self._unit)
         residual = stream.residual_correlation(self._residual[0][: self.reached], error)
-        features = (correlation(h[: self.reached]) for h in self._h)
+        features = (correlation(h[: self.reached], None if layer else self._unit) for layer, h in enumerate(self._h))
         gradients = (correlation(g[: self.reached]) for g in self._g)
         return {
             "feature_correlation": stack_layers(features, len(self._h), self._n),

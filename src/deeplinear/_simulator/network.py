@@ -5,13 +5,14 @@ Layers are numbered 0 (input) to L (last hidden). Every field has one column per
 
     g_L = W_L                               backward fields, of the weights alone
     g_l = W_l^T g_{l+1} / sqrt(N_l)
-    w   = sqrt(D) / (N_L gamma0) W_0^T g_1  the function: f_c(x) = w_c . x / sqrt(D)
-    h_1 = W_0 h_0 / sqrt(D)                 forward fields, driven by the data through h_0
+    w   = sqrt(U) / (N_L gamma0) W_0^T g_1  the function: f_c(x) = w_c . x / sqrt(U)
+    h_1 = W_0 h_0 / sqrt(U)                 forward fields, driven by the data through h_0
     h_{l+1} = W_l h_l / sqrt(N_l)
 
-With h_0 = sqrt(D)/P X^T Delta, minus the gradient of ``1/(2P) sum Delta^2`` times N_L gamma0^2 is
+where U is the input dimension D, or 1 where the data are dimension-free. With h_0 = sqrt(U)/P X^T Delta, minus the
+gradient of ``1/(2P) sum Delta^2`` times N_L gamma0^2 is
 
-    G_l = gamma0 / sqrt(N_l) g_{l+1} h_l^T  (N_0 = D),        G_L = gamma0 h_L
+    G_l = gamma0 / sqrt(N_l) g_{l+1} h_l^T  (N_0 = U),        G_L = gamma0 h_L
 
 In a residual network the layers between hidden ones (1 <= l < L) add a branch to a stream:
 
@@ -48,12 +49,15 @@ class FiniteNetwork:
         W_0 of shape (N_1, D), W_l of shape (N_{l+1}, N_l) and the readout W_L of shape (N_L, C).
     gamma0
         Richness.
+    unit
+        U: the input dimension, or 1 where the data are dimension-free.
     beta
         Strength of residual branches; ``None`` without skip connections.
     """
 
     weights: list[Array]
     gamma0: float
+    unit: int
     beta: float | None = None
 
     @classmethod
@@ -62,7 +66,7 @@ class FiniteNetwork:
         dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
         fan_in = (dim, *widths[:-1])
         weights = [rng.standard_normal((rows, columns)) for rows, columns in zip(widths, fan_in, strict=True)]
-        return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0, beta)
+        return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0, sizes.unit, beta)
 
     def backward(self) -> list[Array]:
         """Return g_1 .. g_L; they stay what they are when the weights change."""
@@ -74,11 +78,11 @@ class FiniteNetwork:
     def predictor(self, g_1: Array) -> Array:
         """Return the function as a weight vector per output, shape (D, C)."""
         first, last = self.weights[0], self.weights[-1]
-        return first.T @ g_1 / (len(last) * self.gamma0 * _fan_in_scale(first))
+        return first.T @ g_1 * (math.sqrt(self.unit) / (len(last) * self.gamma0))
 
     def forward(self, h_0: Array) -> list[Array]:
         """Return h_0 .. h_L."""
-        fields = [h_0, self.weights[0] @ h_0 * _fan_in_scale(self.weights[0])]
+        fields = [h_0, self.weights[0] @ h_0 / math.sqrt(self.unit)]
         for weight in self.weights[1:-1]:
             fields.append(self._join(fields[-1], weight @ fields[-1] * _fan_in_scale(weight)))
         return fields
@@ -86,11 +90,8 @@ class FiniteNetwork:
     def gradients(self, h: list[Array], g: list[Array]) -> list[Outer]:
         """Return G_0 .. G_L, one per weight."""
         beta = 1.0 if self.beta is None else self.beta
-        branches = [1.0] + [beta] * (len(g) - 1)
-        hidden = [
-            Outer(branch * self.gamma0 * _fan_in_scale(weight), left, right)
-            for branch, weight, left, right in zip(branches, self.weights[:-1], g, h[:-1], strict=True)
-        ]
+        scales = [1.0 / math.sqrt(self.unit), *(beta * _fan_in_scale(weight) for weight in self.weights[1:-1])]
+        hidden = [Outer(scale * self.gamma0, left, right) for scale, left, right in zip(scales, g, h[:-1], strict=True)]
         return [*hidden, Outer(self.gamma0, h[-1], np.eye(h[-1].shape[1]))]
 
     def _join(self, stream: Array, through: Array) -> Array:

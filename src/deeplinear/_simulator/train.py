@@ -10,10 +10,10 @@ from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD
 from deeplinear._simulator.data import (
     FixedStream,
     FreshStream,
+    Inputs,
     PopulationStream,
     Stream,
-    draw_target,
-    population_loss,
+    draw_targets,
 )
 from deeplinear._simulator.descent import Descent
 from deeplinear._simulator.log import Log, Run
@@ -26,7 +26,7 @@ _INIT, _DATA, _TARGET = 1, 2, 3
 
 def train(
     problem: Problem,
-    dim: int,
+    dim: int | None,
     init_seed: int,
     data_seed: int,
     record: str = "all",
@@ -39,9 +39,9 @@ def train(
     Parameters
     ----------
     problem
-        What to train; ratios are rounded to counts.
+        What to train; its sizes are rounded to counts.
     dim
-        Input dimension D.
+        Input dimension D; None where the data tell.
     init_seed, data_seed
         Seeds of the initial weights, and of inputs, label noise and batches. The target depends
         on neither, so runs that share one seed differ in the other source of randomness only.
@@ -65,9 +65,11 @@ def train(
     sizes = sizes_of(problem, dim)
     beta = problem.network.beta if isinstance(problem.network, ResNet) else None
     network = FiniteNetwork.draw(_generator(init_seed, _INIT), sizes, problem.network.gamma0, beta)
-    stream = _stream(problem, sizes, _generator(data_seed, _DATA))
+    finite = problem.data.finite(dim)
+    inputs = Inputs.of(finite, sizes.unit)
+    stream = _stream(problem, sizes, inputs, _generator(data_seed, _DATA))
     descent = Descent(problem.optimizer, network.weights, problem.steps)
-    target = draw_target(_generator(0, _TARGET), sizes.dim, problem.data.modes.target[0])
+    target = draw_targets(_generator(0, _TARGET), finite)
     subtracted = network.predictor(network.backward()[0]) if problem.network.centered else 0.0
 
     log = Log(problem.steps, sizes, correlations=record == "all", errors=errors)
@@ -76,10 +78,10 @@ def train(
             g = network.backward()
             error = target - (network.predictor(g[0]) - subtracted)
             signal = stream.step(error)
-            if not log.losses(t, population_loss(error, problem.data.noise), signal.train_loss):
+            if not log.losses(t, inputs.loss(error, problem.data.noise), signal.train_loss):
                 break
             h = network.forward(signal.h_0)
-            log.fields(t, error, signal.residual, h, g)
+            log.fields(t, error, inputs.felt(error), signal.residual, h, g)
             if t + 1 < problem.steps:
                 descent.step(t, network.gradients(h, g))
             if advance:
@@ -90,14 +92,14 @@ def train(
     return run
 
 
-def _stream(problem: Problem, sizes: Sizes, rng: np.random.Generator) -> Stream:
+def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator) -> Stream:
     sampling, noise = problem.sampling, problem.data.noise
     if isinstance(sampling, OnlineSGD):
-        return FreshStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise)
+        return FreshStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, inputs)
     if isinstance(sampling, FullBatch | MultiPassSGD):
         keep = sampling.keep if isinstance(sampling, MultiPassSGD) else 1.0
-        return FixedStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, keep)
-    return PopulationStream(noise)
+        return FixedStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, keep, inputs)
+    return PopulationStream(inputs, noise)
 
 
 def _generator(seed: int, purpose: int) -> np.random.Generator:

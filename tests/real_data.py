@@ -1,0 +1,50 @@
+"""Networks trained on the rows of a real data set, in the notation of the simulator; only tests use this."""
+
+import numpy as np
+
+import deeplinear as dl
+from deeplinear._simulator.descent import Descent
+from deeplinear._simulator.network import FiniteNetwork
+from deeplinear._simulator.sizes import Sizes
+
+
+def losses(problem: dl.Problem, x: np.ndarray, y: np.ndarray, seeds: int) -> np.ndarray:
+    """Test loss of one network per seed over the whole data set before each update, shape (seeds, steps).
+
+    Means are subtracted. Samples and batches are rows drawn with replacement, so that each is an independent draw.
+    """
+    x, y = x - x.mean(axis=0), (y - y.mean(axis=0)).reshape(len(y), -1)
+    return np.array([_train(problem, x, y, np.random.default_rng([seed, 11])) for seed in range(seeds)])
+
+
+def _train(problem: dl.Problem, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    widths = tuple(round(width) for width in problem.network.widths)
+    sizes = Sizes(x.shape[1], widths, 0, y.shape[1], dimension_free=True)
+    network = FiniteNetwork.draw(rng, sizes, problem.network.gamma0)
+    descent = Descent(problem.optimizer, network.weights, problem.steps)
+    start = network.predictor(network.backward()[0]) if problem.network.centered else 0.0
+    rows = _rows(problem.sampling, len(x), rng)
+    curve = []
+    for t in range(problem.steps):
+        g = network.backward()
+        predictor = network.predictor(g[0]) - start
+        curve.append(np.sum((y - x @ predictor) ** 2) / len(x))
+        seen, factor = next(rows)
+        residual = factor * (y[seen] - x[seen] @ predictor)
+        h = network.forward(x[seen].T @ residual / len(seen))
+        descent.step(t, network.gradients(h, g))
+    return np.array(curve)
+
+
+def _rows(sampling, count, rng):
+    """Rows seen at each step, and the factor on their residuals."""
+    if isinstance(sampling, dl.Population):
+        while True:
+            yield np.arange(count), 1.0
+    if isinstance(sampling, dl.OnlineSGD):
+        while True:
+            yield rng.integers(count, size=round(sampling.batch)), 1.0
+    seen = rng.integers(count, size=round(sampling.samples))
+    keep = getattr(sampling, "keep", 1.0)
+    while True:
+        yield seen, (rng.random((len(seen), 1)) < keep) / keep
