@@ -28,6 +28,7 @@ class Structure:
     centered: bool
     reuses_data: bool
     subsamples: bool
+    own_noise: bool  # whether the noise of a mode by its own error is kept
 
     @property
     def edges(self) -> int | None:
@@ -44,7 +45,8 @@ class Structure:
 class Coefficients:
     """Constants of the closure; shapes start with the batch axis, scalars are (batch, 1, 1).
 
-    A row index is the pair (step, output), steps outermost.
+    A row index is the pair (step, output), steps outermost. All arrays have one dtype, which every matrix of a
+    solution takes on: complex where a field of some problem is complex, as in derivatives by complex step.
     """
 
     structure: Structure
@@ -67,26 +69,42 @@ class Coefficients:
     target: Array  # (batch, modes, outputs, outputs)
 
 
-def structure(problem: Problem, nodes: int = 0) -> Structure:
-    """Return the shape of a problem's equations, with ``nodes`` in depth in place of its layers if not 0."""
+def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Structure:
+    """Return the shape of a problem's equations.
+
+    Parameters
+    ----------
+    problem
+        What is solved.
+    nodes
+        Number of nodes in depth that stand for its layers, 0 if every layer is solved.
+    times
+        Number of nodes in time that stand for its steps, None if every step is solved.
+    """
     return Structure(
         depth=0 if problem.network.depth == math.inf else problem.network.layers,
         nodes=nodes,
-        steps=problem.steps,
+        steps=problem.steps if times is None else times,
         outputs=problem.data.outputs,
         modes=len(problem.data.modes.eigenvalues),
         skip=isinstance(problem.network, ResNet),
         centered=problem.network.centered,
-        reuses_data=problem.sampling.reuse > 0,
-        subsamples=problem.sampling.subsampling > 0,
+        reuses_data=problem.sampling.reuse != 0,
+        subsamples=problem.sampling.subsampling != 0,
+        own_noise=problem.sampling.small_batch,
     )
 
 
-def coefficients(problems: Sequence[Problem], nodes: int = 0) -> Coefficients:
-    """Stack the constants of problems that share one structure."""
-    shape = structure(problems[0], nodes)
-    each = [_of_one(problem, shape) for problem in problems]
+def coefficients(problems: Sequence[Problem], nodes: int = 0, times: int | None = None) -> Coefficients:
+    """Stack the constants of problems that share one structure; see there for ``nodes`` and ``times``.
+
+    With nodes in time, ``d`` and ``a`` are still zero: the time grid fills them as it grows.
+    """
+    shape = structure(problems[0], nodes, times)
+    each = [_of_one(problem, shape, every_step=times is None) for problem in problems]
     stacked: dict[str, Array] = {name: np.stack([one[name] for one in each]) for name in each[0]}
+    kind = np.result_type(*stacked.values())
+    stacked = {name: values.astype(kind, copy=False) for name, values in stacked.items()}
     if shape.outputs == 1:
         stacked["a_readout"] = stacked["a"]
     for name, values in stacked.items():
@@ -99,20 +117,20 @@ def coefficients(problems: Sequence[Problem], nodes: int = 0) -> Coefficients:
     return Coefficients(structure=shape, **stacked)
 
 
-def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
+def _of_one(problem: Problem, shape: Structure, every_step: bool) -> dict[str, Array]:
     network, data, optimizer, sampling = problem.network, problem.data, problem.optimizer, problem.sampling
     nu = np.array(network.widths if shape.depth else network.end_widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
-    f, k = np.ones((2, len(nu)))
-    beta = 0.0
+    f, beta = np.ones(len(nu)), 0.0
     if isinstance(network, ResNet):
         beta = network.beta if shape.depth else network.branch
-        f[1:] = k[:-1] = beta
+        f = np.array([1.0] + [beta] * (len(nu) - 1))
     outputs = data.outputs
-    d, a = propagator(
-        optimizer.rates(problem.steps), optimizer.momentum, optimizer.weight_decay, nesterov=optimizer.nesterov
-    )
+    d, a = np.zeros(shape.steps), np.zeros((shape.steps, shape.steps))
+    if every_step:
+        rates = optimizer.rates(problem.steps)
+        d, a = propagator(rates, optimizer.momentum, optimizer.weight_decay, nesterov=optimizer.nesterov)
     modes = data.modes
     numbers = {
         "d": np.repeat(d, outputs),
@@ -124,7 +142,7 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
         "first_to_last": first_to_last,
         "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
         "f": f,
-        "k": k,
+        "k": f[::-1],
         "beta2": beta**2,
         "sigma2": data.noise**2,
         "reuse": sampling.reuse,

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from deeplinear._closure.causal import Array
-from deeplinear._closure.chain import Chain, make_chain
-from deeplinear._closure.data import DataCovariances, DataResponses
+from deeplinear._closure.data import DataCovariances
+from deeplinear._closure.equations import Equations, row_set
 from deeplinear._coefficients import Coefficients, Structure
 
 DIVERGED = 1e12
@@ -27,14 +27,11 @@ class Overlaps:
     independent: Array  # neither
 
 
-class Dense:
+class Dense(Equations):
     """Solution of a batch of equally shaped problems on every step."""
 
     def __init__(self, c: Coefficients) -> None:
-        self.c = c
-        self.data = DataResponses(c)
-        self.data_covariances = DataCovariances(self.data)
-        self.chain = make_chain(c, self.data_covariances.Ch)
+        super().__init__(c)
         self.diverged_at = np.full(len(c.d), -1)
 
     def run(self, progress: Callable[[int, int], object] | None = None) -> None:
@@ -42,7 +39,7 @@ class Dense:
         steps = self.c.structure.steps
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(steps):
-                self._step(step, self.chain, self.data_covariances, respond=True)
+                self.fill(row_set(self.c, step))
                 self._watch(step)
                 if progress is not None:
                     progress(step + 1, steps)
@@ -57,42 +54,20 @@ class Dense:
         chain = self.chain.replica(same_init.Ch)
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(self.c.structure.steps):
-                self._step(step, chain, same_init, respond=False)
-                same_data.step(None, row_set(self.c, step))
+                rows = row_set(self.c, step)
+                self.fill_covariances(rows, chain, same_init)
+                same_data.step(None, rows)
         return Overlaps(
             same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
             same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
             independent=self.data_covariances.bias,
         )
 
-    def _step(self, step: int, chain: Chain, covariances: DataCovariances, *, respond: bool) -> None:
-        """One row of everything, in the order of a training step; of covariances alone if not ``respond``."""
-        rows = row_set(self.c, step)
-        chain.backward(rows, respond=respond)
-        if respond:
-            self.data.step(chain.Rgu_hat_first(rows), chain.Cg_first, rows)
-        covariances.step(chain.Cg_first, rows)
-        chain.forward(self.data.Rhr, rows, respond=respond)
-
     def _watch(self, step: int) -> None:
-        loss = self.test_loss(step)
-        growth = np.abs(loss) / np.abs(self.test_loss(0))
+        loss, first = np.abs(self.test_loss(step).real), np.abs(self.test_loss(0).real)
         # A step that cannot be solved while the loss grows is one that blows up along the depth.
-        diverged = ~(growth <= DIVERGED) | (self.chain.unsettled & (growth > 1.0))
+        diverged = ~(loss <= DIVERGED * first) | (self.chain.unsettled & (loss > first))
         self.diverged_at[diverged & (self.diverged_at < 0)] = step
-
-    def test_loss(self, step: int) -> Array:
-        """Test loss of each problem at one step, shape (batch,)."""
-        rows = row_set(self.c, step)
-        block = self.data_covariances.Cv[:, rows, rows]
-        loss: Array = np.trace(block, axis1=-2, axis2=-1) + self.c.structure.outputs * self.c.sigma2[:, 0, 0]
-        return loss
-
-
-def row_set(c: Coefficients, step: int) -> slice:
-    """Rows of one step: one per output."""
-    outputs = c.structure.outputs
-    return slice(step * outputs, (step + 1) * outputs)
 
 
 def dense_memory(shape: Structure, batch: int) -> int:

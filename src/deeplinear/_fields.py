@@ -76,8 +76,8 @@ def replace(problem: Problem, values: Mapping[str, Any]) -> Problem:
     >>> wider = replace(problem, {"network.width": 4.0, "steps": 20})
     >>> wider.network.width, wider.steps, wider.optimizer == problem.optimizer
     (4.0, 20, True)
-    >>> replace(problem, {"sampling": dl.OnlineSGD(1.0), "batch": 0.5}).sampling
-    OnlineSGD(batch=0.5)
+    >>> replace(problem, {"sampling": dl.MultiPassSGD(2.0, 1.0), "batch": 0.5}).sampling
+    MultiPassSGD(samples=2.0, batch=0.5)
     """
     parts = {name: value for name, value in values.items() if name in PARTS}
     # Names are those of the new parts; a problem with these may not be valid before it has the other values too.

@@ -62,6 +62,11 @@ class Problem:
                 raise ValueError(f"{name} must be {allowed}, got {getattr(self, name)!r}")
         object.__setattr__(self, "steps", _checks.whole("steps", self.steps))
         self.optimizer.rates(self.steps)  # a schedule must fit the number of steps
+        if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
+            raise ValueError(
+                "small_batch must be False unless the data are dimension-free and have one output, got True: "
+                "in units of the input dimension no batch is small"
+            )
 
     def to_toml(self) -> str:
         """Return the problem as TOML text; a learning-rate function is written as its values."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -20,6 +20,9 @@ from deeplinear._files import write_atomically
 from deeplinear._labels import from_dataset, read_dataset, to_dataset
 from deeplinear._problem import Problem
 from deeplinear._sites import sample_sites
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -267,6 +270,12 @@ class Solution:
         dense = Dense(coefficients([self.problem], self.stats.get("depth_nodes", 0)))
         dense.run()
         return dense, 0
+
+    def plot(self) -> "Figure":
+        """Draw the losses over time; returns a matplotlib figure, which has ``savefig``."""
+        from deeplinear._plot import plot_solution  # drawing is slow to import, and not always wanted
+
+        return plot_solution(self)
 
     def to_xarray(self) -> xr.Dataset:
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""

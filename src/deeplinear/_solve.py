@@ -147,6 +147,7 @@ def _disagreement(coarse: Dense, fine: Dense) -> float:
     below twice its initial value; the step of the divergence must agree within one.
     """
     losses = np.stack([[dense.test_loss(step) for step in range(dense.c.structure.steps)] for dense in (coarse, fine)])
+    losses = losses.real  # imaginary parts belong to derivatives
     if (np.abs(coarse.diverged_at - fine.diverged_at) > 1).any():
         return float("inf")
     counted = (fine.diverged_at < 0) | (losses[1] < 2 * losses[1, 0])

@@ -110,6 +110,7 @@ FIELDS = (
     Field("data", "source", number, "B", "Target power times eigenvalue is k^(-A B - 1).", 1.0),
     Field("sampling", "samples", number, "P/D", "Size of the data set.", 2.0, 512),
     Field("sampling", "batch", number, "B/D", "Size of a batch.", 0.5, 64),
+    Field("sampling", "small_batch", bool, "", "Keep noise of order 1/B in the theory."),
     Field("optimizer", "lr", numbers, "ETA", "Learning rate: one, or one per step (commas).", 0.03, repeats=True),
     Field("optimizer", "momentum", number, "MU", "Momentum."),
     Field("optimizer", "nesterov", bool, "", "Look ahead with momentum."),

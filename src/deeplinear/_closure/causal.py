@@ -10,6 +10,9 @@ Array = NDArray[Any]
 _BLOCK = 128
 """Stripe width: wide enough for fast products, narrow enough to skip most zeros."""
 
+_SETS = 8
+"""Stripes begin at multiples of this many row sets, and so never inside of a panel, where rows are all coupled."""
+
 
 def rows_times(x: Array, lower: Array | None, e: int) -> Array:
     """Rows x (..., r, e) times the leading e x e block of a causal matrix; None is the identity."""
@@ -18,7 +21,7 @@ def rows_times(x: Array, lower: Array | None, e: int) -> Array:
     if e <= _BLOCK:
         product: Array = x @ lower[..., :e, :e]
         return product
-    stripes = (slice(start, min(start + _BLOCK, e)) for start in range(0, e, _BLOCK))
+    stripes = _stripes(x.shape[-2], e)
     return np.concatenate([x[..., s.start : e] @ lower[..., s.start : e, s] for s in stripes], axis=-1)
 
 
@@ -30,8 +33,37 @@ def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
     if e <= _BLOCK:
         product: Array = (lower[..., :e, :e] @ columns).mT
         return product
-    stripes = (slice(start, min(start + _BLOCK, e)) for start in range(0, e, _BLOCK))
+    stripes = _stripes(x.shape[-2], e)
     return np.concatenate([lower[..., s, : s.stop] @ columns[..., : s.stop, :] for s in stripes], axis=-2).mT
+
+
+def _stripes(rows: int, e: int) -> list[slice]:
+    width = _SETS * rows * max(1, _BLOCK // (_SETS * rows))
+    return [slice(start, min(start + width, e)) for start in range(0, e, width)]
+
+
+def is_panel(rows: slice, outputs: int) -> bool:
+    """Whether rows belong to more than one time, so that they are coupled to each other."""
+    return rows.stop - rows.start > outputs
+
+
+def resolvent_rows(kernel: Array, matrix: Array, rows: slice, panel: bool) -> Array:
+    """Rows of F = (1 - kernel)^-1 = 1 + kernel F, given those of the kernel and the earlier rows of F."""
+    e, start = rows.stop, rows.start
+    if not panel:
+        F = rows_times(kernel, matrix, e)
+        add_identity(F, rows)
+        return F
+    F = np.zeros(kernel.shape, kernel.dtype)
+    F[..., :start] = rows_times(kernel[..., :start], matrix, start)
+    add_identity(F, rows)
+    return solve_block(kernel[..., rows], F)
+
+
+def solve_block(block: Array, rows: Array) -> Array:
+    """(1 - block)^-1 rows, for the diagonal block of a kernel."""
+    solved: Array = np.linalg.solve(np.eye(block.shape[-1]) - block, rows)
+    return solved
 
 
 def add_identity(block: Array, rows: slice) -> None:

@@ -65,19 +65,21 @@ class Layers:
         self.unsettled = np.zeros(len(c.d), bool)
         self._all = slice(0, c.structure.size)
 
-    def backward(self, rows: slice, *, respond: bool = True) -> None:
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of g, last layer first."""
         for layer in reversed(self.responses.layers):
             if respond:
                 self.responses.backward(layer, self.covariances.Cg, rows)
-            self.covariances.backward(layer, rows)
+            if correlate:
+                self.covariances.backward(layer, rows)
 
-    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True) -> None:
+    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of h, first layer first."""
         for layer in self.responses.layers:
             if respond:
                 self.responses.forward(layer, Rhr_data, self.covariances.Ch, rows)
-            self.covariances.forward(layer, rows)
+            if correlate:
+                self.covariances.forward(layer, rows)
 
     def replica(self, Ch_data: Array) -> "Layers":
         """Return a chain with the same responses and empty covariances."""
@@ -100,6 +102,20 @@ class Layers:
                 branch = (c.rho[layer - 2] * c.k[layer - 2] ** 2)[..., 0]
                 total = branch * gain + (skip + branch * decay) * total
         return total
+
+    def prepare(self, Rhr_data: Array, rows: slice) -> None:
+        """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
+        for layer in self.responses.layers:
+            self.responses.prepare(layer, Rhr_data, self.covariances.Ch, rows)
+
+    def kernels(self) -> list[Array]:
+        """Responses that ``prepare`` reads before ``forward`` writes them."""
+        R = self.responses
+        return [R.sites[layer].dh[1] for layer in R.layers[:-1]] + [site.dh[1] for site in R.left.values()]
+
+    def sources(self) -> list[Array]:
+        """Covariances that ``backward`` reads before ``forward`` writes them."""
+        return self.covariances.sources()
 
     @property
     def Cg_first(self) -> Array:

@@ -15,12 +15,23 @@ The sampling rules differ in two numbers only:
     population: reuse = subsampling = 0                  full batch:  reuse = 1/alpha, subsampling = 0
     online SGD: reuse = 0, subsampling = 1/alpha_B       multi-pass:  reuse = 1/alpha, subsampling = (1-b)/(b alpha)
 
+Small batches: fresh batches of B examples of trace-class data also make mode k noisy by its own error, with
+<u_k u_k> = lam_k Noise + lam_k^2 diag <v_k(t)^2> / B. The limit of large batches drops that; ``own_noise`` keeps it.
+
 Only the matrices H_k depend on the mode; sums over modes need their moments sum_k p_k lam_k^j H_k.
 """
 
 import numpy as np
 
-from deeplinear._closure.causal import Array, add_identity, rows_times, rows_times_transpose, write_symmetric
+from deeplinear._closure.causal import (
+    Array,
+    add_identity,
+    is_panel,
+    resolvent_rows,
+    rows_times,
+    rows_times_transpose,
+    write_symmetric,
+)
 from deeplinear._closure.hidden import dd, weighted
 from deeplinear._closure.site import Source
 from deeplinear._coefficients import Coefficients
@@ -62,21 +73,22 @@ class DataResponses:
         K = c.first_to_last * (dd(c, rows) * Rgu_hat + c.a[:, rows, :e] * Cg[:, rows, :e])
         self.K[:, rows, :e] = K
         KR = rows_times(K, self.RDelta, e)
+        panel = is_panel(rows, outputs)
 
-        H = -c.eigenvalues * rows_times(KR[:, None], self.H, e)
-        add_identity(H, rows)
+        H = resolvent_rows(-c.eigenvalues * KR[:, None], self.H, rows, panel)
         self.H[..., rows, :e] = H
         self.H1[..., rows, :] = H.reshape(*H.shape[:-1], e // outputs, outputs).sum(axis=-2)
         if self._moments is not None:
             for power, moment in enumerate(self._moments, start=1):
                 moment[:, rows, :e] = mode_sum(c, H, power)
 
-        RDelta = np.zeros_like(K)
-        add_identity(RDelta, rows)
         if self.RDelta is not None:
             Rvu = -rows_times(mode_sum(c, H, 1), self.K, e)
-            RDelta += c.reuse * rows_times(Rvu, self.RDelta, e)
+            RDelta = resolvent_rows(c.reuse * Rvu, self.RDelta, rows, panel)
             self.RDelta[:, rows, :e] = RDelta
+        else:
+            RDelta = np.zeros_like(K)
+            add_identity(RDelta, rows)
         Rhr = -self._times_moment(RDelta, 1, e)
         if c.structure.centered:
             subtract_initial(Rhr, outputs)
@@ -120,6 +132,8 @@ class DataCovariances:
         self.Noise = np.zeros_like(R.K) if same_data and R.J is not None else None
         self._Cv2 = np.zeros_like(R.K) if s.modes > 1 else None
         batch, size = self.c.d.shape
+        # lam_k^2 <v_k(t)^2> / B for each mode.
+        self._own = np.zeros((batch, s.modes, 1, size), R.K.dtype) if s.own_noise and same_data else None
         self.CDelta_equal = np.zeros((batch, s.steps, s.outputs, s.outputs), R.K.dtype)
         self.bias, self.width, self.data = (np.zeros((batch, size), R.K.dtype) for _ in range(3))
         # sigma^2 for every pair of times, within one output.
@@ -140,9 +154,16 @@ class DataCovariances:
         data = np.zeros_like(H)
         if self.Noise is not None:
             K = R.K[:, None]
-            data = c.eigenvalues * rows_times_transpose(rows_times(H, K, e) @ self.Noise[:, None, :e, :e], K, e)
+            HK = rows_times(H, K, e)
+            source = c.eigenvalues * (HK @ self.Noise[:, None, :e, :e])
+            if self._own is not None:
+                source += HK * self._own[..., :e]
+            data = rows_times_transpose(source, K, e)
         bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
         Cv = bias + rows_times_transpose(width + data, R.H, e)
+        if self._own is not None:
+            own = c.subsampling[:, None] * c.eigenvalues**2 * Cv[..., rows]
+            self._own[..., rows] = np.diagonal(own, axis1=-2, axis2=-1)[..., None, :]
         write_symmetric(self.Cv, mode_sum(c, Cv, 1), rows)
         if self._Cv2 is not None:
             write_symmetric(self._Cv2, mode_sum(c, Cv, 2), rows)
@@ -172,7 +193,7 @@ class DataCovariances:
     def _noise(self, rows: slice) -> None:
         c, e, R, outputs = self.c, rows.stop, self.responses, self.c.structure.outputs
         assert self.Noise is not None
-        step = rows.start // outputs
+        steps = slice(rows.start // outputs, rows.stop // outputs)
         if R.RDelta is None:
             residual = self.Cv[:, rows, rows] + self._label_noise[..., :outputs]
             noise = np.zeros_like(self.Cv[:, rows, :e])
@@ -184,7 +205,7 @@ class DataCovariances:
                 source += c.subsampling * self._past_draws(F, e)
             noise = rows_times_transpose(source, R.RDelta, e)
             residual = noise[..., rows] / c.reuse
-        self.CDelta_equal[:, step] = residual
+        self.CDelta_equal[:, steps] = equal_times(residual, outputs)
         if c.structure.subsamples:
             noise[..., rows] += c.subsampling * residual
         write_symmetric(self.Noise, noise, rows)
@@ -215,13 +236,34 @@ class DataCovariances:
             noise = self.Noise[:, rows, :e]
             trace = (c.weight * c.eigenvalues).sum(axis=1)
             Ch = Ch + trace * noise - R.J[:, rows, :e] @ self.Noise[:, :e, :e] - rows_times_transpose(noise, R.J, e)
+        if self._own is not None:
+            Ch = Ch + self._own_signal(rows)
         write_symmetric(self.Ch, Ch, rows)
+
+    def _own_signal(self, rows: slice) -> Array:
+        """Rows of sum_k p_k F_k diag(lam_k^2 <v_k^2> / B) F_k^T with F_k = dh_k/du_k = 1 - lam_k H_k K."""
+        c, e, R = self.c, rows.stop, self.responses
+        assert self._own is not None
+        K = R.K[:, None]
+        F = -c.eigenvalues * rows_times(R.H[..., rows, :e], K, e)
+        add_identity(F, rows)
+        source = F * self._own[..., :e]
+        signal = source - c.eigenvalues * rows_times_transpose(rows_times_transpose(source, K, e), R.H, e)
+        return mode_sum(c, signal, 0)
 
 
 def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
     """sum_k p_k lam_k^power x_k over the axis of modes."""
     total: Array = (c.weight * c.eigenvalues**power * x).sum(axis=1)
     return total
+
+
+def equal_times(block: Array, outputs: int) -> Array:
+    """Blocks on the diagonal, (batch, steps * outputs, steps * outputs) to (batch, steps, outputs, outputs)."""
+    batch, size = block.shape[:2]
+    steps = np.arange(size // outputs)
+    values: Array = block.reshape(batch, len(steps), outputs, len(steps), outputs)[:, steps, :, steps, :]
+    return np.moveaxis(values, 0, 1)
 
 
 def subtract_initial(x: Array, outputs: int) -> None:

@@ -111,7 +111,7 @@ class DeepChain:
             return np.zeros((batch, count, size, size), Ch_data.dtype)
 
         def site() -> Site:
-            return Site((batch, count), size, self._gamma0)
+            return Site((batch, count), size, self._gamma0, c.structure.outputs)
 
         if like is None:
             self.lower = site()
@@ -181,7 +181,8 @@ class DeepChain:
         def sweep(Y: Array, S: Array) -> tuple[Array, Array]:
             if respond:
                 self.Y[..., rows, :e] = Y
-                self.lower.forward(Y, rows)
+                self.lower.A = Y
+                self.lower.forward(rows)
             write_symmetric(self.S_low, S, rows)
             Ch = self.lower.covariance_h(plain(self.S_low), plain(self.D_low), rows)
             write_symmetric(self.Ch_low, Ch, rows)
@@ -193,7 +194,8 @@ class DeepChain:
             dS = self._mixed(self._XB, self.S_low, rows) + dds * Ch + self._sandwich(self.X, self.Cg_up, rows)
             if self._edge is not None:
                 if respond:
-                    self.upper.forward(Y + self._edge * dY, rows)
+                    self.upper.A = Y + self._edge * dY
+                    self.upper.forward(rows)
                 write_symmetric(self.S_up, S + self._edge * dS, rows)
             below = self.nodes.below
             return bottom_Y + self._sum(below, dY), bottom_S + self._sum(below, dS)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from deeplinear._closure.causal import Array
 
 _MEMORY = 8
-"""Number of earlier sweeps that Anderson's method combines."""
+"""Number of earlier sweeps that Anderson's method combines, unless told otherwise."""
 
 
 def fixed_point(
@@ -18,11 +18,13 @@ def fixed_point(
     tolerance: float,
     most_sweeps: int,
     ignore: NDArray[np.bool_],
+    memory: int = _MEMORY,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Solve x = sweep(x) by Anderson acceleration.
 
     The next iterate is the combination of the last ones whose residuals cancel best, which for a
-    linear sweep is what GMRES would find.
+    linear sweep is what GMRES would find. Imaginary parts, the tiny ones of a complex step, are unknowns of
+    their own: they must settle too, and combine in their own way.
 
     Parameters
     ----------
@@ -36,12 +38,24 @@ def fixed_point(
         Number of sweeps after which to give up.
     ignore
         Problems that are not waited for, shape (batch,).
+    memory
+        Number of earlier sweeps that are combined.
 
     Returns
     -------
     x, moving
         The last iterate, and which problems had not settled; those that overflow never do.
     """
+    if np.iscomplexobj(start):
+        x, moving = fixed_point(
+            lambda parts: _split(sweep(_join(parts))),
+            _split(start),
+            tolerance=tolerance,
+            most_sweeps=most_sweeps,
+            ignore=np.tile(ignore, 2),
+            memory=memory,
+        )
+        return _join(x), moving.reshape(2, -1).any(axis=0)
     x = start
     steps: list[Array] = []
     residual_steps: list[Array] = []
@@ -51,12 +65,24 @@ def fixed_point(
         new = x + change
         new_residual = sweep(new) - new
         moving = ~(np.abs(new_residual).max(axis=1) <= tolerance * np.abs(new).max(axis=1))
-        steps = [*steps[1 - _MEMORY :], change]
-        residual_steps = [*residual_steps[1 - _MEMORY :], new_residual - residual]
+        steps = [*steps[1 - memory :], change]
+        residual_steps = [*residual_steps[1 - memory :], new_residual - residual]
         x, residual = new, new_residual
         if not (moving & ~ignore).any():
             break
     return x, moving
+
+
+def _split(x: Array) -> Array:
+    """Real and imaginary parts as problems of their own, (batch, unknowns) to (2 batch, unknowns)."""
+    return np.concatenate([x.real, x.imag])
+
+
+def _join(parts: Array) -> Array:
+    """Undo ``_split``."""
+    real, imaginary = np.split(parts, 2)
+    joined: Array = real + 1j * imaginary
+    return joined
 
 
 def _combine(steps: list[Array], residual_steps: list[Array], residual: Array) -> Array:

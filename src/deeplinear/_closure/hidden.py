@@ -38,7 +38,7 @@ class HiddenResponses:
         (batch, size), depth = c.d.shape, c.structure.depth
 
         def make(layers: range) -> dict[int, Site]:
-            return {layer: Site((batch,), size, c.gamma0) for layer in layers}
+            return {layer: Site((batch,), size, c.gamma0, c.structure.outputs) for layer in layers}
 
         self.layers = range(1, depth + 1)
         self.sites = make(self.layers)
@@ -60,15 +60,22 @@ class HiddenResponses:
 
     def forward(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> None:
         """Rows of layer l's h responses."""
+        self.prepare(layer, Rhr_data, Ch, rows)
+        for sites in (self.sites, self.left, self.right):
+            if layer in sites:
+                sites[layer].forward(rows)
+
+    def prepare(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> None:
+        """Tell the sites of layer l their kernel from below, which the rows of a panel need in ``backward``."""
         A = self.kernel_from_below(layer, Rhr_data, Ch, rows)
         Y = A
         if layer - 1 in self.left:
             Y = A + self.left[layer - 1].dh[1][:, rows, : rows.stop]
-        self.sites[layer].forward(Y, rows)
+        self.sites[layer].A = Y
         if layer in self.left:
-            self.left[layer].forward(Y, rows)
+            self.left[layer].A = Y
         if layer in self.right:
-            self.right[layer].forward(A, rows)
+            self.right[layer].A = A
 
     def kernel_from_above(self, layer: int, Cg: dict[int, Array], rows: slice) -> Array:
         """Rows of B_l / gamma0."""
@@ -144,6 +151,10 @@ class HiddenCovariances:
         if layer in R.left:
             cov_a = R.left[layer].covariance_h(S, self.source_from_above(layer), rows)
             write_symmetric(self._cov_a[layer], cov_a, rows)
+
+    def sources(self) -> list[Array]:
+        """Covariances of what reaches each layer from below."""
+        return [self.Ch[layer - 1] for layer in self.responses.layers] + list(self._S.values())
 
     def source_from_below(self, layer: int) -> Source:
         """Covariance of f_l u_l."""

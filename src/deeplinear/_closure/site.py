@@ -10,39 +10,71 @@ row follows from earlier ones:
     dg = B dh + (0, 1),    dh = A dg + (1, 0)        over the pair of sources (u, r)
 
 dg/du is kept divided by gamma0, which stays finite in the lazy limit gamma0 = 0.
+
+The rows of a panel are coupled, as B has a diagonal block there: dg and dh are then solved together, each
+time, with the rows of both kernels as they were given last.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from deeplinear._closure.causal import Array, add_identity, rows_times, rows_times_transpose
+from deeplinear._closure.causal import Array, add_identity, is_panel, rows_times, rows_times_transpose, solve_block
 
 Source = Callable[[Array, int], Array]
 """A covariance as an operation: rows (batch, r, e) times its leading e x e block."""
 
 
 class Site:
-    """Responses of one site; ``dh`` and ``dg`` have shape (2, *batch, rows, rows), sources (u, r) first."""
+    """Responses of one site; ``dh`` and ``dg`` have shape (2, *batch, rows, rows), sources (u, r) first.
 
-    def __init__(self, batch: tuple[int, ...], size: int, gamma0: Array) -> None:
+    ``A`` and ``Bhat`` are the rows of the kernels, B divided by gamma0, that were given last.
+    """
+
+    def __init__(self, batch: tuple[int, ...], size: int, gamma0: Array, outputs: int = 1) -> None:
         self.dh = np.zeros((2, *batch, size, size), gamma0.dtype)
         self.dg = np.zeros((2, *batch, size, size), gamma0.dtype)
-        self.gamma0 = gamma0
+        self.A = self.Bhat = np.zeros((*batch, 0, 0), gamma0.dtype)
+        self.gamma0, self._outputs = gamma0, outputs
 
     def backward(self, Bhat: Array, rows: slice) -> None:
         """Fill rows of dg/du / gamma0 and dg/dr, given the same rows of B / gamma0."""
-        dg = rows_times(Bhat, self.dh, rows.stop)
+        self.Bhat = Bhat
+        if is_panel(rows, self._outputs):
+            self._solve(rows)
+        else:
+            self._fill_dg(rows)
+
+    def forward(self, rows: slice) -> None:
+        """Fill rows of dh/du and dh/dr, given the same rows of ``A``."""
+        if is_panel(rows, self._outputs):
+            self._solve(rows)
+        else:
+            self._fill_dh(rows)
+
+    def _fill_dg(self, rows: slice) -> None:
+        dg = rows_times(self.Bhat, self.dh, rows.stop)
         dg[1] *= self.gamma0
         add_identity(dg[1], rows)
         self.dg[..., rows, : rows.stop] = dg
 
-    def forward(self, A: Array, rows: slice) -> None:
-        """Fill rows of dh/du and dh/dr, given the same rows of A."""
-        dh = rows_times(A, self.dg, rows.stop)
+    def _fill_dh(self, rows: slice) -> None:
+        dh = rows_times(self.A, self.dg, rows.stop)
         dh[0] *= self.gamma0
         add_identity(dh[0], rows)
         self.dh[..., rows, : rows.stop] = dh
+
+    def _solve(self, rows: slice) -> None:
+        """Fill rows of dg and dh that are coupled: first what earlier rows give, then the block's own feedback."""
+        e, A, Bhat = rows.stop, self.A[..., rows], self.Bhat[..., rows]
+        self.dh[..., rows, :e] = 0.0
+        self._fill_dg(rows)
+        self._fill_dh(rows)
+        dh = solve_block(self.gamma0 * (A @ Bhat), self.dh[..., rows, :e])
+        self.dh[..., rows, :e] = dh
+        feedback = Bhat @ dh
+        feedback[1] *= self.gamma0
+        self.dg[..., rows, :e] += feedback
 
     def covariance_g(self, u: Source, r: Source, rows: slice) -> Array:
         """Rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T, shape (batch, r, e)."""

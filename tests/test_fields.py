@@ -1,0 +1,66 @@
+"""Fields of problems by name."""
+
+import pytest
+
+import deeplinear as dl
+from deeplinear._fields import field_names, get_field, replace, replace_unchecked
+
+
+@pytest.fixture
+def problem():
+    return dl.Problem(
+        dl.ResNet(3, 1.0), dl.Isotropic(0.2), dl.MultiPassSGD(2.0, 0.5), dl.GradientDescent([0.1, 0.2]), 2
+    )
+
+
+def test_every_field_has_a_short_and_a_long_name(problem):
+    names = field_names(problem)
+    assert len(set(names)) == len(names)
+    assert {"depth", "branch", "noise", "samples", "batch", "lr", "steps"} <= set(names)
+    assert get_field(problem, "branch") == get_field(problem, "network.branch") == 1.0
+    assert get_field(problem, "steps") == 2
+
+
+def test_replaces_several_fields_of_several_parts_at_once(problem):
+    changed = replace(problem, {"width": 3, "sampling.samples": 4.0, "batch": 3.0, "steps": 3, "lr": [0.1] * 3})
+    assert changed.network == dl.ResNet(3, 3.0)
+    assert changed.sampling == dl.MultiPassSGD(4.0, 3.0)
+    assert (changed.steps, changed.optimizer.lr, changed.data) == (3, (0.1, 0.1, 0.1), problem.data)
+    assert problem.network.width == 1.0
+
+
+def test_replaces_whole_parts_and_fields_of_these(problem):
+    changed = replace(problem, {"network": dl.MLP(2, [1.0, 2.0]), "width": 0.5, "sampling": dl.Population()})
+    assert (changed.network, changed.sampling) == (dl.MLP(2, 0.5), dl.Population())
+
+
+def test_a_law_is_replaced_by_what_it_is_made_from(problem):
+    law = replace(problem, {"data": dl.Spectrum.power_law(1.5, 0.5)})
+    assert "eigenvalues" not in field_names(law)
+    assert replace(law, {"capacity": 2.0, "noise": 0.1}).data == dl.Spectrum.power_law(2.0, 0.5, noise=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"widht": 1.0}, "'widht' is not a field of this problem; allowed: depth, width"),
+        ({"data.width": 1.0}, "'data.width' is not a field"),
+        ({"sampling": dl.Population(), "samples": 1.0}, "'samples' is not a field of this problem"),
+        ({"width": 1.0, "network.width": 2.0}, "width must be given once, got it as width and network.width"),
+        ({"width": -1.0}, "width must be a positive finite number, got -1.0"),
+        ({"batch": 5.0}, r"batch must be at most samples \(2.0\), got 5.0"),
+        ({"steps": 3}, "lr must be one number or one per step"),
+        ({"network": 3}, "network must be MLP or ResNet, got 3"),
+        ({"network": 3, "width": 1.0}, "'width' is not a field"),
+    ],
+)
+def test_refusals(problem, values, message):
+    with pytest.raises(ValueError, match=message):
+        replace(problem, values)
+
+
+def test_unchecked_values_enter_the_formulas_of_their_part(problem):
+    changed = replace_unchecked(problem, {"samples": 2j, "network.parameterization": "ntk", "width": 4 + 0j})
+    assert changed.sampling.reuse == -0.5j
+    assert changed.network.gamma0 == 0.5 + 0j
+    assert problem.sampling.samples == 2.0
