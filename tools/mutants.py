@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTS = ["test_dense.py", "test_facts.py", "test_residual.py", "test_infinite_depth.py"]
+TESTS = ["test_dense.py", "test_facts.py", "test_residual.py", "test_infinite_depth.py", "test_small_batch.py"]
 
 # (file, text that stands there once, wrong text in its place)
 MUTANTS = [
@@ -30,8 +30,8 @@ MUTANTS = [
     ("_coefficients.py", "1.0 if infinite else nu[0] / nu[-1]", "1.0 if infinite else nu[-1] / nu[0]"),
     ("_coefficients.py", "if infinite else nu[1:] / nu[:-1]", "if infinite else nu[:-1] / nu[1:]"),
     ("_coefficients.py", '"sigma2": data.noise**2', '"sigma2": data.noise'),
-    ("_coefficients.py", "f[1:] = k[:-1] = beta", "f[1:] = beta"),
-    ("_coefficients.py", "f[1:] = k[:-1] = beta", "k[:-1] = beta"),
+    ("_coefficients.py", "f = np.array([1.0] + [beta] * (len(nu) - 1))", "f = np.array([beta] * len(nu))"),
+    ("_coefficients.py", '"k": f[::-1]', '"k": f'),
     ("_network.py", "return self.branch / math.sqrt(self.depth) if", "return self.branch / self.depth if"),
     ("_network.py", "return 1.0 / self.richness**2", "return 1.0 / self.richness"),
     ("_sampling.py", "return (1.0 - self.keep) / self.batch", "return 1.0 / self.batch"),
@@ -76,8 +76,8 @@ MUTANTS = [
     ("_closure/data.py", "K = c.first_to_last * (dd", "K = (dd"),
     ("_closure/data.py", "(dd(c, rows) * Rgu_hat + c.a", "(dd(c, rows) * Rgu_hat + 1.1 * c.a"),
     ("_closure/data.py", "KR = rows_times(K, self.RDelta, e)", "KR = K"),
-    ("_closure/data.py", "H = -c.eigenvalues * rows_times(KR", "H = -rows_times(1.1 * KR"),
-    ("_closure/data.py", "RDelta += c.reuse * rows_times", "RDelta += 1.1 * c.reuse * rows_times"),
+    ("_closure/data.py", "resolvent_rows(-c.eigenvalues * KR", "resolvent_rows(-1.1 * c.eigenvalues * KR"),
+    ("_closure/data.py", "resolvent_rows(c.reuse * Rvu", "resolvent_rows(1.1 * c.reuse * Rvu"),
     ("_closure/data.py", "Rhr = -self._times_moment(RDelta, 1, e)", "Rhr = -1.1 * self._times_moment(RDelta, 1, e)"),
     ("_closure/data.py", "            subtract_initial(Rhr, outputs)", "            pass"),
     (
@@ -92,8 +92,8 @@ MUTANTS = [
     ),
     (
         "_closure/data.py",
-        "data = c.eigenvalues * rows_times_transpose(",
-        "data = 1.1 * c.eigenvalues * rows_times_transpose(",
+        "source = c.eigenvalues * (HK",
+        "source = 1.1 * c.eigenvalues * (HK",
     ),
     ("_closure/data.py", "bias = R.H1[..., rows, :] @ c.target", "bias = 1.1 * R.H1[..., rows, :] @ c.target"),
     (
@@ -115,6 +115,13 @@ MUTANTS = [
     ("_closure/data.py", "+ trace * noise -", "+ 1.1 * trace * noise -"),
     ("_closure/data.py", "- rows_times_transpose(noise, R.J, e)", "- 0.9 * rows_times_transpose(noise, R.J, e)"),
     ("_closure/data.py", "Ch = scale * rows_times_transpose(", "Ch = 1.1 * scale * rows_times_transpose("),
+    ("_closure/data.py", "source += HK * self._own", "source += 1.1 * HK * self._own"),
+    (
+        "_closure/data.py",
+        "own = c.subsampling[:, None] * c.eigenvalues**2",
+        "own = c.subsampling[:, None] * c.eigenvalues",
+    ),
+    ("_closure/data.py", "signal = source - c.eigenvalues * rows", "signal = source - 0.5 * c.eigenvalues * rows"),
     ("_closure/chain.py", "(skip + branch * decay) * total", "(skip + branch) * total"),
     (
         "_closure/depth.py",
