@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from measure import exponent, least, peak_bytes
 
 import deeplinear as dl
 from deeplinear._dense import dense_memory
@@ -20,6 +19,7 @@ from deeplinear._estimate import matrices_read
 from deeplinear._reference import reference
 from deeplinear._solve import plan
 from deeplinear._threads import one_blas_thread
+from measure import exponent, least, peak_bytes
 
 RESULTS = Path(__file__).parent / "results.md"
 Row = tuple[str, str, str]

@@ -140,6 +140,7 @@ MUTANTS = [
 
 
 def survives(mutant: tuple[str, str, str]) -> bool:
+    """Whether the tests pass although the package is wrong."""
     file, right, wrong = mutant
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src", Path(folder) / "src")
@@ -165,6 +166,7 @@ def survives(mutant: tuple[str, str, str]) -> bool:
 
 
 def main() -> int:
+    """Run the chosen mutants, or all."""
     words = sys.argv[1:]
     chosen = [mutant for mutant in MUTANTS if not words or any(word in " ".join(mutant) for word in words)]
     survivors = 0
