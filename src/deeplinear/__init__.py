@@ -5,15 +5,19 @@ from deeplinear._data import Isotropic
 from deeplinear._early import first_rise_lr, first_step_growth
 from deeplinear._ensemble import Ensemble
 from deeplinear._estimate import Estimate, estimate
+from deeplinear._learning_rate import MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
+from deeplinear._measured import MeasuredOptima
 from deeplinear._network import MLP, ResNet
 from deeplinear._optimizer import GradientDescent
 from deeplinear._problem import Problem
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
 from deeplinear._scaling import PowerLawFit, fit_exponent, lazy_exponent, local_exponents, rich_exponent
+from deeplinear._sensitivity import Sensitivity, sensitivity
 from deeplinear._simulate import simulate
 from deeplinear._solution import Decomposition, Solution, Status, VarianceDecomposition
 from deeplinear._solve import solve
 from deeplinear._spectrum import Spectrum
+from deeplinear._transfer import Transfer, transfer
 
 __all__ = [
     "MLP",
@@ -24,16 +28,21 @@ __all__ = [
     "FullBatch",
     "GradientDescent",
     "Isotropic",
+    "MaxStableLr",
+    "MeasuredOptima",
     "MultiPassSGD",
     "ObservableComparison",
     "OnlineSGD",
+    "OptimalLr",
     "Population",
     "PowerLawFit",
     "Problem",
     "ResNet",
+    "Sensitivity",
     "Solution",
     "Spectrum",
     "Status",
+    "Transfer",
     "VarianceDecomposition",
     "Verdict",
     "compare",
@@ -43,7 +52,11 @@ __all__ = [
     "fit_exponent",
     "lazy_exponent",
     "local_exponents",
+    "max_stable_lr",
+    "optimal_lr",
     "rich_exponent",
+    "sensitivity",
     "simulate",
     "solve",
+    "transfer",
 ]

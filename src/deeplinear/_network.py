@@ -48,7 +48,8 @@ class Network:
     def gamma0(self) -> float:
         """The richness that stands in the equations, after the parameterization (0 if lazy)."""
         if self.parameterization == "ntk":
-            return self.richness / self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
+            root: float = self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
+            return self.richness / root
         return self.richness
 
     @property

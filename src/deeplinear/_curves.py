@@ -1,0 +1,87 @@
+"""Loss curves of many problems, of whose solutions nothing else is kept; fields may be complex."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear import _memory
+from deeplinear._coefficients import Structure
+from deeplinear._dense import Dense, dense_memory
+from deeplinear._problem import Problem
+from deeplinear._solve import _CACHE, _batches, _solve_depth, _solve_layers, plan
+from deeplinear._threads import one_blas_thread
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Losses of one problem, shape (T,): inf from a divergence on, complex where a field of the problem is."""
+
+    test_loss: Array
+    train_loss: Array
+    diverged_at: int | None
+
+    def loss(self, objective: str) -> Array:
+        """Return the test or the train loss."""
+        return self.train_loss if objective == "train" else self.test_loss
+
+
+def curves(problems: Sequence[Problem], tolerance: float = 1e-6) -> list[Curve]:
+    """Solve problems, those of equal structure in batches, and return their losses in the same order.
+
+    A batch ends when all its problems have diverged, so it is best to have problems that diverge side by side.
+
+    Parameters
+    ----------
+    problems
+        Problems, whose fields may be complex.
+    tolerance
+        As for ``solve``.
+    """
+    found: dict[int, Curve] = {}
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for shape, members in _batches(list(problems)):
+            # Twice, since what is complex takes twice the memory.
+            _memory.require(2 * dense_memory(shape, len(members)), "solving", "lower steps or outputs")
+            solved = _solve_batch([problems[index] for index in members], shape, tolerance)
+            found |= dict(zip(members, solved, strict=True))
+    return [found[index] for index in range(len(problems))]
+
+
+def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float) -> list[Curve]:
+    """Solve a batch; if its problems cannot be resolved together in depth, in halves."""
+    try:
+        dense, _ = _solve_depth(batch, tolerance, _ignore) if shape.nodes else _solve_layers(batch, _ignore)
+    except ArithmeticError:
+        if len(batch) == 1:
+            raise
+        half = len(batch) // 2
+        return [curve for part in (batch[:half], batch[half:]) for curve in _solve_batch(part, shape, tolerance)]
+    test, train = _losses(dense)
+    found = []
+    for position, end in enumerate(dense.diverged_at.tolist()):
+        cut = slice(end if end >= 0 else shape.steps, None)
+        test[position, cut] = train[position, cut] = np.inf
+        found.append(Curve(test[position], train[position], None if end < 0 else end))
+    return found
+
+
+def worth_batching(problem: Problem, most: int) -> int:
+    """Return how many problems like this one are solved faster together than apart, at most ``most``."""
+    return min(most, max(1, int(_CACHE / dense_memory(plan(problem), 1))))
+
+
+def _losses(dense: Dense) -> tuple[Array, Array]:
+    """Test and train loss of each problem, shape (batch, steps)."""
+    C0, steps = dense.data_covariances, range(dense.c.structure.steps)
+    test = np.stack([dense.test_loss(step) for step in steps], axis=1)
+    train = test.copy() if C0.Noise is None else np.trace(C0.CDelta_equal, axis1=-2, axis2=-1)
+    return test, train
+
+
+def _ignore(done: int, total: int) -> None:
+    """Take no notice of progress."""

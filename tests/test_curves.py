@@ -1,0 +1,42 @@
+"""Loss curves of many problems at once."""
+
+import math
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._curves import curves, worth_batching
+from deeplinear._fields import replace
+
+
+def make(network, lr=0.05, steps=6):
+    return dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(lr), steps)
+
+
+def test_problems_of_any_shape_keep_their_order():
+    problems = [make(network, lr) for lr in (0.02, 3.0) for network in (dl.MLP(2, 1.0), dl.ResNet(3, 0.5))]
+    for problem, curve in zip(problems, curves(problems), strict=True):
+        solution = dl.solve(problem)
+        np.testing.assert_allclose(curve.test_loss, solution.test_loss, rtol=1e-13)
+        np.testing.assert_allclose(curve.loss("train"), solution.train_loss, rtol=1e-13)
+        assert curve.diverged_at == solution.status.diverged_at
+
+
+def test_stable_and_unstable_networks_of_infinite_depth_are_solved_together():
+    problem = replace(make(dl.ResNet(math.inf, 1.0)), {"sampling": dl.Population()})
+    problems = [replace(problem, {"lr": lr}) for lr in (0.02, 0.06, 0.18, 0.25, 0.5)]
+    found = curves(problems)
+    assert [curve.diverged_at is None for curve in found] == [True, True, True, False, False]
+    for each, curve in zip(problems[:3], found, strict=False):
+        np.testing.assert_allclose(curve.test_loss, dl.solve(each).test_loss, rtol=1e-6)
+
+
+def test_large_problems_are_not_batched():
+    assert worth_batching(make(dl.MLP(3, 1.0), steps=10), 8) == 8
+    assert worth_batching(make(dl.MLP(3, 1.0), steps=1000), 8) == 1
+
+
+def test_what_does_not_fit_into_memory_is_refused():
+    with pytest.raises(MemoryError, match="solving needs about"):
+        curves([make(dl.MLP(3, 1.0), steps=100_000)])

@@ -1,0 +1,239 @@
+"""The largest stable and the optimal learning rate."""
+
+import math
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._fields import replace
+from deeplinear._learning_rate import max_stable_lr, optimal_lr
+from deeplinear._minimum import Point, find_minimum
+from deeplinear._rates import with_rate
+from deeplinear._sensitivity import sensitivity
+
+
+def make(network=None, sampling=None, noise=0.3, steps=20, lr=0.05, **optimizer):
+    return dl.Problem(
+        network or dl.MLP(3, 1.0),
+        dl.Isotropic(noise),
+        sampling or dl.FullBatch(2.0),
+        dl.GradientDescent(lr, **optimizer),
+        steps,
+    )
+
+
+def lazy(depth, **options):
+    network = dl.MLP(depth, "infinite", parameterization="ntk", centered=True)
+    return make(network, dl.Population(), noise=0.0, **options)
+
+
+PROBLEMS = {
+    "full batch": make(),
+    "population": make(sampling=dl.Population(), noise=0.0),
+    "online": make(sampling=dl.OnlineSGD(0.3)),
+    "multi-pass": make(sampling=dl.MultiPassSGD(2.0, 0.5)),
+    "rich": make(dl.MLP(3, 16.0, 2.0)),
+    "overfitting": make(dl.MLP(3, 4.0, centered=True), dl.FullBatch(1.0), noise=2.0),
+    "momentum": make(momentum=0.9),
+    "decay": make(dl.MLP(3, 1.0, centered=True), weight_decay=3.0),
+    "resnet": make(dl.ResNet(4, 1.0)),
+    "ntk": make(dl.MLP(2, [0.5, 2.0], parameterization="ntk")),
+    "spectrum": dl.Problem(
+        dl.MLP(2, 30.0, 0.5), dl.Spectrum.power_law(2.0, 1.0), dl.OnlineSGD(20.0), dl.GradientDescent(0.1), 20
+    ),
+}
+cases = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+
+
+# --- the largest stable rate ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("steps", [2, 40])
+def test_a_linear_model_is_stable_up_to_two_over_its_kernel(depth, steps):
+    found = max_stable_lr(lazy(depth, steps=steps), tolerance=1e-6)
+    assert found.lr <= 2 / (depth + 1) <= found.unstable_lr
+    assert found.unstable_lr == pytest.approx(found.lr, rel=1e-6)
+
+
+@cases
+def test_stability_is_judged_by_the_last_train_loss(problem):
+    found = max_stable_lr(problem)
+    assert 1 < found.unstable_lr / found.lr < 1.001
+    below, above = (dl.solve(with_rate(problem, lr)) for lr in (found.lr, found.unstable_lr))
+    assert not below.status.diverged
+    if not problem.optimizer.weight_decay:
+        assert below.train_loss[-1] <= below.train_loss[0] < above.train_loss[-1]
+
+
+def test_a_transient_that_recovers_is_stable():
+    problem = make(sampling=dl.OnlineSGD(0.3), steps=40)
+    training = dl.solve(with_rate(problem, 0.99 * max_stable_lr(problem).lr)).train_loss
+    assert training.max() > 1.5 * training[0] > training[-1]
+
+
+def test_overfitting_is_stable():
+    problem = PROBLEMS["overfitting"]
+    solution = dl.solve(with_rate(problem, 0.5 * max_stable_lr(problem).lr))
+    assert solution.test_loss[-1] > solution.test_loss[0]
+
+
+def test_forgetting_a_subtracted_function_is_stable():
+    problem = PROBLEMS["decay"]
+    found = max_stable_lr(problem).lr
+    solution = dl.solve(with_rate(problem, 0.5 * found))
+    assert solution.train_loss[-1] > solution.train_loss[0]
+    assert found > 0.3
+
+
+def test_a_schedule_is_scaled_as_a_whole():
+    warmup = [0.0] * 12 + [0.05] * 8
+    found = max_stable_lr(make(lr=warmup))
+    assert found.is_factor
+    assert "schedule factor" in str(found)
+    assert dl.solve(make(lr=[found.unstable_lr * rate for rate in warmup])).train_loss[-1] > 2.09
+
+
+def test_rich_ntk_networks_bear_higher_rates_when_wide_and_mup_networks_do_not():
+    def edges(parameterization):
+        network = dl.MLP(3, 1.0, richness=4.0, parameterization=parameterization)
+        problem = make(network, dl.Population(), noise=0.0, steps=30)
+        return [max_stable_lr(replace(problem, {"width": width})).lr for width in (1.0, 4.0)]
+
+    (mup_low, mup_high), (ntk_low, ntk_high) = edges("mup"), edges("ntk")
+    assert abs(math.log(mup_high / mup_low, 4)) < 0.2
+    assert math.log(ntk_high / ntk_low, 4) == pytest.approx(2 / 3, abs=0.1)  # 1 - 1 / depth
+
+
+# --- the optimum ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_one_step_of_a_linear_model_solves_it(depth):
+    found = optimal_lr(lazy(depth, steps=2, lr=0.03))
+    assert found.lr == pytest.approx(1 / (depth + 1), rel=1e-5)
+    assert found.loss == pytest.approx(0.0, abs=1e-10)
+    assert found.curvature == pytest.approx(2.0, rel=1e-3)
+    assert not found.at_edge
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_one_step_of_online_sgd(depth):
+    L, nu, batch = depth, 0.5, 0.2
+    found = optimal_lr(make(dl.MLP(L, nu, centered=True), dl.OnlineSGD(batch), noise=0.0, steps=2))
+    quadratic = (1 + 1 / batch) * ((L + 1) ** 2 + L * (L + 1) * (2 * L + 1) / (6 * nu))
+    assert found.lr == pytest.approx((L + 1) / quadratic, rel=1e-6)
+    assert found.loss == pytest.approx(1 - (L + 1) ** 2 / quadratic, rel=1e-9)
+    assert found.curvature == pytest.approx(2 * quadratic * found.lr**2, rel=1e-3)
+
+
+@cases
+@pytest.mark.parametrize("objective", ["test", "train"])
+def test_no_rate_is_better(problem, objective):
+    found = optimal_lr(problem, objective=objective, tolerance=1e-5)
+    assert found.is_resolved
+    at = with_rate(problem, found.lr)
+    loss = f"{objective}_loss"
+    assert found.loss == pytest.approx(getattr(dl.solve(at), loss)[-1], rel=1e-7)
+    slope = getattr(sensitivity(at, "lr"), f"d_{loss}")["lr"][-1] * found.lr
+    assert abs(slope / found.curvature) < 1e-5  # how far the rate is from the zero of the slope
+    others = [with_rate(problem, found.lr * 2.0**power) for power in np.arange(-5, 5, 0.25)]
+    assert all(getattr(each, loss)[-1] >= found.loss * (1 - 1e-9) for each in dl.solve(others))
+
+
+@pytest.mark.parametrize("lr", [1e-7, 30.0])
+def test_the_search_may_start_anywhere(lr):
+    expected = optimal_lr(PROBLEMS["online"])
+    assert optimal_lr(replace(PROBLEMS["online"], {"lr": lr})).lr == pytest.approx(expected.lr, rel=1e-5)
+
+
+def test_a_horizon_is_a_shorter_problem():
+    problem = PROBLEMS["online"]
+    found = optimal_lr(problem, horizon=9)
+    assert found.horizon == 9
+    assert found == optimal_lr(replace(problem, {"steps": 10}))
+
+
+def test_a_schedule_has_an_optimal_factor():
+    problem = PROBLEMS["online"]
+    expected = optimal_lr(problem).lr
+    for schedule in ([0.02] * 20, lambda step: 0.02):
+        found = optimal_lr(replace(problem, {"lr": schedule}))
+        assert found.is_factor
+        assert 0.02 * found.lr == pytest.approx(expected, rel=1e-5)
+
+
+def test_says_whether_the_optimum_is_at_the_edge_of_stability():
+    rich = make(dl.MLP(3, 16.0, 2.0), steps=40)
+    at_edge = optimal_lr(rich, objective="train")
+    assert at_edge.at_edge
+    assert "at the edge of stability" in str(at_edge)
+    assert not optimal_lr(rich).at_edge  # overfitting sets the best rate for the test loss
+    assert not optimal_lr(PROBLEMS["online"]).at_edge
+
+
+def test_says_when_the_loss_is_down_to_rounding():
+    found = optimal_lr(lazy(1, steps=40))
+    assert not found.is_resolved
+    assert 0 <= found.loss < 1e-12
+    assert not found.at_edge
+    assert "down to rounding" in str(found)
+
+
+def test_where_there_is_nothing_to_learn_no_rate_is_good():
+    data = dl.Isotropic(target_gram=[[0.0]], noise=0.5)
+    network = dl.MLP(2, 1.0, centered=True)
+    problem = dl.Problem(network, data, dl.OnlineSGD(1.0), dl.GradientDescent(0.1), 4)
+    with pytest.raises(ArithmeticError, match=r"no learning rate from .* lowers the test loss"):
+        optimal_lr(problem)
+
+
+def test_where_nothing_moves_every_rate_is_stable():
+    problem = make(lr=[0.0] * 20)
+    with pytest.raises(ArithmeticError, match="training does not diverge at any learning rate up to"):
+        max_stable_lr(problem)
+
+
+def test_refusals():
+    problem = make(steps=5)
+    with pytest.raises(ValueError, match=r"horizon must be at most steps - 1 \(4\), got 5"):
+        optimal_lr(problem, horizon=5)
+    with pytest.raises(ValueError, match="horizon must be a whole number, at least 1, got 0"):
+        optimal_lr(problem, horizon=0)
+    with pytest.raises(ValueError, match="objective must be 'test' or 'train', got 'val'"):
+        optimal_lr(problem, objective="val")
+    with pytest.raises(ValueError, match="steps must be at least 2 for the learning rate to matter, got 1"):
+        max_stable_lr(make(steps=1))
+    with pytest.raises(ValueError, match="tolerance must be a positive finite number, got 0"):
+        max_stable_lr(problem, tolerance=0)
+    with pytest.raises(ValueError, match="problem must be a Problem, got 3"):
+        optimal_lr(3)
+
+
+def test_a_rough_loss_has_its_optimum_at_the_best_rate_searched():
+    rough = replace(PROBLEMS["overfitting"], {"steps": 60})
+    found = optimal_lr(rough, objective="train")
+    assert found.loss <= found.losses.min()
+
+
+# --- minima from slopes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steepness", [10.0, 30.0, 300.0])
+def test_a_minimum_before_a_cliff(steepness):
+    """A function that falls slowly until an exponential takes over, and is infinite soon after."""
+    calls = 0
+
+    def evaluate(x):
+        nonlocal calls
+        calls += 1
+        if x > 0.5:
+            return Point(x, math.inf, math.nan)
+        wall = math.exp(steepness * (x - 0.3))
+        return Point(x, 1 - 0.1 * x + wall, -0.1 + steepness * wall)
+
+    found = find_minimum(evaluate, (-0.5, 2.0), (0.0, evaluate(0.0).value), (1.0, math.inf), tolerance=1e-4)
+    assert found.x == pytest.approx(0.3 + math.log(0.1 / steepness) / steepness, abs=1e-5)
+    assert found.curvature == pytest.approx(0.1 * steepness, rel=0.02)
+    assert calls < 20
