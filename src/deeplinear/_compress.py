@@ -27,7 +27,7 @@ from deeplinear._threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
-HORIZON = 1e8
+HORIZON = 1e12
 """Smoothness assumed of F: s lam_max up to this. Eigenvalues further below lam_max count as hardly learned."""
 
 _DECAYED = 1e-3
