@@ -92,6 +92,12 @@ def depth() -> Iterator[Row]:
             f"{exponent(depths, times):.2f}",
             per_layer,
         )
+    memory = [dense_memory(plan(residual(d, 200)), 1) for d in depths]
+    yield (
+        "memory at T = 200, L = 4 and 255",
+        f"{memory[0] / 1e6:.0f} and {memory[-1] / 1e6:.0f} MB",
+        "proportional to L",
+    )
     many, few = residual(255, 200), residual(1000, 200)
     by_nodes = least(lambda: dl.solve(few), 1)
     by_layers = least(lambda: dl.solve(many), 1) * 1000 / 255
@@ -133,12 +139,33 @@ def modes() -> Iterator[Row]:
     )
 
 
+def horizons() -> Iterator[Row]:
+    """Long horizons: panels against dense stepping, and growth with the number of steps."""
+
+    def problem(steps: int, depth: int = 3) -> dl.Problem:
+        data, rule = dl.Isotropic(noise=0.3), dl.GradientDescent(0.005)
+        return dl.Problem(dl.MLP(depth, 1.0), data, dl.FullBatch(1.2), rule, steps)
+
+    short = problem(1000)
+    exact, panels = dl.solve(short, method="dense"), dl.solve(short, method="panels")
+    ratio = least(lambda: dl.solve(short, method="dense"), 1) / least(lambda: dl.solve(short, method="panels"), 1)
+    error = np.abs(panels.at(exact.times)["test_loss"].values / exact.test_loss - 1).max()
+    yield "T = 1000, L = 3: dense over panels", f"{ratio:.0f}", f"relative error {error:.0e}"
+    for power in (3, 4, 5, 6, 7):
+        solution = dl.solve(problem(10**power), method="panels")
+        seconds = least(lambda power=power: dl.solve(problem(10**power), method="panels"), 1)
+        yield f"T = 10^{power}, L = 3, tolerance 1e-6", f"{seconds:.1f} s", f"{len(solution.times)} nodes"
+    million = problem(10**6, depth=4)
+    yield "T = 10^6, L = 4", f"{least(lambda: dl.solve(million), 1):.1f} s", ""
+
+
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "dense": dense,
     "batches": batches,
     "simulation": against_simulation,
     "depth": depth,
     "modes": modes,
+    "horizons": horizons,
 }
 
 
