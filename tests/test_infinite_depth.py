@@ -138,7 +138,7 @@ def test_a_saved_solution_keeps_its_nodes(tmp_path):
 def solution_with(nodes, problem):
     dense = Dense(coefficients([problem], nodes))
     dense.run()
-    return dl.Solution.from_dense(problem, dense, 0, {})
+    return dl.Solution.from_solver(problem, dense, 0, {})
 
 
 OBSERVABLES = [

@@ -17,6 +17,7 @@ from deeplinear._simulate import simulate
 from deeplinear._solution import Decomposition, Solution, Status, VarianceDecomposition
 from deeplinear._solve import solve
 from deeplinear._spectrum import Spectrum
+from deeplinear._sweep import open_sweep, sweep
 from deeplinear._transfer import Transfer, transfer
 
 __all__ = [
@@ -53,10 +54,12 @@ __all__ = [
     "lazy_exponent",
     "local_exponents",
     "max_stable_lr",
+    "open_sweep",
     "optimal_lr",
     "rich_exponent",
     "sensitivity",
     "simulate",
     "solve",
+    "sweep",
     "transfer",
 ]

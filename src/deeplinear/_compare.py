@@ -265,6 +265,8 @@ def _check(theory: Any, experiment: Any) -> None:
         raise ValueError(f"theory must be a Solution, got {theory!r}")
     if not isinstance(experiment, Ensemble):
         raise ValueError(f"experiment must be an Ensemble, got {experiment!r}")
+    if theory.stats.get("method") == "panels":
+        raise ValueError("theory must have a value at every step: solve with method='dense'")
     # As written to a file, so that a learning-rate function equals its values.
     ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:

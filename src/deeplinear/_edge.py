@@ -23,7 +23,7 @@ def is_near_edge(problem: Problem, dim: int) -> bool:
     rates = tuple((factor * problem.optimizer.rates(problem.steps)).tolist())
     raised = replace(problem, optimizer=replace(problem.optimizer, lr=rates))
     # Solved anew, so that a theory from elsewhere that is wrong does not look like one near the edge.
-    solutions = solve([problem, raised])
+    solutions = solve([problem, raised], method="dense")
     if any(each.status.diverged for each in solutions):
         return True
     envelope, higher = (np.maximum.accumulate(each.train_loss[::-1]) for each in solutions)

@@ -20,7 +20,7 @@ from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
 from deeplinear._simulate import simulate, simulation_memory
 from deeplinear._simulator.sizes import Sizes, sizes_of
-from deeplinear._solve import plan, solve
+from deeplinear._solve import plan, solve, takes_panels
 from deeplinear._threads import one_blas_thread
 
 _FLOAT = 8
@@ -33,6 +33,14 @@ _PROBE_SECONDS = 0.03
 # Very deep networks are solved on nodes along their depth, on few of them and then on more, and each step is
 # swept until it settles: these many are usual.
 _FEWER_NODES, _SWEEPS = 5, 10
+
+_PANEL_SWEEPS = 25
+"""Passes over all matrices that panels usually take, in units of one dense pass over as many nodes."""
+
+
+def _panel_nodes(steps: int) -> float:
+    """Nodes in time that panels usually need: 104 at a thousand steps, 40 more for each further decade."""
+    return 104 + 40 * math.log10(max(steps, 1000) / 1000)
 
 
 @dataclass(frozen=True)
@@ -114,20 +122,26 @@ def estimate(
     --------
     >>> import deeplinear as dl
     >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1)
-    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=10**6)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.OnlineSGD(0.5), optimizer, steps=10**6)
     >>> cost = estimate(problem)
-    >>> cost.fits, f"{cost.theory.bytes / 1e12:.0f} TB"
-    (False, '192 TB')
+    >>> cost.fits, cost.method, f"{cost.theory.bytes / 1e12:.0f} TB"
+    (False, 'dense', '208 TB')
     """
     shape = plan(problem)
     experiment = None
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record), memory)
+    if takes_panels(problem):
+        nodes = min(problem.steps, round(_panel_nodes(problem.steps)))
+        memory = dense_memory(replace(shape, steps=nodes), 1)
+        theory = Cost(_PANEL_SWEEPS * solve_seconds(problem)(nodes), memory)
+    else:
+        theory = Cost(solve_seconds(problem)(problem.steps), dense_memory(shape, 1))
     return Estimate(
-        theory=Cost(solve_seconds(problem)(problem.steps), dense_memory(shape, 1)),
+        theory=theory,
         experiment=experiment,
-        method="dense",
+        method="panels" if takes_panels(problem) else "dense",
         available=psutil.virtual_memory().available,
     )
 

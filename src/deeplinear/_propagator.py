@@ -5,10 +5,14 @@
 with G(s) the gradient outer product at step s. Plain gradient descent has d = 1, a(t, s) = lr_s.
 """
 
+from math import factorial
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import legendre
 from numpy.typing import NDArray
+
+from deeplinear._grid import NODES, Grid, radau_nodes
 
 
 def propagator(
@@ -53,3 +57,58 @@ def propagator(
         velocity = momentum * velocity + force
         weight = weight + rates[t] * (momentum * velocity + force if nesterov else velocity)
     return history[:, 0], history[:, 1:]
+
+
+class GridPropagator:
+    """The same responses on a time grid, for gradient descent without momentum.
+
+    With decay(s) = log(1 - lr_s weight_decay), d(t) = exp sum_{s<t} decay(s) and
+    a(t, s) = lr_s d(t) / d(s + 1); sums over steps become sums over nodes with the weights of the grid.
+
+    Parameters
+    ----------
+    rates
+        Learning rate at each step, shape (T,), or one number for all.
+    weight_decay
+        As in ``GradientDescent``; smaller than 1 / lr.
+    grid
+        The time grid; rows are asked for set by set, as it grows.
+    """
+
+    def __init__(self, rates: Any, weight_decay: Any, grid: Grid) -> None:
+        self._rates, self._weight_decay, self._grid = np.asarray(rates), weight_decay, grid
+        kind = np.result_type(self._rates, weight_decay, float)
+        self._rate, self._decay, self._log_d = (np.zeros(0, kind) for _ in range(3))  # at the nodes
+
+    def rows(self) -> tuple[NDArray[Any], NDArray[Any], float]:
+        """Values of d (r,) and a (r, nodes) for the last set of the grid, and how badly a polynomial fits them."""
+        nodes, sums = self._grid.last, self._grid.sums()
+        rate, misfit = self._fit()
+        decay = np.log1p(-rate * self._weight_decay)
+        self._rate = np.append(self._rate[: nodes.start], rate)
+        self._decay = np.append(self._decay[: nodes.start], decay)
+        log_d = sums @ self._decay
+        self._log_d = np.append(self._log_d[: nodes.start], log_d)
+        a = sums * self._rate * np.exp(log_d[:, None] - self._log_d - self._decay)
+        return np.exp(log_d), a, max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))
+
+    def _fit(self) -> tuple[NDArray[Any], float]:
+        """Learning rate at the nodes of the last set, and the largest relative deviation at its steps."""
+        length, end = self._grid.lengths[-1], self._grid.end
+        count = self._grid.last.stop - self._grid.last.start
+        if self._rates.ndim == 0:
+            return np.full(count, self._rates), 0.0
+        rates = self._rates[end + 1 - length : end + 1]
+        if length == 1:
+            return rates, 0.0
+        basis = legendre.legvander(2.0 * np.arange(1, length + 1) / length - 1.0, NODES - 1)
+        coefficients = np.linalg.solve(basis.T @ basis, basis.T @ rates)
+        largest = np.abs(rates).max()
+        misfit = np.abs(basis @ coefficients - rates).max() / largest if largest else 0.0
+        return legendre.legval(radau_nodes(), coefficients), float(misfit)
+
+
+def _exponential_misfit(decay: NDArray[Any], length: int) -> float:
+    """Error of the best polynomial on a panel for an exponential that falls at this rate."""
+    exponent = float(np.abs(decay).max()) * length if length > 1 else 0.0
+    return float(2.0 * (exponent / 4.0) ** NODES / factorial(NODES))

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 from deeplinear import _checks
 from deeplinear._closure.depth import Nodes
+from deeplinear._closure.equations import Equations
 from deeplinear._coefficients import coefficients
 from deeplinear._dense import Dense
 from deeplinear._files import write_atomically
+from deeplinear._grid import Grid
 from deeplinear._labels import from_dataset, read_dataset, to_dataset
+from deeplinear._panels import Panels
 from deeplinear._problem import Problem
 from deeplinear._sites import sample_sites
 
@@ -132,7 +135,8 @@ class Solution:
     problem
         What was solved.
     times
-        Steps t = 0 .. T-1, each before its update, shape (T,).
+        Steps t = 0 .. T-1, each before its update, shape (T,); or, solved by panels, the real-valued times of
+        their nodes, T of them from here on. ``at`` has the losses at any step.
     test_loss, train_loss
         Mean squared residual on new examples and on the training set, summed over outputs, shape (T,).
     kernel
@@ -145,7 +149,9 @@ class Solution:
         Whether training diverged, and when.
     stats
         ``method``, ``seconds`` and size of the ``batch`` that was solved together; at infinite depth also
-        the number of ``depth_nodes`` and the ``depth_error`` that was found.
+        the number of ``depth_nodes`` and the ``depth_error`` that was found; with panels the number of
+        ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was asked
+        for and an estimate of the relative ``error`` of the losses.
 
     Examples
     --------
@@ -160,7 +166,7 @@ class Solution:
     """
 
     problem: Problem
-    times: NDArray[np.int64]
+    times: NDArray[Any]
     test_loss: Array
     train_loss: Array
     kernel: Array
@@ -168,12 +174,54 @@ class Solution:
     status: Status
     stats: dict[str, Any]
     _matrices: Mapping[str, Callable[[], Array]] = field(repr=False)
-    _dense: tuple[Dense, int] | None = field(repr=False, default=None)
+    _solver: tuple[Dense | Panels, int] | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
         network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
         losses = f"test loss {self.test_loss[0]:.3g} -> {self.test_loss[-1]:.3g}"
         return f"Solution({network}, {self.problem.steps} steps: {losses}, {self.status})"
+
+    def at(self, step: Any) -> xr.Dataset:
+        """Return the losses at one step, or at several.
+
+        Parameters
+        ----------
+        step
+            A whole number from 0 to T-1, or an array of them.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``test_loss`` and ``train_loss``, with the steps along ``time`` if there are several.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> network, optimizer = dl.MLP(depth=2, width=1.0), dl.GradientDescent(0.01)
+        >>> problem = dl.Problem(network, dl.Isotropic(noise=0.5), dl.FullBatch(2.0), optimizer, steps=10**5)
+        >>> dl.solve(problem).at([100, 99_999]).test_loss.values.round(3)
+        array([0.602, 0.5  ])
+        """
+        steps = np.asarray(step)
+        last = self.problem.steps - 1
+        whole = steps.dtype.kind in "iuf" and bool((steps == np.floor(steps)).all())
+        if not whole or steps.ndim > 1 or steps.size == 0 or steps.min() < 0 or steps.max() > last:
+            raise ValueError(f"step must be whole numbers from 0 to {last}, got {step!r}")
+        numbers = np.atleast_1d(steps).astype(np.int64)
+        ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
+        losses = {}
+        for name in ("test_loss", "train_loss"):
+            values = np.full(len(numbers), np.inf)
+            known = numbers < ended
+            curve = getattr(self, name)
+            if "lengths" in self.stats:
+                grid = Grid(self.stats["lengths"])
+                values[known] = grid.interpolation(numbers[known]) @ np.where(np.isfinite(curve), curve, 0.0)
+            else:
+                values[known] = curve[numbers[known]]
+            losses[name] = ("time", np.maximum(values, 0.0))
+        dataset = xr.Dataset(losses, {"time": numbers})
+        return dataset.isel(time=0) if steps.ndim == 0 else dataset
 
     @cached_property
     def feature_correlation(self) -> Array:
@@ -225,20 +273,20 @@ class Solution:
     @cached_property
     def variance(self) -> VarianceDecomposition:
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
-        dense, index = self._solved()
-        overlaps = dense.overlaps
-        outputs = self.problem.data.outputs
+        solver, index = self._solved()
+        overlaps = solver.overlaps
+        outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
 
         def curve(rows: Array) -> Array:
-            return _cut(_over_outputs(rows[index], outputs), self.status)
+            return _cut(_over_outputs(rows[index], outputs), ended)
 
-        same = curve(np.diagonal(dense.data_covariances.Cv, axis1=-2, axis2=-1))
+        same = curve(np.diagonal(_equations(solver).data_covariances.Cv, axis1=-2, axis2=-1))
         bias, same_data, same_init = map(curve, (overlaps.independent, overlaps.same_data, overlaps.same_init))
         with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
             interaction = same - same_init - same_data + bias
             variances = [same_init - bias, same_data - bias, interaction]
         # What rounding makes negative is zero.
-        initialization, data, interaction = (_cut(np.maximum(part, 0.0), self.status) for part in variances)
+        initialization, data, interaction = (_cut(np.maximum(part, 0.0), ended) for part in variances)
         return VarianceDecomposition(bias, initialization, data, interaction, self.decomposition.label_noise)
 
     def sample_sites(self, count: int, seed: int = 0) -> xr.Dataset:
@@ -261,15 +309,22 @@ class Solution:
         """
         if self.status.diverged:
             raise ValueError(f"sites cannot be drawn: training {self.status}")
-        return sample_sites(*self._solved(), _checks.whole("count", count), seed)
+        solver, index = self._solved()
+        if isinstance(solver, Panels):
+            raise ValueError('sites can be drawn at every step only: solve with method="dense"')
+        return sample_sites(solver, index, _checks.whole("count", count), seed)
 
-    def _solved(self) -> tuple[Dense, int]:
+    def _solved(self) -> tuple[Dense | Panels, int]:
         """Return the solver's own matrices, of which a file holds only part: then solve again."""
-        if self._dense is not None:
-            return self._dense
-        dense = Dense(coefficients([self.problem], self.stats.get("depth_nodes", 0)))
-        dense.run()
-        return dense, 0
+        if self._solver is not None:
+            return self._solver
+        solver: Dense | Panels
+        if self.stats["method"] == "panels":
+            solver = Panels(self.problem, self.stats["tolerance"])
+        else:
+            solver = Dense(coefficients([self.problem], self.stats.get("depth_nodes", 0)))
+        solver.run()
+        return solver, 0
 
     def plot(self) -> "Figure":
         """Draw the losses over time; returns a matplotlib figure, which has ``savefig``."""
@@ -325,40 +380,46 @@ class Solution:
         )
 
     @classmethod
-    def from_dense(cls, problem: Problem, dense: Dense, index: int, stats: dict[str, Any]) -> "Solution":
+    def from_solver(cls, problem: Problem, solver: Dense | Panels, index: int, stats: dict[str, Any]) -> "Solution":
         """Take one problem out of a solved batch."""
-        step = int(dense.diverged_at[index])
+        step = int(solver.diverged_at[index])
         status = Status(None if step < 0 else step)
-        outputs, C0 = problem.data.outputs, dense.data_covariances
-        noise = np.full(problem.steps, outputs * problem.data.noise**2)
+        times = solver.grid.times if isinstance(solver, Panels) else np.arange(problem.steps)
+        ended, equations = _end(times, status), _equations(solver)
+        outputs, C0 = problem.data.outputs, equations.data_covariances
+        noise = np.full(len(times), outputs * problem.data.noise**2)
 
         def curve(rows: Array) -> Array:
             """Sum over outputs; what rounding makes negative is zero."""
-            return _cut(np.maximum(_over_outputs(rows[index], outputs), 0.0), status)
+            return _cut(np.maximum(_over_outputs(rows[index], outputs), 0.0), ended)
 
         test_loss = curve(np.diagonal(C0.Cv, axis1=-2, axis2=-1)) + noise
         train_loss = test_loss
         if C0.Noise is not None:
-            train_loss = _cut(np.maximum(np.trace(C0.CDelta_equal[index], axis1=-2, axis2=-1), 0.0), status)
+            train_loss = _cut(np.maximum(np.trace(C0.CDelta_equal[index], axis1=-2, axis2=-1), 0.0), ended)
 
         def matrix(name: str) -> Array:
-            return _cut_both(_BUILD[name](dense, index), status, outputs)
+            return _cut_both(_BUILD[name](equations, index), ended, outputs)
 
         return cls(
             problem=problem,
-            times=np.arange(problem.steps),
+            times=times,
             test_loss=test_loss,
             train_loss=train_loss,
-            kernel=_cut(dense.chain.kernel()[index], status),
+            kernel=_cut(equations.chain.kernel()[index], ended),
             decomposition=Decomposition(curve(C0.bias), curve(C0.width), curve(C0.data), noise),
             status=status,
             stats=stats,
             _matrices={name: partial(matrix, name) for name in MATRICES},
-            _dense=(dense, index),
+            _solver=(solver, index),
         )
 
 
-def _residual_correlation(dense: Dense, index: int) -> Array:
+def _equations(solver: Dense | Panels) -> Equations:
+    return solver.equations if isinstance(solver, Panels) else solver
+
+
+def _residual_correlation(dense: Equations, index: int) -> Array:
     """C_Delta from the noise that the residuals, weighted by their draws, put into h_0.
 
     A draw weighs each residual by 1 + n, so the noise holds Delta + n Delta; what n adds, with the
@@ -379,12 +440,12 @@ def _residual_correlation(dense: Dense, index: int) -> Array:
     return np.asarray(C0.Noise[index] / c.reuse[index] - RZ - RZ.T + Z)
 
 
-def _residual_response(dense: Dense, index: int) -> Array:
+def _residual_response(dense: Equations, index: int) -> Array:
     RDelta = dense.data.RDelta
     return np.eye(dense.c.structure.size) if RDelta is None else np.asarray(RDelta[index])
 
 
-_BUILD: dict[str, Callable[[Dense, int], Array]] = {
+_BUILD: dict[str, Callable[[Equations, int], Array]] = {
     "feature_correlation": lambda dense, i: np.stack([dense.data_covariances.Ch[i], *(C[i] for C in dense.chain.Ch())]),
     "gradient_correlation": lambda dense, i: np.stack([C[i] for C in dense.chain.Cg()]),
     "error_correlation": lambda dense, i: dense.data_covariances.Cv[i],
@@ -404,19 +465,24 @@ def _over_outputs(rows: Array, outputs: int) -> Array:
     return np.asarray(rows.reshape(-1, outputs).sum(axis=-1))
 
 
-def _cut(series: Array, status: Status) -> Array:
+def _end(times: NDArray[Any], status: Status) -> int | None:
+    """Index of the first time at which training has diverged."""
+    return None if status.diverged_at is None else int(np.searchsorted(times, status.diverged_at))
+
+
+def _cut(series: Array, ended: int | None) -> Array:
     """Set a curve to inf from the divergence on."""
-    if status.diverged_at is not None:
+    if ended is not None:
         series = np.array(series)
-        series[status.diverged_at :] = np.inf
+        series[ended:] = np.inf
     return series
 
 
-def _cut_both(matrix: Array, status: Status, outputs: int) -> Array:
+def _cut_both(matrix: Array, ended: int | None, outputs: int) -> Array:
     """Set a two-time function to inf where either time is beyond the divergence."""
-    if status.diverged_at is not None:
+    if ended is not None:
         matrix = np.array(matrix)
-        start = status.diverged_at * outputs
+        start = ended * outputs
         matrix[..., start:, :] = np.inf
         matrix[..., :, start:] = np.inf
     return matrix

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
+import psutil
 
 from deeplinear import _checks, _memory
 from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._network import ResNet
+from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
@@ -27,30 +29,48 @@ _CACHE = 16e6
 """Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
 
 
-@overload
-def solve(problem: Problem, *, tolerance: float = 1e-6, progress: Progress | None = None) -> Solution: ...
+_SHORT = 1000
+"""Steps times outputs up to which every step is solved, unless asked otherwise."""
+
+
 @overload
 def solve(
-    problem: Sequence[Problem], *, tolerance: float = 1e-6, progress: Progress | None = None
+    problem: Problem, *, method: str = "auto", tolerance: float = 1e-6, progress: Progress | None = None
+) -> Solution: ...
+@overload
+def solve(
+    problem: Sequence[Problem], *, method: str = "auto", tolerance: float = 1e-6, progress: Progress | None = None
 ) -> list[Solution]: ...
 def solve(
-    problem: Problem | Sequence[Problem], *, tolerance: float = 1e-6, progress: Progress | None = None
+    problem: Problem | Sequence[Problem],
+    *,
+    method: str = "auto",
+    tolerance: float = 1e-6,
+    progress: Progress | None = None,
 ) -> Solution | list[Solution]:
     """Predict how a network trains.
 
-    Every step is solved exactly, in one causal pass: time grows as depth * (steps * outputs)^3, memory
-    as depth * (steps * outputs)^2. Data with several modes add a matrix, and two products with it per step, for
-    each mode.
+    The dense method solves every step exactly, in one causal pass: time grows as depth * (steps * outputs)^3,
+    memory as depth * (steps * outputs)^2. Data with several modes add a matrix, and two products with it per step,
+    for each mode.
+
+    Panels solve the same equations at a few nodes in time, whose number grows as the logarithm of the steps:
+    millions of steps take seconds. They need losses that become smooth: training on all data or on the
+    population loss, without momentum. While a run oscillates they take exact steps.
 
     Parameters
     ----------
     problem
         One problem, or a sequence of them. Problems of equal shape (depth, steps, outputs, modes, kind
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
+    method
+        ``"dense"``, ``"panels"``, or ``"auto"``: panels for runs that are long (more than 1000 steps times
+        outputs) and smooth. Should they not resolve a run, it is solved densely if there is memory for it.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
-        depth. ``Solution.stats`` says how many, and the error found. All else is exact.
+        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels, where losses
+        below 1e-5 of the initial one are accurate to that scale. All else is exact.
     progress
         Called as ``progress(done, total)``, counted in steps, summed over batches.
 
@@ -63,6 +83,8 @@ def solve(
     ------
     MemoryError
         Before anything is solved, if the matrices do not fit into the memory available.
+    ArithmeticError
+        If infinite depth, or a run that is too long for the dense method, was not resolved.
 
     Examples
     --------
@@ -78,19 +100,25 @@ def solve(
     array([2.01  , 1.3152, 1.0512, 0.8991])
     """
     if isinstance(problem, Problem):
-        return solve([problem], tolerance=tolerance, progress=progress)[0]
+        return solve([problem], method=method, tolerance=tolerance, progress=progress)[0]
     problems, tolerance = list(problem), _checks.positive("tolerance", tolerance)
+    _checks.word("method", method, ("auto", "dense", "panels"))
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
             raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
-    batches = list(_batches(problems))
+    long = [index for index, each in enumerate(problems) if takes_panels(each, method)]
+    short = [index for index in range(len(problems)) if index not in long]
+    batches = [
+        (shape, [short[position] for position in positions])
+        for shape, positions in _batches([problems[index] for index in short])
+    ]
     _memory.require(
         sum(dense_memory(shape, len(members)) for shape, members in batches),
         "solving",
         "lower steps or outputs, or solve fewer problems at a time",
     )
     solutions: dict[int, Solution] = {}
-    total = sum(shape.steps for shape, _ in batches)
+    total = sum(shape.steps for shape, _ in batches) + sum(problems[index].steps for index in long)
     done = 0
 
     def advance(step: int, _: int) -> None:
@@ -98,15 +126,70 @@ def solve(
             progress(done + step, total)
 
     with one_blas_thread():
-        for shape, members in batches:
+        for shape, members in [*batches, *((None, [index]) for index in long)]:
             start = time.perf_counter()
             batch = [problems[index] for index in members]
-            dense, stats = _solve_depth(batch, tolerance, advance) if shape.nodes else _solve_layers(batch, advance)
-            done += shape.steps
+            solver, stats = (
+                _solve_dense(batch, shape, tolerance, advance)
+                if shape
+                else _solve_panels(batch[0], method, tolerance, advance)
+            )
+            done += batch[0].steps
             stats |= {"seconds": time.perf_counter() - start, "batch": len(members)}
             for position, index in enumerate(members):
-                solutions[index] = Solution.from_dense(problems[index], dense, position, stats)
+                solutions[index] = Solution.from_solver(problems[index], solver, position, stats)
     return [solutions[index] for index in range(len(problems))]
+
+
+def takes_panels(problem: Problem, method: str = "auto") -> bool:
+    """Whether a problem is solved by panels; ValueError if it was asked for and they cannot."""
+    reason = _no_panels(problem)
+    if method == "panels" and reason:
+        raise ValueError(f'method must be "dense" or "auto" {reason}, got "panels"')
+    long = problem.steps * problem.data.outputs > _SHORT
+    return method == "panels" or (method == "auto" and long and reason is None)
+
+
+def _no_panels(problem: Problem) -> str | None:
+    """Why panels cannot solve a problem, None if they can."""
+    optimizer = problem.optimizer
+    if problem.sampling.subsampling:
+        return "where batches are drawn, whose noise is never smooth"
+    if optimizer.momentum:
+        return "with momentum"
+    if plan(problem).nodes:
+        return "where nodes in depth stand for layers"
+    if optimizer.weight_decay and optimizer.weight_decay * optimizer.rates(problem.steps).max() >= 0.5:
+        return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
+    return None
+
+
+def _solve_panels(
+    problem: Problem, method: str, tolerance: float, advance: Progress
+) -> tuple[Dense | Panels, dict[str, Any]]:
+    """Solve by panels; if they give up and the choice was free, densely."""
+    panels = Panels(problem, tolerance)
+    try:
+        panels.run(advance)
+    except Unresolved:
+        shape = plan(problem)
+        if method == "panels" or dense_memory(shape, 1) > psutil.virtual_memory().available:
+            raise
+        return _solve_layers([problem], advance)
+    return panels, {
+        "method": "panels",
+        "nodes": len(panels.grid),
+        "lengths": panels.grid.lengths,
+        "tolerance": tolerance,
+        "error": panels.error,
+    }
+
+
+def _solve_dense(
+    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress
+) -> tuple[Dense, dict[str, Any]]:
+    """Solve every step."""
+    return _solve_depth(batch, tolerance, advance) if shape.nodes else _solve_layers(batch, advance)
 
 
 def _solve_layers(batch: list[Problem], advance: Progress) -> tuple[Dense, dict[str, Any]]:
@@ -164,7 +247,8 @@ def _batches(problems: list[Problem]) -> Iterator[tuple[Structure, list[int]]]:
     for index, problem in enumerate(problems):
         groups.setdefault(plan(problem), []).append(index)
     for shape, members in groups.items():
-        size = max(1, int(_CACHE / dense_memory(shape, 1)))
+        # Problems on nodes in depth settle, and choose their number of nodes, each on its own.
+        size = 1 if shape.nodes else max(1, int(_CACHE / dense_memory(shape, 1)))
         for start in range(0, len(members), size):
             yield shape, members[start : start + size]
 

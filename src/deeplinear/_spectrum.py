@@ -115,7 +115,7 @@ multiplicity=None, proportional=False, noise=0.0)
         >>> law = Spectrum.power_law(capacity=1.5, source=0.5, noise=0.1)
         >>> law
         PowerLaw(capacity=1.5, source=0.5, noise=0.1)
-        >>> len(law.eigenvalues) < 80
+        >>> len(law.eigenvalues) < 110
         True
         """
         law = PowerLaw(capacity=capacity, source=source, noise=noise)

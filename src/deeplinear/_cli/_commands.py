@@ -15,18 +15,21 @@ from rich.table import Table
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
 from deeplinear._cli._options import FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
 from deeplinear._cli._report import Report, table
+from deeplinear._cli._sweep_options import GRID
 from deeplinear._compare import Comparison, Verdict
 from deeplinear._compare import compare as compare_both
 from deeplinear._ensemble import LOSSES, Ensemble
+from deeplinear._estimate import Estimate, in_bytes, in_time, solve_seconds
 from deeplinear._estimate import estimate as estimate_cost
-from deeplinear._estimate import in_bytes, in_time, solve_seconds
 from deeplinear._network import INFINITE
 from deeplinear._plot import FORMATS, in_words, plot_comparison, plot_solution, save_figure
 from deeplinear._problem import Problem
+from deeplinear._simulate import _cores, simulation_memory
 from deeplinear._simulate import simulate as simulate_networks
-from deeplinear._simulate import simulation_memory
 from deeplinear._solution import PARTS, Solution
 from deeplinear._solve import solve as solve_theory
+from deeplinear._sweeping.cost import SweepCost, estimate_sweep
+from deeplinear._sweeping.plan import Plan
 
 _HELP = """Predict from theory how deep linear networks train, and check it against real ones.
 
@@ -39,6 +42,10 @@ Examples:
     deeplinear solve --width infinite --noise 0 --lr 0.05 --steps 400 --out theory.nc
 
     deeplinear simulate --problem problem.toml --steps 100 --dim 300 --seeds 8 --json
+
+    deeplinear transfer --over width --values 0.5,1,2,4 --parameterization ntk
+
+    deeplinear sweep --over depth=1,2,4 --over lr=0.002:0.05:20log --steps 100
 
     deeplinear estimate --steps 3000
 
@@ -91,7 +98,7 @@ def compare(problem: Problem, finite: Finite, report: Report, tolerance: float, 
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """
     _check(problem, finite)
-    theory, experiment = _solve(problem, report), _simulate(problem, finite, report)
+    theory, experiment = _solve(problem, report, "dense"), _simulate(problem, finite, report)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
@@ -164,28 +171,40 @@ def simulate(problem: Problem, finite: Finite, report: Report, out: Path | None)
     return DIVERGED if diverged == len(experiment.seeds) else OK
 
 
-@command(PROBLEM, FINITE, REPORT)
-def estimate(problem: Problem, finite: Finite, report: Report) -> int:
-    """Say what time and memory solve and simulate would take, without taking them.
+@command(PROBLEM, FINITE, GRID, REPORT)
+def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], report: Report) -> int:
+    """Say what time and memory solve and simulate would take, or a whole sweep, without taking them.
 
     Exit codes: 0 done, 2 bad input.
 
-    Example: deeplinear estimate --steps 3000 --dim 1000
+    Examples: deeplinear estimate --steps 3000 --dim 1000
+
+    deeplinear estimate --over width=0.5:8:5log --over lr=0.002:0.05:20log
     """
-    dim = finite.actual_dim if _can_be_simulated(problem) else finite.dim
-    cost = estimate_cost(problem, dim, finite.seeds, finite.workers, finite.record)
-    rows = [["solve", in_time(cost.theory.seconds), in_bytes(cost.theory.bytes)]]
+    cost = _estimate_sweep(problem, finite, grid) if grid else _estimate(problem, finite)
+    rows = [["solve", in_time(cost.theory.seconds), in_bytes(cost.theory.bytes)]] if cost.theory else []
     if cost.experiment:
         rows.append(["simulate", in_time(cost.experiment.seconds), in_bytes(cost.experiment.bytes)])
     fits = f"{'enough' if cost.fits else 'NOT ENOUGH'} memory: {in_bytes(cost.available)} available"
     document = _document("estimate", problem, None) | cost.to_dict()
-    report.result(document, *_words(problem), table("estimate", ["", "time", "memory"], rows), fits)
+    size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []
+    report.result(document, *_words(problem), *size, table("estimate", ["", "time", "memory"], rows), fits)
     return OK
 
 
-def _solve(problem: Problem, report: Report) -> Solution:
+def _estimate(problem: Problem, finite: Finite) -> Estimate:
+    dim = finite.actual_dim if _can_be_simulated(problem) else finite.dim
+    return estimate_cost(problem, dim, finite.seeds, finite.workers, finite.record)
+
+
+def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]) -> SweepCost:
+    plan = Plan.read(problem, grid, True, {"dim": finite.actual_dim, "seeds": finite.seeds})
+    return estimate_sweep(plan, finite.workers or _cores())
+
+
+def _solve(problem: Problem, report: Report, method: str = "auto") -> Solution:
     with report.stage("theory", solve_seconds(problem) if report.shows_progress else float) as progress:
-        return solve_theory(problem, progress=progress)
+        return solve_theory(problem, method=method, progress=progress)
 
 
 def _simulate(problem: Problem, finite: Finite, report: Report) -> Ensemble:

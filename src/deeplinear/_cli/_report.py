@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from deeplinear._estimate import in_time
+
 _PATIENCE = 10.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
 
@@ -112,7 +114,9 @@ def _lines(name: str, work: Callable[[int], float]) -> Iterator[Advance]:
         nonlocal last
         if time.monotonic() - last > _PATIENCE:
             last = time.monotonic()
-            print(f"{name}: {100 * work(done) / work(total):.0f} % after {last - start:.0f} s", file=sys.stderr)
+            part = work(done) / work(total)
+            left = f", about {in_time((last - start) * (1 / part - 1))} left" if part else ""
+            print(f"{name}: {100 * part:.0f} % after {last - start:.0f} s{left}", file=sys.stderr, flush=True)
 
     print(f"{name}: started", file=sys.stderr)
     yield advance

@@ -44,7 +44,7 @@ def _stripes(rows: int, e: int) -> list[slice]:
 
 def is_panel(rows: slice, outputs: int) -> bool:
     """Whether rows belong to more than one time, so that they are coupled to each other."""
-    return rows.stop - rows.start > outputs
+    return bool(rows.stop - rows.start > outputs)
 
 
 def resolvent_rows(kernel: Array, matrix: Array, rows: slice, panel: bool) -> Array:

@@ -55,7 +55,7 @@ def fixed_point(
             ignore=np.tile(ignore, 2),
             memory=memory,
         )
-        return _join(x), moving.reshape(2, -1).any(axis=0)
+        return _join(x), np.logical_or(*np.split(moving, 2))
     x = start
     steps: list[Array] = []
     residual_steps: list[Array] = []

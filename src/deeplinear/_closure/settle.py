@@ -44,7 +44,7 @@ class Unknown:
 
 
 def settle(
-    unknowns: Sequence[Unknown], sweep: Callable[[float], None], rows: slice, *, tolerance: float, most_sweeps: int
+    unknowns: Sequence[Unknown], sweep: Callable[[], None], rows: slice, *, tolerance: float, most_sweeps: int
 ) -> float:
     """Solve for rows of the unknowns, starting from what stands there.
 
@@ -53,7 +53,7 @@ def settle(
     unknowns
         What the sweep reads and then writes.
     sweep
-        Called with the relative change of the sweep before.
+        Fills the rows once, from the unknowns as they are.
     rows
         The rows of a panel.
     tolerance, most_sweeps
@@ -77,7 +77,7 @@ def settle(
     def swept(z: Array) -> Array:
         for each, scale, shape, part in zip(unknowns, scales, shapes, np.split(z[0], ends), strict=True):
             each.write(scale * part.reshape(shape), rows)
-        sweep(changes[-1] if changes else 1.0)
+        sweep()
         new = gather()
         changes.append(float(np.abs(new - z).max()))
         recent, before = changes[-_PATIENCE:], changes[:-_PATIENCE]
@@ -85,7 +85,5 @@ def settle(
         given_up[:] = stuck or not np.isfinite(changes[-1])
         return new
 
-    z, _ = fixed_point(
-        swept, gather(), tolerance=tolerance, most_sweeps=most_sweeps, ignore=given_up, memory=_MEMORY
-    )
+    fixed_point(swept, gather(), tolerance=tolerance, most_sweeps=most_sweeps, ignore=given_up, memory=_MEMORY)
     return changes[-1]

@@ -1,0 +1,103 @@
+"""Grids as the command line has them: text such as ``lr=0.01,0.02`` or a table in a file."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deeplinear._cli._fields import number
+
+_RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")
+_FORMS = "values between commas, low:high:count, low:high:countlog, or JSON"
+
+
+def read_values(name: str, text: str) -> list[Any]:
+    """Read the values of one field.
+
+    Examples
+    --------
+    >>> read_values("width", "0.5:8:5log")
+    [0.5, 1.0, 2.0, 4.0, 8.0]
+    >>> read_values("depth", "2:8:4")
+    [2, 4, 6, 8]
+    >>> read_values("width", "1,2,infinite"), read_values("centered", "true,false")
+    ([1, 2, 'infinite'], [True, False])
+    >>> read_values("width", "[[1, 2], [2, 1]]")
+    [[1, 2], [2, 1]]
+    """
+    text = text.strip()
+    try:
+        spaced = _RANGE.fullmatch(text)
+        if spaced:
+            return _spaced(number(spaced[1]), number(spaced[2]), int(spaced[3]), bool(spaced[4]))
+        if text.startswith("["):
+            values: list[Any] = json.loads(text)
+            return values
+    except ValueError:
+        raise ValueError(f"--over {name} must be {_FORMS}, got {text!r}") from None
+    return [_word(each.strip()) for each in text.split(",") if each.strip()]
+
+
+def read_over(texts: list[str]) -> dict[str, list[Any]]:
+    """Read options such as ``lr=0.01,0.02``, one for each field."""
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise ValueError(f"--over must be FIELD=VALUES, with {_FORMS}; got {text!r}")
+        if name.strip() in grid:
+            raise ValueError(f"--over must have every field once, got {name.strip()} twice")
+        grid[name.strip()] = read_values(name.strip(), values)
+    return grid
+
+
+def read_file(path: Path) -> dict[str, list[Any]]:
+    """Read the table ``grid`` of a TOML file, whose values are lists or text as on the command line."""
+    try:
+        document = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    grid = document.get("grid")
+    if not isinstance(grid, dict) or set(document) != {"grid"}:
+        raise ValueError(f"{path} must have a table [grid] and nothing else, got {', '.join(document) or 'nothing'}")
+    return {name: _from_toml(path, name, values) for name, values in _flat(grid).items()}
+
+
+def _flat(grid: dict[str, Any]) -> dict[str, Any]:
+    """Names such as network.width are tables in TOML."""
+    flat: dict[str, Any] = {}
+    for name, values in grid.items():
+        flat |= (
+            {f"{name}.{field}": each for field, each in values.items()} if isinstance(values, dict) else {name: values}
+        )
+    return flat
+
+
+def _from_toml(path: Path, name: str, values: Any) -> list[Any]:
+    if isinstance(values, str):
+        return read_values(name, values)
+    if not isinstance(values, list):
+        raise ValueError(f"{path}: grid.{name} must be a list or text such as '0.5:8:5log', got {values!r}")
+    return values
+
+
+def _spaced(low: float, high: float, count: int, is_log: bool) -> list[Any]:
+    if (is_log and not 0 < low <= high) or count < 1:
+        raise ValueError
+    values = np.geomspace(low, high, count) if is_log else np.linspace(low, high, count)
+    rounded = [float(f"{value:.12g}") for value in values]  # what people would write
+    if isinstance(low, int) and isinstance(high, int) and all(value.is_integer() for value in rounded):
+        return [int(value) for value in rounded]
+    return rounded
+
+
+def _word(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return number(text)
+    except ValueError:
+        return text

@@ -1,0 +1,221 @@
+"""The commands that go over many problems: ``sweep`` and ``transfer``."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from rich.table import Table
+
+from deeplinear._cli._commands import _document, _words, _written, command
+from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
+from deeplinear._cli._options import PROBLEM, REPORT, out
+from deeplinear._cli._report import Report, table
+from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
+from deeplinear._network import INFINITE
+from deeplinear._plot import FORMATS, save_figure
+from deeplinear._plot_transfer import plot_transfer
+from deeplinear._problem import Problem
+from deeplinear._sweep import sweep as run_sweep
+from deeplinear._transfer import Transfer
+from deeplinear._transfer import transfer as find_transfer
+
+_SHOWN = 5
+"""Most failures that are shown."""
+
+
+@command(PROBLEM, GRID, THEORY, EXPERIMENT, PLACE, REPORT)
+def sweep(
+    problem: Problem,
+    grid: dict[str, list[Any]],
+    theory: bool,
+    experiment: dict[str, Any] | None,
+    place: Place,
+    report: Report,
+) -> int:
+    """Solve and simulate a problem at all combinations of values; write a Zarr store that xarray opens.
+
+    An interrupted sweep goes on where it was when the command is given again; several may share one store.
+
+    Exit codes: 0 done (points that fail are listed), 2 bad input, 3 training diverged at every point, 4 no point
+    had enough memory.
+
+    Example: deeplinear sweep --over width=0.5:8:5log --over lr=0.002:0.05:20log --steps 100 --store widths.zarr
+    """
+    if not grid:
+        raise ValueError("a sweep needs a grid: --over FIELD=VALUES or --grid FILE.toml")
+    with report.stage("sweep") as advance:
+        found = run_sweep(
+            problem,
+            grid,
+            place.store,
+            theory=theory,
+            experiment=experiment,
+            workers=place.workers,
+            scheduler=place.scheduler,
+            resume=place.resume,
+            progress=None if advance is None else _since_start(advance),
+        )
+    failures, best = _failures(found), _best(found)
+    diverged = {kind: int((found[name] >= least).sum()) for kind, (name, least) in _DIVERGED.items() if name in found}
+    points = math.prod(found.sizes[dim] for dim in _dims(found))
+    document = _document("sweep", problem, place.store) | {
+        "grid": grid,
+        "points": points,
+        "failures": failures,
+        "diverged": diverged,
+        "best": best,
+    }
+    shown: list[str | Table] = [f"{points} points: {' x '.join(f'{found.sizes[dim]} {dim}' for dim in _dims(found))}"]
+    if best:
+        rows = [[kind, *map(_short, at.values())] for kind, at in best.items()]
+        columns = ["", *next(iter(best.values()))]
+        shown.append(table("least test loss at the last step", columns, rows))
+    shown += [f"{kind}: training diverged at {count} points" for kind, count in diverged.items() if count]
+    shown += [f"{each['kind']}: failed at {_place_of(each)}: {each['error']}" for each in failures[:_SHOWN]]
+    if len(failures) > _SHOWN:
+        shown.append(f"{len(failures) - _SHOWN} more failures: see failure and measured_failure in the result")
+    report.result(document, *_words(problem), *shown, f"result: {place.store}")
+    return _code(points, failures, diverged)
+
+
+@command(PROBLEM, ALONG, EXPERIMENT, REPORT, out("transfer.png", (".nc", *FORMATS)))
+def transfer(
+    problem: Problem, along: Along, experiment: dict[str, Any] | None, report: Report, out: Path | None
+) -> int:
+    """Find the optimal learning rate at several widths or depths, and whether it transfers; draw a picture.
+
+    Exit codes: 0 done, 2 bad input (among it: no learning rate lowers the loss), 4 not enough memory.
+
+    Example: deeplinear transfer --over width --values 0.5,1,2,4 --parameterization ntk --experiment dim=200,seeds=8
+    """
+    with report.stage("transfer"):
+        found = find_transfer(
+            problem, along.over, along.values, lrs=along.lrs, objective=along.objective, experiment=experiment
+        )
+    if out is not None and out.suffix.lower() in FORMATS:
+        save_figure(plot_transfer(found), out)
+    elif out is not None:
+        found.to_xarray().to_netcdf(out, engine="h5netcdf")
+    document = _document("transfer", problem, out) | _transfer_document(found)
+    what = "picture" if out is not None and out.suffix.lower() in FORMATS else "result"
+    report.result(document, *_words(problem), _optima(found), *_exponents(found), *_written(what, out))
+    return OK
+
+
+_DIVERGED = {"theory": ("diverged_at", 0), "experiment": ("measured_diverged", 1)}
+_FAILURES = {"theory": "failure", "experiment": "measured_failure"}
+_LOSSES = {"theory": "test_loss", "experiment": "measured_test_loss"}
+
+
+def _since_start(advance: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """Leave out of the progress what an earlier run had finished, since it says nothing of the time left."""
+    first: int | None = None
+
+    def since_start(done: int, total: int) -> None:
+        nonlocal first
+        first = done if first is None else first
+        advance(done - first, max(total - first, 1))
+
+    return since_start
+
+
+def _dims(found: xr.Dataset) -> list[str]:
+    return [str(name) for name in found[next(iter(found.data_vars))].dims if name != "time"]
+
+
+def _failures(found: xr.Dataset) -> list[dict[str, Any]]:
+    """List points that failed: where, and why."""
+    failures = []
+    for kind, name in _FAILURES.items():
+        if name in found:
+            for index in np.argwhere(found[name].values != ""):
+                failed = found[name][tuple(index)]
+                failures.append({"kind": kind, "at": _coordinates(failed), "error": failed.item()})
+    twice = [each | {"kind": "experiment"} for each in failures if each["kind"] == "theory"]
+    return [each for each in failures if each not in twice]  # values that are not allowed fail both
+
+
+def _best(found: xr.Dataset) -> dict[str, dict[str, Any]]:
+    """Where the test loss at the last step is least, of theory and of the experiment."""
+    best = {}
+    for kind, name in _LOSSES.items():
+        if name in found:
+            last = found[name].sel(time=found["steps"] - 1) if "steps" in found.dims else found[name].isel(time=-1)
+            if np.isfinite(last).any():
+                least = last.isel(last.argmin(...))
+                best[kind] = {"loss": least.item()} | _coordinates(least)
+    return best
+
+
+def _coordinates(point: xr.DataArray) -> dict[str, Any]:
+    return {str(name): value.item() for name, value in point.coords.items() if name != "time"}
+
+
+def _place_of(failure: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_short(value)}" for name, value in failure["at"].items())
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _code(points: int, failures: list[dict[str, Any]], diverged: dict[str, int]) -> int:
+    if diverged and all(count == points for count in diverged.values()):
+        return DIVERGED
+    lacking = [failure for failure in failures if failure["error"].startswith("MemoryError")]
+    return NO_MEMORY if failures and len(lacking) == points * len(diverged) else OK
+
+
+def _optima(found: Transfer) -> Table:
+    """One line for each curve."""
+    measured = found.experiment
+    columns = [found.over, "optimal lr", f"{found.objective} loss", "local exponent", "edge of stability"]
+    rows = []
+    for index, (value, optimum) in enumerate(zip(found.values, found.optima, strict=True)):
+        exponent = found.local_exponents[index]
+        row = [f"{value:.4g}", f"{optimum.lr:.4g}", f"{optimum.loss:.4g}"]
+        row += [f"{exponent:.3f}" if math.isfinite(exponent) else "-", "yes" if optimum.at_edge else "no"]
+        if measured is not None:
+            row.append(f"{measured.lr[index]:.4g} ± {measured.lr_error[index]:.1g}")
+        rows.append(row)
+    return table("optimum of each curve", columns + ["measured lr"] * (measured is not None), rows)
+
+
+def _exponents(found: Transfer) -> list[str]:
+    """Say how the optimum moves, if there are two values or more to say it from."""
+    if not math.isfinite(found.exponent):
+        return []
+    lines = [f"theory: optimal lr ~ {found.over}^{_with_error(found.exponent, found.exponent_error)}"]
+    if found.experiment is not None:
+        measured = _with_error(found.experiment.exponent, found.experiment.exponent_error)
+        lines.append(f"experiment: optimal lr ~ {found.over}^{measured}")
+    return lines
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"({value:.3f} ± {error:.3f})" if math.isfinite(error) else f"{value:.3f}"
+
+
+def _transfer_document(found: Transfer) -> dict[str, Any]:
+    document = {
+        "over": found.over,
+        "values": [INFINITE if value == math.inf else value for value in found.values.tolist()],
+        "objective": found.objective,
+        "lrs": found.lrs,
+        "loss": found.loss,
+        "optima": [
+            {"lr": each.lr, "loss": each.loss, "at_edge": each.at_edge, "is_resolved": each.is_resolved}
+            for each in found.optima
+        ],
+        "local_exponents": found.local_exponents,
+        "exponent": found.exponent,
+        "exponent_error": found.exponent_error,
+        "experiment": None,
+    }
+    if found.experiment is not None:
+        names = ("lr", "lr_error", "exponent", "exponent_error")
+        document["experiment"] = {name: getattr(found.experiment, name) for name in names}
+    return document

@@ -1,0 +1,189 @@
+"""Options of the commands that go over many problems."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deeplinear._cli._grid import read_file, read_over, read_values
+from deeplinear._cli._options import Group, _option
+
+_PANEL = "Sweep"
+_OVER_HELP = "A field and its values: lr=0.01,0.02 or width=0.5:8:5log or depth=2:8:4; repeat for more fields."
+
+
+def _grid(values: dict[str, Any]) -> dict[str, list[Any]]:
+    """Join the grid of the file and that of the options, which take the place of the same fields."""
+    from_file = read_file(values["grid"]) if values["grid"] else {}
+    return from_file | read_over(values["over"] or [])
+
+
+def _experiment(values: dict[str, Any]) -> dict[str, Any] | None:
+    """Read text such as ``dim=200,seeds=16``."""
+    text = values["experiment"]
+    if text is None:
+        return None
+    experiment: dict[str, Any] = {}
+    for each in text.split(","):
+        name, _, value = each.partition("=")
+        if name.strip() not in ("dim", "seeds") or not value.strip().isdigit():
+            raise ValueError(f"--experiment must be such as dim=200,seeds=16, got {text!r}")
+        experiment[name.strip()] = int(value)
+    return experiment
+
+
+_GRID_OPTIONS = (
+    _option("over", list[str] | None, None, "--over", metavar="FIELD=VALUES", help=_OVER_HELP, rich_help_panel=_PANEL),
+    _option(
+        "grid",
+        Path | None,
+        None,
+        "--grid",
+        metavar="FILE.toml",
+        show_default=False,
+        help="Read fields and values from the table [grid] of a file.",
+        rich_help_panel=_PANEL,
+    ),
+)
+
+GRID = Group("grid", _GRID_OPTIONS, _grid)
+
+EXPERIMENT = Group(
+    "experiment",
+    (
+        _option(
+            "experiment",
+            str | None,
+            None,
+            "--experiment",
+            metavar="dim=D,seeds=N",
+            show_default="none",
+            help="Train networks at every point as well.",
+            rich_help_panel="Experiment",
+        ),
+    ),
+    _experiment,
+)
+
+THEORY = Group(
+    "theory",
+    (_option("theory", bool, True, "--theory/--no-theory", help="Solve the theory.", rich_help_panel=_PANEL),),
+    lambda values: values["theory"],
+)
+
+
+class Place(NamedTuple):
+    """Where a sweep is kept and where it runs."""
+
+    store: Path
+    resume: bool
+    workers: int | None
+    scheduler: str | None
+
+
+PLACE = Group(
+    "place",
+    (
+        _option(
+            "store",
+            Path,
+            Path("sweep.zarr"),
+            "--store",
+            metavar="FOLDER",
+            help="Zarr store for the results; a sweep that is there goes on where it was.",
+            rich_help_panel=_PANEL,
+        ),
+        _option(
+            "resume",
+            bool,
+            True,
+            "--resume/--no-resume",
+            help="Whether to go on with a store that has this sweep already, or to refuse it.",
+            rich_help_panel=_PANEL,
+        ),
+        _option(
+            "workers",
+            int | None,
+            None,
+            "--workers",
+            metavar="N",
+            show_default="all cores",
+            help="Processes on this machine.",
+            rich_help_panel=_PANEL,
+        ),
+        _option(
+            "scheduler",
+            str | None,
+            None,
+            "--scheduler",
+            metavar="ADDRESS",
+            show_default=False,
+            help="Scheduler of a Dask cluster to run on, such as tcp://10.0.0.1:8786.",
+            rich_help_panel=_PANEL,
+        ),
+    ),
+    lambda values: Place(values["store"], values["resume"], values["workers"], values["scheduler"]),
+)
+
+
+class Along(NamedTuple):
+    """The field that a transfer goes over, its values, the rates of the picture, and the loss."""
+
+    over: str
+    values: list[Any]
+    lrs: list[Any] | None
+    objective: str
+
+
+def _along(values: dict[str, Any]) -> Along:
+    at = read_values("--values", values["values"] or _VALUES.get(values["over"], ""))
+    lrs = None if values["lrs"] is None else read_values("--lrs", values["lrs"])
+    return Along(
+        values["over"], [float("inf") if each in ("infinite", "inf") else each for each in at], lrs, values["objective"]
+    )
+
+
+_VALUES = {"width": "0.5,1,2,4,8", "depth": "1,2,4,8"}
+
+ALONG = Group(
+    "along",
+    (
+        _option(
+            "over",
+            str,
+            "width",
+            "--over",
+            metavar="width|depth|samples|batch|steps",
+            help="Field along which the optimum is followed.",
+            rich_help_panel="Transfer",
+        ),
+        _option(
+            "values",
+            str | None,
+            None,
+            "--values",
+            metavar="VALUES",
+            show_default="0.5,1,2,4,8 for width, 1,2,4,8 for depth",
+            help="Its values: 1,2,4 or 0.5:8:5log; inf for infinite width or depth.",
+            rich_help_panel="Transfer",
+        ),
+        _option(
+            "lrs",
+            str | None,
+            None,
+            "--lrs",
+            metavar="VALUES",
+            show_default="around the optima",
+            help="Learning rates of the curves, and of the experiment.",
+            rich_help_panel="Transfer",
+        ),
+        _option(
+            "objective",
+            str,
+            "test",
+            "--objective",
+            metavar="test|train",
+            help="Loss that is least at the optimum.",
+            rich_help_panel="Transfer",
+        ),
+    ),
+    _along,
+)

@@ -1,0 +1,390 @@
+"""Panels: the same equations on a coarse time grid, for horizons of up to millions of steps.
+
+After a start of single steps, time is covered by panels that grow as training slows down (see ``_grid``).
+The rows of a panel are swept until they stand still: first the responses, with correlations frozen, then the
+correlations, which are linear in themselves, then all of it. What a panel leaves unresolved is read off the
+last coefficients of its polynomials; it is done again at half the length if that is too much, and by single
+steps, which are exact, where panels do not work.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from deeplinear import _memory
+from deeplinear._closure.causal import Array, mean_diagonal
+from deeplinear._closure.chain import Layers
+from deeplinear._closure.data import DataCovariances
+from deeplinear._closure.equations import Equations
+from deeplinear._closure.settle import Unknown, settle
+from deeplinear._coefficients import Coefficients, coefficients
+from deeplinear._dense import DIVERGED, Overlaps, dense_memory
+from deeplinear._grid import NODES, Grid, to_legendre
+from deeplinear._problem import Problem
+from deeplinear._propagator import GridPropagator
+
+START = 4 * NODES
+"""Single steps at the start."""
+
+_FIRST = 2 * NODES
+"""Length of the first panel."""
+
+_MOST_ROWS = 2400
+"""Rows (nodes times outputs) at which to give up, unless every step has a row by then."""
+
+_SETTLED = 1e-2
+"""Change of the last sweep, in units of the tolerance."""
+
+_ROUNDING = 3e-9
+"""Change that is put down to rounding, where sweeps do not reduce it any more."""
+
+_NOISE = 1e-12
+"""What rounding leaves of correlations, relative to their initial values."""
+
+_COARSE = 1e-3
+"""Change at which the first, partial sweeps end."""
+
+_FLOOR = 1e-3
+"""Correlations that are this fraction of their initial value, or less, are settled to that scale only."""
+
+LOSS_FLOOR = 1e-5
+"""Losses are accurate relative to their value, or to this fraction of the initial one if it is larger."""
+
+_INNER = 1e-3
+"""How much closer layer 0 is settled within a sweep: what it leaves would be noise to the sweeps."""
+
+_SWEEPS, _INNER_SWEEPS = 60, 20
+
+
+class Unresolved(ArithmeticError):
+    """The run does not become smooth enough for panels."""
+
+
+class Panels:
+    """Solution of one problem on a grid of nodes in time.
+
+    Attributes
+    ----------
+    grid
+        The time grid.
+    equations
+        Every two-time function, with a row for each node and output.
+    error
+        Estimate of the relative error of the losses.
+    diverged_at
+        Step at which training diverged, -1 if it did not, shape (1,).
+    """
+
+    def __init__(self, problem: Problem, tolerance: float) -> None:
+        self.problem, self.tolerance = problem, tolerance
+        self.grid = Grid()
+        self.diverged_at = np.array([-1])
+        self.error = 0.0
+        optimizer = problem.optimizer
+        scheduled = callable(optimizer.lr) or isinstance(optimizer.lr, tuple)
+        rates = optimizer.rates(problem.steps) if scheduled else optimizer.lr
+        self._propagator = GridPropagator(rates, optimizer.weight_decay, self.grid)
+        self._outputs = problem.data.outputs
+        self.equations = self._allocate(min(problem.steps, START + 20 * NODES))
+        self._initial: list[float] = []
+
+    def run(self, progress: Callable[[int, int], object] | None = None) -> None:
+        """Cover all steps; stop early if training diverges."""
+        steps = self.problem.steps
+        length, groups = _FIRST, 1
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            self._single_steps(min(START, steps))
+            while self.grid.end < steps - 1 and self.diverged_at[0] < 0:
+                left = steps - 1 - self.grid.end
+                if min(length, left) < NODES:
+                    self._single_steps(min(groups * NODES, left))
+                    length, groups = _FIRST, min(2 * groups, 32)
+                    continue
+                length = min(length, left)
+                error = self._panel(length)
+                shrink = 0.85 * (self.tolerance / max(error, 1e-300)) ** (1 / NODES)
+                if error <= self.tolerance:
+                    groups = 1
+                    length = int(length * max(0.5, min(2.0, shrink)))
+                else:
+                    length = length // 2 if length > NODES else 0
+                if progress is not None:
+                    progress(self.grid.end + 1, steps)
+        self.equations = self._resized(len(self.grid))
+
+    @property
+    def chain(self) -> Layers:
+        """The hidden layers."""
+        assert isinstance(self.equations.chain, Layers)
+        return self.equations.chain
+
+    def rows(self, nodes: slice) -> slice:
+        """Rows of some nodes."""
+        return slice(nodes.start * self._outputs, nodes.stop * self._outputs)
+
+    def _single_steps(self, count: int) -> None:
+        """Take exact steps."""
+        for _ in range(count):
+            rows = self._place(1)[0]
+            self.equations.fill(rows)
+            if not self._initial:
+                self._initial = [float(np.abs(values[0])) for values in self._equal_times(rows)]
+            growth = abs(self.equations.test_loss(self.grid.last.start)[0].real) / abs(
+                self.equations.test_loss(0)[0].real
+            )
+            if not growth <= DIVERGED:
+                self.diverged_at[0] = self.grid.end
+                return
+
+    def _panel(self, length: int) -> float:
+        """Append a panel; return its error, infinite if it did not settle. It is removed if that is too large."""
+        previous = self.grid.last
+        rows, error = self._place(length)
+        if error <= self.tolerance:
+            try:
+                residual = self._settle(rows, previous)
+            except np.linalg.LinAlgError:
+                residual = np.inf
+            good = residual <= max(0.1 * self.tolerance, _ROUNDING)
+            error = max(error, self._truncation(rows)) if good else np.inf
+            if error <= self.tolerance:
+                self.error = max(self.error, error, residual)
+                return error
+        self.grid.remove()
+        for matrix in _matrices(self.equations):
+            _clear(matrix, rows)
+        return error if np.isfinite(error) else np.inf
+
+    def _place(self, length: int) -> tuple[slice, float]:
+        """Append a set to the grid, and to d and a; return its rows and the misfit of the learning rate."""
+        nodes, outputs = self.grid.add(length), self._outputs
+        if len(self.grid) > self.equations.c.structure.steps:
+            self.equations = self._resized(self._larger())
+        d, a, misfit = self._propagator.rows()
+        rows, c = self.rows(nodes), self.equations.c
+        c.d[:, rows] = np.repeat(d, outputs)
+        c.a[:, rows, : rows.stop] = np.kron(a, np.ones((outputs, outputs)))
+        if outputs > 1:
+            c.a_readout[:, rows, : rows.stop] = np.kron(a, np.eye(outputs))
+        return rows, misfit
+
+    # Storage ---------------------------------------------------------------------------------------------
+
+    def _larger(self) -> int:
+        size, steps = self.equations.c.structure.steps, self.problem.steps
+        if len(self.grid) * self._outputs > _MOST_ROWS and steps * self._outputs > _MOST_ROWS:
+            raise Unresolved(
+                f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
+                "smooth enough; lower lr or steps, or raise tolerance"
+            )
+        return min(steps, max(len(self.grid), size + size // 2))
+
+    def _allocate(self, size: int) -> Equations:
+        c = coefficients([self.problem], times=size)
+        _memory.require(dense_memory(c.structure, 1), "solving", "lower outputs, or raise tolerance")
+        return Equations(c)
+
+    def _resized(self, size: int) -> Equations:
+        """Return the same equations with room for another number of nodes."""
+        resized = self._allocate(size)
+        for old, new in zip(_matrices(self.equations), _matrices(resized), strict=True):
+            common = tuple(slice(0, min(lengths)) for lengths in zip(old.shape, new.shape, strict=True))
+            new[common] = old[common]
+        return resized
+
+    # Sweeps ----------------------------------------------------------------------------------------------
+
+    def _settle(self, rows: slice, previous: slice) -> float:
+        """Solve for the rows of a panel; return the relative change of the last sweep."""
+        eq, data, chain = self.equations, self.equations.data, self.chain
+        responses, correlations = self._unknowns(rows)
+        for each in responses:
+            each.write(self._guessed_response(each.matrix, rows, self.rows(previous)), rows)
+        for matrix in [*(each.matrix for each in correlations), *chain.Cg(), eq.data_covariances.Cv]:
+            Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
+        settled = max(_SETTLED * self.tolerance, 0.01 * _ROUNDING)
+
+        def sweep(respond: bool, correlate: bool) -> None:
+            chain.prepare(data.Rhr, rows)
+            chain.backward(rows, respond=respond, correlate=correlate)
+            if respond:
+                self._sweep_data(rows, _INNER * settled)
+            if correlate:
+                _sweep_noise(eq.data_covariances, chain.Cg_first, rows, _INNER * settled)
+            chain.forward(data.Rhr, rows, respond=respond, correlate=correlate)
+
+        coarse: Any = {"tolerance": _COARSE, "most_sweeps": _SWEEPS // 2}
+        if not settle(responses, lambda: sweep(True, False), rows, **coarse) < 0.1:
+            return np.inf
+        if not settle(correlations, lambda: sweep(False, True), rows, **coarse) < 0.1:
+            return np.inf
+        every = [*responses, *correlations]
+        return settle(every, lambda: sweep(True, True), rows, tolerance=settled, most_sweeps=_SWEEPS)
+
+    def _sweep_data(self, rows: slice, tolerance: float) -> None:
+        """Fill rows of layer 0's responses: R_Delta and the transfer functions need each other."""
+        data, chain = self.equations.data, self.chain
+
+        def sweep() -> None:
+            data.step(chain.Rgu_hat_first(rows), chain.Cg_first, rows)
+
+        if data.RDelta is None:
+            sweep()
+        else:
+            settle([Unknown(data.RDelta, False, 0.0)], sweep, rows, tolerance=tolerance, most_sweeps=_INNER_SWEEPS)
+
+    def _unknowns(self, rows: slice) -> tuple[list[Unknown], list[Unknown]]:
+        """Responses and correlations that a sweep reads before it writes them."""
+        eq = self.equations
+        # A response is small where it makes no difference to 1 - gamma0 A Bhat, with Bhat about as large as a.
+        feedback = float(np.abs(eq.c.gamma0).max() * np.abs(eq.c.a[:, rows, : rows.stop]).max())
+        floor = _FLOOR / max(feedback, 1e-3)
+        responses = [eq.data.Rhr, *self.chain.kernels()]
+        if eq.data.RDelta is not None:
+            responses.append(eq.data.RDelta)
+        correlations = [*self.chain.sources()]
+        if eq.data_covariances.Noise is not None:
+            correlations.append(eq.data_covariances.Noise)
+        return [Unknown(matrix, False, floor) for matrix in responses], [_correlation(C) for C in correlations]
+
+    def _constant(self, matrix: Array, rows: slice) -> Array:
+        """First guess of a correlation: as at the last node."""
+        last = slice(rows.start - self._outputs, rows.start)
+        earlier = np.concatenate([matrix[..., last, : rows.start], *[matrix[..., last, last]] * NODES], axis=-1)
+        return np.concatenate([earlier] * NODES, axis=-2)
+
+    def _guessed_response(self, matrix: Array, rows: slice, previous: slice) -> Array:
+        """First guess of a response.
+
+        It is an instantaneous part and a sum over the past. Late rows respond to early times as the last one
+        did; after a panel, the response to recent times, which stiff equations let decay within it, is taken
+        to stand to this panel as it stood to the panel before.
+        """
+        outputs, start = self._outputs, rows.start
+        at_once = matrix[..., outputs : 2 * outputs, outputs : 2 * outputs]
+        last = matrix[..., start - outputs : start, :start].copy()
+        last[..., -outputs:] -= at_once
+        guess = np.zeros((*matrix.shape[:-2], rows.stop - start, rows.stop), matrix.dtype)
+        guess[..., :start] = np.concatenate([last] * NODES, axis=-2)
+        count = rows.stop - start
+        if previous.stop - previous.start == count:
+            guess[..., rows] = matrix[..., previous, previous]
+            if len(self.grid.lengths) > 2 and self.grid.lengths[-3] > 1:
+                before = slice(previous.start - count, previous.start)
+                guess[..., previous] = matrix[..., previous, before]
+        else:
+            per_step = last[..., -2 * outputs : -outputs]
+            inside = self.grid.sums()[:, self.grid.last]
+            guess[..., rows] = _kron(inside, per_step) + _kron(np.eye(NODES), at_once)
+        return guess
+
+    # Errors ----------------------------------------------------------------------------------------------
+
+    def _equal_times(self, rows: slice) -> list[Array]:
+        """Test loss, train loss if it differs, then C_h and C_g of the hidden layers, at the nodes of a set."""
+        C0, c = self.equations.data_covariances, self.equations.c
+        matrices = [C0.Cv, *([] if C0.Noise is None else [C0.Noise]), *self.chain.Ch()]
+        matrices += [*self.chain.Cg()]
+        values = [mean_diagonal(matrix[:, rows, rows], self._outputs)[0].real for matrix in matrices]
+        values[0] = values[0] + c.sigma2[0, 0, 0].real
+        return values
+
+    def _truncation(self, rows: slice) -> float:
+        """Relative size of what comes after the last coefficients of the panel's polynomials.
+
+        Features that have died out only count through what they still add to the kernels, lr t C_h.
+        """
+        losses = 1 if self.equations.data_covariances.Noise is None else 2
+        added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
+        worst = 0.0
+        for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
+            sizes = np.abs(to_legendre() @ values)
+            last, before = sizes[-2:].max(), sizes[-4:-2].max()
+            floor = max(LOSS_FLOOR if index < losses else 1.0 / (1.0 + added), _NOISE / self.tolerance)
+            scale = max(np.abs(values).max(), floor * initial)
+            rest = last * min(1.0, last / before) if before > 0 else last
+            worst = max(worst, float(rest / scale)) if np.isfinite(rest) else np.inf
+        return worst
+
+    # Replicas --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """Overlaps of replicas: their responses are those of one network, only the sources differ."""
+        eq = self.equations
+        same_data = DataCovariances(eq.data)
+        same_init = DataCovariances(eq.data, same_data=False)
+        chain = self.chain.replica(same_init.Ch)
+        tolerance = _SETTLED * self.tolerance
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            for nodes in self.grid.sets():
+                rows = self.rows(nodes)
+                if nodes.stop - nodes.start == 1:
+                    eq.fill_covariances(rows, chain, same_init)
+                    same_data.step(None, rows)
+                    continue
+                for matrix in [*chain.sources(), *chain.Cg(), same_init.Cv, same_data.Cv]:
+                    Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
+                if same_data.Noise is not None:
+                    Unknown(same_data.Noise, True, 0.0).write(self._constant(same_data.Noise, rows), rows)
+                settle(
+                    [_correlation(C) for C in chain.sources()],
+                    partial(eq.fill_covariances, rows, chain, same_init),
+                    rows,
+                    tolerance=tolerance,
+                    most_sweeps=_SWEEPS,
+                )
+                _sweep_noise(same_data, None, rows, tolerance, most_sweeps=_SWEEPS)
+        return Overlaps(
+            same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
+            same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
+            independent=eq.data_covariances.bias,
+        )
+
+
+def _sweep_noise(
+    covariances: DataCovariances, Cg: Array | None, rows: slice, tolerance: float, most_sweeps: int = _INNER_SWEEPS
+) -> None:
+    """Fill rows of layer 0's correlations: the noise and the error need each other."""
+    if covariances.Noise is None:
+        covariances.step(Cg, rows)
+    else:
+        noise = [Unknown(covariances.Noise, True, 0.0)]
+        settle(noise, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
+
+
+def _correlation(matrix: Array) -> Unknown:
+    return Unknown(matrix, True, _FLOOR * max(float(np.abs(matrix[..., 0, 0]).max()), 1e-300))
+
+
+def _kron(over_time: Array, block: Array) -> Array:
+    """Kronecker product with a block that has leading axes."""
+    rows, columns = over_time.shape
+    tiled = np.tile(block, (1,) * (block.ndim - 2) + (rows, columns))
+    product: Array = tiled * np.kron(over_time, np.ones(block.shape[-2:]))
+    return product
+
+
+def _matrices(part: Any) -> Iterator[Array]:
+    """Every array that an object, and what it consists of, holds by name; in the same order for equal kinds."""
+    if isinstance(part, np.ndarray):
+        yield part
+    elif isinstance(part, Coefficients):
+        yield from (part.d, part.a, part.a_readout)
+    elif isinstance(part, dict):
+        for value in part.values():
+            yield from _matrices(value)
+    elif isinstance(part, (list, tuple)):
+        for value in part:
+            yield from _matrices(value)
+    elif type(part).__module__.startswith("deeplinear."):
+        yield from _matrices(vars(part))
+
+
+def _clear(matrix: Array, rows: slice) -> None:
+    """Set rows and columns of a two-time function to zero."""
+    if matrix.ndim > 2 and matrix.shape[-1] == matrix.shape[-2]:
+        matrix[..., rows, :] = 0.0
+        matrix[..., :, rows] = 0.0

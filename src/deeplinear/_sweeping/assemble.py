@@ -1,0 +1,94 @@
+"""All results of a sweep as one data set, and as a Zarr group."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from deeplinear._sweeping.plan import EXPERIMENT, THEORY, Batch, Plan
+from deeplinear._sweeping.store import WORK_FOLDER, new_folder_beside, replace_folders
+from deeplinear._sweeping.work import Result, empty
+
+KIND = "deeplinear.Sweep"
+
+_PREFIX = {THEORY: "", EXPERIMENT: "measured_"}
+_MEANING = {
+    "test_loss": "test loss, theory",
+    "train_loss": "train loss, theory",
+    "diverged_at": "first step beyond bounds, -1 if none",
+    "failure": "why there is no theory, empty if there is",
+    "done": "whether the theory was computed or has failed",
+    "measured_test_loss": "test loss, mean over networks",
+    "measured_train_loss": "train loss, mean over networks",
+    "measured_test_loss_error": "standard error of measured_test_loss",
+    "measured_train_loss_error": "standard error of measured_train_loss",
+    "measured_diverged": "number of networks that diverged",
+    "measured_failure": "why there is no experiment, empty if there is",
+    "measured_done": "whether the experiment was done or has failed",
+}
+
+
+def to_dataset(plan: Plan, results: Iterable[tuple[Batch, Result]], version: str) -> xr.Dataset:
+    """Put every batch into its place."""
+    arrays = {kind: _blank(plan, kind) for kind in plan.kinds}
+    for batch, result in results:
+        members = list(batch.members)
+        for name, values in result.items():
+            arrays[batch.kind][name][members] = values
+        arrays[batch.kind]["done"][members] = True
+    dims = [axis.name for axis in plan.axes]
+    variables: dict[str, Any] = {}
+    for kind, by_name in arrays.items():
+        for name, values in by_name.items():
+            full = _PREFIX[kind] + name
+            if name == "failure":
+                values = values.astype(np.str_)
+            shaped = values.reshape(plan.shape + values.shape[1:])
+            variables[full] = (dims + ["time"] * (values.ndim - 1), shaped, {"long_name": _MEANING[full]})
+    coordinates: dict[str, Any] = {axis.name: (axis.name, axis.coordinate) for axis in plan.axes}
+    coordinates["time"] = ("time", plan.times, {"long_name": "training step"})
+    attributes = {
+        "kind": KIND,
+        "problem": plan.problem.to_toml(),
+        "experiment": json.dumps(plan.experiment),
+        "complete": bool(all(by_name["done"].all() for by_name in arrays.values())),
+        "deeplinear_version": version,
+    }
+    return xr.Dataset(variables, coordinates, attributes)
+
+
+def is_published(root: Path) -> bool:
+    """Return whether the Zarr group of a store is there and has everything."""
+    try:
+        return json.loads((root / ".zattrs").read_text())["complete"] is True
+    except FileNotFoundError:
+        return False
+
+
+def write_zarr(dataset: xr.Dataset, root: Path) -> None:
+    """Write a data set to the Zarr group of a store, in place of what is there.
+
+    Format 2, which every version of Zarr reads. Data sets of one sweep have equal shapes, so that a reader who comes
+    in between sees old values or new ones in each variable.
+    """
+    fresh = new_folder_beside(root / WORK_FOLDER)
+    try:
+        dataset.to_zarr(fresh, mode="w", zarr_format=2, consolidated=True)
+        replace_folders(fresh, root)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _blank(plan: Plan, kind: str) -> Result:
+    """Arrays of a sweep with no results yet; invalid points are done from the start."""
+    blank = empty(plan.size, len(plan.times), kind == EXPERIMENT)
+    blank["failure"] = np.full(plan.size, "", dtype=object)
+    blank["done"] = np.zeros(plan.size, dtype=bool)
+    for index, error in plan.invalid.items():
+        blank["failure"][index] = error
+        blank["done"][index] = True
+    return blank

@@ -1,0 +1,261 @@
+"""Panels: sums on the grid against plain sums, solutions against the dense method and against finer ones."""
+
+import numpy as np
+import pytest
+from numpy.polynomial import legendre
+
+import deeplinear as dl
+from deeplinear._grid import NODES, Grid, panel_sums, panel_times, to_legendre
+from deeplinear._panels import LOSS_FLOOR
+from deeplinear._propagator import GridPropagator, propagator
+from deeplinear._solve import takes_panels
+
+SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2)
+
+
+def make(sampling=None, steps=300, lr=0.01, noise=0.3, gram=None, network=dl.MLP, weight_decay=0.0, data=None, **kw):
+    return dl.Problem(
+        network(**({"depth": 3, "width": 0.8} | kw)),
+        data or dl.Isotropic(noise, gram),
+        sampling or dl.FullBatch(1.5),
+        dl.GradientDescent(lr, weight_decay=weight_decay),
+        steps,
+    )
+
+
+def true_error(solution, exact):
+    """Largest relative error of the losses over all steps."""
+    found = solution.at(np.arange(exact.problem.steps))
+    return max(
+        (np.abs(found[name].values - loss) / np.maximum(loss, LOSS_FLOOR * loss[0])).max()
+        for name, loss in {"test_loss": exact.test_loss, "train_loss": exact.train_loss}.items()
+    )
+
+
+@pytest.mark.parametrize("length", [8, 9, 16, 100, 5000, 10**6])
+def test_sums_over_a_panel_are_those_over_its_steps(length):
+    inside, whole = panel_sums(length)
+    steps = np.arange(1, length + 1)
+    values = legendre.legvander(2 * steps / length - 1, NODES - 1) @ to_legendre()  # steps from nodes
+    np.testing.assert_allclose(whole, values.sum(axis=0), rtol=0, atol=1e-12 * length)
+    np.testing.assert_allclose(inside[-1], values[:-1].sum(axis=0), rtol=0, atol=1e-12 * length)
+    # A sum up to real times: of (2s - 1), up to but not including t, it is (t - 1)^2.
+    times = panel_times(length)
+    np.testing.assert_allclose(inside @ (2 * times - 1), (times - 1) ** 2, rtol=1e-9, atol=1e-9)
+
+
+def test_a_grid_sums_and_interpolates_over_all_its_sets():
+    grid = Grid([1] * 4 + [9, 30])
+    assert len(grid) == 4 + 2 * NODES
+    assert grid.end == 42
+    cubes = grid.times**3
+    np.testing.assert_allclose(grid.sums()[-1] @ cubes, sum(s**3 for s in range(42)), rtol=1e-12)
+    steps = np.arange(43)
+    np.testing.assert_allclose(grid.interpolation(steps) @ cubes, steps**3.0, rtol=1e-9, atol=1e-9)
+    grid.remove()
+    assert grid.end == 12
+    assert grid.last == slice(4, 4 + NODES)
+    np.testing.assert_allclose(grid.sums()[-1] @ grid.times, sum(range(12)), rtol=1e-12)
+
+
+def test_the_propagator_on_a_grid_is_that_of_every_step():
+    rates = 0.02 / (1 + np.arange(60) / 100)
+    d, a = propagator(rates, 0.0, 0.3)
+    grid = Grid()
+    on_grid = GridPropagator(rates, 0.3, grid)
+    for length in [*[1] * 8, 20, 32]:
+        grid.add(length)
+        found_d, found_a, misfit = on_grid.rows()
+        end = grid.end
+        assert misfit < 1e-7
+        np.testing.assert_allclose(found_d[-1], d[end], rtol=1e-9)
+        np.testing.assert_allclose(
+            found_a[-1] @ np.cos(grid.times / 40), a[end] @ np.cos(np.arange(60) / 40), rtol=1e-8
+        )
+
+
+SMOOTH = {
+    "full batch": {},
+    "few samples": {"sampling": dl.FullBatch(0.6), "richness": 0.4},
+    "population": {"sampling": dl.Population()},
+    "infinite width": {"width": "infinite", "lr": 0.02},
+    "unequal widths": {"width": [0.5, 1.0, 2.0], "centered": True},
+    "lazy": {"width": "infinite", "parameterization": "ntk", "centered": True},
+    "residual": {"network": dl.ResNet, "depth": 4},
+    "residual, population": {"network": dl.ResNet, "sampling": dl.Population(), "centered": True},
+    "outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 200, "depth": 2},
+    "residual, outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 150, "depth": 2, "network": dl.ResNet},
+    "spectrum": {"data": SPECTRUM, "depth": 2},
+    "weight decay": {"weight_decay": 0.2},
+    "schedule": {"lr": lambda step: 0.03 / (1 + step / 50)},
+    "cosine with weight decay": {"lr": lambda s: 0.01 * (1 + np.cos(np.pi * s / 300)), "weight_decay": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_agrees_with_the_dense_method(name):
+    problem = make(**SMOOTH[name])
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
+    assert solution.stats["method"] == "panels"
+    assert solution.stats["nodes"] == len(solution.times) < 0.6 * problem.steps
+    assert solution.stats["error"] <= 1e-6
+    assert true_error(solution, exact) <= 10 * solution.stats["error"]
+
+    nodes = np.flatnonzero(solution.times == np.round(solution.times))
+    steps = solution.times[nodes].astype(int)
+    scale = exact.test_loss[0]
+    for ours, theirs in [
+        *zip(vars(solution.decomposition).values(), vars(exact.decomposition).values(), strict=True),
+        *zip(vars(solution.variance).values(), vars(exact.variance).values(), strict=True),
+        (solution.kernel, exact.kernel),
+    ]:
+        assert np.abs(ours[nodes] - theirs[steps]).max() <= 1e-6 * scale
+    C = problem.data.outputs
+    rows, columns = (np.add.outer(C * index, np.arange(C)).ravel() for index in (nodes, steps))
+    ours, theirs = solution.gradient_correlation, exact.gradient_correlation
+    assert np.abs(ours[:, rows][..., rows] - theirs[:, columns][..., columns]).max() <= 1e-6 * np.abs(theirs).max()
+
+
+def draw(rng):
+    """Draw a smooth problem."""
+
+    def between(low, high):
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    rate, steps = between(0.002, 0.06), int(rng.integers(100, 250))
+    return make(
+        sampling=dl.FullBatch(between(0.4, 4.0)) if rng.integers(3) else dl.Population(),
+        steps=steps,
+        lr=rate if rng.integers(2) else lambda step: rate / (1 + step / 100),
+        noise=float(rng.choice([0.0, 0.3, 1.0])),
+        network=dl.MLP if rng.integers(2) else dl.ResNet,
+        weight_decay=float(rng.choice([0.0, 0.0, 0.1])),
+        data=SPECTRUM if not rng.integers(4) else None,
+        depth=int(rng.integers(1, 4)),
+        width=between(0.3, 3.0) if rng.integers(4) else "infinite",
+        richness=between(0.2, 2.0),
+        centered=bool(rng.integers(2)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_error_estimate_is_honest(seed):
+    problem = draw(np.random.default_rng(seed))
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
+    assert solution.stats["error"] <= 1e-6
+    assert true_error(solution, exact) <= 10 * max(solution.stats["error"], 1e-13)
+
+
+@pytest.mark.parametrize("sampling", [dl.FullBatch(1.2), dl.Population()], ids=lambda s: type(s).__name__)
+def test_long_runs_agree_with_a_finer_tolerance(sampling):
+    problem = make(sampling, steps=10**5, depth=2)
+    coarse, fine = (dl.solve(problem, tolerance=tolerance) for tolerance in (1e-6, 1e-8))
+    assert coarse.stats["nodes"] < fine.stats["nodes"] < 600
+    steps = np.unique(np.geomspace(1, 10**5 - 1, 300).astype(int))
+    for name in ("test_loss", "train_loss"):
+        ours, theirs = coarse.at(steps)[name].values, fine.at(steps)[name].values
+        assert np.abs(ours / theirs - 1).max() <= 10 * coarse.stats["error"]
+
+
+def test_a_million_steps_end_where_theory_says():
+    """A well-determined fit has the loss of least squares, sigma^2 alpha / (alpha - 1)."""
+    solution = dl.solve(make(dl.FullBatch(2.0), steps=10**6, depth=2))
+    assert solution.stats["nodes"] < 400
+    np.testing.assert_allclose(solution.test_loss[-1], 0.09 * 2.0, rtol=1e-8)
+    np.testing.assert_allclose(solution.train_loss[-1], 0.09 / 2.0, rtol=1e-8)
+
+
+def test_a_run_that_oscillates_is_solved_step_by_step():
+    problem = make(dl.Population(), depth=2, lr=0.3, steps=250, width=1.0)
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
+    assert solution.stats["lengths"].count(1) > 200
+    assert true_error(solution, exact) <= 1e-9
+
+
+def test_failed_panels_leave_no_trace():
+    """Label noise, several outputs and growing storage, with panels that fail in between."""
+    problem = make(lr=0.12, richness=0.5, steps=250, gram=[[1.0, 0.2], [0.2, 0.5]], depth=2)
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
+    assert solution.stats["lengths"].count(1) > 100
+    assert true_error(solution, exact) <= 10 * max(solution.stats["error"], 1e-12)
+
+
+def test_divergence_is_reported_with_its_step():
+    problem = make(lr=0.8, steps=2000)
+    exact, solution = dl.solve(make(lr=0.8, steps=100), method="dense"), dl.solve(problem)
+    assert solution.status == exact.status
+    step = solution.status.diverged_at
+    assert np.isposinf(solution.test_loss[-1])
+    losses = solution.at([step - 1, step, 1999])
+    assert np.isfinite(losses.test_loss[0])
+    assert np.isposinf(losses.test_loss[1:]).all()
+    assert not np.isnan(solution.feature_correlation).any()
+
+
+def test_a_jump_of_the_learning_rate_is_taken_step_by_step():
+    problem = make(lr=[0.01] * 150 + [0.002] * 150)
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
+    assert true_error(solution, exact) <= 10 * solution.stats["error"]
+
+
+def test_at_is_exact_at_nodes_and_refuses_other_times():
+    problem = make(steps=400)
+    for method in ("dense", "panels"):
+        solution = dl.solve(problem, method=method)
+        nodes = np.flatnonzero(solution.times == np.round(solution.times))
+        found = solution.at(solution.times[nodes])
+        np.testing.assert_allclose(found.test_loss, solution.test_loss[nodes], rtol=1e-13)
+        assert float(solution.at(7).train_loss) == solution.train_loss[7]
+        for wrong in (400, -1, 2.5, [], "now", [[1]]):
+            with pytest.raises(ValueError, match="step must be whole numbers from 0 to 399"):
+                solution.at(wrong)
+
+
+def test_files_hold_everything(tmp_path):
+    solution = dl.solve(make(steps=400), method="panels")
+    solution.save(tmp_path / "run.nc")
+    again = dl.Solution.load(tmp_path / "run.nc")
+    assert (again.times == solution.times).all()
+    assert again.stats == solution.stats
+    assert (again.at([3, 333]).test_loss == solution.at([3, 333]).test_loss).all()
+    np.testing.assert_allclose(again.variance.data, solution.variance.data, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"sampling": dl.OnlineSGD(0.5)}, "where batches are drawn"),
+        ({"sampling": dl.MultiPassSGD(1.0, 0.5)}, "where batches are drawn"),
+        ({"network": dl.ResNet, "depth": np.inf}, "where nodes in depth stand for layers"),
+        ({"lr": 0.1, "weight_decay": 6.0}, "where weights decay within a few steps"),
+    ],
+)
+def test_what_panels_cannot_do_is_dense(change, reason):
+    problem = make(**change, steps=2000)
+    assert not takes_panels(problem)
+    with pytest.raises(ValueError, match=f'method must be "dense" or "auto" {reason}'):
+        dl.solve(problem, method="panels")
+
+
+def test_the_choice_of_method():
+    assert not takes_panels(make(steps=900))
+    assert takes_panels(make(steps=2000))
+    assert not takes_panels(make(steps=2000), "dense")
+    with pytest.raises(ValueError, match="method must be 'auto' or 'dense' or 'panels', got 'fast'"):
+        dl.solve(make(), method="fast")
+    short, long = dl.solve([make(steps=20), make(steps=5000, depth=1)])
+    assert [short.stats["method"], long.stats["method"]] == ["dense", "panels"]
+    with pytest.raises(ValueError, match='solve with method="dense"'):
+        long.sample_sites(3)
+
+
+def test_giving_up_is_an_error_unless_the_dense_method_can_take_over(monkeypatch):
+    monkeypatch.setattr("deeplinear._panels._MOST_ROWS", 150)
+    monkeypatch.setattr("deeplinear._solve._SHORT", 150)
+    problem = make(dl.Population(), depth=2, lr=0.3, steps=300, width=1.0)
+    assert dl.solve(problem).stats["method"] == "dense"
+    with pytest.raises(ArithmeticError, match=r"panels reached step \d+ of 300 with \d+ nodes"):
+        dl.solve(problem, method="panels")
+    monkeypatch.setattr("deeplinear._solve.dense_memory", lambda shape, batch: 10**18)
+    with pytest.raises(ArithmeticError, match="lower lr or steps, or raise tolerance"):
+        dl.solve(problem)
