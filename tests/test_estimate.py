@@ -64,13 +64,19 @@ def test_time_of_a_simulation_is_right_to_a_factor() -> None:
 
 
 def test_more_work_costs_more() -> None:
-    short, long = problem(steps=200), problem(steps=2000)
+    short, long = (problem(steps=steps, sampling=dl.OnlineSGD(0.5)) for steps in (200, 2000))  # dense, both
     assert estimate(long).theory.bytes == 100 * estimate(short).theory.bytes
     ratio = estimate(long).theory.seconds / estimate(short).theory.seconds
     assert 50 < ratio < 10**4, "between quadratic and beyond cubic, as matrices leave the cache"
     small, large = (estimate(problem(), dim, 4).experiment for dim in (100, 5000))
     assert large.seconds > 100 * small.seconds
     assert large.bytes > 100 * small.bytes
+
+
+def test_long_smooth_runs_are_estimated_as_panels() -> None:
+    cost, longer = estimate(problem(steps=10**4)), estimate(problem(steps=10**6))
+    assert cost.method == "panels"
+    assert cost.theory.bytes < longer.theory.bytes < 10 * cost.theory.bytes
 
 
 def test_steps_add_up() -> None:

@@ -19,6 +19,8 @@ from typing import Any, Protocol
 from deeplinear._sweeping.work import Result, Task
 from deeplinear._sweeping.worker import READY
 
+_WORKER = "from deeplinear._sweeping.worker import main; main()"
+
 Function = Callable[[Task], Result]
 
 ATTEMPTS = 3
@@ -156,7 +158,7 @@ class _Process:
         paths = [path or os.getcwd() for path in sys.path]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "deeplinear._sweeping.worker"],
+            [sys.executable, "-c", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | threads | {"PYTHONPATH": os.pathsep.join(paths)},
@@ -169,7 +171,7 @@ class _Process:
             ready = False
         if not ready:
             self.kill()
-            raise RuntimeError(f"a worker process could not start: {sys.executable} -m deeplinear._sweeping.worker")
+            raise RuntimeError(f"a worker process could not start: {sys.executable} -c {_WORKER!r}")
 
     def call(self, function: Function, task: Task) -> Result:
         assert self._process.stdin is not None

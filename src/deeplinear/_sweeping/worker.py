@@ -1,4 +1,4 @@
-"""A worker process of a local sweep: ``python -m deeplinear._sweeping.worker``.
+"""A worker process of a local sweep: a Python that runs ``main``.
 
 It reads pickled calls from its standard input and answers on what was its standard output. It ends at once when its
 input ends, as it does when the process that started it is killed.
@@ -47,7 +47,3 @@ def _read(source: BinaryIO, calls: "queue.SimpleQueue[tuple[Any, Any] | Exceptio
 def _answer(answers: BinaryIO, value: Any) -> None:
     pickle.dump(value, answers)
     answers.flush()
-
-
-if __name__ == "__main__":
-    main()
