@@ -28,6 +28,7 @@ class Structure:
     centered: bool
     reuses_data: bool
     subsamples: bool
+    decays: bool  # whether weights decay, so that d is not 1
     own_noise: bool  # whether the noise of a mode by its own error is kept
 
     @property
@@ -91,6 +92,7 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
         centered=problem.network.centered,
         reuses_data=problem.sampling.reuse != 0,
         subsamples=problem.sampling.subsampling != 0,
+        decays=problem.optimizer.weight_decay != 0,
         own_noise=problem.sampling.small_batch,
     )
 

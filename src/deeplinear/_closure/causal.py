@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_BLOCK = 128
-"""Stripe width: wide enough for fast products, narrow enough to skip most zeros."""
+_BLOCK = 64
+"""Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
 
 _SETS = 8
 """Stripes begin at multiples of this many row sets, and so never inside of a panel, where rows are all coupled."""
@@ -21,8 +21,10 @@ def rows_times(x: Array, lower: Array | None, e: int) -> Array:
     if e <= _BLOCK:
         product: Array = x @ lower[..., :e, :e]
         return product
-    stripes = _stripes(x.shape[-2], e)
-    return np.concatenate([x[..., s.start : e] @ lower[..., s.start : e, s] for s in stripes], axis=-1)
+    result = np.empty((*np.broadcast_shapes(x.shape[:-2], lower.shape[:-2]), x.shape[-2], e), lower.dtype)
+    for s in _stripes(x.shape[-2], e):
+        np.matmul(x[..., s.start : e], lower[..., s.start : e, s], out=result[..., s])
+    return result
 
 
 def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
@@ -33,12 +35,14 @@ def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
     if e <= _BLOCK:
         product: Array = (lower[..., :e, :e] @ columns).mT
         return product
-    stripes = _stripes(x.shape[-2], e)
-    return np.concatenate([lower[..., s, : s.stop] @ columns[..., : s.stop, :] for s in stripes], axis=-2).mT
+    result = np.empty((*np.broadcast_shapes(x.shape[:-2], lower.shape[:-2]), e, x.shape[-2]), lower.dtype)
+    for s in _stripes(x.shape[-2], e):
+        np.matmul(lower[..., s, : s.stop], columns[..., : s.stop, :], out=result[..., s, :])
+    return result.mT
 
 
 def _stripes(rows: int, e: int) -> list[slice]:
-    width = _SETS * rows * max(1, _BLOCK // (_SETS * rows))
+    width = _SETS * rows * max(1, max(_BLOCK, e // 6) // (_SETS * rows))
     return [slice(start, min(start + width, e)) for start in range(0, e, width)]
 
 

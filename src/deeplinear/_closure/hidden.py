@@ -116,6 +116,8 @@ class HiddenCovariances:
 
     def __init__(self, responses: HiddenResponses, Ch_data: Array) -> None:
         self.responses, self.c = responses, responses.c
+        s = self.c.structure
+        self._unweighted = not s.decays and not s.skip and bool((self.c.rho == 1).all())
 
         def make(layers: range | dict[int, Site]) -> dict[int, Array]:
             return {layer: np.zeros_like(Ch_data) for layer in layers}
@@ -158,6 +160,8 @@ class HiddenCovariances:
 
     def source_from_below(self, layer: int) -> Source:
         """Covariance of f_l u_l."""
+        if self._unweighted:
+            return plain(self.Ch[layer - 1])
         return weighted(self.Ch[layer - 1], self.c.d * self.c.f[layer - 1][..., 0])
 
     def source_from_above(self, layer: int) -> Source:
@@ -165,6 +169,8 @@ class HiddenCovariances:
         c = self.c
         if layer == c.structure.depth:
             return readout(c.d, c.structure.outputs)
+        if self._unweighted:
+            return plain(self.Cg[layer + 1])
         return weighted(self.Cg[layer + 1], c.d * (c.k[layer - 1] * np.sqrt(c.rho[layer - 1]))[..., 0])
 
     def _from_below(self, layer: int) -> Source:

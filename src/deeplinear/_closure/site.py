@@ -88,6 +88,8 @@ class Site:
 def sandwich(response: Array, sources: tuple[Source, Source], rows: slice) -> Array:
     """Rows of sum_i F_i S_i F_i^T, for two responses F_i and the covariances S_i of their sources."""
     e = rows.stop
-    weighted = np.stack([source(F[..., rows, :e], e) for F, source in zip(response, sources, strict=True)])
+    weighted = np.empty((*response.shape[:-2], rows.stop - rows.start, e), response.dtype)
+    for i, source in enumerate(sources):
+        weighted[i] = source(response[i][..., rows, :e], e)
     total: Array = rows_times_transpose(weighted, response, e).sum(axis=0)
     return total
