@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._closure.causal import _BLOCK, _stripes
+from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
-from deeplinear._estimate import matrices_read
+from deeplinear._estimate import products
 from deeplinear._reference import reference
 from deeplinear._solve import plan
 from deeplinear._threads import one_blas_thread
@@ -35,6 +37,13 @@ def residual(depth: float, steps: int, width: float = 1.0, lr: float = 0.01) -> 
     return dl.Problem(dl.ResNet(depth, width), data, dl.FullBatch(2.0), rule, steps)
 
 
+def entries_read(shape: Structure, e: int) -> float:
+    """Entries of matrices that step e reads: of causal ones the stripes that are not zero."""
+    causal, symmetric = products(shape)
+    striped = e * e if e <= _BLOCK else sum((s.stop - s.start) * (e - s.start) for s in _stripes(1, e))
+    return causal * striped + symmetric * e * e
+
+
 def dense() -> Iterator[Row]:
     """The dense solver moves its bytes as fast as memory gives them, and keeps only what it must."""
     matrix, vector = np.ones((4000, 4000)), np.ones(4000)
@@ -43,8 +52,7 @@ def dense() -> Iterator[Row]:
     for steps in (400, 800):
         problem = mlp(steps)
         shape = plan(problem)
-        # Rows with T^2 entries, summed over steps; causal matrices count half, as only half is read.
-        moved = 8 * matrices_read(shape) * steps**3 / 3
+        moved = 8 * sum(entries_read(shape, e) for e in range(1, steps + 1))
         rate = moved / least(lambda problem=problem: dl.solve(problem), 2)
         yield (
             f"bandwidth of `solve`, L = 4, full batch, T = {steps}, over that of a 4000 x 4000 matrix-vector product",

@@ -163,7 +163,13 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
 
 
 def matrices_read(shape: Structure) -> float:
-    """Count the products with a matrix in one step; one with a causal matrix reads half of it.
+    """Count the matrices read in one step; a product with a causal one reads half of it."""
+    causal, symmetric = products(shape)
+    return causal / 2 + symmetric
+
+
+def products(shape: Structure) -> tuple[float, float]:
+    """Count the products with causal, and with other, matrices in one step.
 
     A hidden layer takes 8 causal products (rows of two responses of h and of g, and their transposes in
     C_h and C_g) and 4 with correlations, 2 in the last layer. Skip connections add 12 and 4 for the two cut
@@ -185,7 +191,7 @@ def matrices_read(shape: Structure) -> float:
     if shape.reuses_data:
         causal += 5  # R_Delta: its own rows, and its transpose in the noise and in C_h
         symmetric += 2  # C_v in the noise and in C_h
-    return causal / 2 + symmetric
+    return causal, symmetric
 
 
 def _overhead(problem: Problem) -> float:
