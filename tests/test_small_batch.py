@@ -22,12 +22,14 @@ def test_lazy_networks_follow_the_exact_recursion_of_second_moments(batch):
     problem = make(network, batch, lr, noise=noise)
     solution = dl.solve(problem)
     lam, v2 = problem.data.modes.eigenvalues, problem.data.modes.target[:, 0, 0].copy()
-    rate, losses = lr * (depth + 1), []
+    rate, losses, signals = lr * (depth + 1), [], []
     for _ in range(problem.steps):
         loss = lam @ v2 + noise**2
         losses.append(loss)
+        signals.append((lam**2 * v2 * (1 + 1 / batch) + lam * loss / batch).sum())  # of the batch gradient itself
         v2 = (1 - rate * lam) ** 2 * v2 + rate**2 / batch * (lam * loss + lam**2 * v2)
     np.testing.assert_allclose(solution.test_loss, losses, rtol=1e-12)
+    np.testing.assert_allclose(np.diagonal(solution.feature_correlation[0]), signals, rtol=1e-10)
     without = dl.solve(replace(problem, {"small_batch": False})).test_loss
     assert np.abs(without / losses - 1).max() > 0.02 / batch
 

@@ -121,7 +121,7 @@ MUTANTS = [
         "own = c.subsampling[:, None] * c.eigenvalues**2",
         "own = c.subsampling[:, None] * c.eigenvalues",
     ),
-    ("_closure/data.py", "signal = source - c.eigenvalues * rows", "signal = source - 0.5 * c.eigenvalues * rows"),
+    ("_closure/data.py", "mode_sum(c, F * self._own[..., :e], 0)", "mode_sum(c, 0.9 * F * self._own[..., :e], 0)"),
     ("_closure/chain.py", "(skip + branch * decay) * total", "(skip + branch) * total"),
     (
         "_closure/depth.py",

@@ -241,15 +241,12 @@ class DataCovariances:
         write_symmetric(self.Ch, Ch, rows)
 
     def _own_signal(self, rows: slice) -> Array:
-        """Rows of sum_k p_k F_k diag(lam_k^2 <v_k^2> / B) F_k^T with F_k = dh_k/du_k = 1 - lam_k H_k K."""
+        """Rows of sum_k p_k (<u_k u_k> + lam_k <v_k u_k>) from own noise; lam_k^2 <v_k v_k> has its part of it."""
         c, e, R = self.c, rows.stop, self.responses
         assert self._own is not None
-        K = R.K[:, None]
-        F = -c.eigenvalues * rows_times(R.H[..., rows, :e], K, e)
+        F = -c.eigenvalues * rows_times(R.H[..., rows, :e], R.K[:, None], e)
         add_identity(F, rows)
-        source = F * self._own[..., :e]
-        signal = source - c.eigenvalues * rows_times_transpose(rows_times_transpose(source, K, e), R.H, e)
-        return mode_sum(c, signal, 0)
+        return mode_sum(c, F * self._own[..., :e], 0)
 
 
 def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
