@@ -83,6 +83,17 @@ SMOOTH = {
     "lazy": {"width": "infinite", "parameterization": "ntk", "centered": True},
     "residual": {"network": dl.ResNet, "depth": 4},
     "residual, population": {"network": dl.ResNet, "sampling": dl.Population(), "centered": True},
+    "infinite depth": {"network": dl.ResNet, "depth": np.inf, "steps": 200, "lr": 0.01},
+    "infinite depth, population, weight decay": {
+        "network": dl.ResNet,
+        "depth": np.inf,
+        "sampling": dl.Population(),
+        "steps": 150,
+        "weight_decay": 0.2,
+        "centered": True,
+        "lr": 0.01,
+    },
+    "many layers": {"network": dl.ResNet, "depth": 300, "steps": 150, "lr": 0.01},
     "outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 200, "depth": 2},
     "residual, outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 150, "depth": 2, "network": dl.ResNet},
     "spectrum": {"data": SPECTRUM, "depth": 2},
@@ -157,9 +168,12 @@ def test_long_runs_agree_with_a_finer_tolerance(sampling):
         assert np.abs(ours / theirs - 1).max() <= 10 * coarse.stats["error"]
 
 
-def test_a_million_steps_end_where_theory_says():
+@pytest.mark.parametrize(
+    "change", [{"steps": 10**6, "depth": 2}, {"steps": 10**5, "depth": np.inf, "network": dl.ResNet}]
+)
+def test_long_runs_end_where_theory_says(change):
     """A well-determined fit has the loss of least squares, sigma^2 alpha / (alpha - 1)."""
-    solution = dl.solve(make(dl.FullBatch(2.0), steps=10**6, depth=2))
+    solution = dl.solve(make(dl.FullBatch(2.0), **change))
     assert solution.stats["nodes"] < 400
     np.testing.assert_allclose(solution.test_loss[-1], 0.09 * 2.0, rtol=1e-8)
     np.testing.assert_allclose(solution.train_loss[-1], 0.09 / 2.0, rtol=1e-8)
@@ -226,7 +240,6 @@ def test_files_hold_everything(tmp_path):
     [
         ({"sampling": dl.OnlineSGD(0.5)}, "where batches are drawn"),
         ({"sampling": dl.MultiPassSGD(1.0, 0.5)}, "where batches are drawn"),
-        ({"network": dl.ResNet, "depth": np.inf}, "where nodes in depth stand for layers"),
         ({"lr": 0.1, "weight_decay": 6.0}, "where weights decay within a few steps"),
     ],
 )

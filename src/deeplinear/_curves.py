@@ -11,7 +11,7 @@ from deeplinear import _memory
 from deeplinear._coefficients import Structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._problem import Problem
-from deeplinear._solve import _CACHE, _batches, _solve_depth, _solve_layers, plan
+from deeplinear._solve import _CACHE, _batches, _solve_dense, plan
 from deeplinear._threads import one_blas_thread
 
 Array = NDArray[Any]
@@ -55,7 +55,7 @@ def curves(problems: Sequence[Problem], tolerance: float = 1e-6) -> list[Curve]:
 def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float) -> list[Curve]:
     """Solve a batch; if its problems cannot be resolved together in depth, in halves."""
     try:
-        dense, _ = _solve_depth(batch, tolerance, _ignore) if shape.nodes else _solve_layers(batch, _ignore)
+        dense, _ = _solve_dense(batch, shape, tolerance, _ignore)
     except ArithmeticError:
         if len(batch) == 1:
             raise

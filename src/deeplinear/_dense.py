@@ -14,9 +14,6 @@ from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations, row_set
 from deeplinear._coefficients import Coefficients, Structure
 
-DIVERGED = 1e12
-"""Training counts as diverged once the loss is this many times its initial value."""
-
 
 @dataclass(frozen=True)
 class Overlaps:
@@ -40,7 +37,7 @@ class Dense(Equations):
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(steps):
                 self.fill(row_set(self.c, step))
-                self._watch(step)
+                self.diverged_at[self.diverges(step) & (self.diverged_at < 0)] = step
                 if progress is not None:
                     progress(step + 1, steps)
                 if (self.diverged_at >= 0).all():
@@ -63,11 +60,9 @@ class Dense(Equations):
             independent=self.data_covariances.bias,
         )
 
-    def _watch(self, step: int) -> None:
-        loss, first = np.abs(self.test_loss(step).real), np.abs(self.test_loss(0).real)
-        # A step that cannot be solved while the loss grows is one that blows up along the depth.
-        diverged = ~(loss <= DIVERGED * first) | (self.chain.unsettled & (loss > first))
-        self.diverged_at[diverged & (self.diverged_at < 0)] = step
+    def test_losses(self, steps: Array) -> Array:
+        """Test losses at several steps, shape (steps, batch)."""
+        return np.stack([self.test_loss(step) for step in steps])
 
 
 def dense_memory(shape: Structure, batch: int) -> int:

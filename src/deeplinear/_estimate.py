@@ -135,7 +135,9 @@ def estimate(
     if takes_panels(problem):
         nodes = min(problem.steps, round(_panel_nodes(problem.steps)))
         memory = dense_memory(replace(shape, steps=nodes), 1)
-        theory = Cost(_PANEL_SWEEPS * solve_seconds(problem)(nodes), memory)
+        # A panel on nodes in depth takes twice the sweeps, but a step there is swept many times as well.
+        sweeps = 2 * _PANEL_SWEEPS / _SWEEPS if shape.nodes else _PANEL_SWEEPS
+        theory = Cost(sweeps * solve_seconds(problem)(nodes), memory)
     else:
         theory = Cost(solve_seconds(problem)(problem.steps), dense_memory(shape, 1))
     return Estimate(

@@ -15,12 +15,12 @@ import numpy as np
 
 from deeplinear import _memory
 from deeplinear._closure.causal import Array, mean_diagonal
-from deeplinear._closure.chain import Layers
+from deeplinear._closure.chain import Chain
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations
 from deeplinear._closure.settle import Unknown, settle
 from deeplinear._coefficients import Coefficients, coefficients
-from deeplinear._dense import DIVERGED, Overlaps, dense_memory
+from deeplinear._dense import Overlaps, dense_memory
 from deeplinear._grid import NODES, Grid, to_legendre
 from deeplinear._problem import Problem
 from deeplinear._propagator import GridPropagator
@@ -77,8 +77,8 @@ class Panels:
         Step at which training diverged, -1 if it did not, shape (1,).
     """
 
-    def __init__(self, problem: Problem, tolerance: float) -> None:
-        self.problem, self.tolerance = problem, tolerance
+    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0) -> None:
+        self.problem, self.tolerance, self._depth_nodes = problem, tolerance, depth_nodes
         self.grid = Grid()
         self.diverged_at = np.array([-1])
         self.error = 0.0
@@ -102,7 +102,8 @@ class Panels:
                     self._single_steps(min(groups * NODES, left))
                     length, groups = _FIRST, min(2 * groups, 32)
                     continue
-                length = min(length, left)
+                # No panel is much shorter than the one before, from which its first guess is taken.
+                length = -(-left // 2) if length < left < 2 * length else min(length, left)
                 error = self._panel(length)
                 shrink = 0.85 * (self.tolerance / max(error, 1e-300)) ** (1 / NODES)
                 if error <= self.tolerance:
@@ -115,10 +116,15 @@ class Panels:
         self.equations = self._resized(len(self.grid))
 
     @property
-    def chain(self) -> Layers:
+    def chain(self) -> Chain:
         """The hidden layers."""
-        assert isinstance(self.equations.chain, Layers)
         return self.equations.chain
+
+    def test_losses(self, steps: Array) -> Array:
+        """Test losses at integer steps, shape (steps, 1)."""
+        at_nodes = np.stack([self.equations.test_loss(node) for node in range(len(self.grid))])
+        losses: Array = self.grid.interpolation(steps) @ at_nodes
+        return losses
 
     def rows(self, nodes: slice) -> slice:
         """Rows of some nodes."""
@@ -131,12 +137,11 @@ class Panels:
             self.equations.fill(rows)
             if not self._initial:
                 self._initial = [float(np.abs(values[0])) for values in self._equal_times(rows)]
-            growth = abs(self.equations.test_loss(self.grid.last.start)[0].real) / abs(
-                self.equations.test_loss(0)[0].real
-            )
-            if not growth <= DIVERGED:
+            if self.equations.diverges(self.grid.last.start)[0]:
                 self.diverged_at[0] = self.grid.end
                 return
+            if self.chain.unsettled[0]:
+                raise Unresolved(f"step {self.grid.end} was not resolved along the depth; lower branch or lr")
 
     def _panel(self, length: int) -> float:
         """Append a panel; return its error, infinite if it did not settle. It is removed if that is too large."""
@@ -182,7 +187,7 @@ class Panels:
         return min(steps, max(len(self.grid), size + size // 2))
 
     def _allocate(self, size: int) -> Equations:
-        c = coefficients([self.problem], times=size)
+        c = coefficients([self.problem], self._depth_nodes, times=size)
         _memory.require(dense_memory(c.structure, 1), "solving", "lower outputs, or raise tolerance")
         return Equations(c)
 
@@ -202,7 +207,7 @@ class Panels:
         responses, correlations = self._unknowns(rows)
         for each in responses:
             each.write(self._guessed_response(each.matrix, rows, self.rows(previous)), rows)
-        for matrix in [*(each.matrix for each in correlations), *chain.Cg(), eq.data_covariances.Cv]:
+        for matrix in [*(each.matrix for each in correlations), *chain.correlations(), eq.data_covariances.Cv]:
             Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
         settled = max(_SETTLED * self.tolerance, 0.01 * _ROUNDING)
 
@@ -285,8 +290,7 @@ class Panels:
     def _equal_times(self, rows: slice) -> list[Array]:
         """Test loss, train loss if it differs, then C_h and C_g of the hidden layers, at the nodes of a set."""
         C0, c = self.equations.data_covariances, self.equations.c
-        matrices = [C0.Cv, *([] if C0.Noise is None else [C0.Noise]), *self.chain.Ch()]
-        matrices += [*self.chain.Cg()]
+        matrices = [C0.Cv, *([] if C0.Noise is None else [C0.Noise]), *self.chain.correlations()]
         values = [mean_diagonal(matrix[:, rows, rows], self._outputs)[0].real for matrix in matrices]
         values[0] = values[0] + c.sigma2[0, 0, 0].real
         return values
@@ -325,7 +329,7 @@ class Panels:
                     eq.fill_covariances(rows, chain, same_init)
                     same_data.step(None, rows)
                     continue
-                for matrix in [*chain.sources(), *chain.Cg(), same_init.Cv, same_data.Cv]:
+                for matrix in [*chain.sources(), *chain.correlations(), same_init.Cv, same_data.Cv]:
                     Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
                 if same_data.Noise is not None:
                     Unknown(same_data.Noise, True, 0.0).write(self._constant(same_data.Noise, rows), rows)

@@ -319,10 +319,11 @@ class Solution:
         if self._solver is not None:
             return self._solver
         solver: Dense | Panels
+        nodes = self.stats.get("depth_nodes", 0)
         if self.stats["method"] == "panels":
-            solver = Panels(self.problem, self.stats["tolerance"])
+            solver = Panels(self.problem, self.stats["tolerance"], nodes)
         else:
-            solver = Dense(coefficients([self.problem], self.stats.get("depth_nodes", 0)))
+            solver = Dense(coefficients([self.problem], nodes))
         solver.run()
         return solver, 0
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import psutil
@@ -18,6 +18,7 @@ from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
 
 Progress = Callable[[int, int], object]
+Solver = TypeVar("Solver", Dense, Panels)
 
 _NODES = (5, 7, 9, 12, 16, 21)
 """Numbers of nodes in depth that are tried in turn."""
@@ -28,6 +29,9 @@ _MANY_LAYERS = 256
 _CACHE = 16e6
 """Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
 
+
+_COMPARED = 1000
+"""Steps, at most, at which two solutions are compared."""
 
 _SHORT = 1000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
@@ -54,8 +58,8 @@ def solve(
     memory as depth * (steps * outputs)^2. Data with several modes add a matrix, and two products with it per step,
     for each mode.
 
-    Panels solve the same equations at a few nodes in time, whose number grows as the logarithm of the steps:
-    millions of steps take seconds. They need losses that become smooth: training on all data or on the
+    Panels solve the same equations, for every network, at a few nodes in time, whose number grows as the
+    logarithm of the steps: millions of steps take seconds. They need losses that become smooth: training on all data or on the
     population loss, without momentum. While a run oscillates they take exact steps.
 
     Parameters
@@ -157,8 +161,6 @@ def _no_panels(problem: Problem) -> str | None:
         return "where batches are drawn, whose noise is never smooth"
     if optimizer.momentum:
         return "with momentum"
-    if plan(problem).nodes:
-        return "where nodes in depth stand for layers"
     if optimizer.weight_decay and optimizer.weight_decay * optimizer.rates(problem.steps).max() >= 0.5:
         return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
     return None
@@ -168,20 +170,25 @@ def _solve_panels(
     problem: Problem, method: str, tolerance: float, advance: Progress
 ) -> tuple[Dense | Panels, dict[str, Any]]:
     """Solve by panels; if they give up and the choice was free, densely."""
-    panels = Panels(problem, tolerance)
+
+    def run(nodes: int, progress: Progress | None) -> Panels:
+        panels = Panels(problem, tolerance, nodes)
+        panels.run(progress)
+        return panels
+
+    shape = plan(problem)
     try:
-        panels.run(advance)
+        panels, stats = _refine_depth(run, problem, tolerance, advance) if shape.nodes else (run(0, advance), {})
     except Unresolved:
-        shape = plan(problem)
         if method == "panels" or dense_memory(shape, 1) > psutil.virtual_memory().available:
             raise
-        return _solve_layers([problem], advance)
-    return panels, {
+        return _solve_dense([problem], shape, tolerance, advance)
+    return panels, stats | {
         "method": "panels",
         "nodes": len(panels.grid),
         "lengths": panels.grid.lengths,
         "tolerance": tolerance,
-        "error": panels.error,
+        "error": max(panels.error, stats.get("depth_error", 0.0)),
     }
 
 
@@ -189,54 +196,56 @@ def _solve_dense(
     batch: list[Problem], shape: Structure, tolerance: float, advance: Progress
 ) -> tuple[Dense, dict[str, Any]]:
     """Solve every step."""
-    return _solve_depth(batch, tolerance, advance) if shape.nodes else _solve_layers(batch, advance)
+
+    def run(nodes: int, progress: Progress | None) -> Dense:
+        dense = Dense(coefficients(batch, nodes))
+        dense.run(progress)
+        return dense
+
+    dense, stats = _refine_depth(run, batch[0], tolerance, advance) if shape.nodes else (run(0, advance), {})
+    return dense, stats | {"method": "dense"}
 
 
-def _solve_layers(batch: list[Problem], advance: Progress) -> tuple[Dense, dict[str, Any]]:
-    """Solve layer by layer."""
-    dense = Dense(coefficients(batch))
-    dense.run(advance)
-    return dense, {"method": "dense"}
-
-
-def _solve_depth(batch: list[Problem], tolerance: float, advance: Progress) -> tuple[Dense, dict[str, Any]]:
+def _refine_depth(
+    run: Callable[[int, Progress | None], Solver], problem: Problem, tolerance: float, advance: Progress
+) -> tuple[Solver, dict[str, Any]]:
     """Solve with more and more nodes in depth, until two solutions agree.
 
     Their difference bounds the error of the coarser one; the finer one, which is kept, converges
     exponentially and is far more exact. A finite depth that resists is solved layer by layer.
     """
-    coarse: Dense | None = None
+    coarse: Solver | None = None
     for nodes in _NODES:
-        fine = Dense(coefficients(batch, nodes))
-        fine.run(advance if nodes == _NODES[0] else None)
+        fine = run(nodes, advance if nodes == _NODES[0] else None)
         if coarse is not None:
-            error = _disagreement(coarse, fine)
+            error = _disagreement(coarse, fine, problem.steps)
             unresolved = fine.chain.unsettled & (fine.diverged_at < 0)
             if error <= tolerance and not unresolved.any():
-                return fine, {"method": "dense", "depth_nodes": nodes, "depth_error": error}
+                return fine, {"depth_nodes": nodes, "depth_error": error}
         coarse = fine
-    if batch[0].network.depth < math.inf:
-        return _solve_layers(batch, advance)
-    raise ArithmeticError(
+    if problem.network.depth < math.inf:
+        return run(0, advance), {}
+    raise Unresolved(
         f"infinite depth was not resolved to tolerance {tolerance:g} with {_NODES[-1]} nodes in layer time; "
         "lower branch or lr, or take a finite depth"
     )
 
 
-def _disagreement(coarse: Dense, fine: Dense) -> float:
+def _disagreement(coarse: Dense | Panels, fine: Dense | Panels, steps: int) -> float:
     """Largest relative difference of the test losses of two solutions.
 
     On its way to a divergence a run amplifies the last digit, so there only the steps count whose loss is
     below twice its initial value; the step of the divergence must agree within one.
     """
-    losses = np.stack([[dense.test_loss(step) for step in range(dense.c.structure.steps)] for dense in (coarse, fine)])
-    losses = losses.real  # imaginary parts belong to derivatives
     if (np.abs(coarse.diverged_at - fine.diverged_at) > 1).any():
         return float("inf")
+    ends = [np.where(solver.diverged_at < 0, steps, solver.diverged_at) for solver in (coarse, fine)]
+    end = np.minimum(*ends)
+    compared = np.unique(np.geomspace(1, end.max(), _COMPARED).astype(int)) - 1
+    # Imaginary parts belong to derivatives.
+    losses = np.stack([solver.test_losses(compared).real for solver in (coarse, fine)])
     counted = (fine.diverged_at < 0) | (losses[1] < 2 * losses[1, 0])
-    for dense in (coarse, fine):
-        end = np.where(dense.diverged_at < 0, len(counted), dense.diverged_at)
-        counted &= np.arange(len(counted))[:, None] < end
+    counted &= compared[:, None] < end
     difference = np.abs(losses[0] - losses[1]) / np.maximum(np.abs(losses[1]), 1e-14 * losses[1, 0])
     return float(difference[counted].max())
 

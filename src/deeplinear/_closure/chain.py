@@ -24,13 +24,26 @@ class Chain(Protocol):
        time, first to last; each item has shape (batch, rows, rows).
     5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
     6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps).
+    7. The rows of a panel depend on each other, and ``backward`` and ``forward`` sweep them once. ``prepare``
+       comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
+       responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
+       as it is with ``respond=False`` or ``correlate=False``.
+    8. ``correlations`` are C_h and C_g of all layers or nodes, as they are kept.
     """
 
     unsettled: NDArray[np.bool_]
 
-    def backward(self, rows: slice, *, respond: bool = True) -> None: ...
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
 
-    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True) -> None: ...
+    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
+
+    def prepare(self, Rhr_data: Array, rows: slice) -> None: ...
+
+    def kernels(self) -> list[Array]: ...
+
+    def sources(self) -> list[Array]: ...
+
+    def correlations(self) -> list[Array]: ...
 
     def replica(self, Ch_data: Array) -> "Chain": ...
 
@@ -116,6 +129,10 @@ class Layers:
     def sources(self) -> list[Array]:
         """Covariances that ``backward`` reads before ``forward`` writes them."""
         return self.covariances.sources()
+
+    def correlations(self) -> list[Array]:
+        """C_h and C_g of each layer."""
+        return [*self.Ch(), *self.Cg()]
 
     @property
     def Cg_first(self) -> Array:

@@ -16,7 +16,8 @@ less; a sum over edges below or above node j becomes a matrix over the nodes. At
 beta = beta_0 / sqrt(L), sums become integrals over layer time tau = e / L, and layers e and e + 1 are one.
 
 A row of the unknowns depends on the same row at the other nodes. The equations are of Volterra type along
-the chain, so sweeping them converges fast, and a step is swept until it stands still.
+the chain, so sweeping them converges fast, and a step is swept until it stands still. The rows of a panel are
+swept once at a time, since they depend on all else in the panel as well.
 
 Q, P and B are kept divided by gamma0. All arrays have an axis of nodes after the axis of batches.
 """
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.polynomial import legendre
 
-from deeplinear._closure.causal import Array, mean_diagonal, rows_times, rows_times_transpose, write_symmetric
+from deeplinear._closure.causal import Array, is_panel, mean_diagonal, rows_times, rows_times_transpose, write_symmetric
 from deeplinear._closure.fixed_point import fixed_point
 from deeplinear._closure.hidden import dd, plain, readout_rows
 from deeplinear._closure.site import Site
@@ -139,68 +140,103 @@ class DeepChain:
         """Return a chain with the same responses and empty covariances."""
         return DeepChain(self.c, Ch_data, like=self)
 
-    def backward(self, rows: slice, *, respond: bool = True) -> None:
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about g."""
         c, e = self.c, rows.stop
         a, dds = c.a[:, None, rows, :e], dd(c, rows)[:, None]
         top_Q, top_D = c.a_readout[:, None, rows, :e], readout_rows(c, rows)[:, None]
+        above = self.nodes.above
 
         def sweep(Q: Array, D: Array) -> tuple[Array, Array]:
+            dQ = dD = None
             if respond:
                 self.Q[..., rows, :e] = Q
                 self.upper.backward(Q, rows)
-            write_symmetric(self.D_up, D, rows)
-            Cg = self.upper.covariance_g(plain(self.S_up), plain(self.D_up), rows)
-            write_symmetric(self.Cg_up, Cg, rows)
+            if correlate:
+                write_symmetric(self.D_up, D, rows)
+                Cg_up = self.upper.covariance_g(plain(self.S_up), plain(self.D_up), rows)
+                write_symmetric(self.Cg_up, Cg_up, rows)
+            Cg = self.Cg_up[..., rows, :e]
             if respond:
                 self.B[..., rows, :e] = dds * self.upper.dg[0][..., rows, :e] + a * Cg
                 P = self._through_edge(Q, self.A, self.P, rows)
                 self._PA[..., rows, :e] = self._gamma0 * rows_times(P, self.A, e)
-            dQ = self.B[..., rows, :e] + rows_times(self._PA[..., rows, :e], self.Q, e)
-            through = self._gamma0**2 * self._sandwich(self.P, self.Ch_low, rows)
-            dD = self._mixed(self._PA, self.D_up, rows) + dds * Cg + through
+                dQ = self.B[..., rows, :e] + rows_times(self._PA[..., rows, :e], self.Q, e)
+                Q = top_Q + self._sum(above, dQ)
+            if correlate:
+                through = self._gamma0**2 * self._sandwich(self.P, self.Ch_low, rows)
+                dD = self._mixed(self._PA, self.D_up, rows) + dds * Cg + through
+                D = top_D + self._sum(above, dD)
             if self._edge is not None:
-                if respond:
-                    self.lower.backward(Q + self._edge * dQ, rows)
-                write_symmetric(self.D_low, D + self._edge * dD, rows)
-                Cg_low = self.lower.covariance_g(plain(self.S_low), plain(self.D_low), rows)
-                write_symmetric(self.Cg_low, Cg_low, rows)
-            above = self.nodes.above
-            return top_Q + self._sum(above, dQ), top_D + self._sum(above, dD)
+                if dQ is not None:
+                    self.lower.backward(self.Q[..., rows, :e] + self._edge * dQ, rows)
+                if dD is not None:
+                    write_symmetric(self.D_low, self.D_up[..., rows, :e] + self._edge * dD, rows)
+                    Cg_low = self.lower.covariance_g(plain(self.S_low), plain(self.D_low), rows)
+                    write_symmetric(self.Cg_low, Cg_low, rows)
+            return Q, D
 
-        self._settle(sweep, self.nodes.above, self.Q, self.D_up, rows)
+        self._settle(sweep, above, self.Q, self.D_up, rows)
 
-    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True) -> None:
+    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about h."""
         c, e = self.c, rows.stop
         a, dds = c.a[:, None, rows, :e], dd(c, rows)[:, None]
         Ch_data = self._Ch_data[:, None, rows, :e]
         bottom_Y = dds * c.feedback[:, None] * Rhr_data[:, None, rows, :e] + self._gamma0 * a * Ch_data
         bottom_S = dds * Ch_data
+        below = self.nodes.below
 
         def sweep(Y: Array, S: Array) -> tuple[Array, Array]:
+            dY = dS = None
             if respond:
                 self.Y[..., rows, :e] = Y
                 self.lower.A = Y
                 self.lower.forward(rows)
-            write_symmetric(self.S_low, S, rows)
-            Ch = self.lower.covariance_h(plain(self.S_low), plain(self.D_low), rows)
-            write_symmetric(self.Ch_low, Ch, rows)
+            if correlate:
+                write_symmetric(self.S_low, S, rows)
+                Ch_low = self.lower.covariance_h(plain(self.S_low), plain(self.D_low), rows)
+                write_symmetric(self.Ch_low, Ch_low, rows)
+            Ch = self.Ch_low[..., rows, :e]
             if respond:
                 self.A[..., rows, :e] = dds * self.lower.dh[1][..., rows, :e] + self._gamma0 * a * Ch
                 X = self._through_edge(Y, self.B, self.X, rows)
                 self._XB[..., rows, :e] = self._gamma0 * rows_times(X, self.B, e)
-            dY = self.A[..., rows, :e] + rows_times(self._XB[..., rows, :e], self.Y, e)
-            dS = self._mixed(self._XB, self.S_low, rows) + dds * Ch + self._sandwich(self.X, self.Cg_up, rows)
+                dY = self.A[..., rows, :e] + rows_times(self._XB[..., rows, :e], self.Y, e)
+                Y = bottom_Y + self._sum(below, dY)
+            if correlate:
+                dS = self._mixed(self._XB, self.S_low, rows) + dds * Ch + self._sandwich(self.X, self.Cg_up, rows)
+                S = bottom_S + self._sum(below, dS)
             if self._edge is not None:
-                if respond:
-                    self.upper.A = Y + self._edge * dY
+                if dY is not None:
+                    self.upper.A = self.Y[..., rows, :e] + self._edge * dY
                     self.upper.forward(rows)
-                write_symmetric(self.S_up, S + self._edge * dS, rows)
-            below = self.nodes.below
-            return bottom_Y + self._sum(below, dY), bottom_S + self._sum(below, dS)
+                if dS is not None:
+                    write_symmetric(self.S_up, self.S_low[..., rows, :e] + self._edge * dS, rows)
+            return Y, S
 
-        self._settle(sweep, self.nodes.below, self.Y, self.S_low, rows)
+        self._settle(sweep, below, self.Y, self.S_low, rows)
+
+    def prepare(self, Rhr_data: Array, rows: slice) -> None:
+        """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
+        e = rows.stop
+        Y = self.Y[..., rows, :e]
+        self.lower.A = Y
+        if self._edge is not None:
+            dY = self.A[..., rows, :e] + rows_times(self._XB[..., rows, :e], self.Y, e)
+            self.upper.A = Y + self._edge * dY
+
+    def kernels(self) -> list[Array]:
+        """Responses that a sweep reads before it writes them."""
+        return [self.Y, self.Q, self.A, *([] if self._edge is None else [self.X, self.P])]
+
+    def sources(self) -> list[Array]:
+        """Covariances that a sweep reads before it writes them."""
+        return [self.S_low, self.D_up, self.Ch_low, *([] if self._edge is None else [self.S_up])]
+
+    def correlations(self) -> list[Array]:
+        """C_h and C_g at each node."""
+        return [C[:, node] for C in (self.Ch_low, self.Cg_up) for node in range(C.shape[1])]
 
     def _through_edge(self, incoming: Array, across: Array, result: Array, rows: slice) -> Array:
         """Rows of X = Y + beta^2 Y B X, or of P = Q + beta^2 Q A P."""
@@ -238,24 +274,28 @@ class DeepChain:
         covariance: Array,
         rows: slice,
     ) -> None:
-        """Sweep a step's rows until they stand still, starting from those of the step before.
+        """Sweep a step's rows until they stand still, starting from those of the step before; a panel's rows once.
 
         A row passes from node to node first of all unchanged, R_hr = Y + ... and C_h = S + ..., so the
         correction of each sweep is carried along the chain with (1 - beta^2 sum)^-1.
         """
         e, count = rows.stop, rows.stop - rows.start
-        before = slice(max(rows.start - count, 0), max(rows.start, count))
         carry = np.linalg.inv(np.eye(len(over)) - self._beta2[:, 0] * over)
-        start = np.stack([kernel[..., before, :e], covariance[..., before, :e]], axis=1)
 
-        def carried(flat: Array) -> Array:
-            unknowns = flat.reshape(start.shape)
+        def carried(unknowns: Array) -> Array:
             change = np.stack(sweep(unknowns[:, 0], unknowns[:, 1]), axis=1) - unknowns
             swept = [unknowns[:, i] + _along(carry, change[:, i]) for i in range(2)]
-            return np.stack(swept, axis=1).reshape(flat.shape)
+            return np.stack(swept, axis=1)
 
+        if is_panel(rows, self.c.structure.outputs):
+            swept = carried(np.stack([kernel[..., rows, :e], covariance[..., rows, :e]], axis=1))
+            kernel[..., rows, :e] = swept[:, 0]
+            write_symmetric(covariance, swept[:, 1], rows)
+            return
+        before = slice(max(rows.start - count, 0), max(rows.start, count))
+        start = np.stack([kernel[..., before, :e], covariance[..., before, :e]], axis=1)
         _, moving = fixed_point(
-            carried,
+            lambda flat: carried(flat.reshape(start.shape)).reshape(flat.shape),
             start.reshape(len(start), -1),
             tolerance=SETTLED,
             most_sweeps=_MOST_SWEEPS,

@@ -1,11 +1,15 @@
 """All equations of a batch of problems together: what solvers fill, and solutions read."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._closure.causal import Array
 from deeplinear._closure.chain import Chain, make_chain
 from deeplinear._closure.data import DataCovariances, DataResponses
 from deeplinear._coefficients import Coefficients
+
+DIVERGED = 1e12
+"""Training counts as diverged once the loss is this many times its initial value."""
 
 
 class Equations:
@@ -40,6 +44,13 @@ class Equations:
         block = self.data_covariances.Cv[:, rows, rows]
         loss: Array = np.trace(block, axis1=-2, axis2=-1) + self.c.structure.outputs * self.c.sigma2[:, 0, 0]
         return loss
+
+    def diverges(self, step: int) -> NDArray[np.bool_]:
+        """Whether training has left all bounds at a step or node, shape (batch,)."""
+        loss, first = np.abs(self.test_loss(step).real), np.abs(self.test_loss(0).real)
+        # A step that cannot be solved while the loss grows is one that blows up along the depth.
+        diverged: NDArray[np.bool_] = ~(loss <= DIVERGED * first) | (self.chain.unsettled & (loss > first))
+        return diverged
 
 
 def row_set(c: Coefficients, step: int) -> slice:
