@@ -59,8 +59,8 @@ def solve(
     for each mode.
 
     Panels solve the same equations, for every network, at a few nodes in time, whose number grows as the
-    logarithm of the steps: millions of steps take seconds. They need losses that become smooth: training on all data or on the
-    population loss, without momentum. While a run oscillates they take exact steps.
+    logarithm of the steps: millions of steps take seconds. They need losses that become smooth: training on
+    all data or on the population loss, without momentum. While a run oscillates they take exact steps.
 
     Parameters
     ----------
