@@ -3,16 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deeplinear._arrays import Array, namespace
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem
 from deeplinear._propagator import propagator
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,11 @@ class Coefficients:
     eigenvalues: Array  # (batch, modes, 1, 1)
     weight: Array  # (batch, modes, 1, 1)
     target: Array  # (batch, modes, outputs, outputs)
+
+    @cached_property
+    def xp(self) -> Any:
+        """Library that the arrays belong to, as the array API standard has it."""
+        return namespace(self.d)
 
 
 def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Structure:

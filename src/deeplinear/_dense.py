@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from deeplinear._closure.causal import Array
+from deeplinear._arrays import Array
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations, row_set
 from deeplinear._coefficients import Coefficients, Structure

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from deeplinear import _memory
-from deeplinear._closure.causal import Array, mean_diagonal
+from deeplinear._arrays import Array
+from deeplinear._closure.causal import mean_diagonal
 from deeplinear._closure.chain import Chain
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations

@@ -1,11 +1,6 @@
 """Products with causal (lower triangular) matrices that skip the half that is zero."""
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[Any]
+from deeplinear._arrays import Array, identity, namespace
 
 _BLOCK = 64
 """Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
@@ -21,10 +16,9 @@ def rows_times(x: Array, lower: Array | None, e: int) -> Array:
     if e <= _BLOCK:
         product: Array = x @ lower[..., :e, :e]
         return product
-    result = np.empty((*np.broadcast_shapes(x.shape[:-2], lower.shape[:-2]), x.shape[-2], e), lower.dtype)
-    for s in _stripes(x.shape[-2], e):
-        np.matmul(x[..., s.start : e], lower[..., s.start : e, s], out=result[..., s])
-    return result
+    stripes = [x[..., s.start : e] @ lower[..., s.start : e, s] for s in _stripes(x.shape[-2], e)]
+    joined: Array = namespace(x).concat(stripes, axis=-1)
+    return joined
 
 
 def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
@@ -35,10 +29,9 @@ def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
     if e <= _BLOCK:
         product: Array = (lower[..., :e, :e] @ columns).mT
         return product
-    result = np.empty((*np.broadcast_shapes(x.shape[:-2], lower.shape[:-2]), e, x.shape[-2]), lower.dtype)
-    for s in _stripes(x.shape[-2], e):
-        np.matmul(lower[..., s, : s.stop], columns[..., : s.stop, :], out=result[..., s, :])
-    return result.mT
+    stripes = [lower[..., s, : s.stop] @ columns[..., : s.stop, :] for s in _stripes(x.shape[-2], e)]
+    joined: Array = namespace(x).concat(stripes, axis=-2).mT
+    return joined
 
 
 def _stripes(rows: int, e: int) -> list[slice]:
@@ -58,7 +51,7 @@ def resolvent_rows(kernel: Array, matrix: Array, rows: slice, panel: bool) -> Ar
         F = rows_times(kernel, matrix, e)
         add_identity(F, rows)
         return F
-    F = np.zeros(kernel.shape, kernel.dtype)
+    F = namespace(kernel).zeros_like(kernel)
     F[..., :start] = rows_times(kernel[..., :start], matrix, start)
     add_identity(F, rows)
     return solve_block(kernel[..., rows], F)
@@ -66,13 +59,13 @@ def resolvent_rows(kernel: Array, matrix: Array, rows: slice, panel: bool) -> Ar
 
 def solve_block(block: Array, rows: Array) -> Array:
     """(1 - block)^-1 rows, for the diagonal block of a kernel."""
-    solved: Array = np.linalg.solve(np.eye(block.shape[-1]) - block, rows)
+    solved: Array = namespace(block).linalg.solve(identity(block.shape[-1], block) - block, rows)
     return solved
 
 
 def add_identity(block: Array, rows: slice) -> None:
     """Add the identity on the diagonal to rows of a matrix, in place."""
-    block[..., rows] += np.eye(rows.stop - rows.start)
+    block[..., rows] += identity(rows.stop - rows.start, block)
 
 
 def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:
@@ -83,6 +76,6 @@ def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:
 
 def mean_diagonal(matrix: Array, outputs: int) -> Array:
     """Equal-time values averaged over outputs: (batch, steps * outputs, ...) to (batch, steps)."""
-    diagonal = np.diagonal(matrix, axis1=-2, axis2=-1)
+    diagonal = namespace(matrix).linalg.diagonal(matrix)
     mean: Array = diagonal.reshape(len(matrix), -1, outputs).mean(axis=-1)
     return mean

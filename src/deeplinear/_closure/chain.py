@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from deeplinear._closure.causal import Array, mean_diagonal
+from deeplinear._arrays import Array
+from deeplinear._closure.causal import mean_diagonal
 from deeplinear._closure.depth import DeepChain
 from deeplinear._closure.hidden import HiddenCovariances, HiddenResponses
 from deeplinear._coefficients import Coefficients
@@ -31,7 +29,7 @@ class Chain(Protocol):
     8. ``correlations`` are C_h and C_g of all layers or nodes, as they are kept.
     """
 
-    unsettled: NDArray[np.bool_]
+    unsettled: Array
 
     def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
 
@@ -75,7 +73,7 @@ class Layers:
         self.c = c
         self.responses = responses or HiddenResponses(c)
         self.covariances = HiddenCovariances(self.responses, Ch_data)
-        self.unsettled = np.zeros(len(c.d), bool)
+        self.unsettled = c.xp.zeros(len(c.d), dtype=c.xp.bool, device=c.d.device)
         self._all = slice(0, c.structure.size)
 
     def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
@@ -106,7 +104,7 @@ class Layers:
         """
         c, skip = self.c, self.c.structure.skip
         decay = c.d[:, :: c.structure.outputs] ** 2
-        total = np.ones_like(decay)
+        total: Array = c.xp.ones_like(decay)
         for layer in reversed(self.responses.layers):
             gain = mean_diagonal(self.covariances.Cg[layer], c.structure.outputs)
             if layer == 1:

@@ -21,10 +21,8 @@ Small batches: fresh batches of B examples of trace-class data also make mode k 
 Only the matrices H_k depend on the mode; sums over modes need their moments sum_k p_k lam_k^j H_k.
 """
 
-import numpy as np
-
+from deeplinear._arrays import Array, identity, namespace, zeros
 from deeplinear._closure.causal import (
-    Array,
     add_identity,
     is_panel,
     resolvent_rows,
@@ -55,16 +53,16 @@ class DataResponses:
     def __init__(self, c: Coefficients) -> None:
         self.c = c
         s = c.structure
-        (batch, size), kind = c.d.shape, c.gamma0.dtype
+        batch, size = c.d.shape
 
         def matrix() -> Array:
-            return np.zeros((batch, size, size), kind)
+            return zeros((batch, size, size), c.d)
 
         self.K, self.Rhr = matrix(), matrix()
         self.RDelta = matrix() if s.reuses_data else None
         self.J = matrix() if s.reuses_data or s.subsamples else None
-        self.H = np.zeros((batch, s.modes, size, size), kind)
-        self.H1 = np.zeros((batch, s.modes, size, s.outputs), kind)
+        self.H = zeros((batch, s.modes, size, size), c.d)
+        self.H1 = zeros((batch, s.modes, size, s.outputs), c.d)
         self._moments = [matrix(), matrix()] if s.modes > 1 else None
 
     def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
@@ -87,7 +85,7 @@ class DataResponses:
             RDelta = resolvent_rows(c.reuse * Rvu, self.RDelta, rows, panel)
             self.RDelta[:, rows, :e] = RDelta
         else:
-            RDelta = np.zeros_like(K)
+            RDelta = c.xp.zeros_like(K)
             add_identity(RDelta, rows)
         Rhr = -self._times_moment(RDelta, 1, e)
         if c.structure.centered:
@@ -127,17 +125,17 @@ class DataCovariances:
 
     def __init__(self, responses: DataResponses, same_data: bool = True) -> None:
         self.responses, self.c = responses, responses.c
-        s, R = self.c.structure, responses
-        self.Cv, self.Ch = np.zeros_like(R.K), np.zeros_like(R.K)
-        self.Noise = np.zeros_like(R.K) if same_data and R.J is not None else None
-        self._Cv2 = np.zeros_like(R.K) if s.modes > 1 else None
+        s, R, zeros_like = self.c.structure, responses, self.c.xp.zeros_like
+        self.Cv, self.Ch = zeros_like(R.K), zeros_like(R.K)
+        self.Noise = zeros_like(R.K) if same_data and R.J is not None else None
+        self._Cv2 = zeros_like(R.K) if s.modes > 1 else None
         batch, size = self.c.d.shape
         # lam_k^2 <v_k(t)^2> / B for each mode.
-        self._own = np.zeros((batch, s.modes, 1, size), R.K.dtype) if s.own_noise and same_data else None
-        self.CDelta_equal = np.zeros((batch, s.steps, s.outputs, s.outputs), R.K.dtype)
-        self.bias, self.width, self.data = (np.zeros((batch, size), R.K.dtype) for _ in range(3))
+        self._own = zeros((batch, s.modes, 1, size), R.K) if s.own_noise and same_data else None
+        self.CDelta_equal = zeros((batch, s.steps, s.outputs, s.outputs), R.K)
+        self.bias, self.width, self.data = (zeros((batch, size), R.K) for _ in range(3))
         # sigma^2 for every pair of times, within one output.
-        self._label_noise = self.c.sigma2 * np.kron(np.ones((1, s.steps)), np.eye(s.outputs)[None])
+        self._label_noise = self.c.sigma2 * self.c.xp.tile(identity(s.outputs, R.K), (1, s.steps))
 
     def step(self, Cg: Array | None, rows: slice) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
@@ -150,8 +148,8 @@ class DataCovariances:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + lam_k H_k K Noise K^T H_k^T]."""
         c, e, R = self.c, rows.stop, self.responses
         H = R.H[..., rows, :e]
-        width = np.zeros_like(H) if Cg is None else self._initial_function(Cg)(H, e)
-        data = np.zeros_like(H)
+        width = c.xp.zeros_like(H) if Cg is None else self._initial_function(Cg)(H, e)
+        data = c.xp.zeros_like(H)
         if self.Noise is not None:
             K = R.K[:, None]
             HK = rows_times(H, K, e)
@@ -163,11 +161,11 @@ class DataCovariances:
         Cv = bias + rows_times_transpose(width + data, R.H, e)
         if self._own is not None:
             own = c.subsampling[:, None] * c.eigenvalues**2 * Cv[..., rows]
-            self._own[..., rows] = np.diagonal(own, axis1=-2, axis2=-1)[..., None, :]
+            self._own[..., rows] = c.xp.linalg.diagonal(own)[..., None, :]
         write_symmetric(self.Cv, mode_sum(c, Cv, 1), rows)
         if self._Cv2 is not None:
             write_symmetric(self._Cv2, mode_sum(c, Cv, 2), rows)
-        self.bias[:, rows] = np.diagonal(mode_sum(c, bias[..., rows], 1), axis1=-2, axis2=-1)
+        self.bias[:, rows] = c.xp.linalg.diagonal(mode_sum(c, bias[..., rows], 1))
         self.width[:, rows] = mode_sum(c, (H * width).sum(axis=-1, keepdims=True), 1)[..., 0]
         self.data[:, rows] = mode_sum(c, (H * data).sum(axis=-1, keepdims=True), 1)[..., 0]
 
@@ -178,13 +176,13 @@ class DataCovariances:
 
         def apply(x: Array, e: int) -> Array:
             if c.structure.centered:
-                x = x.copy()
+                x = c.xp.asarray(x, copy=True)
                 subtract_initial(x, c.structure.outputs)
             batch, modes, r, _ = x.shape
             # One product for all modes: they share this matrix.
             y = cov(x.reshape(batch, modes * r, e), e).reshape(x.shape)
             if c.structure.centered:
-                y = y - np.tile(y[..., : c.structure.outputs], e // c.structure.outputs)
+                y = y - c.xp.tile(y[..., : c.structure.outputs], (e // c.structure.outputs,))
             scaled: Array = c.initial_variance[:, None] * y
             return scaled
 
@@ -196,7 +194,7 @@ class DataCovariances:
         steps = slice(rows.start // outputs, rows.stop // outputs)
         if R.RDelta is None:
             residual = self.Cv[:, rows, rows] + self._label_noise[..., :outputs]
-            noise = np.zeros_like(self.Cv[:, rows, :e])
+            noise = c.xp.zeros_like(self.Cv[:, rows, :e])
         else:
             F = R.RDelta[:, rows, :e]
             # Noise rows without this step's own draw of a batch, which the residual does not feel.
@@ -258,9 +256,10 @@ def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
 def equal_times(block: Array, outputs: int) -> Array:
     """Blocks on the diagonal, (batch, steps * outputs, steps * outputs) to (batch, steps, outputs, outputs)."""
     batch, size = block.shape[:2]
-    steps = np.arange(size // outputs)
-    values: Array = block.reshape(batch, len(steps), outputs, len(steps), outputs)[:, steps, :, steps, :]
-    return np.moveaxis(values, 0, 1)
+    steps, xp = size // outputs, namespace(block)
+    pairs_of_steps = xp.permute_dims(block.reshape(batch, steps, outputs, steps, outputs), (0, 2, 4, 1, 3))
+    values: Array = xp.permute_dims(xp.linalg.diagonal(pairs_of_steps), (0, 3, 1, 2))
+    return values
 
 
 def subtract_initial(x: Array, outputs: int) -> None:

@@ -28,7 +28,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.polynomial import legendre
 
-from deeplinear._closure.causal import Array, is_panel, mean_diagonal, rows_times, rows_times_transpose, write_symmetric
+from deeplinear._arrays import Array, beside, identity, zeros
+from deeplinear._closure.causal import is_panel, mean_diagonal, rows_times, rows_times_transpose, write_symmetric
 from deeplinear._closure.fixed_point import fixed_point
 from deeplinear._closure.hidden import dd, plain, readout_rows
 from deeplinear._closure.site import Site
@@ -102,14 +103,14 @@ class DeepChain:
         self.c, self._Ch_data = c, Ch_data
         self.nodes: Nodes = like.nodes if like else Nodes(c.structure.nodes, c.structure.edges)
         (batch, size), count = c.d.shape, len(self.nodes.position)
-        self.unsettled = np.zeros(batch, bool)
+        self.unsettled = c.xp.zeros(batch, dtype=c.xp.bool, device=c.d.device)
         self._beta2 = c.beta2[:, None]
         self._gamma0 = c.gamma0[:, None]
         # A single edge's own change, which tells its two layers apart; none at infinite depth.
         self._edge = None if c.structure.edges is None else self._beta2
 
         def matrix() -> Array:
-            return np.zeros((batch, count, size, size), Ch_data.dtype)
+            return zeros((batch, count, size, size), Ch_data)
 
         def site() -> Site:
             return Site((batch, count), size, self._gamma0, c.structure.outputs)
@@ -145,7 +146,7 @@ class DeepChain:
         c, e = self.c, rows.stop
         a, dds = c.a[:, None, rows, :e], dd(c, rows)[:, None]
         top_Q, top_D = c.a_readout[:, None, rows, :e], readout_rows(c, rows)[:, None]
-        above = self.nodes.above
+        above = beside(self.nodes.above, c.d)
 
         def sweep(Q: Array, D: Array) -> tuple[Array, Array]:
             dQ = dD = None
@@ -185,7 +186,7 @@ class DeepChain:
         Ch_data = self._Ch_data[:, None, rows, :e]
         bottom_Y = dds * c.feedback[:, None] * Rhr_data[:, None, rows, :e] + self._gamma0 * a * Ch_data
         bottom_S = dds * Ch_data
-        below = self.nodes.below
+        below = beside(self.nodes.below, c.d)
 
         def sweep(Y: Array, S: Array) -> tuple[Array, Array]:
             dY = dS = None
@@ -279,21 +280,22 @@ class DeepChain:
         A row passes from node to node first of all unchanged, R_hr = Y + ... and C_h = S + ..., so the
         correction of each sweep is carried along the chain with (1 - beta^2 sum)^-1.
         """
-        e, count = rows.stop, rows.stop - rows.start
-        carry = np.linalg.inv(np.eye(len(over)) - self._beta2[:, 0] * over)
+        e, count, xp = rows.stop, rows.stop - rows.start, self.c.xp
+        carry = xp.linalg.inv(identity(len(over), over) - self._beta2[:, 0] * over)
 
         def carried(unknowns: Array) -> Array:
-            change = np.stack(sweep(unknowns[:, 0], unknowns[:, 1]), axis=1) - unknowns
+            change = xp.stack(sweep(unknowns[:, 0], unknowns[:, 1]), axis=1) - unknowns
             swept = [unknowns[:, i] + _along(carry, change[:, i]) for i in range(2)]
-            return np.stack(swept, axis=1)
+            result: Array = xp.stack(swept, axis=1)
+            return result
 
         if is_panel(rows, self.c.structure.outputs):
-            swept = carried(np.stack([kernel[..., rows, :e], covariance[..., rows, :e]], axis=1))
+            swept = carried(xp.stack([kernel[..., rows, :e], covariance[..., rows, :e]], axis=1))
             kernel[..., rows, :e] = swept[:, 0]
             write_symmetric(covariance, swept[:, 1], rows)
             return
         before = slice(max(rows.start - count, 0), max(rows.start, count))
-        start = np.stack([kernel[..., before, :e], covariance[..., before, :e]], axis=1)
+        start = xp.stack([kernel[..., before, :e], covariance[..., before, :e]], axis=1)
         _, moving = fixed_point(
             lambda flat: carried(flat.reshape(start.shape)).reshape(flat.shape),
             start.reshape(len(start), -1),
@@ -309,14 +311,14 @@ class DeepChain:
         The mean squared gain of the initial weights below edge e is d^2 (1 + beta^2 d^2)^(e - 1), at infinite
         depth d^2 exp(beta_0^2 d^2 tau).
         """
-        c, beta2, outputs = self.c, self._beta2[:, 0, 0], self.c.structure.outputs
+        c, xp, beta2, outputs = self.c, self.c.xp, self._beta2[:, 0, 0], self.c.structure.outputs
         decay = c.d[:, ::outputs] ** 2
-        rate = beta2 * decay if self._edge is None else self.c.structure.edges * np.log1p(beta2 * decay)
-        above = [mean_diagonal(C, outputs) for C in np.moveaxis(self.Cg_up, 1, 0)]
-        parts = zip(self.nodes.total, self.nodes.position, above, strict=True)
-        branches = sum(weight * np.exp(rate * position) * gain for weight, position, gain in parts)
+        rate = beta2 * decay if self._edge is None else self.c.structure.edges * xp.log1p(beta2 * decay)
+        above = [mean_diagonal(C, outputs) for C in xp.moveaxis(self.Cg_up, 1, 0)]
+        parts = zip(self.nodes.total.tolist(), self.nodes.position.tolist(), above, strict=True)
+        branches = sum(weight * xp.exp(rate * position) * gain for weight, position, gain in parts)
         first = mean_diagonal(self.Cg_low[:, 0], outputs)
-        total: Array = first + decay * (beta2 * branches + np.exp(rate))
+        total: Array = first + decay * (beta2 * branches + xp.exp(rate))
         return total
 
     @property
@@ -332,7 +334,7 @@ class DeepChain:
     def Ch(self) -> Iterator[Array]:
         """C_h of each layer, or at each node."""
         F = self.upper.dh[..., -1, :, :]
-        sources = np.stack([self.S_up[:, -1], self.D_up[:, -1]])
+        sources = self.c.xp.stack([self.S_up[:, -1], self.D_up[:, -1]])
         return self._layers(self.Ch_low, (F @ sources @ F.mT).sum(axis=0))
 
     def Cg(self) -> Iterator[Array]:
@@ -351,12 +353,12 @@ class DeepChain:
 
     @property
     def _branch(self) -> Array | float:
-        return 1.0 if self._edge is None else np.sqrt(self._beta2)
+        return 1.0 if self._edge is None else self.c.xp.sqrt(self._beta2)
 
     def _layers(self, lower: Array, last: Array) -> Iterator[Array]:
         """Values at all layers, from those at the lower layers of the nodes and at the last layer."""
-        for weights in self.nodes.to_layers():
-            yield np.tensordot(weights, lower, axes=(0, 1))
+        for weights in beside(self.nodes.to_layers(), lower):
+            yield self.c.xp.tensordot(weights, lower, axes=((0,), (1,)))
         if self._edge is not None:
             yield last
 

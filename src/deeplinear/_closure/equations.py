@@ -1,9 +1,7 @@
 """All equations of a batch of problems together: what solvers fill, and solutions read."""
 
-import numpy as np
-from numpy.typing import NDArray
-
-from deeplinear._closure.causal import Array
+from deeplinear._arrays import Array
+from deeplinear._closure.causal import mean_diagonal
 from deeplinear._closure.chain import Chain, make_chain
 from deeplinear._closure.data import DataCovariances, DataResponses
 from deeplinear._coefficients import Coefficients
@@ -40,16 +38,21 @@ class Equations:
 
     def test_loss(self, step: int) -> Array:
         """Test loss of each problem at one step or node, shape (batch,)."""
-        rows = row_set(self.c, step)
-        block = self.data_covariances.Cv[:, rows, rows]
-        loss: Array = np.trace(block, axis1=-2, axis2=-1) + self.c.structure.outputs * self.c.sigma2[:, 0, 0]
-        return loss
+        return self.loss_curve(slice(step, step + 1))[:, 0]
 
-    def diverges(self, step: int) -> NDArray[np.bool_]:
+    def loss_curve(self, steps: slice) -> Array:
+        """Test losses of each problem at some steps or nodes, shape (batch, steps)."""
+        outputs = self.c.structure.outputs
+        rows = slice(steps.start * outputs, steps.stop * outputs)
+        errors = mean_diagonal(self.data_covariances.Cv[:, rows, rows], outputs)
+        losses: Array = outputs * (errors + self.c.sigma2[:, 0])
+        return losses
+
+    def diverges(self, step: int) -> Array:
         """Whether training has left all bounds at a step or node, shape (batch,)."""
-        loss, first = np.abs(self.test_loss(step).real), np.abs(self.test_loss(0).real)
+        loss, first = abs(self.test_loss(step).real), abs(self.test_loss(0).real)
         # A step that cannot be solved while the loss grows is one that blows up along the depth.
-        diverged: NDArray[np.bool_] = ~(loss <= DIVERGED * first) | (self.chain.unsettled & (loss > first))
+        diverged: Array = ~(loss <= DIVERGED * first) | (self.chain.unsettled & (loss > first))
         return diverged
 
 

@@ -2,10 +2,7 @@
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from deeplinear._closure.causal import Array
+from deeplinear._arrays import Array, identity, namespace
 
 _MEMORY = 8
 """Number of earlier sweeps that Anderson's method combines, unless told otherwise."""
@@ -17,9 +14,9 @@ def fixed_point(
     *,
     tolerance: float,
     most_sweeps: int,
-    ignore: NDArray[np.bool_],
+    ignore: Array,
     memory: int = _MEMORY,
-) -> tuple[Array, NDArray[np.bool_]]:
+) -> tuple[Array, Array]:
     """Solve x = sweep(x) by Anderson acceleration.
 
     The next iterate is the combination of the last ones whose residuals cancel best, which for a
@@ -46,16 +43,18 @@ def fixed_point(
     x, moving
         The last iterate, and which problems had not settled; those that overflow never do.
     """
-    if np.iscomplexobj(start):
+    xp = namespace(start)
+    if xp.isdtype(start.dtype, "complex floating"):
         x, moving = fixed_point(
             lambda parts: _split(sweep(_join(parts))),
             _split(start),
             tolerance=tolerance,
             most_sweeps=most_sweeps,
-            ignore=np.tile(ignore, 2),
+            ignore=xp.tile(ignore, (2,)),
             memory=memory,
         )
-        return _join(x), np.logical_or(*np.split(moving, 2))
+        real, imaginary = _halves(moving)
+        return _join(x), real | imaginary
     x = start
     steps: list[Array] = []
     residual_steps: list[Array] = []
@@ -64,7 +63,7 @@ def fixed_point(
         change = residual - _combine(steps, residual_steps, residual)
         new = x + change
         new_residual = sweep(new) - new
-        moving = ~(np.abs(new_residual).max(axis=1) <= tolerance * np.abs(new).max(axis=1))
+        moving = ~(xp.max(xp.abs(new_residual), axis=1) <= tolerance * xp.max(xp.abs(new), axis=1))
         steps = [*steps[1 - memory :], change]
         residual_steps = [*residual_steps[1 - memory :], new_residual - residual]
         x, residual = new, new_residual
@@ -75,28 +74,35 @@ def fixed_point(
 
 def _split(x: Array) -> Array:
     """Real and imaginary parts as problems of their own, (batch, unknowns) to (2 batch, unknowns)."""
-    return np.concatenate([x.real, x.imag])
+    parts: Array = namespace(x).concat([x.real, x.imag])
+    return parts
 
 
 def _join(parts: Array) -> Array:
     """Undo ``_split``."""
-    real, imaginary = np.split(parts, 2)
+    real, imaginary = _halves(parts)
     joined: Array = real + 1j * imaginary
     return joined
 
 
+def _halves(x: Array) -> tuple[Array, Array]:
+    return x[: len(x) // 2], x[len(x) // 2 :]
+
+
 def _combine(steps: list[Array], residual_steps: list[Array], residual: Array) -> Array:
     """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
+    xp, one = namespace(residual), identity(len(steps), residual)
+    combined: Array = xp.zeros_like(residual)
     if not steps:
-        return np.zeros_like(residual)
-    F = np.stack(residual_steps, axis=1)  # (batch, memory, unknowns)
-    scale = np.linalg.norm(F, axis=-1, keepdims=True)
-    F = F / np.where(scale > 0, scale, 1.0)
-    gram = F @ F.mT + 1e-14 * np.eye(len(steps))
-    good = np.isfinite(gram).all(axis=(1, 2))
-    coefficients = np.zeros((len(F), len(steps), 1))
-    coefficients[good] = np.linalg.solve(gram[good], F[good] @ residual[good, :, None])
-    coefficients /= np.where(scale > 0, scale, 1.0)
-    moves = np.stack([step + change for step, change in zip(steps, residual_steps, strict=True)], axis=1)
-    combined: Array = (coefficients * moves).sum(axis=1)
-    return np.where(np.isfinite(combined), combined, 0.0)
+        return combined
+    F = xp.stack(residual_steps, axis=1)  # (batch, memory, unknowns)
+    scale = xp.linalg.vector_norm(F, axis=-1, keepdims=True)
+    scale = xp.where(scale > 0, scale, 1.0)
+    F = F / scale
+    gram, right = F @ F.mT + 1e-14 * one, F @ residual[..., None]
+    good = xp.all(xp.isfinite(gram), axis=(1, 2), keepdims=True)
+    coefficients = xp.linalg.solve(xp.where(good, gram, one), xp.where(good, right, 0.0)) / scale
+    moves = xp.stack([step + change for step, change in zip(steps, residual_steps, strict=True)], axis=1)
+    combined = (coefficients * moves).sum(axis=1)
+    combined = xp.where(xp.isfinite(combined), combined, 0.0)
+    return combined

@@ -23,9 +23,8 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
-import numpy as np
-
-from deeplinear._closure.causal import Array, write_symmetric
+from deeplinear._arrays import Array, identity, namespace
+from deeplinear._closure.causal import write_symmetric
 from deeplinear._closure.site import Site, Source
 from deeplinear._coefficients import Coefficients
 
@@ -120,7 +119,7 @@ class HiddenCovariances:
         self._unweighted = not s.decays and not s.skip and bool((self.c.rho == 1).all())
 
         def make(layers: range | dict[int, Site]) -> dict[int, Array]:
-            return {layer: np.zeros_like(Ch_data) for layer in layers}
+            return {layer: self.c.xp.zeros_like(Ch_data) for layer in layers}
 
         self.Cg = make(responses.layers)
         self.Ch = {0: Ch_data} | make(responses.layers)
@@ -171,7 +170,7 @@ class HiddenCovariances:
             return readout(c.d, c.structure.outputs)
         if self._unweighted:
             return plain(self.Cg[layer + 1])
-        return weighted(self.Cg[layer + 1], c.d * (c.k[layer - 1] * np.sqrt(c.rho[layer - 1]))[..., 0])
+        return weighted(self.Cg[layer + 1], c.d * (c.k[layer - 1] * c.xp.sqrt(c.rho[layer - 1]))[..., 0])
 
     def _from_below(self, layer: int) -> Source:
         """Covariance S_l of all that reaches h_l from below."""
@@ -212,7 +211,7 @@ def weighted(matrix: Array, weight: Array) -> Source:
 def readout_rows(c: Coefficients, rows: slice) -> Array:
     """Rows of the covariance d(t) d(s) of the initial readout, independent over outputs."""
     outputs = c.structure.outputs
-    covariance: Array = dd(c, rows) * np.tile(np.eye(outputs), (1, rows.stop // outputs))
+    covariance: Array = dd(c, rows) * c.xp.tile(identity(outputs, c.d), (1, rows.stop // outputs))
     return covariance
 
 
@@ -222,7 +221,7 @@ def readout(d: Array, outputs: int) -> Source:
     def apply(x: Array, e: int) -> Array:
         w = d[:, None, :e]
         over_time = (x * w).reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)
-        product: Array = np.tile(over_time, e // outputs) * w
+        product: Array = namespace(x).tile(over_time, (e // outputs,)) * w
         return product
 
     return apply

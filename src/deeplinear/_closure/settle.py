@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deeplinear._closure.causal import Array, write_symmetric
+from deeplinear._arrays import Array
+from deeplinear._closure.causal import write_symmetric
 from deeplinear._closure.fixed_point import fixed_point
 
 _MEMORY = 12

@@ -17,9 +17,8 @@ time, with the rows of both kernels as they were given last.
 
 from collections.abc import Callable
 
-import numpy as np
-
-from deeplinear._closure.causal import Array, add_identity, is_panel, rows_times, rows_times_transpose, solve_block
+from deeplinear._arrays import Array, namespace, zeros
+from deeplinear._closure.causal import add_identity, is_panel, rows_times, rows_times_transpose, solve_block
 
 Source = Callable[[Array, int], Array]
 """A covariance as an operation: rows (batch, r, e) times its leading e x e block."""
@@ -32,9 +31,9 @@ class Site:
     """
 
     def __init__(self, batch: tuple[int, ...], size: int, gamma0: Array, outputs: int = 1) -> None:
-        self.dh = np.zeros((2, *batch, size, size), gamma0.dtype)
-        self.dg = np.zeros((2, *batch, size, size), gamma0.dtype)
-        self.A = self.Bhat = np.zeros((*batch, 0, 0), gamma0.dtype)
+        self.dh = zeros((2, *batch, size, size), gamma0)
+        self.dg = zeros((2, *batch, size, size), gamma0)
+        self.A = self.Bhat = zeros((*batch, 0, 0), gamma0)
         self.gamma0, self._outputs = gamma0, outputs
 
     def backward(self, Bhat: Array, rows: slice) -> None:
@@ -88,8 +87,7 @@ class Site:
 def sandwich(response: Array, sources: tuple[Source, Source], rows: slice) -> Array:
     """Rows of sum_i F_i S_i F_i^T, for two responses F_i and the covariances S_i of their sources."""
     e = rows.stop
-    weighted = np.empty((*response.shape[:-2], rows.stop - rows.start, e), response.dtype)
-    for i, source in enumerate(sources):
-        weighted[i] = source(response[i][..., rows, :e], e)
-    total: Array = rows_times_transpose(weighted, response, e).sum(axis=0)
+    weighted = [source(response[i][..., rows, :e], e) for i, source in enumerate(sources)]
+    stacked = namespace(response).stack(weighted)
+    total: Array = rows_times_transpose(stacked, response, e).sum(axis=0)
     return total

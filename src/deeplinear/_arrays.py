@@ -1,0 +1,50 @@
+"""One code for NumPy and PyTorch: which library an array belongs to, and new arrays beside it.
+
+NumPy's own namespace follows the array API standard; PyTorch's does through ``array_api_compat``.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+"""An array of NumPy, or a tensor of PyTorch, which is used as if it were one."""
+
+
+def namespace(x: Array) -> Any:
+    """Return the library of an array, as the array API standard has it."""
+    return np if isinstance(x, np.ndarray) else _torch()
+
+
+@cache
+def _torch() -> ModuleType:
+    import array_api_compat.torch
+
+    module: ModuleType = array_api_compat.torch
+    return module
+
+
+def zeros(shape: Sequence[int], like: Array) -> Array:
+    """Return zeros of the library, device and kind of another array."""
+    made: Array = namespace(like).zeros(tuple(shape), dtype=like.dtype, device=like.device)
+    return made
+
+
+def beside(values: Array, like: Array) -> Array:
+    """Return real values of NumPy as an array of the library and device of another."""
+    return values if isinstance(like, np.ndarray) else namespace(like).asarray(values, device=like.device)
+
+
+def identity(size: int, like: Array) -> Array:
+    """Return the identity, to be read only, in the library and on the device of another array."""
+    return _identity(size, namespace(like), like.device)
+
+
+@cache
+def _identity(size: int, xp: Any, device: Any) -> Array:
+    made: Array = xp.eye(size, dtype=xp.float64, device=device)
+    return made
