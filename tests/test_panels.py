@@ -8,7 +8,7 @@ import deeplinear as dl
 from deeplinear._grid import NODES, Grid, panel_sums, panel_times, to_legendre
 from deeplinear._panels import LOSS_FLOOR
 from deeplinear._propagator import GridPropagator, propagator
-from deeplinear._solve import takes_panels
+from deeplinear._solve import chosen_method
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2)
 
@@ -245,16 +245,16 @@ def test_files_hold_everything(tmp_path):
 )
 def test_what_panels_cannot_do_is_dense(change, reason):
     problem = make(**change, steps=2000)
-    assert not takes_panels(problem)
+    assert chosen_method(problem) != "panels"
     with pytest.raises(ValueError, match=f'method must be "dense" or "auto" {reason}'):
         dl.solve(problem, method="panels")
 
 
 def test_the_choice_of_method():
-    assert not takes_panels(make(steps=900))
-    assert takes_panels(make(steps=2000))
-    assert not takes_panels(make(steps=2000), "dense")
-    with pytest.raises(ValueError, match="method must be 'auto' or 'dense' or 'panels', got 'fast'"):
+    assert chosen_method(make(steps=900)) == "dense"
+    assert chosen_method(make(steps=2000)) == "panels"
+    assert chosen_method(make(steps=2000), "dense") == "dense"
+    with pytest.raises(ValueError, match="method must be 'auto' or 'dense' or 'panels' or 'coarse', got 'fast'"):
         dl.solve(make(), method="fast")
     short, long = dl.solve([make(steps=20), make(steps=5000, depth=1)])
     assert [short.stats["method"], long.stats["method"]] == ["dense", "panels"]

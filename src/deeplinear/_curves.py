@@ -11,7 +11,7 @@ from deeplinear import _memory
 from deeplinear._coefficients import Structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._problem import Problem
-from deeplinear._solve import _CACHE, _batches, _solve_dense, plan
+from deeplinear._solve import _CACHE, _batches, plan, run_dense
 from deeplinear._threads import one_blas_thread
 
 Array = NDArray[Any]
@@ -55,7 +55,7 @@ def curves(problems: Sequence[Problem], tolerance: float = 1e-6) -> list[Curve]:
 def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float) -> list[Curve]:
     """Solve a batch; if its problems cannot be resolved together in depth, in halves."""
     try:
-        dense, _ = _solve_dense(batch, shape, tolerance, _ignore)
+        dense, _ = run_dense(batch, shape, tolerance, None)
     except ArithmeticError:
         if len(batch) == 1:
             raise
@@ -81,7 +81,3 @@ def _losses(dense: Dense) -> tuple[Array, Array]:
     test = np.stack([dense.test_loss(step) for step in steps], axis=1)
     train = test.copy() if C0.Noise is None else np.trace(C0.CDelta_equal, axis1=-2, axis2=-1)
     return test, train
-
-
-def _ignore(done: int, total: int) -> None:
-    """Take no notice of progress."""

@@ -20,7 +20,7 @@ from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
 from deeplinear._simulate import simulate, simulation_memory
 from deeplinear._simulator.sizes import Sizes, sizes_of
-from deeplinear._solve import plan, solve, takes_panels
+from deeplinear._solve import chosen_method, plan, solve
 from deeplinear._threads import one_blas_thread
 
 _FLOAT = 8
@@ -41,6 +41,17 @@ _PANEL_SWEEPS = 25
 def _panel_nodes(steps: int) -> float:
     """Nodes in time that panels usually need: 104 at a thousand steps, 40 more for each further decade."""
     return 104 + 40 * math.log10(max(steps, 1000) / 1000)
+
+
+_COARSE_RUNS = 2.5
+"""Cost of all runs of coarse steps, in units of the finest."""
+
+
+def _coarse_steps(problem: Problem) -> int:
+    """Steps of the finest run that coarse steps usually need: 20 in each relaxation time of the first kernel."""
+    kernel = float(solve(replace(problem, steps=1)).kernel[0])
+    rate = problem.optimizer.rates(1)[0] * problem.data.modes.eigenvalues.max() * kernel
+    return round(128 + 20 * float(rate) * problem.steps)
 
 
 @dataclass(frozen=True)
@@ -132,20 +143,17 @@ def estimate(
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record), memory)
-    if takes_panels(problem):
+    method = chosen_method(problem)
+    # As many dense steps as would take the same time.
+    nodes, sweeps = problem.steps, 1.0
+    if method == "panels":
         nodes = min(problem.steps, round(_panel_nodes(problem.steps)))
-        memory = dense_memory(replace(shape, steps=nodes), 1)
         # A panel on nodes in depth takes twice the sweeps, but a step there is swept many times as well.
         sweeps = 2 * _PANEL_SWEEPS / _SWEEPS if shape.nodes else _PANEL_SWEEPS
-        theory = Cost(sweeps * solve_seconds(problem)(nodes), memory)
-    else:
-        theory = Cost(solve_seconds(problem)(problem.steps), dense_memory(shape, 1))
-    return Estimate(
-        theory=theory,
-        experiment=experiment,
-        method="panels" if takes_panels(problem) else "dense",
-        available=psutil.virtual_memory().available,
-    )
+    elif method == "coarse":
+        nodes, sweeps = min(problem.steps, _coarse_steps(problem)), _COARSE_RUNS
+    theory = Cost(sweeps * solve_seconds(problem)(nodes), dense_memory(replace(shape, steps=nodes), 1))
+    return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
 
 
 def solve_seconds(problem: Problem) -> Callable[[int], float]:

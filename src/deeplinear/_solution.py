@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.interpolate import make_interp_spline
 
 from deeplinear import _checks
 from deeplinear._closure.depth import Nodes
@@ -135,8 +136,8 @@ class Solution:
     problem
         What was solved.
     times
-        Steps t = 0 .. T-1, each before its update, shape (T,); or, solved by panels, the real-valued times of
-        their nodes, T of them from here on. ``at`` has the losses at any step.
+        Steps t = 0 .. T-1, each before its update, shape (T,); or, solved by panels or coarse steps, the real-valued
+        times of their nodes, T of them from here on. ``at`` has the losses at any step.
     test_loss, train_loss
         Mean squared residual on new examples and on the training set, summed over outputs, shape (T,).
     kernel
@@ -151,7 +152,8 @@ class Solution:
         ``method``, ``seconds`` and size of the ``batch`` that was solved together; at infinite depth also
         the number of ``depth_nodes`` and the ``depth_error`` that was found; with panels the number of
         ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was asked
-        for and an estimate of the relative ``error`` of the losses.
+        for and an estimate of the relative ``error`` of the losses; with coarse steps the same but for the lengths,
+        and how many ``exact`` steps come first.
 
     Examples
     --------
@@ -217,6 +219,11 @@ class Solution:
             if "lengths" in self.stats:
                 grid = Grid(self.stats["lengths"])
                 values[known] = grid.interpolation(numbers[known]) @ np.where(np.isfinite(curve), curve, 0.0)
+            elif "exact" in self.stats:
+                exact = self.stats["exact"]
+                early = numbers < exact
+                values[early] = curve[numbers[early]]
+                values[~early] = spline(self.times[exact - 1 :], curve[exact - 1 :])(numbers[~early])
             else:
                 values[known] = curve[numbers[known]]
             losses[name] = ("time", np.maximum(values, 0.0))
@@ -226,42 +233,47 @@ class Solution:
     @cached_property
     def feature_correlation(self) -> Array:
         """C_h^l, correlation of the forward fields of layers 0 .. L, shape (L + 1, n, n)."""
-        return self._matrices["feature_correlation"]()
+        return self._matrix("feature_correlation")
 
     @cached_property
     def gradient_correlation(self) -> Array:
         """C_g^l, correlation of the backward fields of layers 1 .. L, shape (L, n, n)."""
-        return self._matrices["gradient_correlation"]()
+        return self._matrix("gradient_correlation")
 
     @cached_property
     def error_correlation(self) -> Array:
         """C_v, correlation of the errors in weight space, shape (n, n)."""
-        return self._matrices["error_correlation"]()
+        return self._matrix("error_correlation")
 
     @cached_property
     def residual_correlation(self) -> Array:
         """C_Delta, correlation of the residuals on the training samples, shape (n, n)."""
-        return self._matrices["residual_correlation"]()
+        return self._matrix("residual_correlation")
 
     @cached_property
     def feature_response(self) -> Array:
         """R_hr^l, response of the forward field to the backward source of its layer, shape (L + 1, n, n)."""
-        return self._matrices["feature_response"]()
+        return self._matrix("feature_response")
 
     @cached_property
     def gradient_response(self) -> Array:
         """R_gu^l, response of the backward field to the forward source of its layer, shape (L, n, n)."""
-        return self._matrices["gradient_response"]()
+        return self._matrix("gradient_response")
 
     @cached_property
     def error_response(self) -> Array:
         """R_vu, response of the errors to noise in the data signal, shape (n, n)."""
-        return self._matrices["error_response"]()
+        return self._matrix("error_response")
 
     @cached_property
     def residual_response(self) -> Array:
         """R_Delta, response of the residuals to the errors, shape (n, n)."""
-        return self._matrices["residual_response"]()
+        return self._matrix("residual_response")
+
+    def _matrix(self, name: str) -> Array:
+        if name not in self._matrices:
+            raise ValueError(f'coarse steps have no {name}: solve with method="dense"')
+        return self._matrices[name]()
 
     @property
     def layer_time(self) -> Array | None:
@@ -318,6 +330,8 @@ class Solution:
         """Return the solver's own matrices, of which a file holds only part: then solve again."""
         if self._solver is not None:
             return self._solver
+        if not self._matrices:
+            raise ValueError('coarse steps do not resolve this: solve with method="dense"')
         solver: Dense | Panels
         nodes = self.stats.get("depth_nodes", 0)
         if self.stats["method"] == "panels":
@@ -335,12 +349,12 @@ class Solution:
 
     def to_xarray(self) -> xr.Dataset:
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""
-        values = {name: getattr(self, name) for name in ("test_loss", "train_loss", "kernel", *MATRICES)}
+        values = {name: getattr(self, name) for name in ("test_loss", "train_loss", "kernel", *self._matrices)}
         values |= {name: getattr(self.decomposition, name) for name in PARTS}
         return to_dataset(
             values,
             times=self.times,
-            depth=len(self.gradient_correlation),
+            depth=len(self.gradient_correlation) if self._matrices else 0,
             outputs=self.problem.data.outputs,
             layer_time=self.layer_time,
             attrs={
@@ -377,7 +391,7 @@ class Solution:
             decomposition=Decomposition(**{name: read(name) for name in PARTS}),
             status=Status(None if diverged_at < 0 else diverged_at),
             stats=json.loads(dataset.attrs["stats"]),
-            _matrices={name: partial(read, name) for name in MATRICES},
+            _matrices={name: partial(read, name) for name in MATRICES if name in dataset},
         )
 
     @classmethod
@@ -414,6 +428,11 @@ class Solution:
             _matrices={name: partial(matrix, name) for name in MATRICES},
             _solver=(solver, index),
         )
+
+
+def spline(times: NDArray[Any], values: NDArray[Any]) -> Any:
+    """Smooth curve through values, as a function of time."""
+    return make_interp_spline(times, values, k=7)
 
 
 def _equations(solver: Dense | Panels) -> Equations:

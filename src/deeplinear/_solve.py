@@ -3,12 +3,14 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import psutil
 
 from deeplinear import _checks, _memory
+from deeplinear._coarse import no_coarse, solve_coarse
 from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._network import ResNet
@@ -62,14 +64,19 @@ def solve(
     logarithm of the steps: millions of steps take seconds. They need losses that become smooth: training on
     all data or on the population loss, without momentum. While a run oscillates they take exact steps.
 
+    Long runs of stochastic gradient descent, whose noise is never smooth, are solved densely through coarse steps,
+    each of which stands for several, and extrapolated. That pays where the learning rate is well below the edge of
+    stability; the curves are found, two-time functions are not.
+
     Parameters
     ----------
     problem
         One problem, or a sequence of them. Problems of equal shape (depth, steps, outputs, modes, kind
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
     method
-        ``"dense"``, ``"panels"``, or ``"auto"``: panels for runs that are long (more than 1000 steps times
-        outputs) and smooth. Should they not resolve a run, it is solved densely if there is memory for it.
+        ``"dense"``, ``"panels"``, ``"coarse"``, or ``"auto"``: for runs that are long (more than 1000 steps times
+        outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, it is
+        solved densely if there is memory for it.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
@@ -106,12 +113,13 @@ def solve(
     if isinstance(problem, Problem):
         return solve([problem], method=method, tolerance=tolerance, progress=progress)[0]
     problems, tolerance = list(problem), _checks.positive("tolerance", tolerance)
-    _checks.word("method", method, ("auto", "dense", "panels"))
+    _checks.word("method", method, ("auto", "dense", "panels", "coarse"))
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
             raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
-    long = [index for index, each in enumerate(problems) if takes_panels(each, method)]
-    short = [index for index in range(len(problems)) if index not in long]
+    methods = [chosen_method(each, method) for each in problems]
+    short = [index for index, each in enumerate(methods) if each == "dense"]
+    long = [index for index, each in enumerate(methods) if each != "dense"]
     batches = [
         (shape, [short[position] for position in positions])
         for shape, positions in _batches([problems[index] for index in short])
@@ -130,28 +138,25 @@ def solve(
             progress(done + step, total)
 
     with one_blas_thread():
-        for shape, members in [*batches, *((None, [index]) for index in long)]:
-            start = time.perf_counter()
+        for shape, members in batches:
             batch = [problems[index] for index in members]
-            solver, stats = (
-                _solve_dense(batch, shape, tolerance, advance)
-                if shape
-                else _solve_panels(batch[0], method, tolerance, advance)
-            )
-            done += batch[0].steps
-            stats |= {"seconds": time.perf_counter() - start, "batch": len(members)}
-            for position, index in enumerate(members):
-                solutions[index] = Solution.from_solver(problems[index], solver, position, stats)
+            solutions |= zip(members, _solve_dense(batch, shape, tolerance, advance), strict=True)
+            done += shape.steps
+        for index in long:
+            solutions[index] = _solve_long(problems[index], methods[index], method == "auto", tolerance, advance)
+            done += problems[index].steps
     return [solutions[index] for index in range(len(problems))]
 
 
-def takes_panels(problem: Problem, method: str = "auto") -> bool:
-    """Whether a problem is solved by panels; ValueError if it was asked for and they cannot."""
-    reason = _no_panels(problem)
-    if method == "panels" and reason:
-        raise ValueError(f'method must be "dense" or "auto" {reason}, got "panels"')
-    long = problem.steps * problem.data.outputs > _SHORT
-    return method == "panels" or (method == "auto" and long and reason is None)
+def chosen_method(problem: Problem, method: str = "auto") -> str:
+    """Say how a problem is solved; ValueError if a method was asked for that cannot."""
+    for name, why_not in (("panels", _no_panels), ("coarse", no_coarse)):
+        reason = why_not(problem)
+        if method == name and reason:
+            raise ValueError(f'method must be "dense" or "auto" {reason}, got "{name}"')
+        if method == name or (method == "auto" and reason is None and problem.steps * problem.data.outputs > _SHORT):
+            return name
+    return "dense"
 
 
 def _no_panels(problem: Problem) -> str | None:
@@ -166,48 +171,72 @@ def _no_panels(problem: Problem) -> str | None:
     return None
 
 
-def _solve_panels(
-    problem: Problem, method: str, tolerance: float, advance: Progress
-) -> tuple[Dense | Panels, dict[str, Any]]:
-    """Solve by panels; if they give up and the choice was free, densely."""
+def _solve_long(problem: Problem, name: str, free: bool, tolerance: float, advance: Progress) -> Solution:
+    """Solve through fewer nodes or steps; if that gives up and the choice was free, densely."""
+    shape = plan(problem)
+    start = time.perf_counter()
+
+    def solve_steps(each: Problem) -> Solution:
+        _memory.require(dense_memory(plan(each), 1), "solving", "lower outputs, or raise tolerance")
+        return _solve_dense([each], plan(each), tolerance, None)[0]
+
+    try:
+        if name == "panels":
+            return _solve_panels(problem, shape, tolerance, advance)
+        solution = solve_coarse(problem, tolerance, solve_steps)
+    except Unresolved:
+        if not free or dense_memory(shape, 1) > psutil.virtual_memory().available:
+            raise
+        return _solve_dense([problem], shape, tolerance, advance)[0]
+    advance(problem.steps, problem.steps)
+    return replace(solution, stats=solution.stats | {"seconds": time.perf_counter() - start, "batch": 1})
+
+
+def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance: Progress) -> Solution:
+    """Solve at nodes in time."""
+    start = time.perf_counter()
 
     def run(nodes: int, progress: Progress | None) -> Panels:
         panels = Panels(problem, tolerance, nodes)
         panels.run(progress)
         return panels
 
-    shape = plan(problem)
-    try:
-        panels, stats = _refine_depth(run, problem, tolerance, advance) if shape.nodes else (run(0, advance), {})
-    except Unresolved:
-        if method == "panels" or dense_memory(shape, 1) > psutil.virtual_memory().available:
-            raise
-        return _solve_dense([problem], shape, tolerance, advance)
-    return panels, stats | {
+    panels, stats = _refine_depth(run, problem, tolerance, advance) if shape.nodes else (run(0, advance), {})
+    stats |= {
         "method": "panels",
         "nodes": len(panels.grid),
         "lengths": panels.grid.lengths,
         "tolerance": tolerance,
         "error": max(panels.error, stats.get("depth_error", 0.0)),
+        "seconds": time.perf_counter() - start,
+        "batch": 1,
     }
+    return Solution.from_solver(problem, panels, 0, stats)
 
 
-def _solve_dense(
-    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress
-) -> tuple[Dense, dict[str, Any]]:
+def _solve_dense(batch: list[Problem], shape: Structure, tolerance: float, advance: Progress | None) -> list[Solution]:
     """Solve every step."""
+    start = time.perf_counter()
+    dense, stats = run_dense(batch, shape, tolerance, advance)
+    stats |= {"method": "dense", "seconds": time.perf_counter() - start, "batch": len(batch)}
+    return [Solution.from_solver(problem, dense, index, stats) for index, problem in enumerate(batch)]
+
+
+def run_dense(
+    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress | None
+) -> tuple[Dense, dict[str, Any]]:
+    """Fill all rows of problems of one structure."""
 
     def run(nodes: int, progress: Progress | None) -> Dense:
         dense = Dense(coefficients(batch, nodes))
         dense.run(progress)
         return dense
 
-    dense, stats = _refine_depth(run, batch[0], tolerance, advance) if shape.nodes else (run(0, advance), {})
-    return dense, stats | {"method": "dense"}
+    return _refine_depth(run, batch[0], tolerance, advance) if shape.nodes else (run(0, advance), {})
 
 
 def _refine_depth(
-    run: Callable[[int, Progress | None], Solver], problem: Problem, tolerance: float, advance: Progress
+    run: Callable[[int, Progress | None], Solver], problem: Problem, tolerance: float, advance: Progress | None
 ) -> tuple[Solver, dict[str, Any]]:
     """Solve with more and more nodes in depth, until two solutions agree.
 

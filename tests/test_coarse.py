@@ -1,0 +1,110 @@
+"""Coarse steps: long runs of stochastic gradient descent against the dense method."""
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._coarse import EXACT
+from deeplinear._solve import chosen_method
+
+SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
+
+
+def make(sampling=None, steps=900, lr=0.004, data=None, weight_decay=0.0, momentum=0.0, network=dl.MLP, **kw):
+    return dl.Problem(
+        network(**({"depth": 1, "width": 0.8} | kw)),
+        data or dl.Isotropic(0.3),
+        sampling or dl.OnlineSGD(0.25),
+        dl.GradientDescent(lr, momentum=momentum, weight_decay=weight_decay),
+        steps,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"sampling": dl.MultiPassSGD(1.5, 0.25), "richness": 2.0},
+        {"weight_decay": 0.1, "depth": 2, "steps": 700},
+        {"data": dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), "steps": 600, "lr": 0.003},
+        {"data": SPECTRUM, "centered": True},
+        {"network": dl.ResNet, "depth": 2, "steps": 700, "lr": 0.002},
+    ],
+    ids=["online", "multi-pass", "weight decay", "outputs", "spectrum", "residual"],
+)
+def test_agrees_with_the_dense_method(change):
+    problem = make(**change)
+    exact = dl.solve(problem, method="dense")
+    solution = dl.solve(problem, method="coarse", tolerance=1e-4)
+    assert solution.stats["method"] == "coarse"
+    found = solution.at(np.arange(problem.steps))
+    for name in ("test_loss", "train_loss"):
+        error = np.abs(found[name].values / getattr(exact, name) - 1)
+        assert error[:EXACT].max() == 0.0
+        assert error.max() <= 10 * solution.stats["error"] <= 1e-3
+    whole = solution.times == np.round(solution.times)
+    steps = solution.times[whole].astype(int)
+    for ours, theirs in [
+        (solution.kernel, exact.kernel),
+        *zip(vars(solution.decomposition).values(), vars(exact.decomposition).values(), strict=True),
+    ]:
+        np.testing.assert_allclose(ours[whole], theirs[steps], atol=1e-3 * exact.test_loss[0])
+
+
+def test_more_steps_of_a_lower_rate_need_no_more_nodes():
+    few, many = (
+        dl.solve(make(steps=steps, lr=8.0 / steps, sampling=dl.OnlineSGD(2000 / steps)), tolerance=1e-4)
+        for steps in (2000, 100_000)
+    )
+    assert few.stats["method"] == many.stats["method"] == "coarse"
+    assert many.stats["nodes"] < 1.5 * few.stats["nodes"]
+
+
+def test_divergence_is_reported_with_its_step():
+    problem = make(steps=5000, lr=1.2)
+    exact = dl.solve(make(steps=200, lr=1.2))
+    solution = dl.solve(problem, method="coarse")
+    assert exact.status.diverged
+    assert solution.status == exact.status
+    assert solution.at(4000).test_loss == np.inf
+    assert solution.at(1).test_loss == exact.test_loss[1]
+
+
+def test_near_the_edge_of_stability_nothing_is_gained():
+    with pytest.raises(ArithmeticError, match=r"were not resolved to tolerance 1e-06 by \d+ larger ones"):
+        dl.solve(make(steps=800, lr=0.2), method="coarse")
+
+
+def test_files_hold_what_there_is(tmp_path):
+    solution = dl.solve(make(steps=3000, lr=0.001), method="coarse", tolerance=1e-4)
+    solution.save(tmp_path / "run.nc")
+    again = dl.Solution.load(tmp_path / "run.nc")
+    assert again.stats == solution.stats
+    assert (again.at([3, 2345]).test_loss == solution.at([3, 2345]).test_loss).all()
+    for each in (solution, again):
+        with pytest.raises(ValueError, match='coarse steps have no error_correlation: solve with method="dense"'):
+            _ = each.error_correlation
+        with pytest.raises(ValueError, match='solve with method="dense"'):
+            _ = each.variance
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"sampling": dl.FullBatch(1.0)}, "where no batches are drawn"),
+        ({"lr": lambda step: 0.01 / (1 + step)}, "with a schedule"),
+        ({"momentum": 0.9}, "with momentum"),
+        ({"steps": 512}, "for 512 steps or fewer"),
+    ],
+)
+def test_what_coarse_steps_cannot_do(change, reason):
+    problem = make(**change)
+    assert chosen_method(problem) != "coarse"
+    with pytest.raises(ValueError, match=f'method must be "dense" or "auto" {reason}, got "coarse"'):
+        dl.solve(problem, method="coarse")
+
+
+def test_the_estimate_knows_coarse_steps():
+    cost = dl.estimate(make(steps=10**5, lr=1e-4))
+    assert cost.method == "coarse"
+    assert cost.theory.bytes < 1e9
