@@ -11,6 +11,7 @@ import psutil
 from deeplinear import _checks, _memory
 from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
+from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import ResNet
 from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
@@ -39,17 +40,28 @@ _SHORT = 1000
 
 @overload
 def solve(
-    problem: Problem, *, method: str = "auto", tolerance: float = 1e-6, progress: Progress | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    tolerance: float = 1e-6,
+    device: str = "cpu",
+    progress: Progress | None = None,
 ) -> Solution: ...
 @overload
 def solve(
-    problem: Sequence[Problem], *, method: str = "auto", tolerance: float = 1e-6, progress: Progress | None = None
+    problem: Sequence[Problem],
+    *,
+    method: str = "auto",
+    tolerance: float = 1e-6,
+    device: str = "cpu",
+    progress: Progress | None = None,
 ) -> list[Solution]: ...
 def solve(
     problem: Problem | Sequence[Problem],
     *,
     method: str = "auto",
     tolerance: float = 1e-6,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Solution | list[Solution]:
     """Predict how a network trains.
@@ -75,6 +87,12 @@ def solve(
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
         depth. ``Solution.stats`` says how many, and the error found. The same holds for panels, where losses
         below 1e-5 of the initial one are accurate to that scale. All else is exact.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"`` or ``"cuda:1"`` (this needs
+        ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays for many
+        problems of equal shape, all of which are solved together there, and for large dense ones. Panels run on the
+        processor: with a device ``"auto"`` is dense for whatever fits into the memory of the device. Solutions have
+        arrays of NumPy; matrices stay on the device until they are asked for.
     progress
         Called as ``progress(done, total)``, counted in steps, summed over batches.
 
@@ -85,6 +103,8 @@ def solve(
 
     Raises
     ------
+    ImportError
+        If a device is asked for and PyTorch is missing.
     MemoryError
         Before anything is solved, if the matrices do not fit into the memory available.
     ArithmeticError
@@ -104,22 +124,31 @@ def solve(
     array([2.01  , 1.3152, 1.0512, 0.8991])
     """
     if isinstance(problem, Problem):
-        return solve([problem], method=method, tolerance=tolerance, progress=progress)[0]
+        return solve([problem], method=method, tolerance=tolerance, device=device, progress=progress)[0]
     problems, tolerance = list(problem), _checks.positive("tolerance", tolerance)
     _checks.word("method", method, ("auto", "dense", "panels"))
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
             raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
-    long = [index for index, each in enumerate(problems) if takes_panels(each, method)]
-    short = [index for index in range(len(problems)) if index not in long]
+    place = find_device(device)
+    if place != CPU and method == "panels":
+        raise ValueError(f'method must be "dense" or "auto" on {device}, got "panels": they run on the processor')
+    room = place.available() if place != CPU else 0
+    long = [
+        index
+        for index, each in enumerate(problems)
+        if takes_panels(each, method) and dense_memory(plan(each), 1) > room
+    ]
+    short = sorted(set(range(len(problems))) - set(long))
     batches = [
         (shape, [short[position] for position in positions])
-        for shape, positions in _batches([problems[index] for index in short])
+        for shape, positions in _batches([problems[index] for index in short], _CACHE if place == CPU else room)
     ]
     _memory.require(
         sum(dense_memory(shape, len(members)) for shape, members in batches),
         "solving",
         "lower steps or outputs, or solve fewer problems at a time",
+        place,
     )
     solutions: dict[int, Solution] = {}
     total = sum(shape.steps for shape, _ in batches) + sum(problems[index].steps for index in long)
@@ -134,7 +163,7 @@ def solve(
             start = time.perf_counter()
             batch = [problems[index] for index in members]
             solver, stats = (
-                _solve_dense(batch, shape, tolerance, advance)
+                _solve_dense(batch, shape, tolerance, advance, place)
                 if shape
                 else _solve_panels(batch[0], method, tolerance, advance)
             )
@@ -193,12 +222,12 @@ def _solve_panels(
 
 
 def _solve_dense(
-    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress
+    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress, device: Device = CPU
 ) -> tuple[Dense, dict[str, Any]]:
     """Solve every step."""
 
     def run(nodes: int, progress: Progress | None) -> Dense:
-        dense = Dense(coefficients(batch, nodes))
+        dense = Dense(coefficients(batch, nodes, device=device))
         dense.run(progress)
         return dense
 
@@ -250,14 +279,14 @@ def _disagreement(coarse: Dense | Panels, fine: Dense | Panels, steps: int) -> f
     return float(difference[counted].max())
 
 
-def _batches(problems: list[Problem]) -> Iterator[tuple[Structure, list[int]]]:
-    """Group problems of equal structure, in batches that stay within the processor's cache."""
+def _batches(problems: list[Problem], memory: float = _CACHE) -> Iterator[tuple[Structure, list[int]]]:
+    """Group problems of equal structure, in batches that take as much memory, in bytes."""
     groups: dict[Structure, list[int]] = {}
     for index, problem in enumerate(problems):
         groups.setdefault(plan(problem), []).append(index)
     for shape, members in groups.items():
         # Problems on nodes in depth settle, and choose their number of nodes, each on its own.
-        size = 1 if shape.nodes else max(1, int(_CACHE / dense_memory(shape, 1)))
+        size = 1 if shape.nodes else max(1, int(memory / dense_memory(shape, 1)))
         for start in range(0, len(members), size):
             yield shape, members[start : start + size]
 
