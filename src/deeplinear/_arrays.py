@@ -39,6 +39,11 @@ def beside(values: Array, like: Array) -> Array:
     return values if isinstance(like, np.ndarray) else namespace(like).asarray(values, device=like.device)
 
 
+def to_numpy(x: Array) -> NDArray[Any]:
+    """Return the values of an array in NumPy; on a device this waits until they are there."""
+    return x if isinstance(x, np.ndarray) else x.cpu().numpy()
+
+
 def identity(size: int, like: Array) -> Array:
     """Return the identity, to be read only, in the library and on the device of another array."""
     return _identity(size, namespace(like), like.device)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from deeplinear._arrays import Array, namespace
+from deeplinear._device import CPU, Device
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem
 from deeplinear._propagator import propagator
@@ -101,7 +102,9 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
     )
 
 
-def coefficients(problems: Sequence[Problem], nodes: int = 0, times: int | None = None) -> Coefficients:
+def coefficients(
+    problems: Sequence[Problem], nodes: int = 0, times: int | None = None, device: Device = CPU
+) -> Coefficients:
     """Stack the constants of problems that share one structure; see there for ``nodes`` and ``times``.
 
     With nodes in time, ``d`` and ``a`` are still zero: the time grid fills them as it grows.
@@ -110,14 +113,14 @@ def coefficients(problems: Sequence[Problem], nodes: int = 0, times: int | None 
     each = [_of_one(problem, shape, every_step=times is None) for problem in problems]
     stacked: dict[str, Array] = {name: np.stack([one[name] for one in each]) for name in each[0]}
     kind = np.result_type(*stacked.values())
-    stacked = {name: values.astype(kind, copy=False) for name, values in stacked.items()}
+    stacked = {name: device.put(values.astype(kind, copy=False)) for name, values in stacked.items()}
     if shape.outputs == 1:
         stacked["a_readout"] = stacked["a"]
     for name, values in stacked.items():
         if values.ndim == 1:
             stacked[name] = values[:, None, None]
     for name in ("rho", "f", "k"):
-        stacked[name] = np.moveaxis(stacked[name], 1, 0)[..., None, None]
+        stacked[name] = stacked[name].mT[..., None, None]
     for name in ("eigenvalues", "weight"):
         stacked[name] = stacked[name][..., None, None]
     return Coefficients(structure=shape, **stacked)

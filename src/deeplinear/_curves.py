@@ -77,7 +77,7 @@ def worth_batching(problem: Problem, most: int) -> int:
 
 def _losses(dense: Dense) -> tuple[Array, Array]:
     """Test and train loss of each problem, shape (batch, steps)."""
-    C0, steps = dense.data_covariances, range(dense.c.structure.steps)
-    test = np.stack([dense.test_loss(step) for step in steps], axis=1)
+    C0 = dense.data_covariances
+    test = dense.loss_curve(slice(0, dense.c.structure.steps))
     train = test.copy() if C0.Noise is None else np.trace(C0.CDelta_equal, axis1=-2, axis2=-1)
     return test, train

@@ -9,15 +9,18 @@ from functools import cached_property
 
 import numpy as np
 
-from deeplinear._arrays import Array
+from deeplinear._arrays import Array, to_numpy
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations, row_set
 from deeplinear._coefficients import Coefficients, Structure
 
+_WATCH = 8
+"""Steps after which losses are looked at for divergence: a device must then be waited for."""
+
 
 @dataclass(frozen=True)
 class Overlaps:
-    """C_v(t, t) between two networks that share less than everything, shape (batch, rows)."""
+    """C_v(t, t) between two networks that share less than everything, in NumPy, shape (batch, rows)."""
 
     same_data: Array  # they share the data and batches, but not the initial weights
     same_init: Array  # the other way round
@@ -33,13 +36,17 @@ class Dense(Equations):
 
     def run(self, progress: Callable[[int, int], object] | None = None) -> None:
         """Fill all rows; stop early once every problem of the batch has diverged."""
-        steps = self.c.structure.steps
+        steps, watched = self.c.structure.steps, 0
+        # Whether a step along the depth can be solved is known right after it.
+        every = 1 if self.c.structure.nodes else _WATCH
         with np.errstate(over="ignore", invalid="ignore"):
-            for step in range(steps):
-                self.fill(row_set(self.c, step))
-                self.diverged_at[self.diverges(step) & (self.diverged_at < 0)] = step
+            for step in range(1, steps + 1):
+                self.fill(row_set(self.c, step - 1))
                 if progress is not None:
-                    progress(step + 1, steps)
+                    progress(step, steps)
+                if step % every == 0 or step == steps:
+                    self._watch(slice(watched, step))
+                    watched = step
                 if (self.diverged_at >= 0).all():
                     return
 
@@ -55,14 +62,19 @@ class Dense(Equations):
                 self.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
         return Overlaps(
-            same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
-            same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
-            independent=self.data_covariances.bias,
+            same_data=to_numpy(self.c.xp.linalg.diagonal(same_data.Cv)),
+            same_init=to_numpy(self.c.xp.linalg.diagonal(same_init.Cv)),
+            independent=self.curves.bias,
         )
 
     def test_losses(self, steps: Array) -> Array:
         """Test losses at several steps, shape (steps, batch)."""
-        return np.stack([self.test_loss(step) for step in steps])
+        return to_numpy(self.loss_curve(slice(0, self.c.structure.steps))).T[steps]
+
+    def _watch(self, steps: slice) -> None:
+        diverges = self.diverges(steps)
+        new = diverges.any(axis=1) & (self.diverged_at < 0)
+        self.diverged_at[new] = steps.start + diverges[new].argmax(axis=1)
 
 
 def dense_memory(shape: Structure, batch: int) -> int:

@@ -138,7 +138,7 @@ class Panels:
             self.equations.fill(rows)
             if not self._initial:
                 self._initial = [float(np.abs(values[0])) for values in self._equal_times(rows)]
-            if self.equations.diverges(self.grid.last.start)[0]:
+            if self.equations.diverges(self.grid.last)[0, 0]:
                 self.diverged_at[0] = self.grid.end
                 return
             if self.chain.unsettled[0]:

@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from deeplinear._arrays import beside, to_numpy
 from deeplinear._closure.chain import Layers
 from deeplinear._closure.site import Source
 from deeplinear._dense import Dense
@@ -23,8 +24,8 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> xr.Dataset:
     s, rng, rows = c.structure, np.random.default_rng(seed), slice(0, c.structure.size)
     A, B, u, r = {}, {}, {}, {}
     for layer in hidden.layers:
-        A[layer] = hidden.kernel_from_below(layer, dense.data.Rhr, C.Ch, rows)[index]
-        B[layer] = (c.gamma0 * hidden.kernel_from_above(layer, C.Cg, rows))[index]
+        A[layer] = to_numpy(hidden.kernel_from_below(layer, dense.data.Rhr, C.Ch, rows)[index])
+        B[layer] = to_numpy((c.gamma0 * hidden.kernel_from_above(layer, C.Cg, rows))[index])
         u[layer] = _draw(rng, _matrix(C.source_from_below(layer), dense, index), count)
         r[layer] = _draw(rng, _matrix(C.source_from_above(layer), dense, index), count)
     h, g = np.zeros((2, s.depth + 2, count, s.size))  # with a silent layer beyond either end of the chain
@@ -46,9 +47,8 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> xr.Dataset:
 
 def _matrix(source: Source, dense: Dense, index: int) -> Array:
     size = dense.c.structure.size
-    identity = np.broadcast_to(np.eye(size), (len(dense.c.d), size, size))
-    covariance: Array = source(identity, size)[index]
-    return covariance
+    identity = beside(np.broadcast_to(np.eye(size), (len(dense.c.d), size, size)), dense.c.d)
+    return to_numpy(source(identity, size)[index])
 
 
 def _draw(rng: np.random.Generator, covariance: Array, count: int) -> Array:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import make_interp_spline
 
 from deeplinear import _checks
+from deeplinear._arrays import to_numpy
 from deeplinear._closure.depth import Nodes
 from deeplinear._closure.equations import Equations
 from deeplinear._coefficients import coefficients
@@ -292,7 +293,7 @@ class Solution:
         def curve(rows: Array) -> Array:
             return _cut(_over_outputs(rows[index], outputs), ended)
 
-        same = curve(np.diagonal(_equations(solver).data_covariances.Cv, axis1=-2, axis2=-1))
+        same = curve(_equations(solver).curves.error)
         bias, same_data, same_init = map(curve, (overlaps.independent, overlaps.same_data, overlaps.same_init))
         with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
             interaction = same - same_init - same_data + bias
@@ -401,17 +402,17 @@ class Solution:
         status = Status(None if step < 0 else step)
         times = solver.grid.times if isinstance(solver, Panels) else np.arange(problem.steps)
         ended, equations = _end(times, status), _equations(solver)
-        outputs, C0 = problem.data.outputs, equations.data_covariances
+        outputs, curves = problem.data.outputs, equations.curves
         noise = np.full(len(times), outputs * problem.data.noise**2)
 
         def curve(rows: Array) -> Array:
             """Sum over outputs; what rounding makes negative is zero."""
             return _cut(np.maximum(_over_outputs(rows[index], outputs), 0.0), ended)
 
-        test_loss = curve(np.diagonal(C0.Cv, axis1=-2, axis2=-1)) + noise
+        test_loss = curve(curves.error) + noise
         train_loss = test_loss
-        if C0.Noise is not None:
-            train_loss = _cut(np.maximum(np.trace(C0.CDelta_equal[index], axis1=-2, axis2=-1), 0.0), ended)
+        if equations.data_covariances.Noise is not None:
+            train_loss = _cut(np.maximum(np.trace(curves.residual[index], axis1=-2, axis2=-1), 0.0), ended)
 
         def matrix(name: str) -> Array:
             return _cut_both(_BUILD[name](equations, index), ended, outputs)
@@ -421,8 +422,8 @@ class Solution:
             times=times,
             test_loss=test_loss,
             train_loss=train_loss,
-            kernel=_cut(equations.chain.kernel()[index], ended),
-            decomposition=Decomposition(curve(C0.bias), curve(C0.width), curve(C0.data), noise),
+            kernel=_cut(curves.kernel[index], ended),
+            decomposition=Decomposition(curve(curves.bias), curve(curves.width), curve(curves.data), noise),
             status=status,
             stats=stats,
             _matrices={name: partial(matrix, name) for name in MATRICES},
@@ -448,35 +449,37 @@ def _residual_correlation(dense: Equations, index: int) -> Array:
     c, C0 = dense.c, dense.data_covariances
     s = c.structure
     blocks = np.zeros((s.steps, s.outputs, s.steps, s.outputs))
-    blocks[np.arange(s.steps), :, np.arange(s.steps), :] = C0.CDelta_equal[index]
+    blocks[np.arange(s.steps), :, np.arange(s.steps), :] = dense.curves.residual[index]
     equal_times = blocks.reshape(s.size, s.size)
     if C0.Noise is None:
         every_time = np.kron(np.ones((s.steps, s.steps)), np.eye(s.outputs))
-        return np.asarray(C0.Cv[index] + c.sigma2[index] * every_time)
+        return np.asarray(to_numpy(C0.Cv[index]) + to_numpy(c.sigma2[index]) * every_time)
     if dense.data.RDelta is None:
         return equal_times
-    Z = c.subsampling[index] / c.reuse[index] * equal_times
-    RZ = dense.data.RDelta[index] @ Z
-    return np.asarray(C0.Noise[index] / c.reuse[index] - RZ - RZ.T + Z)
+    reuse, subsampling = to_numpy(c.reuse[index]), to_numpy(c.subsampling[index])
+    Z = subsampling / reuse * equal_times
+    RZ = to_numpy(dense.data.RDelta[index]) @ Z
+    return np.asarray(to_numpy(C0.Noise[index]) / reuse - RZ - RZ.T + Z)
 
 
 def _residual_response(dense: Equations, index: int) -> Array:
     RDelta = dense.data.RDelta
-    return np.eye(dense.c.structure.size) if RDelta is None else np.asarray(RDelta[index])
+    return np.eye(dense.c.structure.size) if RDelta is None else to_numpy(RDelta[index])
+
+
+def _stacked(index: int, layers: Iterable[Array]) -> Array:
+    """One problem's matrices of all layers."""
+    return np.stack([to_numpy(matrix[index]) for matrix in layers])
 
 
 _BUILD: dict[str, Callable[[Equations, int], Array]] = {
-    "feature_correlation": lambda dense, i: np.stack([dense.data_covariances.Ch[i], *(C[i] for C in dense.chain.Ch())]),
-    "gradient_correlation": lambda dense, i: np.stack([C[i] for C in dense.chain.Cg()]),
-    "error_correlation": lambda dense, i: dense.data_covariances.Cv[i],
+    "feature_correlation": lambda dense, i: _stacked(i, [dense.data_covariances.Ch, *dense.chain.Ch()]),
+    "gradient_correlation": lambda dense, i: _stacked(i, dense.chain.Cg()),
+    "error_correlation": lambda dense, i: to_numpy(dense.data_covariances.Cv[i]),
     "residual_correlation": _residual_correlation,
-    "feature_response": lambda dense, i: np.stack(
-        [dense.data.Rhr[i], *(response[i] for response in dense.chain.Rhr())]
-    ),
-    "gradient_response": lambda dense, i: np.stack(
-        [dense.c.gamma0[i] * response[i] for response in dense.chain.Rgu_hat()]
-    ),
-    "error_response": lambda dense, i: dense.data.Rvu(i),
+    "feature_response": lambda dense, i: _stacked(i, [dense.data.Rhr, *dense.chain.Rhr()]),
+    "gradient_response": lambda dense, i: to_numpy(dense.c.gamma0[i]) * _stacked(i, dense.chain.Rgu_hat()),
+    "error_response": lambda dense, i: to_numpy(dense.data.Rvu(i)),
     "residual_response": _residual_response,
 }
 

@@ -13,6 +13,7 @@ from deeplinear import _checks, _memory
 from deeplinear._coarse import no_coarse, solve_coarse
 from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
+from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import ResNet
 from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
@@ -35,23 +36,34 @@ _CACHE = 16e6
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
 
-_SHORT = 1000
+_SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
 
 
 @overload
 def solve(
-    problem: Problem, *, method: str = "auto", tolerance: float = 1e-6, progress: Progress | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    tolerance: float = 1e-6,
+    device: str = "cpu",
+    progress: Progress | None = None,
 ) -> Solution: ...
 @overload
 def solve(
-    problem: Sequence[Problem], *, method: str = "auto", tolerance: float = 1e-6, progress: Progress | None = None
+    problem: Sequence[Problem],
+    *,
+    method: str = "auto",
+    tolerance: float = 1e-6,
+    device: str = "cpu",
+    progress: Progress | None = None,
 ) -> list[Solution]: ...
 def solve(
     problem: Problem | Sequence[Problem],
     *,
     method: str = "auto",
     tolerance: float = 1e-6,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Solution | list[Solution]:
     """Predict how a network trains.
@@ -82,6 +94,12 @@ def solve(
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
         depth. ``Solution.stats`` says how many, and the error found. The same holds for panels, where losses
         below 1e-5 of the initial one are accurate to that scale. All else is exact.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"`` or ``"cuda:1"`` (this needs
+        ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays for many
+        problems of equal shape, all of which are solved together there, and for large dense ones. Runs count as
+        long there from 4000 steps times outputs; panels run on the processor even so. Solutions have arrays of
+        NumPy; matrices stay on the device until they are asked for.
     progress
         Called as ``progress(done, total)``, counted in steps, summed over batches.
 
@@ -92,6 +110,8 @@ def solve(
 
     Raises
     ------
+    ImportError
+        If a device is asked for and PyTorch is missing.
     MemoryError
         Before anything is solved, if the matrices do not fit into the memory available.
     ArithmeticError
@@ -111,23 +131,30 @@ def solve(
     array([2.01  , 1.3152, 1.0512, 0.8991])
     """
     if isinstance(problem, Problem):
-        return solve([problem], method=method, tolerance=tolerance, progress=progress)[0]
+        return solve([problem], method=method, tolerance=tolerance, device=device, progress=progress)[0]
     problems, tolerance = list(problem), _checks.positive("tolerance", tolerance)
     _checks.word("method", method, ("auto", "dense", "panels", "coarse"))
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
             raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
-    methods = [chosen_method(each, method) for each in problems]
+    place = find_device(device)
+    methods = [chosen_method(each, method, place) for each in problems]
+    if place != CPU and method == "panels":
+        raise ValueError(
+            f'method must be "dense", "coarse" or "auto" on {device}, got "panels": they need the processor'
+        )
+    room = place.available() if place != CPU else 0
     short = [index for index, each in enumerate(methods) if each == "dense"]
     long = [index for index, each in enumerate(methods) if each != "dense"]
     batches = [
         (shape, [short[position] for position in positions])
-        for shape, positions in _batches([problems[index] for index in short])
+        for shape, positions in _batches([problems[index] for index in short], _CACHE if place == CPU else room)
     ]
     _memory.require(
         sum(dense_memory(shape, len(members)) for shape, members in batches),
         "solving",
         "lower steps or outputs, or solve fewer problems at a time",
+        place,
     )
     solutions: dict[int, Solution] = {}
     total = sum(shape.steps for shape, _ in batches) + sum(problems[index].steps for index in long)
@@ -140,21 +167,22 @@ def solve(
     with one_blas_thread():
         for shape, members in batches:
             batch = [problems[index] for index in members]
-            solutions |= zip(members, _solve_dense(batch, shape, tolerance, advance), strict=True)
+            solutions |= zip(members, _solve_dense(batch, shape, tolerance, advance, place), strict=True)
             done += shape.steps
         for index in long:
-            solutions[index] = _solve_long(problems[index], methods[index], method == "auto", tolerance, advance)
+            solutions[index] = _solve_long(problems[index], methods[index], method == "auto", tolerance, advance, place)
             done += problems[index].steps
     return [solutions[index] for index in range(len(problems))]
 
 
-def chosen_method(problem: Problem, method: str = "auto") -> str:
+def chosen_method(problem: Problem, method: str = "auto", device: Device = CPU) -> str:
     """Say how a problem is solved; ValueError if a method was asked for that cannot."""
+    long = problem.steps * problem.data.outputs > (_SHORT if device == CPU else _SHORT_ON_DEVICE)
     for name, why_not in (("panels", _no_panels), ("coarse", no_coarse)):
         reason = why_not(problem)
         if method == name and reason:
             raise ValueError(f'method must be "dense" or "auto" {reason}, got "{name}"')
-        if method == name or (method == "auto" and reason is None and problem.steps * problem.data.outputs > _SHORT):
+        if method == name or (method == "auto" and reason is None and long):
             return name
     return "dense"
 
@@ -171,14 +199,16 @@ def _no_panels(problem: Problem) -> str | None:
     return None
 
 
-def _solve_long(problem: Problem, name: str, free: bool, tolerance: float, advance: Progress) -> Solution:
+def _solve_long(
+    problem: Problem, name: str, free: bool, tolerance: float, advance: Progress, device: Device
+) -> Solution:
     """Solve through fewer nodes or steps; if that gives up and the choice was free, densely."""
     shape = plan(problem)
     start = time.perf_counter()
 
     def solve_steps(each: Problem) -> Solution:
-        _memory.require(dense_memory(plan(each), 1), "solving", "lower outputs, or raise tolerance")
-        return _solve_dense([each], plan(each), tolerance, None)[0]
+        _memory.require(dense_memory(plan(each), 1), "solving", "lower outputs, or raise tolerance", device)
+        return _solve_dense([each], plan(each), tolerance, None, device)[0]
 
     try:
         if name == "panels":
@@ -187,7 +217,7 @@ def _solve_long(problem: Problem, name: str, free: bool, tolerance: float, advan
     except Unresolved:
         if not free or dense_memory(shape, 1) > psutil.virtual_memory().available:
             raise
-        return _solve_dense([problem], shape, tolerance, advance)[0]
+        return _solve_dense([problem], shape, tolerance, advance, CPU)[0]
     advance(problem.steps, problem.steps)
     return replace(solution, stats=solution.stats | {"seconds": time.perf_counter() - start, "batch": 1})
 
@@ -214,21 +244,23 @@ def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance:
     return Solution.from_solver(problem, panels, 0, stats)
 
 
-def _solve_dense(batch: list[Problem], shape: Structure, tolerance: float, advance: Progress | None) -> list[Solution]:
+def _solve_dense(
+    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress | None, device: Device
+) -> list[Solution]:
     """Solve every step."""
     start = time.perf_counter()
-    dense, stats = run_dense(batch, shape, tolerance, advance)
+    dense, stats = run_dense(batch, shape, tolerance, advance, device)
     stats |= {"method": "dense", "seconds": time.perf_counter() - start, "batch": len(batch)}
     return [Solution.from_solver(problem, dense, index, stats) for index, problem in enumerate(batch)]
 
 
 def run_dense(
-    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress | None
+    batch: list[Problem], shape: Structure, tolerance: float, advance: Progress | None, device: Device = CPU
 ) -> tuple[Dense, dict[str, Any]]:
     """Fill all rows of problems of one structure."""
 
     def run(nodes: int, progress: Progress | None) -> Dense:
-        dense = Dense(coefficients(batch, nodes))
+        dense = Dense(coefficients(batch, nodes, device=device))
         dense.run(progress)
         return dense
 
@@ -279,14 +311,14 @@ def _disagreement(coarse: Dense | Panels, fine: Dense | Panels, steps: int) -> f
     return float(difference[counted].max())
 
 
-def _batches(problems: list[Problem]) -> Iterator[tuple[Structure, list[int]]]:
-    """Group problems of equal structure, in batches that stay within the processor's cache."""
+def _batches(problems: list[Problem], memory: float = _CACHE) -> Iterator[tuple[Structure, list[int]]]:
+    """Group problems of equal structure, in batches that take as much memory, in bytes."""
     groups: dict[Structure, list[int]] = {}
     for index, problem in enumerate(problems):
         groups.setdefault(plan(problem), []).append(index)
     for shape, members in groups.items():
         # Problems on nodes in depth settle, and choose their number of nodes, each on its own.
-        size = 1 if shape.nodes else max(1, int(_CACHE / dense_memory(shape, 1)))
+        size = 1 if shape.nodes else max(1, int(memory / dense_memory(shape, 1)))
         for start in range(0, len(members), size):
             yield shape, members[start : start + size]
 

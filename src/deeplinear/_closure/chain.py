@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from deeplinear._arrays import Array
 from deeplinear._closure.causal import mean_diagonal
 from deeplinear._closure.depth import DeepChain
@@ -29,7 +32,7 @@ class Chain(Protocol):
     8. ``correlations`` are C_h and C_g of all layers or nodes, as they are kept.
     """
 
-    unsettled: Array
+    unsettled: NDArray[np.bool_]
 
     def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
 
@@ -73,7 +76,7 @@ class Layers:
         self.c = c
         self.responses = responses or HiddenResponses(c)
         self.covariances = HiddenCovariances(self.responses, Ch_data)
-        self.unsettled = c.xp.zeros(len(c.d), dtype=c.xp.bool, device=c.d.device)
+        self.unsettled = np.zeros(len(c.d), bool)
         self._all = slice(0, c.structure.size)
 
     def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:

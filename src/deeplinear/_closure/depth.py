@@ -103,7 +103,7 @@ class DeepChain:
         self.c, self._Ch_data = c, Ch_data
         self.nodes: Nodes = like.nodes if like else Nodes(c.structure.nodes, c.structure.edges)
         (batch, size), count = c.d.shape, len(self.nodes.position)
-        self.unsettled = c.xp.zeros(batch, dtype=c.xp.bool, device=c.d.device)
+        self.unsettled = np.zeros(batch, bool)
         self._beta2 = c.beta2[:, None]
         self._gamma0 = c.gamma0[:, None]
         # A single edge's own change, which tells its two layers apart; none at infinite depth.

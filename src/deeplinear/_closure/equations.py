@@ -1,6 +1,13 @@
 """All equations of a batch of problems together: what solvers fill, and solutions read."""
 
-from deeplinear._arrays import Array
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._arrays import Array, to_numpy
 from deeplinear._closure.causal import mean_diagonal
 from deeplinear._closure.chain import Chain, make_chain
 from deeplinear._closure.data import DataCovariances, DataResponses
@@ -8,6 +15,18 @@ from deeplinear._coefficients import Coefficients
 
 DIVERGED = 1e12
 """Training counts as diverged once the loss is this many times its initial value."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Values at equal times, in NumPy; shape (batch, rows), of the residual (batch, steps, outputs, outputs)."""
+
+    error: NDArray[Any]  # C_v(t, t)
+    residual: NDArray[Any]  # C_Delta(t, t), where there is sampling noise
+    kernel: NDArray[Any]  # (batch, steps)
+    bias: NDArray[Any]  # parts of C_v(t, t), as in ``DataCovariances``
+    width: NDArray[Any]
+    data: NDArray[Any]
 
 
 class Equations:
@@ -48,12 +67,19 @@ class Equations:
         losses: Array = outputs * (errors + self.c.sigma2[:, 0])
         return losses
 
-    def diverges(self, step: int) -> Array:
-        """Whether training has left all bounds at a step or node, shape (batch,)."""
-        loss, first = abs(self.test_loss(step).real), abs(self.test_loss(0).real)
+    def diverges(self, steps: slice) -> NDArray[np.bool_]:
+        """Whether training has left all bounds at some steps or nodes, shape (batch, steps)."""
+        loss, first = (np.abs(to_numpy(self.loss_curve(each)).real) for each in (steps, slice(0, 1)))
         # A step that cannot be solved while the loss grows is one that blows up along the depth.
-        diverged: Array = ~(loss <= DIVERGED * first) | (self.chain.unsettled & (loss > first))
+        diverged: NDArray[np.bool_] = ~(loss <= DIVERGED * first) | (self.chain.unsettled[:, None] & (loss > first))
         return diverged
+
+    @cached_property
+    def curves(self) -> Curves:
+        """What is read off once all rows are filled."""
+        C0 = self.data_covariances
+        every = (self.c.xp.linalg.diagonal(C0.Cv), C0.CDelta_equal, self.chain.kernel(), C0.bias, C0.width, C0.data)
+        return Curves(*map(to_numpy, every))
 
 
 def row_set(c: Coefficients, step: int) -> slice:

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
-from deeplinear._arrays import Array, identity, namespace
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._arrays import Array, identity, namespace, to_numpy
 
 _MEMORY = 8
 """Number of earlier sweeps that Anderson's method combines, unless told otherwise."""
@@ -14,9 +17,9 @@ def fixed_point(
     *,
     tolerance: float,
     most_sweeps: int,
-    ignore: Array,
+    ignore: NDArray[np.bool_],
     memory: int = _MEMORY,
-) -> tuple[Array, Array]:
+) -> tuple[Array, NDArray[np.bool_]]:
     """Solve x = sweep(x) by Anderson acceleration.
 
     The next iterate is the combination of the last ones whose residuals cancel best, which for a
@@ -50,11 +53,10 @@ def fixed_point(
             _split(start),
             tolerance=tolerance,
             most_sweeps=most_sweeps,
-            ignore=xp.tile(ignore, (2,)),
+            ignore=np.tile(ignore, 2),
             memory=memory,
         )
-        real, imaginary = _halves(moving)
-        return _join(x), real | imaginary
+        return _join(x), np.logical_or(*np.split(moving, 2))
     x = start
     steps: list[Array] = []
     residual_steps: list[Array] = []
@@ -63,7 +65,8 @@ def fixed_point(
         change = residual - _combine(steps, residual_steps, residual)
         new = x + change
         new_residual = sweep(new) - new
-        moving = ~(xp.max(xp.abs(new_residual), axis=1) <= tolerance * xp.max(xp.abs(new), axis=1))
+        settled = xp.max(xp.abs(new_residual), axis=1) <= tolerance * xp.max(xp.abs(new), axis=1)
+        moving = ~to_numpy(settled)
         steps = [*steps[1 - memory :], change]
         residual_steps = [*residual_steps[1 - memory :], new_residual - residual]
         x, residual = new, new_residual
@@ -80,13 +83,9 @@ def _split(x: Array) -> Array:
 
 def _join(parts: Array) -> Array:
     """Undo ``_split``."""
-    real, imaginary = _halves(parts)
-    joined: Array = real + 1j * imaginary
+    half = len(parts) // 2
+    joined: Array = parts[:half] + 1j * parts[half:]
     return joined
-
-
-def _halves(x: Array) -> tuple[Array, Array]:
-    return x[: len(x) // 2], x[len(x) // 2 :]
 
 
 def _combine(steps: list[Array], residual_steps: list[Array], residual: Array) -> Array:
