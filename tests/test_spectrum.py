@@ -1,6 +1,7 @@
 """Data with structure: what is refused, limits that must agree, compression, real data, theory against networks."""
 
 import copy
+import dataclasses
 import math
 import pickle
 
@@ -13,8 +14,11 @@ from scipy.special import zeta
 from sklearn.datasets import load_diabetes, load_digits
 
 import deeplinear as dl
+from deeplinear import _power_law
 from deeplinear._compress import compress
+from deeplinear._curves import curves
 from deeplinear._data import Modes
+from deeplinear._power_law import infinite_power_law
 from deeplinear._reference import reference
 from deeplinear._simulate import simulation_memory
 from deeplinear._simulator.train import train
@@ -389,6 +393,66 @@ def test_an_infinite_power_law_is_the_limit_of_many_modes():
         counts = [dl.Spectrum.power_law(1.5, 0.8, modes=count) for count in (100, 1000, 10_000)]
         gaps = np.array([infinite - dl.solve(make(data, **options)).test_loss[-1] for data in counts])
         assert_allclose(np.log10(gaps[:-1] / gaps[1:]), slope, atol=0.1)
+
+
+def all_modes(capacity, source, monkeypatch):
+    """Modes of an infinite power law before they are compressed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_power_law, "compress", lambda modes, tolerance: modes)
+        return infinite_power_law.__wrapped__(capacity, source)
+
+
+@pytest.mark.parametrize(("capacity", "source"), [(1.5, 0.5), (1.1, 0.1), (2.0, 2.0), (4.0, 0.3), (10.0, 1.0)])
+def test_the_error_of_an_infinite_power_law_is_as_stated_up_to_its_reach(capacity, source, monkeypatch):
+    """At times between those that compression looks at; beyond the reach, far more is missing."""
+    law = dl.Spectrum.power_law(capacity, source).modes
+    assert law.reach == 1e12
+    times = 10 ** np.random.default_rng(0).uniform(-2, 12, 1000)
+
+    def learned(modes, times):
+        return np.exp(-np.outer(times, modes.eigenvalues)) @ (modes.weight * modes.eigenvalues * modes.target[:, 0, 0])
+
+    modes = all_modes(capacity, source, monkeypatch)
+    exact, found = learned(modes, times), learned(law, times)
+    scale = np.maximum(exact, 1e-3 * learned(modes, [0.0]))
+    assert (np.abs(found - exact) <= _power_law.TOLERANCE * scale).all()
+    assert learned(law, [1e18]) < 1e-6 * 1e18**-source
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_an_infinite_power_law_is_compressed_enough_for_the_losses(regime, monkeypatch):
+    """Compressed a thousand times finer, the losses differ by less than the tolerance."""
+    law = dl.Spectrum.power_law(1.5, 0.5)
+    finer = compress(all_modes(1.5, 0.5, monkeypatch), 1e-3 * _power_law.TOLERANCE)
+    fine = dl.Spectrum(finer.eigenvalues, finer.target[:, 0, 0], finer.weight)
+    found, expected = dl.solve([make(data, regime, steps=100, lr=0.05) for data in (law, fine)])
+    assert_allclose(found.test_loss, expected.test_loss, rtol=_power_law.TOLERANCE)
+
+
+@pytest.mark.parametrize("method", ["dense", "panels"])
+def test_training_beyond_the_reach_of_a_power_law_is_refused(method, monkeypatch):
+    """A lazy network of depth 1 has kernel 2, so 100 steps of rate 0.1 take it to time 19.8.
+
+    Real power laws reach much further, so this one is cut off after 20 modes.
+    """
+    law = dl.Spectrum.power_law(1.5, 0.5)
+    network = dl.MLP(depth=1, width="infinite", parameterization="ntk", centered=True, richness=1e-3)
+    problem = dl.Problem(network, law, dl.Population(), dl.GradientDescent(0.1), steps=100)
+    wide, narrow = (dataclasses.replace(law.finite(20), reach=reach) for reach in (19.95, 19.65))
+    for modes in (law.modes, wide):
+        monkeypatch.setitem(law.__dict__, "modes", modes)
+        assert not dl.solve(problem, method=method).status.diverged
+    monkeypatch.setitem(law.__dict__, "modes", narrow)
+    with pytest.raises(ArithmeticError, match=r"training reached eigenvalues below 0\.05"):
+        dl.solve(problem, method=method)
+    with pytest.raises(ArithmeticError, match="lower steps or lr"):
+        curves([problem])
+
+
+def test_training_that_diverges_is_not_taken_for_training_beyond_reach():
+    law = dl.Spectrum.power_law(1.5, 0.5)
+    problem = dl.Problem(dl.MLP(depth=2, width=50.0), law, dl.Population(), dl.GradientDescent(5.0), steps=100)
+    assert dl.solve(problem).status.diverged
 
 
 # --- finite networks ------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def compress(modes: Modes, tolerance: float) -> Modes:
     with one_blas_thread():  # products this thin gain nothing from more
         rules = [_rule(part, exact, allowed) for part, exact in zip(parts, sums, strict=True)]
     lam, signal, target = (np.concatenate(values) for values in zip(*rules, strict=True))
-    return Modes(top * lam, target / signal[:, None, None], signal / lam)
+    return Modes(top * lam, target / signal[:, None, None], signal / lam, reach=HORIZON / float(top))
 
 
 def _merged(modes: Modes, top: float) -> _Part:

@@ -1,5 +1,6 @@
 """The data that networks learn from: plain frozen data, no numerics beyond validation."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +24,15 @@ class Modes:
         Target power of each group, a Gram matrix over the outputs, shape (modes, outputs, outputs).
     weight
         How much each group counts in sums over directions, shape (modes,).
+    reach
+        Training time, kernel times learning rate summed over steps, up to which the groups stand for the data;
+        infinite unless they are fewer than the data have.
     """
 
     eigenvalues: NDArray[np.float64]
     target: NDArray[np.float64]
     weight: NDArray[np.float64]
+    reach: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,10 @@ def infinite_power_law(capacity: float, source: float) -> Modes:
     signal, target = zeta(capacity, last + 1), zeta(capacity * source + 1, last + 1)
     slow = (last + 1) ** -capacity
     far = Modes(np.array([slow]), np.full((1, 1, 1), target / signal), np.array([signal / slow]))
-    joined = (np.concatenate([getattr(near, name), getattr(far, name)]) for name in ("eigenvalues", "target", "weight"))
-    return compress(Modes(*joined), TOLERANCE)
+    lam, power, count = (
+        np.concatenate([getattr(near, name), getattr(far, name)]) for name in ("eigenvalues", "target", "weight")
+    )
+    return compress(Modes(lam, power, count), TOLERANCE)
 
 
 def _panels(first: float, last: float) -> tuple[Array, Array]:

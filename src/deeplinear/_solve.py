@@ -17,6 +17,7 @@ from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import ResNet
 from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
+from deeplinear._reach import check_reach
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
 
@@ -115,7 +116,8 @@ def solve(
     MemoryError
         Before anything is solved, if the matrices do not fit into the memory available.
     ArithmeticError
-        If infinite depth, or a run that is too long for the dense method, was not resolved.
+        If infinite depth, or a run that is too long for the dense method, was not resolved; or if an infinite power
+        law was trained beyond the modes that stand for it.
 
     Examples
     --------
@@ -232,6 +234,7 @@ def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance:
         return panels
 
     panels, stats = _refine_depth(run, problem, tolerance, advance) if shape.nodes else (run(0, advance), {})
+    check_reach([problem], panels.equations)
     stats |= {
         "method": "panels",
         "nodes": len(panels.grid),
@@ -264,7 +267,9 @@ def run_dense(
         dense.run(progress)
         return dense
 
-    return _refine_depth(run, batch[0], tolerance, advance) if shape.nodes else (run(0, advance), {})
+    dense, stats = _refine_depth(run, batch[0], tolerance, advance) if shape.nodes else (run(0, advance), {})
+    check_reach(batch, dense)
+    return dense, stats
 
 
 def _refine_depth(

@@ -101,8 +101,9 @@ class Spectrum:
             sampling noise learns as time^-source.
         modes
             How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are
-            then taken with a few dozen modes that stand for all, with an error of 1e-7 in the sense of ``compress``,
-            for as long as training has not reached eigenvalues of 1e-8. The result remembers its law:
+            then taken with a few dozen modes that stand for all, with an error of 1e-7 in the sense of ``compress``.
+            Training that reaches eigenvalues below 1e-12, where these modes end, is refused with an
+            ``ArithmeticError``. The result remembers its law:
             it is written to a file as such, and ``simulate`` with ``dim=D`` trains on its first D modes.
         noise
             Standard deviation of the label noise.
@@ -161,7 +162,7 @@ multiplicity=None, proportional=False, noise=0.0)
 
         In each decade, modes are replaced by the nodes of a Gauss rule for the sums over modes that
         the equations take, which are compared with the exact ones: they agree to ``tolerance`` for all that
-        training may make of a mode, exp(-s lam) with s up to 10^8 / lam_max or (1 - c lam)^t with
+        training may make of a mode, exp(-s lam) with s up to 10^12 / lam_max or (1 - c lam)^t with
         c up to 1.9 / lam_max. The tolerance is relative, until a sum is a thousandth of its initial value. Training
         at the very edge of stability on a continuum of largest eigenvalues is not covered.
 
@@ -267,6 +268,11 @@ class PowerLaw(Spectrum):
 
     def __repr__(self) -> str:
         return f"PowerLaw(capacity={self.capacity}, source={self.source}, noise={self.noise})"
+
+    @cached_property
+    def modes(self) -> Modes:
+        """The compressed spectrum, which knows how far it reaches."""
+        return infinite_power_law(self.capacity, self.source)
 
     def finite(self, dim: int | None) -> Modes:
         """Return the first ``dim`` modes."""
