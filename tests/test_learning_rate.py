@@ -236,4 +236,48 @@ def test_a_minimum_before_a_cliff(steepness):
     found = find_minimum(evaluate, (-0.5, 2.0), (0.0, evaluate(0.0).value), (1.0, math.inf), tolerance=1e-4)
     assert found.x == pytest.approx(0.3 + math.log(0.1 / steepness) / steepness, abs=1e-5)
     assert found.curvature == pytest.approx(0.1 * steepness, rel=0.02)
-    assert calls < 20
+    assert calls <= 12
+
+
+def test_a_minimum_between_exponentials():
+    """A loss that falls to nothing, until another part of it that grows as fast as rates near an edge takes over."""
+    calls = 0
+
+    def evaluate(x):
+        nonlocal calls
+        calls += 1
+        falling, rising = math.exp(-16 * x), math.exp(600 * (x - 0.3) - 8)
+        return Point(x, falling + rising, -16 * falling + 600 * rising)
+
+    ends = [(x, evaluate(x).value) for x in (0.0, 0.2, 0.4)]
+    found = find_minimum(evaluate, *ends, tolerance=1e-4)
+    exact = (math.log(16 / 600) + 188) / 616
+    assert found.x == pytest.approx(exact, abs=1e-6)
+    assert found.value == pytest.approx(math.exp(-16 * exact) * 616 / 600, rel=1e-6)
+    assert found.curvature == pytest.approx(16 * 616 * math.exp(-16 * exact), rel=0.02)
+    assert calls <= 3 + 10
+
+
+def test_a_smooth_minimum_takes_three_points():
+    calls = []
+
+    def evaluate(x):
+        calls.append(x)
+        return Point(x, 1 + (x - 0.1) ** 2 + 0.3 * (x - 0.1) ** 3, 2 * (x - 0.1) + 0.9 * (x - 0.1) ** 2)
+
+    found = find_minimum(evaluate, (-0.3, 1.141), (0.0, 1.0097), (0.3, 1.0424), tolerance=1e-5)
+    assert found.x == pytest.approx(0.1, abs=1e-7)
+    assert found.curvature == pytest.approx(2.0, rel=1e-3)
+    assert len(calls) <= 3
+
+
+def test_where_a_function_is_rough_the_best_point_is_returned():
+    """Slopes that say nothing about what the function does."""
+
+    def evaluate(x):
+        return Point(x, 2 + math.sin(40 * x), math.cos(7 * x))
+
+    ends = [(x, evaluate(x).value) for x in (0.0, 0.1, 0.2)]
+    found = find_minimum(evaluate, *ends, tolerance=1e-4)
+    assert found.value <= ends[1][1]
+    assert found.value == pytest.approx(evaluate(found.x).value, rel=1e-3)

@@ -77,7 +77,8 @@ class OptimalLr:
     loss
         Loss at the horizon with this rate.
     curvature
-        Second derivative of the loss with respect to log(lr) there, from the slopes of the search: to about 1 %.
+        Second derivative of the loss with respect to log(lr) there, from the slopes of the search: to about 1 %,
+        a few at an edge of stability.
     at_edge
         Whether the optimum sits at the edge of stability: a rate 5 % higher no longer trains (see ``max_stable_lr``),
         or raises the loss more than ten times as much as a rate 5 % lower.
@@ -208,12 +209,11 @@ def optimal_lr(
     problem = up_to(problem, horizon)
     rungs = _search(problem, objective)
     found, resolved = _refine(problem, objective, rungs, tolerance)
-    lr = math.exp(found.x)
     return OptimalLr(
-        lr=lr,
+        lr=math.exp(found.x),
         loss=found.value,
         curvature=found.curvature,
-        at_edge=_is_at_edge(problem, objective, lr, found.value),
+        at_edge=_is_at_edge(problem, objective, found),
         is_resolved=resolved,
         horizon=horizon,
         objective=objective,
@@ -327,10 +327,17 @@ def _search(problem: Problem, objective: str) -> list[_Rung]:
     while rungs[-1].final <= best:  # what blew up early has recovered
         rungs += solved([rungs[-1].rate * _RUNG])
         best = min(best, rungs[-1].final)
+    while True:
+        at = min(range(len(rungs)), key=lambda index: rungs[index].final)
+        gaps = {index: rungs[index + 1].rate / rungs[index].rate for index in (at - 1, at)}
+        widest = max(gaps, key=gaps.__getitem__)
+        if gaps[widest] < 1.01 * _RUNG:
+            break
+        # Rungs beside the best one were left out.
+        rungs[widest + 1 : widest + 1] = solved([rungs[widest].rate * math.sqrt(gaps[widest])])
     # Rates in between where they cost little: an even number, so that none is the best rung itself.
-    at = next(index for index, rung in enumerate(rungs) if rung.final == best)
-    between = np.geomspace(rungs[at - 1].rate, rungs[at + 1].rate, count - count % 2 + 2)[1:-1]
-    return sorted(rungs + solved(between.tolist()), key=lambda rung: rung.rate)
+    between = np.geomspace(rungs[at - 1].rate, rungs[at + 1].rate, count - count % 2 + 2)[1:-1].tolist()
+    return sorted(rungs + (solved(between) if between else []), key=lambda rung: rung.rate)
 
 
 def _refine(problem: Problem, objective: str, rungs: list[_Rung], tolerance: float) -> tuple[Minimum, bool]:
@@ -359,10 +366,14 @@ def _slope(problem: Problem, objective: str) -> Callable[[float], Point]:
     return evaluate
 
 
-def _is_at_edge(problem: Problem, objective: str, lr: float, loss: float) -> bool:
-    lower, higher = _solve(problem, [lr / (1 + _EDGE), lr * (1 + _EDGE)])
+def _is_at_edge(problem: Problem, objective: str, found: Minimum) -> bool:
+    lr, loss = math.exp(found.x), found.value
+    (higher,) = _solve(problem, [lr * (1 + _EDGE)])
     if not _is_stable(higher, _bound(problem)):
         return True
-    left, right = (float(curve.loss(objective)[-1]) - loss for curve in (lower, higher))
-    rounding = _ROUNDING * float(lower.loss(objective)[0])
-    return right > _STEEPER * max(left, rounding)
+    right = float(higher.loss(objective)[-1]) - loss
+    parabola = 0.5 * found.curvature * math.log1p(_EDGE) ** 2
+    if right <= max(1.5 * parabola, _STEEPER * _ROUNDING * float(higher.loss(objective)[0])):
+        return False  # what is nearly a parabola on one side is so on the other
+    (lower,) = _solve(problem, [lr / (1 + _EDGE)])
+    return right > _STEEPER * (float(lower.loss(objective)[-1]) - loss)
