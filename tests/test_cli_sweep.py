@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from deeplinear import _cli
+from deeplinear._cli import _report
 from deeplinear._cli._grid import read_values
 from deeplinear._sweep import open_sweep
 
@@ -185,6 +187,13 @@ class TestTransfer:
         assert "theory: optimal lr ~ width^(" in result.stdout
         assert "picture: transfer.png" in result.stdout
         assert Path("transfer.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_shows_progress(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_report, "_PATIENCE", 0.0)
+        shown = run(*self.ARGUMENTS).stderr.splitlines()
+        assert shown[0] == "transfer: started"
+        assert re.fullmatch(r"transfer: \d\d % after \d+ s, about .* left", shown[1])
+        assert shown[-2].startswith("transfer: 100 % after")
 
     def test_with_experiment_as_a_vector_picture_and_as_a_file(self) -> None:
         with_networks = (*self.ARGUMENTS, "--experiment", "dim=12,seeds=2", "--lrs", "0.05:0.8:5log")

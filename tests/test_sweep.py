@@ -474,7 +474,7 @@ class TestLocalProcesses:
     ) -> None:
         monkeypatch.setattr(_sweep, "_TRIAL_SECONDS", 0.0)
         monkeypatch.setattr(_sweep, "_WORTH_SECONDS", 0.0)
-        monkeypatch.setattr(_sweep._simulate, "_cores", lambda: 2)
+        monkeypatch.setattr(_sweep, "count_cores", lambda: 2)
         monkeypatch.setattr(counting, "SECONDS", 0.3)  # here only
         monkeypatch.setattr(drive, "run_task", counting.counted)
         found = sweep(problem, {"lr": ladder(32 * 12)})

@@ -204,3 +204,20 @@ def test_refusals(changes, message):
     arguments = {"problem": make(), "over": "width", "values": [1.0]} | changes
     with pytest.raises(ValueError, match=message):
         transfer(**arguments)
+
+
+# --- progress ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lrs", [None, [0.05, 0.1, 0.2]])
+@pytest.mark.parametrize("experiment", [None, {"dim": 20, "seeds": [3, 5]}])
+def test_progress_counts_up_to_the_end(lrs, experiment):
+    reports = []
+    found = transfer(
+        make(steps=4), "width", [1, 2], lrs=lrs, experiment=experiment, progress=lambda *each: reports.append(each)
+    )
+    done, totals = zip(*reports, strict=True)
+    assert list(done) == sorted(set(done))
+    assert done[-1] == totals[-1] == 2 * (20 + len(found.lrs) * (1 if experiment is None else 3))
+    assert len(set(totals)) == (1 if lrs else 2)
+    assert len(reports) >= 2 + 1 + (0 if experiment is None else 2 * len(found.lrs))

@@ -1,6 +1,6 @@
 """Loss curves of many problems, of whose solutions nothing else is kept; fields may be complex."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,9 @@ class Curve:
         return self.train_loss if objective == "train" else self.test_loss
 
 
-def curves(problems: Sequence[Problem], tolerance: float = 1e-6) -> list[Curve]:
+def curves(
+    problems: Sequence[Problem], tolerance: float = 1e-6, advance: Callable[[int], object] | None = None
+) -> list[Curve]:
     """Solve problems, those of equal structure in batches, and return their losses in the same order.
 
     A batch ends when all its problems have diverged, so it is best to have problems that diverge side by side.
@@ -41,6 +43,8 @@ def curves(problems: Sequence[Problem], tolerance: float = 1e-6) -> list[Curve]:
         Problems, whose fields may be complex.
     tolerance
         As for ``solve``.
+    advance
+        Called after each batch with the number of problems in it.
     """
     found: dict[int, Curve] = {}
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -49,6 +53,8 @@ def curves(problems: Sequence[Problem], tolerance: float = 1e-6) -> list[Curve]:
             _memory.require(2 * dense_memory(shape, len(members)), "solving", "lower steps or outputs")
             solved = _solve_batch([problems[index] for index in members], shape, tolerance)
             found |= dict(zip(members, solved, strict=True))
+            if advance is not None:
+                advance(len(members))
     return [found[index] for index in range(len(problems))]
 
 

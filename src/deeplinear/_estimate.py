@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from deeplinear import _simulate
 from deeplinear._closure.causal import rows_times
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
-from deeplinear._simulate import simulate, simulation_memory
+from deeplinear._simulate import read_arguments, simulate, simulation_memory
 from deeplinear._simulator.sizes import Sizes, sizes_of
 from deeplinear._solve import chosen_method, plan, solve
 from deeplinear._threads import one_blas_thread
@@ -232,7 +231,7 @@ def _simulation_seconds(
     problem: Problem, dim: int, seeds: int | Iterable[int], workers: int | None, record: str
 ) -> float:
     """Scale up a short run of as many networks as train at the same time."""
-    seed_list, worker_count, sizes = _simulate._arguments(problem, dim, seeds, workers, record)
+    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     probe_dim = max(sizes.outputs, min(dim, int(dim * math.sqrt(_PROBE / 4 / _entries(sizes) / _FLOAT))))
     scale = _entries(sizes) / _entries(sizes_of(problem, probe_dim))
 

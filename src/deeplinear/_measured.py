@@ -1,6 +1,6 @@
 """Optimal learning rates of real networks, from their losses on a grid of rates."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._problem import Problem
 from deeplinear._rates import with_rate
-from deeplinear._simulate import simulate
+from deeplinear._simulate import read_seeds, simulate
 
 Array = NDArray[np.float64]
 
@@ -41,26 +41,32 @@ class MeasuredOptima:
 
 
 def check_experiment(experiment: Any) -> dict[str, Any]:
-    """Return the arguments for ``simulate`` if they are known ones."""
+    """Return the arguments for ``simulate`` if they are known ones, among them the seeds."""
     if not isinstance(experiment, Mapping) or not set(experiment) <= set(_ARGUMENTS):
         raise ValueError(f"experiment must be a dict of {', '.join(_ARGUMENTS)}, got {experiment!r}")
-    return dict(experiment)
+    return {**experiment, "seeds": read_seeds(experiment.get("seeds", 16))}
 
 
 def measure_optima(
-    problems: list[Problem], values: Array, lrs: Array, objective: str, experiment: dict[str, Any]
+    problems: list[Problem],
+    values: Array,
+    lrs: Array,
+    objective: str,
+    experiment: dict[str, Any],
+    advance: Callable[[int], object],
 ) -> MeasuredOptima:
     """Train networks at every rate for each problem and find the optimal rates.
 
     The same seeds are used at every rate, so that the curves of a seed are alike; standard errors are those of 400
-    resamples of the seeds.
+    resamples of the seeds. ``advance`` is called with the number of networks that were trained.
     """
-    loss = np.stack(
-        [
-            [simulated_loss(simulate(with_rate(problem, lr), record="losses", **experiment), objective) for lr in lrs]
-            for problem in problems
-        ]
-    )
+
+    def final_loss(problem: Problem, lr: float) -> Array:
+        ensemble = simulate(with_rate(problem, lr), record="losses", **experiment)
+        advance(len(ensemble.seeds))
+        return simulated_loss(ensemble, objective)
+
+    loss = np.stack([[final_loss(problem, lr) for lr in lrs.tolist()] for problem in problems])
     seeds = loss.shape[-1]
     lr = np.array([locate_minimum(lrs, each.mean(axis=-1)) for each in loss])
     draws = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, len(values), seeds))

@@ -78,7 +78,7 @@ def simulate(
     >>> print(experiment.test_loss[:, 0])  # 1 + noise^2 where the initial function is subtracted
     [1.01 1.01 1.01 1.01]
     """
-    seed_list, worker_count, sizes = _arguments(problem, dim, seeds, workers, record)
+    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     needed = _bytes(problem, sizes, len(seed_list), worker_count, record)
     _memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
 
@@ -138,7 +138,7 @@ def simulation_memory(
     >>> print(f"{all_of_it / 1e9:.1f} GB, {losses / 1e9:.2f} GB")
     1.4 GB, 0.01 GB
     """
-    seed_list, worker_count, sizes = _arguments(problem, dim, seeds, workers, record)
+    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     return _bytes(problem, sizes, len(seed_list), worker_count, record)
 
 
@@ -171,18 +171,21 @@ class _Counter:
                 self._progress(self._done, self._total)
 
 
-def _arguments(problem: Problem, dim: Any, seeds: Any, workers: Any, record: Any) -> tuple[tuple[int, ...], int, Sizes]:
+def read_arguments(
+    problem: Problem, dim: Any, seeds: Any, workers: Any, record: Any
+) -> tuple[tuple[int, ...], int, Sizes]:
     """Return the seeds, the number of workers in use at once and the counts."""
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, got {problem!r}")
     sizes = sizes_of(problem, dim)
-    seed_list = _seeds(seeds)
-    worker_count = _cores() if workers is None else _checks.whole("workers", workers)
+    seed_list = read_seeds(seeds)
+    worker_count = count_cores() if workers is None else _checks.whole("workers", workers)
     _checks.word("record", record, RECORDS)
     return seed_list, min(worker_count, len(seed_list)), sizes
 
 
-def _seeds(seeds: Any) -> tuple[int, ...]:
+def read_seeds(seeds: Any) -> tuple[int, ...]:
+    """Return the seeds that a number of them, or a sequence, stands for."""
     if not isinstance(seeds, Iterable):
         return tuple(range(_checks.whole("seeds", seeds)))
     values = tuple(_checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(seeds))
@@ -191,7 +194,7 @@ def _seeds(seeds: Any) -> tuple[int, ...]:
     return values
 
 
-def _cores() -> int:
+def count_cores() -> int:
     """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -9,8 +9,9 @@ from typing import Any
 
 import xarray as xr
 
-from deeplinear import _checks, _simulate
+from deeplinear import _checks
 from deeplinear._problem import Problem
+from deeplinear._simulate import count_cores
 from deeplinear._sweeping.assemble import is_published, to_dataset, write_zarr
 from deeplinear._sweeping.drive import Progress, drive
 from deeplinear._sweeping.plan import Plan, batches_of
@@ -108,7 +109,7 @@ def sweep(
     _checks.flag("resume", resume)
     if workers is not None and scheduler is not None:
         raise ValueError(f"workers must be None with a scheduler, got {workers!r}")
-    count = _simulate._cores() if workers is None else _checks.whole("workers", workers)
+    count = count_cores() if workers is None else _checks.whole("workers", workers)
     if store is not None and find_spec("zarr") is None:
         raise ImportError("a store needs Zarr: pip install 'deeplinear[sweep]'")
     runner = _runner(plan, count, scheduler)

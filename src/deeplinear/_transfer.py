@@ -1,7 +1,7 @@
 """Whether the optimal learning rate transfers: how it moves with width, depth, samples, batch or steps."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,12 @@ OVER = ("width", "depth", "samples", "batch", "steps")
 
 _TOLERANCE = 1e-5
 """Relative error of the optima that is allowed."""
+
+_OPTIMUM = 20
+"""Solutions that the search for an optimum takes, about, with the derivatives at it."""
+
+_USUAL_RATES = 15
+"""Rates around the optima, about."""
 
 _DIFFERENCE = 1e-5
 """Step in log(lr) of the differences of exact first derivatives."""
@@ -127,6 +133,7 @@ def transfer(
     lrs: Iterable[float] | None = None,
     objective: str = "test",
     experiment: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Transfer:
     """Find how the optimal learning rate moves when one field of a problem is changed.
 
@@ -147,6 +154,9 @@ def transfer(
     experiment
         Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``) to train networks at all rates and values as well.
         Their optima are the minima of cubics through the least five points of the mean loss, log against log.
+    progress
+        Called as ``progress(done, total)``, counted in solutions and trained networks. Unless ``lrs`` are given,
+        ``total`` is known once the optima are, and a guess before.
 
     Raises
     ------
@@ -175,10 +185,17 @@ def transfer(
     arguments = None if experiment is None else check_experiment(experiment)
     problems = [replace(problem, {over: _field_value(over, value)}) for value in at.tolist()]
     grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
-    optima = tuple(optimal_lr(each, objective=objective, tolerance=_TOLERANCE) for each in problems)
+    count = _Counter(len(at), 0 if arguments is None else len(arguments["seeds"]), progress)
+    count.expect(_USUAL_RATES if grid is None else len(grid))
+    optima = []
+    for each in problems:
+        optima.append(optimal_lr(each, objective=objective, tolerance=_TOLERANCE))
+        count.advance(_OPTIMUM)
     best = np.array([optimum.lr for optimum in optima])
     if grid is None:
         grid = _grid_around(best)
+        count.expect(len(grid))
+    loss = _losses(problems, grid, objective, count.advance)
     exponent, error = fit_exponent(at, best)
     return Transfer(
         problem=problem,
@@ -186,14 +203,16 @@ def transfer(
         values=at,
         objective=objective,
         lrs=grid,
-        loss=_losses(problems, grid, objective),
-        optima=optima,
+        loss=loss,
+        optima=tuple(optima),
         local_exponents=np.array(
             [_local_exponent(each, over, optimum) for each, optimum in zip(problems, optima, strict=True)]
         ),
         exponent=exponent,
         exponent_error=error,
-        experiment=None if arguments is None else measure_optima(problems, at, grid, objective, arguments),
+        experiment=None
+        if arguments is None
+        else measure_optima(problems, at, grid, objective, arguments, count.advance),
     )
 
 
@@ -219,9 +238,25 @@ def _grid_around(optima: Array) -> Array:
     return np.array([2.0 ** (0.5 * power) for power in range(low, high + 1)])
 
 
-def _losses(problems: list[Problem], lrs: Array, objective: str) -> Array:
+class _Counter:
+    """Counts what is done: for each value an optimum, a curve, and as many networks as there are seeds at each rate."""
+
+    def __init__(self, values: int, seeds: int, progress: Callable[[int, int], object] | None) -> None:
+        self._values, self._seeds, self._progress = values, seeds, progress
+        self._done = self._total = 0
+
+    def expect(self, rates: int) -> None:
+        self._total = self._values * (_OPTIMUM + rates * (1 + self._seeds))
+
+    def advance(self, runs: int) -> None:
+        self._done += runs
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[int], object]) -> Array:
     # Rates outermost: problems that diverge are solved side by side.
-    solved = curves([with_rate(problem, lr) for lr in lrs.tolist() for problem in problems])
+    solved = curves([with_rate(problem, lr) for lr in lrs.tolist() for problem in problems], advance=advance)
     final = np.array([np.maximum(curve.loss(objective)[-1], 0.0) for curve in solved])
     return final.reshape(len(lrs), len(problems)).T
 

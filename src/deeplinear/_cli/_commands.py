@@ -24,7 +24,7 @@ from deeplinear._estimate import estimate as estimate_cost
 from deeplinear._network import INFINITE
 from deeplinear._plot import FORMATS, in_words, plot_comparison, plot_solution, save_figure
 from deeplinear._problem import Problem
-from deeplinear._simulate import _cores, simulation_memory
+from deeplinear._simulate import count_cores, simulation_memory
 from deeplinear._simulate import simulate as simulate_networks
 from deeplinear._solution import PARTS, Solution
 from deeplinear._solve import solve as solve_theory
@@ -199,7 +199,7 @@ def _estimate(problem: Problem, finite: Finite) -> Estimate:
 
 def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]) -> SweepCost:
     plan = Plan.read(problem, grid, True, {"dim": finite.actual_dim, "seeds": finite.seeds})
-    return estimate_sweep(plan, finite.workers or _cores())
+    return estimate_sweep(plan, finite.workers or count_cores())
 
 
 def _solve(problem: Problem, report: Report, method: str = "auto") -> Solution:

@@ -91,9 +91,15 @@ def transfer(
 
     Example: deeplinear transfer --over width --values 0.5,1,2,4 --parameterization ntk --experiment dim=200,seeds=8
     """
-    with report.stage("transfer"):
+    with report.stage("transfer") as progress:
         found = find_transfer(
-            problem, along.over, along.values, lrs=along.lrs, objective=along.objective, experiment=experiment
+            problem,
+            along.over,
+            along.values,
+            lrs=along.lrs,
+            objective=along.objective,
+            experiment=experiment,
+            progress=progress,
         )
     if out is not None and out.suffix.lower() in FORMATS:
         save_figure(plot_transfer(found), out)

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear import _checks, _simulate
+from deeplinear import _checks
 from deeplinear._coefficients import Structure
 from deeplinear._curves import worth_batching
 from deeplinear._fields import replace
 from deeplinear._problem import Problem
+from deeplinear._simulate import read_seeds
 from deeplinear._solve import plan as structure_of
 from deeplinear._sweeping.grid import Axis, points, read_grid
 
@@ -173,5 +174,5 @@ def _experiment(experiment: Any) -> dict[str, Any] | None:
     dim, seeds = experiment.get("dim"), experiment.get("seeds", 16)
     return {
         "dim": None if dim is None else _checks.whole("experiment['dim']", dim),
-        "seeds": list(_simulate._seeds(seeds)),
+        "seeds": list(read_seeds(seeds)),
     }
