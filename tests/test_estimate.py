@@ -7,6 +7,9 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._estimate import estimate, in_bytes, in_time, solve_seconds
+from deeplinear._fields import replace
+from deeplinear._sweeping.cost import SweepCost, estimate_sweep
+from deeplinear._sweeping.plan import Plan
 
 
 def problem(steps: int = 100, depth: int = 3, sampling: object = None, **network: object) -> dl.Problem:
@@ -77,6 +80,20 @@ def test_long_smooth_runs_are_estimated_as_panels() -> None:
     cost, longer = estimate(problem(steps=10**4)), estimate(problem(steps=10**6))
     assert cost.method == "panels"
     assert cost.theory.bytes < longer.theory.bytes < 10 * cost.theory.bytes
+
+
+def test_a_sweep_of_long_smooth_runs_is_estimated_as_panels() -> None:
+    """As many times one run as there are points, and memory for one of them in each process."""
+
+    def cost(momentum: float) -> SweepCost:
+        long = replace(problem(steps=10**4), {"momentum": momentum})
+        return estimate_sweep(Plan.read(long, {"lr": [0.01, 0.02, 0.03, 0.04]}, True, None), workers=2)
+
+    one, smooth, dense = estimate(problem(steps=10**4)).theory, cost(0.0).theory, cost(0.5).theory
+    assert smooth.bytes == 2 * one.bytes
+    assert smooth.seconds == pytest.approx(2 * one.seconds, rel=2)
+    assert dense.bytes > 1000 * smooth.bytes
+    assert dense.seconds > 1000 * smooth.seconds
 
 
 def test_steps_add_up() -> None:

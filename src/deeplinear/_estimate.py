@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -137,22 +137,34 @@ def estimate(
     >>> cost.fits, cost.method, f"{cost.theory.bytes / 1e12:.0f} TB"
     (False, 'dense', '208 TB')
     """
-    shape = plan(problem)
     experiment = None
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record), memory)
-    method = chosen_method(problem)
-    # As many dense steps as would take the same time.
-    nodes, sweeps = problem.steps, 1.0
+    work = work_of(problem)
+    theory = Cost(work.passes * solve_seconds(problem)(work.shape.steps), dense_memory(work.shape, 1))
+    return Estimate(theory, experiment, work.method, available=psutil.virtual_memory().available)
+
+
+class Work(NamedTuple):
+    """How a problem is solved: at so many steps or nodes, and how often all matrices there are gone through."""
+
+    method: str
+    shape: Structure
+    passes: float
+
+
+def work_of(problem: Problem) -> Work:
+    """Say what the method that is chosen for a problem has to do."""
+    method, shape = chosen_method(problem), plan(problem)
     if method == "panels":
         nodes = min(problem.steps, round(_panel_nodes(problem.steps)))
         # A panel on nodes in depth takes twice the sweeps, but a step there is swept many times as well.
-        sweeps = 2 * _PANEL_SWEEPS / _SWEEPS if shape.nodes else _PANEL_SWEEPS
-    elif method == "coarse":
-        nodes, sweeps = min(problem.steps, _coarse_steps(problem)), _COARSE_RUNS
-    theory = Cost(sweeps * solve_seconds(problem)(nodes), dense_memory(replace(shape, steps=nodes), 1))
-    return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
+        passes = 2 * _PANEL_SWEEPS / _SWEEPS if shape.nodes else _PANEL_SWEEPS
+        return Work(method, replace(shape, steps=nodes), passes)
+    if method == "coarse":
+        return Work(method, replace(shape, steps=min(problem.steps, _coarse_steps(problem))), _COARSE_RUNS)
+    return Work(method, shape, 1.0)
 
 
 def solve_seconds(problem: Problem) -> Callable[[int], float]:

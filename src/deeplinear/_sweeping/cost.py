@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import psutil
 
-from deeplinear._coefficients import Structure
 from deeplinear._curves import worth_batching
 from deeplinear._dense import dense_memory
 from deeplinear._estimate import (
     _PROBE_STEPS,
     Cost,
+    Work,
     _entries,
     _shortened,
     _simulation_seconds,
@@ -20,11 +20,11 @@ from deeplinear._estimate import (
     in_bytes,
     in_time,
     solve_seconds,
+    work_of,
 )
 from deeplinear._problem import Problem
 from deeplinear._simulate import simulation_memory
 from deeplinear._simulator.sizes import sizes_of
-from deeplinear._solve import plan as structure_of
 from deeplinear._solve import solve
 from deeplinear._sweeping.plan import _LARGEST_BATCH, Plan
 
@@ -120,20 +120,21 @@ def _total(kinds: list[_Kind], workers: int) -> Cost:
 
 
 def _theory_kinds(problems: list[Problem]) -> list[_Kind]:
-    groups: dict[Structure, list[Problem]] = {}
+    groups: dict[Work, list[Problem]] = {}
     for problem in problems:
-        groups.setdefault(structure_of(problem), []).append(problem)
+        groups.setdefault(work_of(problem), []).append(problem)
     kinds = []
-    for shape, members in groups.items():
-        first, together = members[0], min(len(members), worth_batching(members[0], _LARGEST_BATCH))
-        memory = dense_memory(shape, 1)
+    for work, members in groups.items():
+        first, memory = members[0], dense_memory(work.shape, 1)
+        together = min(len(members), worth_batching(first, _LARGEST_BATCH)) if work.method == "dense" else 1
 
-        def seconds(first: Problem = first, together: int = together) -> float:
+        def seconds(first: Problem = first, together: int = together, work: Work = work) -> float:
             alone = solve_seconds(first)
             shared = _batch_overhead(first, together) - alone(1) if together > 1 else 0.0
-            return alone(first.steps) + first.steps * shared
+            return work.passes * (alone(work.shape.steps) + work.shape.steps * shared)
 
-        kinds.append(_Kind(len(members), float(memory) * shape.steps, seconds, memory * together))
+        amount = work.passes * memory * work.shape.steps
+        kinds.append(_Kind(len(members), amount, seconds, memory * together))
     return kinds
 
 
