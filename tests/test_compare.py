@@ -173,6 +173,17 @@ def test_wrong_richness_is_rejected():
     assert "larger dim" in comparison.explanation
 
 
+def test_advice_where_sizes_are_counts_is_not_a_larger_dim():
+    data = dl.Spectrum(np.arange(1.0, 41.0) ** -1.5, np.ones(40), noise=0.1)
+    problem = replace(make(width=60.0, sampling=dl.FullBatch(100.0)), data=data)
+    experiment = dl.simulate(problem, seeds=16)
+    wrong = replace(dl.solve(replace(problem, network=dl.MLP(2, 60.0, richness=1.5))), problem=problem)
+    comparison = compare(wrong, experiment)
+    assert comparison.verdict is Verdict.DISAGREES
+    assert "larger width, samples or batch" in comparison.explanation
+    assert "dim" not in comparison.explanation
+
+
 @pytest.mark.parametrize(("name", "at"), [("gradient_correlation", (0, 0)), ("feature_correlation", (0, -1))])
 def test_wrong_correlation_is_rejected_though_the_losses_agree(name, at):
     theory, experiment = pair()

@@ -137,3 +137,15 @@ def test_amounts_read_well() -> None:
     assert in_time(59.0) == "59.0 s"
     assert in_time(7200) == "2.0 h"
     assert in_bytes(216e12) == "216.0 TB"
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_simulations_of_many_fixed_directions_are_estimated(outputs: int) -> None:
+    """A probe of fewer directions stands for them."""
+    count = 4000
+    power = np.ones(count) if outputs == 1 else np.ones((count, 2, 2))
+    data = dl.Spectrum(np.arange(1.0, count + 1) ** -1.5, power, noise=0.1)
+    each = dl.Problem(dl.MLP(2, 50.0), data, dl.FullBatch(3000.0), dl.GradientDescent(0.02), steps=20)
+    cost = estimate(each, dim=count, seeds=1, workers=1, record="losses").experiment
+    measured = dl.simulate(each, seeds=1, workers=1, record="losses").stats["seconds"]
+    assert 1 / 6 < cost.seconds / measured < 6

@@ -248,7 +248,7 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
         verdict=verdict,
         p_value=overall,
         near_edge=near_edge,
-        explanation=_explanation(verdict, divergence, near_edge, experiment.dim),
+        explanation=_explanation(verdict, divergence, near_edge, experiment),
         seeds=seeds,
         dim=experiment.dim,
         steps=divergence.first,
@@ -479,7 +479,8 @@ def _verdict(p_value: float, seeds: int, is_close: bool, divergence: _Divergence
     return Verdict.CLOSE if is_close else Verdict.DISAGREES
 
 
-def _explanation(verdict: Verdict, divergence: _Divergence, near_edge: bool, dim: int) -> str:
+def _explanation(verdict: Verdict, divergence: _Divergence, near_edge: bool, experiment: Ensemble) -> str:
+    in_counts = experiment.problem.data.dimension_free
     sentences = [verdict.advice]
     if divergence.first < divergence.steps:
         sentences = [str(divergence)]
@@ -487,13 +488,16 @@ def _explanation(verdict: Verdict, divergence: _Divergence, near_edge: bool, dim
             sentences.append(f"before that, {verdict.advice}")
     if near_edge and verdict is Verdict.DISAGREES:
         sentences.append(
-            f"this is expected at dim {dim}, because the run is near the edge of stability or beyond it; "
+            f"this is expected {'of counts such as these' if in_counts else f'at dim {experiment.dim}'}, "
+            "because the run is near the edge of stability or beyond it; "
             "lower the learning rate to compare theory and networks where they should agree"
         )
     elif near_edge:
         sentences.append("the run is near the edge of stability or beyond it, where networks often differ from theory")
     elif verdict is Verdict.DISAGREES:
-        sentences.append("see whether it shrinks with a larger dim")
+        sentences.append(
+            f"see whether it shrinks with {'larger width, samples or batch' if in_counts else 'a larger dim'}"
+        )
     return "; ".join(sentences)
 
 

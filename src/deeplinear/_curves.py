@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear import _memory
 from deeplinear._coefficients import Structure
-from deeplinear._dense import Dense, dense_memory
+from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
 from deeplinear._solve import _CACHE, _batches, plan, run_dense
 from deeplinear._threads import one_blas_thread
@@ -67,7 +67,8 @@ def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float) -> li
             raise
         half = len(batch) // 2
         return [curve for part in (batch[:half], batch[half:]) for curve in _solve_batch(part, shape, tolerance)]
-    test, train = _losses(dense)
+    test = dense.loss_curve(slice(0, shape.steps))
+    train = test.copy() if dense.train_losses is None else dense.train_losses
     found = []
     for position, end in enumerate(dense.diverged_at.tolist()):
         cut = slice(end if end >= 0 else shape.steps, None)
@@ -79,11 +80,3 @@ def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float) -> li
 def worth_batching(problem: Problem, most: int) -> int:
     """Return how many problems like this one are solved faster together than apart, at most ``most``."""
     return min(most, max(1, int(_CACHE / dense_memory(plan(problem), 1))))
-
-
-def _losses(dense: Dense) -> tuple[Array, Array]:
-    """Test and train loss of each problem, shape (batch, steps)."""
-    C0 = dense.data_covariances
-    test = dense.loss_curve(slice(0, dense.c.structure.steps))
-    train = test.copy() if C0.Noise is None else np.trace(C0.CDelta_equal, axis1=-2, axis2=-1)
-    return test, train

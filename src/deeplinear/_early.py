@@ -52,15 +52,10 @@ def first_rise_lr(problem: Problem) -> float:
     Examples
     --------
     >>> import deeplinear as dl
-    >>> problem = dl.Problem(
-    ...     network=dl.MLP(depth=4, width=0.25, centered=True),
-    ...     data=dl.Isotropic(),
-    ...     sampling=dl.OnlineSGD(batch=0.05),
-    ...     optimizer=dl.GradientDescent(lr=0.01),
-    ...     steps=100,
-    ... )
-    >>> round(dl.first_rise_lr(problem), 5)
-    0.00328
+    >>> network = dl.MLP(depth=3, width="infinite", parameterization="ntk", centered=True)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=2)
+    >>> dl.first_rise_lr(problem)  # 2 over the kernel, which is depth + 1
+    0.5
     """
     if problem.optimizer.weight_decay:
         decay = problem.optimizer.weight_decay

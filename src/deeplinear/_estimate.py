@@ -20,6 +20,7 @@ from deeplinear._problem import Problem
 from deeplinear._simulate import read_arguments, simulate, simulation_memory
 from deeplinear._simulator.sizes import Sizes, sizes_of
 from deeplinear._solve import chosen_method, plan, solve
+from deeplinear._spectrum import PowerLaw, Spectrum
 from deeplinear._threads import one_blas_thread
 
 _FLOAT = 8
@@ -131,7 +132,7 @@ def estimate(
     Examples
     --------
     >>> import deeplinear as dl
-    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1)
+    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1, momentum=0.9)
     >>> problem = dl.Problem(network, dl.Isotropic(), dl.OnlineSGD(0.5), optimizer, steps=10**6)
     >>> cost = estimate(problem)
     >>> cost.fits, cost.method, f"{cost.theory.bytes / 1e12:.0f} TB"
@@ -245,10 +246,11 @@ def _simulation_seconds(
     """Scale up a short run of as many networks as train at the same time."""
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     probe_dim = max(sizes.outputs, min(dim, int(dim * math.sqrt(_PROBE / 4 / _entries(sizes) / _FLOAT))))
-    scale = _entries(sizes) / _entries(sizes_of(problem, probe_dim))
+    probe = _with_directions(problem, probe_dim)
+    scale = _entries(sizes) / _entries(sizes_of(probe, probe_dim))
 
     def run(steps: int) -> float:
-        short = _shortened(problem, steps)
+        short = _shortened(probe, steps)
         return _typical(lambda: simulate(short, probe_dim, worker_count, workers=worker_count, record="losses"))
 
     few, more = 2, 2 * _PROBE_STEPS
@@ -262,6 +264,15 @@ def _simulation_seconds(
     if record == "all":
         one_network += _correlation_seconds(problem, sizes)
     return math.ceil(len(seed_list) / worker_count) * one_network
+
+
+def _with_directions(problem: Problem, dim: int) -> Problem:
+    """The same problem with ``dim`` inputs; what a step costs does not depend on their variances."""
+    data = problem.data
+    if not data.dimension_free or isinstance(data, PowerLaw):
+        return problem
+    alike = Spectrum([1.0], data.modes.target[:1], [dim], noise=data.noise)  # type: ignore[arg-type]
+    return replace(problem, data=alike)
 
 
 def _entries(sizes: Sizes) -> int:

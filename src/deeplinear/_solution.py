@@ -411,8 +411,8 @@ class Solution:
 
         test_loss = curve(curves.error) + noise
         train_loss = test_loss
-        if equations.data_covariances.Noise is not None:
-            train_loss = _cut(np.maximum(np.trace(curves.residual[index], axis1=-2, axis2=-1), 0.0), ended)
+        if equations.train_losses is not None:
+            train_loss = _cut(np.maximum(equations.train_losses[index], 0.0), ended)
 
         def matrix(name: str) -> Array:
             return _cut_both(_BUILD[name](equations, index), ended, outputs)

@@ -67,6 +67,12 @@ class Equations:
         losses: Array = outputs * (errors + self.c.sigma2[:, 0])
         return losses
 
+    @cached_property
+    def train_losses(self) -> NDArray[Any] | None:
+        """Train losses once all rows are filled, shape (batch, steps); None where they are the test losses."""
+        C0 = self.data_covariances
+        return None if C0.Noise is None else np.trace(to_numpy(C0.CDelta_equal), axis1=-2, axis2=-1)
+
     def diverges(self, steps: slice) -> NDArray[np.bool_]:
         """Whether training has left all bounds at some steps or nodes, shape (batch, steps)."""
         loss, first = (np.abs(to_numpy(self.loss_curve(each)).real) for each in (steps, slice(0, 1)))
