@@ -44,6 +44,13 @@ def to_numpy(x: Array) -> NDArray[Any]:
     return x if isinstance(x, np.ndarray) else x.cpu().numpy()
 
 
+def finite(x: Array) -> Array:
+    """Return an array with zeros for what has overflowed, so that products with causal zeros are zero."""
+    xp = namespace(x)
+    made: Array = xp.where(xp.isfinite(x), x, xp.zeros_like(x))
+    return made
+
+
 def identity(size: int, like: Array) -> Array:
     """Return the identity, to be read only, in the library and on the device of another array."""
     return _identity(size, namespace(like), like.device)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from deeplinear._arrays import Array, namespace
+from deeplinear._arrays import Array, identity, namespace, zeros
 from deeplinear._device import CPU, Device
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem
@@ -29,6 +29,7 @@ class Structure:
     reuses_data: bool
     subsamples: bool
     decays: bool  # whether weights decay, so that d is not 1
+    nesterov: bool
     own_noise: bool  # whether the noise of a mode by its own error is kept
 
     @property
@@ -58,9 +59,9 @@ class Coefficients:
     feedback: Array  # 1 / (nu_L gamma0)
     initial_variance: Array  # nu_1 / (nu_L^2 gamma0^2)
     first_to_last: Array  # nu_1 / nu_L
-    rho: Array  # (depth - 1, batch, 1, 1), nu_{l+1} / nu_l
-    f: Array  # (depth, batch, 1, 1), branch into h_l from below: 1 or beta
-    k: Array  # (depth, batch, 1, 1), branch into g_l from above: 1 or beta
+    rho: tuple[Array | None, ...]  # nu_{l+1} / nu_l for each layer but the last; None stands for 1
+    f: tuple[Array | None, ...]  # branch into h_l from below for each layer, 1 or beta; None stands for 1
+    k: tuple[Array | None, ...]  # branch into g_l from above, likewise
     beta2: Array  # squared branch of a residual network; beta_0^2 at infinite depth
     sigma2: Array
     reuse: Array  # 1 / alpha, or 0 where data are fresh at every step
@@ -73,6 +74,11 @@ class Coefficients:
     def xp(self) -> Any:
         """Library that the arrays belong to, as the array API standard has it."""
         return namespace(self.d)
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array, Array]:
+        """Weight of each mode times its eigenvalue to the power 0, 1, 2, shape (batch, modes, 1, 1)."""
+        return self.weight, self.weight * self.eigenvalues, self.weight * self.eigenvalues**2
 
 
 def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Structure:
@@ -98,6 +104,7 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
         reuses_data=problem.sampling.reuse != 0,
         subsamples=problem.sampling.subsampling != 0,
         decays=problem.optimizer.weight_decay != 0,
+        nesterov=problem.optimizer.nesterov,
         own_noise=problem.sampling.small_batch,
     )
 
@@ -110,24 +117,53 @@ def coefficients(
     With nodes in time, ``d`` and ``a`` are still zero: the time grid fills them as it grows.
     """
     shape = structure(problems[0], nodes, times)
-    each = [_of_one(problem, shape, every_step=times is None) for problem in problems]
-    stacked: dict[str, Array] = {name: np.stack([one[name] for one in each]) for name in each[0]}
+    each = [_of_one(problem, shape) for problem in problems]
+    if times is None:
+        each = [one | _rule(problem) for one, problem in zip(each, problems, strict=True)]
+    stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
     kind = np.result_type(*stacked.values())
-    stacked = {name: device.put(values.astype(kind, copy=False)) for name, values in stacked.items()}
-    if shape.outputs == 1:
-        stacked["a_readout"] = stacked["a"]
-    for name, values in stacked.items():
-        if values.ndim == 1:
-            stacked[name] = values[:, None, None]
-    for name in ("rho", "f", "k"):
-        stacked[name] = stacked[name].mT[..., None, None]
+
+    def place(values: Array) -> Array:
+        """One of the constants; a number for each problem is a matrix of one entry."""
+        return device.put((values[:, None, None] if values.ndim == 1 else values).astype(kind, copy=False))
+
+    layers = {name: stacked.pop(name).T for name in ("rho", "f", "k")}
     for name in ("eigenvalues", "weight"):
         stacked[name] = stacked[name][..., None, None]
-    return Coefficients(structure=shape, **stacked)
+    constants: dict[str, Any] = {name: place(values) for name, values in stacked.items()}
+    for name, values in layers.items():
+        constants[name] = tuple(None if (layer == 1).all() else place(layer) for layer in values)
+    if times is None:
+        rates, momentum, weight_decay = (constants.pop(name) for name in ("rates", "momentum", "weight_decay"))
+        d, a = propagator(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
+    else:
+        d, a = (zeros((len(each), *[times] * axes), constants["gamma0"]) for axes in (1, 2))
+    d, a, a_readout = _over_outputs(d, a, shape.outputs)
+    return Coefficients(structure=shape, d=d, a=a, a_readout=a_readout, **constants)
 
 
-def _of_one(problem: Problem, shape: Structure, every_step: bool) -> dict[str, Array]:
-    network, data, optimizer, sampling = problem.network, problem.data, problem.optimizer, problem.sampling
+def _over_outputs(d: Array, a: Array, outputs: int) -> tuple[Array, Array, Array]:
+    """Responses d and a over pairs of step and output, and a within one output."""
+    if outputs == 1:
+        return d, a, a
+    xp = namespace(a)
+    every = xp.repeat(xp.repeat(a, outputs, axis=-1), outputs, axis=-2)
+    within = xp.tile(identity(outputs, a), (a.shape[-1], a.shape[-1]))
+    return xp.repeat(d, outputs, axis=-1), every, every * within
+
+
+def _rule(problem: Problem) -> dict[str, Array]:
+    """Numbers of the update rule at every step."""
+    optimizer = problem.optimizer
+    return {
+        "rates": optimizer.rates(problem.steps),
+        "momentum": np.asarray(optimizer.momentum),
+        "weight_decay": np.asarray(optimizer.weight_decay),
+    }
+
+
+def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
+    network, data, sampling = problem.network, problem.data, problem.sampling
     nu = np.array(network.widths if shape.depth else network.end_widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
@@ -135,16 +171,8 @@ def _of_one(problem: Problem, shape: Structure, every_step: bool) -> dict[str, A
     if isinstance(network, ResNet):
         beta = network.beta if shape.depth else network.branch
         f = np.array([1.0] + [beta] * (len(nu) - 1))
-    outputs = data.outputs
-    d, a = np.zeros(shape.steps), np.zeros((shape.steps, shape.steps))
-    if every_step:
-        rates = optimizer.rates(problem.steps)
-        d, a = propagator(rates, optimizer.momentum, optimizer.weight_decay, nesterov=optimizer.nesterov)
     modes = data.modes
     numbers = {
-        "d": np.repeat(d, outputs),
-        "a": np.kron(a, np.ones((outputs, outputs))),
-        "a_readout": np.kron(a, np.eye(outputs)),
         "gamma0": network.gamma0,
         "feedback": 0.0 if infinite else 1.0 / (nu[-1] * network.gamma0),
         "initial_variance": first_to_last * network.inverse_output_scale,

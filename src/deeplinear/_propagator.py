@@ -12,27 +12,28 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
+from deeplinear._arrays import Array, zeros
 from deeplinear._grid import NODES, Grid, radau_nodes
 
 
 def propagator(
-    rates: NDArray[Any], momentum: Any = 0.0, weight_decay: Any = 0.0, nesterov: bool = False
-) -> tuple[NDArray[Any], NDArray[Any]]:
+    rates: Array, momentum: Any = 0.0, weight_decay: Any = 0.0, nesterov: bool = False
+) -> tuple[Array, Array]:
     """Responses of the weight to its initial value and to a unit gradient at each step.
 
     Parameters
     ----------
     rates
-        Learning rate at each step, shape (T,); complex values pass through.
+        Learning rate at each step, shape (..., T), of the kind (real or complex) that the responses take on.
     momentum, weight_decay, nesterov
-        As in ``GradientDescent``.
+        As in ``GradientDescent``; the first two are numbers or have shape (..., 1).
 
     Returns
     -------
     d
-        Shape (T,).
+        Shape (..., T).
     a
-        Shape (T, T), strictly lower triangular.
+        Shape (..., T, T), strictly lower triangular.
 
     Examples
     --------
@@ -44,19 +45,18 @@ def propagator(
            [0.1, 0. , 0. ],
            [0.1, 0.2, 0. ]])
     """
-    steps = len(rates)
+    *batch, steps = rates.shape
     # Column 0 is the response to W(0) = 1, column 1 + s the response to a unit gradient at step s.
-    kind = np.result_type(rates, momentum, weight_decay, float)
-    weight, velocity = np.zeros(1 + steps, kind), np.zeros(1 + steps, kind)
-    weight[0] = 1.0
-    history = np.empty((steps, 1 + steps), kind)
+    weight, velocity = zeros((2, *batch, 1 + steps), rates)
+    weight[..., 0] = 1.0
+    history = zeros((*batch, steps, 1 + steps), rates)
     for t in range(steps):
-        history[t] = weight
+        history[..., t, :] = weight
         force = -weight_decay * weight
-        force[1 + t] += 1.0
+        force[..., 1 + t] += 1.0
         velocity = momentum * velocity + force
-        weight = weight + rates[t] * (momentum * velocity + force if nesterov else velocity)
-    return history[:, 0], history[:, 1:]
+        weight = weight + rates[..., t : t + 1] * (momentum * velocity + force if nesterov else velocity)
+    return history[..., 0], history[..., 1:]
 
 
 class GridPropagator:

@@ -1,9 +1,18 @@
 """Products with causal (lower triangular) matrices that skip the half that is zero."""
 
+import math
+from functools import reduce
+from operator import mul
+
+import numpy as np
+
 from deeplinear._arrays import Array, identity, namespace
 
 _BLOCK = 64
 """Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
+
+_LAUNCH = 2**24
+"""Least number of entries in a stripe on a device, where starting a product takes the time of reading as many."""
 
 _SETS = 8
 """Stripes begin at multiples of this many row sets, and so never inside of a panel, where rows are all coupled."""
@@ -13,10 +22,11 @@ def rows_times(x: Array, lower: Array | None, e: int) -> Array:
     """Rows x (..., r, e) times the leading e x e block of a causal matrix; None is the identity."""
     if lower is None:
         return x
-    if e <= _BLOCK:
+    least = _least_width(lower, e)
+    if e <= least:
         product: Array = x @ lower[..., :e, :e]
         return product
-    stripes = [x[..., s.start : e] @ lower[..., s.start : e, s] for s in _stripes(x.shape[-2], e)]
+    stripes = [x[..., s.start : e] @ lower[..., s.start : e, s] for s in _stripes(x.shape[-2], e, least)]
     joined: Array = namespace(x).concat(stripes, axis=-1)
     return joined
 
@@ -25,17 +35,27 @@ def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
     """Rows x (..., r, e) times the transpose of the leading e x e block of a causal matrix."""
     if lower is None:
         return x
-    columns = x.mT
-    if e <= _BLOCK:
+    columns, least = x.mT, _least_width(lower, e)
+    if e <= least:
         product: Array = (lower[..., :e, :e] @ columns).mT
         return product
-    stripes = [lower[..., s, : s.stop] @ columns[..., : s.stop, :] for s in _stripes(x.shape[-2], e)]
+    stripes = [lower[..., s, : s.stop] @ columns[..., : s.stop, :] for s in _stripes(x.shape[-2], e, least)]
     joined: Array = namespace(x).concat(stripes, axis=-2).mT
     return joined
 
 
-def _stripes(rows: int, e: int) -> list[slice]:
-    width = _SETS * rows * max(1, max(_BLOCK, e // 6) // (_SETS * rows))
+def times(*factors: Array | None) -> Array:
+    """Product, entry by entry, of factors of which None stands for 1."""
+    return reduce(mul, [factor for factor in factors if factor is not None])
+
+
+def _least_width(lower: Array, e: int) -> int:
+    """Width of a stripe below which a product of its own does not pay."""
+    return _BLOCK if isinstance(lower, np.ndarray) else max(_BLOCK, _LAUNCH // (e * math.prod(lower.shape[:-2])))
+
+
+def _stripes(rows: int, e: int, least: int) -> list[slice]:
+    width = _SETS * rows * max(1, max(least, e // 6) // (_SETS * rows))
     return [slice(start, min(start + width, e)) for start in range(0, e, width)]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._arrays import Array
-from deeplinear._closure.causal import mean_diagonal
+from deeplinear._closure.causal import mean_diagonal, times
 from deeplinear._closure.depth import DeepChain
 from deeplinear._closure.hidden import HiddenCovariances, HiddenResponses
 from deeplinear._coefficients import Coefficients
@@ -113,8 +113,8 @@ class Layers:
             if layer == 1:
                 total = c.first_to_last[..., 0] * (gain + decay * total)
             else:
-                branch = (c.rho[layer - 2] * c.k[layer - 2] ** 2)[..., 0]
-                total = branch * gain + (skip + branch * decay) * total
+                k = c.k[layer - 2]
+                total = times(k, k, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
         return total
 
     def prepare(self, Rhr_data: Array, rows: slice) -> None:

@@ -21,7 +21,7 @@ Small batches: fresh batches of B examples of trace-class data also make mode k 
 Only the matrices H_k depend on the mode; sums over modes need their moments sum_k p_k lam_k^j H_k.
 """
 
-from deeplinear._arrays import Array, identity, namespace, zeros
+from deeplinear._arrays import Array, finite, identity, namespace, zeros
 from deeplinear._closure.causal import (
     add_identity,
     is_panel,
@@ -30,7 +30,7 @@ from deeplinear._closure.causal import (
     rows_times_transpose,
     write_symmetric,
 )
-from deeplinear._closure.hidden import dd, weighted
+from deeplinear._closure.hidden import decayed, plain, weighted
 from deeplinear._closure.site import Source
 from deeplinear._coefficients import Coefficients
 
@@ -68,7 +68,7 @@ class DataResponses:
     def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
         c, e, outputs = self.c, rows.stop, self.c.structure.outputs
-        K = c.first_to_last * (dd(c, rows) * Rgu_hat + c.a[:, rows, :e] * Cg[:, rows, :e])
+        K = c.first_to_last * (decayed(c, Rgu_hat, rows) + c.a[:, rows, :e] * Cg[:, rows, :e])
         self.K[:, rows, :e] = K
         KR = rows_times(K, self.RDelta, e)
         panel = is_panel(rows, outputs)
@@ -98,13 +98,16 @@ class DataResponses:
         """Rows times sum_k p_k lam_k^power H_k."""
         if self._moments is not None:
             return rows_times(x, self._moments[power - 1], e)
-        product: Array = self.c.weight[:, 0] * self.c.eigenvalues[:, 0] ** power * rows_times(x, self.H[:, 0], e)
+        product: Array = self.c.moments[power][:, 0] * rows_times(x, self.H[:, 0], e)
         return product
+
+    def times_K(self, x: Array, e: int) -> Array:
+        """Rows times K."""
+        return rows_times(x, self.K, e)
 
     def Rvu(self, index: int) -> Array:
         """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
-        weight = (self.c.weight * self.c.eigenvalues)[index]
-        response: Array = -(weight * self.H[index]).sum(axis=0) @ self.K[index]
+        response: Array = -(self.c.moments[1][index] * self.H[index]).sum(axis=0) @ finite(self.K[index])
         return response
 
 
@@ -151,12 +154,11 @@ class DataCovariances:
         width = c.xp.zeros_like(H) if Cg is None else self._initial_function(Cg)(H, e)
         data = c.xp.zeros_like(H)
         if self.Noise is not None:
-            K = R.K[:, None]
-            HK = rows_times(H, K, e)
-            source = c.eigenvalues * (HK @ self.Noise[:, None, :e, :e])
+            HK = for_all_modes(R.times_K, H, e)
+            source = c.eigenvalues * for_all_modes(plain(self.Noise), HK, e)
             if self._own is not None:
                 source += HK * self._own[..., :e]
-            data = rows_times_transpose(source, K, e)
+            data = for_all_modes(lambda x, e: rows_times_transpose(x, R.K, e), source, e)
         bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
         Cv = bias + rows_times_transpose(width + data, R.H, e)
         if self._own is not None:
@@ -172,15 +174,13 @@ class DataCovariances:
     def _initial_function(self, Cg: Array) -> Source:
         """Covariance of r0, the function at initialisation as it is carried along."""
         c = self.c
-        cov = weighted(Cg, c.d)
+        cov = weighted(Cg, c)
 
         def apply(x: Array, e: int) -> Array:
             if c.structure.centered:
                 x = c.xp.asarray(x, copy=True)
                 subtract_initial(x, c.structure.outputs)
-            batch, modes, r, _ = x.shape
-            # One product for all modes: they share this matrix.
-            y = cov(x.reshape(batch, modes * r, e), e).reshape(x.shape)
+            y = for_all_modes(cov, x, e)
             if c.structure.centered:
                 y = y - c.xp.tile(y[..., : c.structure.outputs], (e // c.structure.outputs,))
             scaled: Array = c.initial_variance[:, None] * y
@@ -232,7 +232,7 @@ class DataCovariances:
             Ch = scale * rows_times_transpose(R.RDelta[:, rows, :e] @ second[:, :e, :e], R.RDelta, e)
         if self.Noise is not None and R.J is not None:
             noise = self.Noise[:, rows, :e]
-            trace = (c.weight * c.eigenvalues).sum(axis=1)
+            trace = c.moments[1].sum(axis=1)
             Ch = Ch + trace * noise - R.J[:, rows, :e] @ self.Noise[:, :e, :e] - rows_times_transpose(noise, R.J, e)
         if self._own is not None:
             Ch = Ch + self._own_signal(rows)
@@ -242,14 +242,21 @@ class DataCovariances:
         """Rows of sum_k p_k (<u_k u_k> + lam_k <v_k u_k>) from own noise; lam_k^2 <v_k v_k> has its part of it."""
         c, e, R = self.c, rows.stop, self.responses
         assert self._own is not None
-        F = -c.eigenvalues * rows_times(R.H[..., rows, :e], R.K[:, None], e)
+        F = -c.eigenvalues * for_all_modes(R.times_K, R.H[..., rows, :e], e)
         add_identity(F, rows)
         return mode_sum(c, F * self._own[..., :e], 0)
 
 
+def for_all_modes(operation: Source, x: Array, e: int) -> Array:
+    """Apply an operation whose matrix all modes share to the rows of all of them at once."""
+    batch, modes, r, _ = x.shape
+    return operation(x.reshape(batch, modes * r, e), e).reshape(x.shape)
+
+
 def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
     """sum_k p_k lam_k^power x_k over the axis of modes."""
-    total: Array = (c.weight * c.eigenvalues**power * x).sum(axis=1)
+    each = c.moments[power] * x
+    total: Array = each.sum(axis=1) if c.structure.modes > 1 else each[:, 0]
     return total
 
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.polynomial import legendre
 
-from deeplinear._arrays import Array, beside, identity, zeros
+from deeplinear._arrays import Array, beside, finite, identity, zeros
 from deeplinear._closure.causal import is_panel, mean_diagonal, rows_times, rows_times_transpose, write_symmetric
 from deeplinear._closure.fixed_point import fixed_point
 from deeplinear._closure.hidden import dd, plain, readout_rows
@@ -334,7 +334,7 @@ class DeepChain:
     def Ch(self) -> Iterator[Array]:
         """C_h of each layer, or at each node."""
         F = self.upper.dh[..., -1, :, :]
-        sources = self.c.xp.stack([self.S_up[:, -1], self.D_up[:, -1]])
+        sources = finite(self.c.xp.stack([self.S_up[:, -1], self.D_up[:, -1]]))
         return self._layers(self.Ch_low, (F @ sources @ F.mT).sum(axis=0))
 
     def Cg(self) -> Iterator[Array]:

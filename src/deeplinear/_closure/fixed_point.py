@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._arrays import Array, identity, namespace, to_numpy
+from deeplinear._arrays import Array, finite, identity, namespace, to_numpy
 
 _MEMORY = 8
 """Number of earlier sweeps that Anderson's method combines, unless told otherwise."""
@@ -91,9 +91,9 @@ def _join(parts: Array) -> Array:
 def _combine(steps: list[Array], residual_steps: list[Array], residual: Array) -> Array:
     """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
     xp, one = namespace(residual), identity(len(steps), residual)
-    combined: Array = xp.zeros_like(residual)
     if not steps:
-        return combined
+        nothing: Array = xp.zeros_like(residual)
+        return nothing
     F = xp.stack(residual_steps, axis=1)  # (batch, memory, unknowns)
     scale = xp.linalg.vector_norm(F, axis=-1, keepdims=True)
     scale = xp.where(scale > 0, scale, 1.0)
@@ -103,5 +103,4 @@ def _combine(steps: list[Array], residual_steps: list[Array], residual: Array) -
     coefficients = xp.linalg.solve(xp.where(good, gram, one), xp.where(good, right, 0.0)) / scale
     moves = xp.stack([step + change for step, change in zip(steps, residual_steps, strict=True)], axis=1)
     combined = (coefficients * moves).sum(axis=1)
-    combined = xp.where(xp.isfinite(combined), combined, 0.0)
-    return combined
+    return finite(combined)

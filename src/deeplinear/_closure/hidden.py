@@ -23,8 +23,8 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
-from deeplinear._arrays import Array, identity, namespace
-from deeplinear._closure.causal import write_symmetric
+from deeplinear._arrays import Array, identity
+from deeplinear._closure.causal import times, write_symmetric
 from deeplinear._closure.site import Site, Source
 from deeplinear._coefficients import Coefficients
 
@@ -83,28 +83,24 @@ class HiddenResponses:
             return c.a_readout[:, rows, :e]
         Rgu_hat = self.Rgu_hat(layer + 1, rows)
         k = c.k[layer - 1]
-        B = dd(c, rows) * Rgu_hat + k * c.a[:, rows, :e] * Cg[layer + 1][:, rows, :e]
-        scaled: Array = k * c.rho[layer - 1] * B
-        return scaled
+        B = decayed(c, Rgu_hat, rows) + times(k, c.a[:, rows, :e]) * Cg[layer + 1][:, rows, :e]
+        return times(k, c.rho[layer - 1], B)
 
     def kernel_from_below(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> Array:
         """Rows of A_l."""
         c, e = self.c, rows.stop
         Rhr = c.feedback * Rhr_data[:, rows, :e] if layer == 1 else self.Rhr(layer - 1, rows)
         f = c.f[layer - 1]
-        A = dd(c, rows) * Rhr + f * c.gamma0 * c.a[:, rows, :e] * Ch[layer - 1][:, rows, :e]
-        scaled: Array = f * A
-        return scaled
+        A = decayed(c, Rhr, rows) + times(f, c.gamma0) * c.a[:, rows, :e] * Ch[layer - 1][:, rows, :e]
+        return times(f, A)
 
     def Rhr(self, layer: int, rows: slice) -> Array:
         """Rows of R_hr^l, the response of h_l to r_l."""
-        response: Array = self.c.k[layer - 1] * self.sites[layer].dh[1][:, rows, : rows.stop]
-        return response
+        return times(self.c.k[layer - 1], self.sites[layer].dh[1][:, rows, : rows.stop])
 
     def Rgu_hat(self, layer: int, rows: slice) -> Array:
         """Rows of R_gu^l / gamma0, the response of g_l to u_l."""
-        response: Array = self.c.f[layer - 1] * self.sites[layer].dg[0][:, rows, : rows.stop]
-        return response
+        return times(self.c.f[layer - 1], self.sites[layer].dg[0][:, rows, : rows.stop])
 
 
 class HiddenCovariances:
@@ -115,8 +111,6 @@ class HiddenCovariances:
 
     def __init__(self, responses: HiddenResponses, Ch_data: Array) -> None:
         self.responses, self.c = responses, responses.c
-        s = self.c.structure
-        self._unweighted = not s.decays and not s.skip and bool((self.c.rho == 1).all())
 
         def make(layers: range | dict[int, Site]) -> dict[int, Array]:
             return {layer: self.c.xp.zeros_like(Ch_data) for layer in layers}
@@ -131,8 +125,8 @@ class HiddenCovariances:
         """Rows of C_g^l."""
         R, e = self.responses, rows.stop
         if layer in self._D:
-            k2 = self.c.k[layer - 1] ** 2
-            above = self._Gamma[layer + 1][:, rows, :e] + k2 * dd(self.c, rows) * self.Cg[layer + 1][:, rows, :e]
+            k, Cg = self.c.k[layer - 1], self.Cg[layer + 1][:, rows, :e]
+            above = self._Gamma[layer + 1][:, rows, :e] + times(k, k, decayed(self.c, Cg, rows))
             write_symmetric(self._D[layer], above, rows)
         S, D = self._from_below(layer), self._from_above(layer)
         write_symmetric(self.Cg[layer], R.sites[layer].covariance_g(S, D, rows), rows)
@@ -144,8 +138,8 @@ class HiddenCovariances:
         """Rows of C_h^l."""
         R, e = self.responses, rows.stop
         if layer in self._S:
-            f2 = self.c.f[layer - 1] ** 2
-            below = self._cov_a[layer - 1][:, rows, :e] + f2 * dd(self.c, rows) * self.Ch[layer - 1][:, rows, :e]
+            f, Ch = self.c.f[layer - 1], self.Ch[layer - 1][:, rows, :e]
+            below = self._cov_a[layer - 1][:, rows, :e] + times(f, f, decayed(self.c, Ch, rows))
             write_symmetric(self._S[layer], below, rows)
         S, D = self._from_below(layer), self._from_above(layer)
         write_symmetric(self.Ch[layer], R.sites[layer].covariance_h(S, D, rows), rows)
@@ -159,18 +153,15 @@ class HiddenCovariances:
 
     def source_from_below(self, layer: int) -> Source:
         """Covariance of f_l u_l."""
-        if self._unweighted:
-            return plain(self.Ch[layer - 1])
-        return weighted(self.Ch[layer - 1], self.c.d * self.c.f[layer - 1][..., 0])
+        return weighted(self.Ch[layer - 1], self.c, self.c.f[layer - 1])
 
     def source_from_above(self, layer: int) -> Source:
         """Covariance of k_l r_l."""
         c = self.c
         if layer == c.structure.depth:
-            return readout(c.d, c.structure.outputs)
-        if self._unweighted:
-            return plain(self.Cg[layer + 1])
-        return weighted(self.Cg[layer + 1], c.d * (c.k[layer - 1] * c.xp.sqrt(c.rho[layer - 1]))[..., 0])
+            return readout(c)
+        k, rho = c.k[layer - 1], c.rho[layer - 1]
+        return weighted(self.Cg[layer + 1], c, k if rho is None else times(k, c.xp.sqrt(rho)))
 
     def _from_below(self, layer: int) -> Source:
         """Covariance S_l of all that reaches h_l from below."""
@@ -187,6 +178,11 @@ def dd(c: Coefficients, rows: slice) -> Array:
     return outer
 
 
+def decayed(c: Coefficients, x: Array, rows: slice) -> Array:
+    """Rows of dd o x, given those of x; d is 1 unless weights decay."""
+    return dd(c, rows) * x if c.structure.decays else x
+
+
 def plain(matrix: Array) -> Source:
     """The covariance ``matrix`` itself."""
 
@@ -197,11 +193,13 @@ def plain(matrix: Array) -> Source:
     return apply
 
 
-def weighted(matrix: Array, weight: Array) -> Source:
-    """The covariance weight(t) matrix(t, s) weight(s)."""
+def weighted(matrix: Array, c: Coefficients, factor: Array | None = None) -> Source:
+    """The covariance factor^2 d(t) d(s) matrix(t, s)."""
+    if factor is None and not c.structure.decays:
+        return plain(matrix)
 
     def apply(x: Array, e: int) -> Array:
-        w = weight[:, None, :e]
+        w = times(c.d[:, None, :e], factor)
         product: Array = ((x * w) @ matrix[:, :e, :e]) * w
         return product
 
@@ -215,13 +213,13 @@ def readout_rows(c: Coefficients, rows: slice) -> Array:
     return covariance
 
 
-def readout(d: Array, outputs: int) -> Source:
+def readout(c: Coefficients) -> Source:
     """The covariance d(t) d(s) of the initial readout, one value for all times, independent over outputs."""
+    outputs = c.structure.outputs
 
     def apply(x: Array, e: int) -> Array:
-        w = d[:, None, :e]
-        over_time = (x * w).reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)
-        product: Array = namespace(x).tile(over_time, (e // outputs,)) * w
-        return product
+        w = c.d[:, None, :e] if c.structure.decays else None
+        over_time = times(x, w).reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)
+        return times(c.xp.tile(over_time, (e // outputs,)), w)
 
     return apply

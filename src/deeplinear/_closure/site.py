@@ -34,7 +34,7 @@ class Site:
         self.dh = zeros((2, *batch, size, size), gamma0)
         self.dg = zeros((2, *batch, size, size), gamma0)
         self.A = self.Bhat = zeros((*batch, 0, 0), gamma0)
-        self.gamma0, self._outputs = gamma0, outputs
+        self.gamma0, self._gamma0_squared, self._outputs = gamma0, gamma0**2, outputs
 
     def backward(self, Bhat: Array, rows: slice) -> None:
         """Fill rows of dg/du / gamma0 and dg/dr, given the same rows of B / gamma0."""
@@ -77,7 +77,7 @@ class Site:
 
     def covariance_g(self, u: Source, r: Source, rows: slice) -> Array:
         """Rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T, shape (batch, r, e)."""
-        return sandwich(self.dg, (lambda x, e: self.gamma0**2 * u(x, e), r), rows)
+        return sandwich(self.dg, (lambda x, e: self._gamma0_squared * u(x, e), r), rows)
 
     def covariance_h(self, u: Source, r: Source, rows: slice) -> Array:
         """Rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T, shape (batch, r, e)."""
