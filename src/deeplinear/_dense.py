@@ -85,7 +85,7 @@ def dense_memory(shape: Structure, batch: int) -> int:
     elif shape.skip:
         hidden += 12 * (shape.depth - 1)  # the same but one correlation for either cut chain; S and D
     data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode
-    data += (1 if shape.reuses_data else 0) + (2 if shape.reuses_data or shape.subsamples else 0)  # R_Delta; J, Noise
-    data += 3 if shape.modes > 1 else 0  # moments of H, second moment of C_v
+    data += 2 if shape.reuses_data else 0  # R_Delta, Psi
+    data += 2 if shape.modes > 1 else 0  # mean of H, second moment of C_v
     propagators = 1 if shape.outputs == 1 else 2
     return 8 * batch * (hidden + data + propagators) * shape.size**2

@@ -195,7 +195,7 @@ def products(shape: Structure) -> tuple[float, float]:
 
     A hidden layer takes 8 causal products (rows of two responses of h and of g, and their transposes in
     C_h and C_g) and 4 with correlations, 2 in the last layer. Skip connections add 12 and 4 for the two cut
-    chains. Layer 0 takes 18 with a data set and one mode.
+    chains. Layer 0 takes 13 with a data set and one mode.
     """
     modes = shape.modes
     if shape.nodes:
@@ -208,11 +208,10 @@ def products(shape: Structure) -> tuple[float, float]:
     causal += 2 * modes + 1  # H, C_v; R_hr
     symmetric += 1  # the initial function in C_v
     if shape.reuses_data or shape.subsamples:
-        causal += 2 * modes + 3  # H K and its transpose; J and its transpose in C_h
-        symmetric += modes + 1  # noise in C_v and in C_h
+        causal += 1  # Z with the mean of H
     if shape.reuses_data:
-        causal += 5  # R_Delta: its own rows, and its transpose in the noise and in C_h
-        symmetric += 2  # C_v in the noise and in C_h
+        causal += 4  # R_Delta with K, its own rows, and its transpose in C_h
+        symmetric += 4  # C_v in the noise, in C_Delta and in Psi; Psi in C_h
     return causal, symmetric
 
 

@@ -53,7 +53,7 @@ _FLOOR = 1e-3
 LOSS_FLOOR = 1e-5
 """Losses are accurate relative to their value, or to this fraction of the initial one if it is larger."""
 
-_INNER = 1e-3
+_INNER = 1e-1
 """How much closer layer 0 is settled within a sweep: what it leaves would be noise to the sweeps."""
 
 _SWEEPS, _INNER_SWEEPS = 60, 20
@@ -251,8 +251,8 @@ class Panels:
         if eq.data.RDelta is not None:
             responses.append(eq.data.RDelta)
         correlations = [*self.chain.sources()]
-        if eq.data_covariances.Noise is not None:
-            correlations.append(eq.data_covariances.Noise)
+        if eq.data_covariances.noisy:
+            correlations.append(eq.data_covariances.Cv)
         return [Unknown(matrix, False, floor) for matrix in responses], [_correlation(C) for C in correlations]
 
     def _constant(self, matrix: Array, rows: slice) -> Array:
@@ -290,18 +290,20 @@ class Panels:
 
     def _equal_times(self, rows: slice) -> list[Array]:
         """Test loss, train loss if it differs, then C_h and C_g of the hidden layers, at the nodes of a set."""
-        C0, c = self.equations.data_covariances, self.equations.c
-        matrices = [C0.Cv, *([] if C0.Noise is None else [C0.Noise]), *self.chain.correlations()]
-        values = [mean_diagonal(matrix[:, rows, rows], self._outputs)[0].real for matrix in matrices]
-        values[0] = values[0] + c.sigma2[0, 0, 0].real
-        return values
+        C0, c, outputs = self.equations.data_covariances, self.equations.c, self._outputs
+        test, *fields = (
+            mean_diagonal(matrix[:, rows, rows], outputs)[0].real for matrix in [C0.Cv, *self.chain.correlations()]
+        )
+        residuals = C0.CDelta_equal[0, rows.start // outputs : rows.stop // outputs].real
+        train = [np.trace(residuals, axis1=-2, axis2=-1) / outputs] if C0.noisy else []
+        return [test + c.sigma2[0, 0, 0].real, *train, *fields]
 
     def _truncation(self, rows: slice) -> float:
         """Relative size of what comes after the last coefficients of the panel's polynomials.
 
         Features that have died out only count through what they still add to the kernels, lr t C_h.
         """
-        losses = 1 if self.equations.data_covariances.Noise is None else 2
+        losses = 2 if self.equations.data_covariances.noisy else 1
         added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
         worst = 0.0
         for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
@@ -332,8 +334,6 @@ class Panels:
                     continue
                 for matrix in [*chain.sources(), *chain.correlations(), same_init.Cv, same_data.Cv]:
                     Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
-                if same_data.Noise is not None:
-                    Unknown(same_data.Noise, True, 0.0).write(self._constant(same_data.Noise, rows), rows)
                 settle(
                     [_correlation(C) for C in chain.sources()],
                     partial(eq.fill_covariances, rows, chain, same_init),
@@ -353,11 +353,11 @@ def _sweep_noise(
     covariances: DataCovariances, Cg: Array | None, rows: slice, tolerance: float, most_sweeps: int = _INNER_SWEEPS
 ) -> None:
     """Fill rows of layer 0's correlations: the noise and the error need each other."""
-    if covariances.Noise is None:
+    if not covariances.noisy:
         covariances.step(Cg, rows)
     else:
-        noise = [Unknown(covariances.Noise, True, 0.0)]
-        settle(noise, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
+        errors = [Unknown(covariances.Cv, True, 0.0)]
+        settle(errors, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
 
 
 def _correlation(matrix: Array) -> Unknown:

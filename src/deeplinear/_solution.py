@@ -441,25 +441,25 @@ def _equations(solver: Dense | Panels) -> Equations:
 
 
 def _residual_correlation(dense: Equations, index: int) -> Array:
-    """C_Delta from the noise that the residuals, weighted by their draws, put into h_0.
+    """C_Delta = R_Delta (C_v + sigma^2) R_Delta^T + (R_Delta - 1) draws (R_Delta - 1)^T.
 
-    A draw weighs each residual by 1 + n, so the noise holds Delta + n Delta; what n adds, with the
-    variance Z(t) = subsampling / reuse C_Delta(t, t) at its own step, is taken out again.
+    A residual feels the batches that were drawn before its time, by subsampling / reuse C_Delta(t, t) each.
     """
     c, C0 = dense.c, dense.data_covariances
     s = c.structure
     blocks = np.zeros((s.steps, s.outputs, s.steps, s.outputs))
     blocks[np.arange(s.steps), :, np.arange(s.steps), :] = dense.curves.residual[index]
     equal_times = blocks.reshape(s.size, s.size)
-    if C0.Noise is None:
-        every_time = np.kron(np.ones((s.steps, s.steps)), np.eye(s.outputs))
-        return np.asarray(to_numpy(C0.Cv[index]) + to_numpy(c.sigma2[index]) * every_time)
-    if dense.data.RDelta is None:
+    if C0.noisy and dense.data.RDelta is None:
         return equal_times
-    reuse, subsampling = to_numpy(c.reuse[index]), to_numpy(c.subsampling[index])
-    Z = subsampling / reuse * equal_times
-    RZ = to_numpy(dense.data.RDelta[index]) @ Z
-    return np.asarray(to_numpy(C0.Noise[index]) / reuse - RZ - RZ.T + Z)
+    every_time = np.kron(np.ones((s.steps, s.steps)), np.eye(s.outputs))
+    direct: Array = to_numpy(C0.Cv[index]) + to_numpy(c.sigma2[index]) * every_time
+    if dense.data.RDelta is None:
+        return direct
+    R = to_numpy(dense.data.RDelta[index])
+    past = R - np.eye(s.size)
+    draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * equal_times
+    return np.asarray(R @ direct @ R.T + past @ draws @ past.T)
 
 
 def _residual_response(dense: Equations, index: int) -> Array:

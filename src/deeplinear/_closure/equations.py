@@ -71,7 +71,7 @@ class Equations:
     def train_losses(self) -> NDArray[Any] | None:
         """Train losses once all rows are filled, shape (batch, steps); None where they are the test losses."""
         C0 = self.data_covariances
-        return None if C0.Noise is None else np.trace(to_numpy(C0.CDelta_equal), axis1=-2, axis2=-1)
+        return np.trace(to_numpy(C0.CDelta_equal), axis1=-2, axis2=-1) if C0.noisy else None
 
     def diverges(self, steps: slice) -> NDArray[np.bool_]:
         """Whether training has left all bounds at some steps or nodes, shape (batch, steps)."""
