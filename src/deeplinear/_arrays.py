@@ -52,7 +52,7 @@ def finite(x: Array) -> Array:
 
 
 def identity(size: int, like: Array) -> Array:
-    """Return the identity, to be read only, in the library and on the device of another array."""
+    """Return a small identity, to be read only, in the library and on the device of another array."""
     return _identity(size, namespace(like), like.device)
 
 
