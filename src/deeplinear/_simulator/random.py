@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._arrays import Array
+from deeplinear._arrays import Array, computing
 from deeplinear._device import Device
 
 
@@ -46,7 +46,9 @@ class Generators:
         numbers = self._device.empty((len(self._each), *(size or ()))) if out is None else out
 
         def fill(index: int) -> None:
-            numbers[index] = self._device.put(draw(self._each[index]))
+            drawn = draw(self._each[index])
+            with computing(numbers):
+                numbers[index] = self._device.put(drawn)
 
         list(self._threads.map(fill, range(len(self._each))))  # a list, so that errors come to light
         return numbers

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from deeplinear._arrays import computing
 from deeplinear._device import CPU, Device
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem
@@ -84,7 +85,7 @@ def train(
 
     log = Log(problem.steps, sizes, network.weights[0], correlations=record == "all", errors=errors)
     together, done = 1 if isinstance(init_seed, int) else len(init_seed), 0
-    with np.errstate(over="ignore", invalid="ignore"):  # divergence is an answer, not a warning
+    with computing(target):
         for t in range(problem.steps):
             g = network.backward()
             error = target - (network.predictor(g[0]) - subtracted)
