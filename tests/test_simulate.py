@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info
 
 import deeplinear as dl
-from deeplinear import _memory
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._labels import to_dataset
 from deeplinear._simulate import simulate, simulation_memory
@@ -393,7 +392,7 @@ def test_an_error_in_progress_stops_the_simulation():
 
 
 def test_too_little_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(_memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10_000_000))
     with pytest.raises(
         MemoryError, match=r"needs about 0\.\d\d GB and 0\.01 GB are available; lower dim, seeds, steps"
     ):

@@ -3,7 +3,8 @@
 NumPy's own namespace follows the array API standard; PyTorch's does through ``array_api_compat``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,17 @@ def _torch() -> ModuleType:
     return module
 
 
+@contextmanager
+def computing(like: Array) -> Iterator[None]:
+    """Compute without warnings of overflow, since divergence is an answer, and without a record for derivatives."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(like, np.ndarray):
+            yield
+        else:
+            with _torch().inference_mode():
+                yield
+
+
 def zeros(shape: Sequence[int], like: Array) -> Array:
     """Return zeros of the library, device and kind of another array."""
     made: Array = namespace(like).zeros(tuple(shape), dtype=like.dtype, device=like.device)
@@ -36,7 +48,10 @@ def zeros(shape: Sequence[int], like: Array) -> Array:
 
 def beside(values: Array, like: Array) -> Array:
     """Return real values of NumPy as an array of the library and device of another."""
-    return values if isinstance(like, np.ndarray) else namespace(like).asarray(values, device=like.device)
+    if isinstance(like, np.ndarray):
+        return values
+    placed: Array = namespace(like).asarray(np.array(values), device=like.device)  # PyTorch wants what it could write
+    return placed
 
 
 def to_numpy(x: Array) -> NDArray[Any]:
@@ -52,7 +67,7 @@ def finite(x: Array) -> Array:
 
 
 def identity(size: int, like: Array) -> Array:
-    """Return the identity, to be read only, in the library and on the device of another array."""
+    """Return a small identity, to be read only, in the library and on the device of another array."""
     return _identity(size, namespace(like), like.device)
 
 

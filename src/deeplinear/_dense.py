@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from deeplinear._arrays import Array, to_numpy
+from deeplinear._arrays import Array, computing, to_numpy
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations, row_set
 from deeplinear._coefficients import Coefficients, Structure
@@ -31,7 +31,8 @@ class Dense(Equations):
     """Solution of a batch of equally shaped problems on every step."""
 
     def __init__(self, c: Coefficients) -> None:
-        super().__init__(c)
+        with computing(c.d):
+            super().__init__(c)
         self.diverged_at = np.full(len(c.d), -1)
 
     def run(self, progress: Callable[[int, int], object] | None = None) -> None:
@@ -39,7 +40,7 @@ class Dense(Equations):
         steps, watched = self.c.structure.steps, 0
         # Whether a step along the depth can be solved is known right after it.
         every = 1 if self.c.structure.nodes else _WATCH
-        with np.errstate(over="ignore", invalid="ignore"):
+        with computing(self.c.d):
             for step in range(1, steps + 1):
                 self.fill(row_set(self.c, step - 1))
                 if progress is not None:
@@ -53,10 +54,10 @@ class Dense(Equations):
     @cached_property
     def overlaps(self) -> Overlaps:
         """Overlaps of replicas: their responses are those of one network, only the sources differ."""
-        same_data = DataCovariances(self.data)
-        same_init = DataCovariances(self.data, same_data=False)
-        chain = self.chain.replica(same_init.Ch)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with computing(self.c.d):
+            same_data = DataCovariances(self.data)
+            same_init = DataCovariances(self.data, same_data=False)
+            chain = self.chain.replica(same_init.Ch)
             for step in range(self.c.structure.steps):
                 rows = row_set(self.c, step)
                 self.fill_covariances(rows, chain, same_init)

@@ -34,6 +34,15 @@ class Device:
         placed: Array = torch.from_numpy(np.ascontiguousarray(values)).to(self.torch_device)
         return placed
 
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Return an array of double precision that lives here, not filled."""
+        if self.torch_device is None:
+            return np.empty(shape)
+        import torch
+
+        made: Array = torch.empty(shape, dtype=torch.float64, device=self.torch_device)
+        return made
+
     def available(self) -> int:
         """Memory that is free now, in bytes."""
         if self.torch_device is None or self.torch_device.type != "cuda":

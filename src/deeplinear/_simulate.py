@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks, _memory
+from deeplinear._device import CPU, Device, find_device
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._problem import Problem
 from deeplinear._simulator.log import RECORDS
@@ -28,12 +29,14 @@ def simulate(
     *,
     workers: int | None = None,
     record: str = "all",
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Ensemble:
     """Train real networks of finite size on ``problem``, one per seed.
 
     Each seed draws its own initial weights, data and batches; the target is the same for all.
-    What a seed gives does not depend on the other seeds or on the number of workers.
+    What a seed gives does not depend on the other seeds or on the number of workers, and on a device it is the
+    same to rounding.
 
     Parameters
     ----------
@@ -47,16 +50,22 @@ def simulate(
     seeds
         A number of seeds, for 0 .. seeds - 1, or the seeds themselves: distinct whole numbers, zero or above.
     workers
-        Number of networks trained at the same time; all cores by default.
+        Number of networks trained at the same time; all cores by default. On a device, the number of threads that
+        draw random numbers.
     record
         ``"all"``, or ``"losses"`` to leave out the correlations, which need memory of the order
         of seeds * depth * (steps * outputs)^2.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
+        memory holds. See ``solve``.
     progress
         Called now and then as ``progress(done, total)``, counted in training steps of one network,
         possibly from another thread but never twice at once. No calls by default.
 
     Raises
     ------
+    ImportError
+        If a device is asked for and PyTorch is missing.
     ValueError
         If an argument is not allowed, or the problem has infinite width.
     MemoryError
@@ -79,24 +88,26 @@ def simulate(
     [1.01 1.01 1.01 1.01]
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    needed = _bytes(problem, sizes, len(seed_list), worker_count, record)
-    _memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
+    place = find_device(device)
+    parts, trainers = _parts(problem, sizes, len(seed_list), worker_count, record, place)
 
     start = time.perf_counter()
     results = _empty_results(problem, sizes, len(seed_list), record)
     diverged_at = np.full(len(seed_list), -1)
     counter = _Counter(len(seed_list) * problem.steps, progress)
 
-    def train_one(index: int) -> None:
-        seed = seed_list[index]
-        run = train(problem, sizes.dim, seed, seed, record, advance=counter.advance)
+    def train_part(part: int | slice) -> None:
+        chosen = seed_list[part]
+        run = train(
+            problem, sizes.dim, chosen, chosen, record, device=place, workers=worker_count, advance=counter.advance
+        )
         observables = {"test_loss": run.test_loss, "train_loss": run.train_loss, **run.correlations}
         for name, value in observables.items():
-            results[name][index] = value
-        diverged_at[index] = run.diverged_at
+            results[name][part] = value
+        diverged_at[part] = run.diverged_at
 
-    with one_blas_thread(), ThreadPoolExecutor(worker_count) as pool:
-        futures = [pool.submit(train_one, index) for index in range(len(seed_list))]
+    with one_blas_thread(), ThreadPoolExecutor(trainers) as pool:
+        futures = [pool.submit(train_part, part) for part in parts]
         try:
             for future in as_completed(futures):
                 future.result()
@@ -139,7 +150,8 @@ def simulation_memory(
     1.4 GB, 0.01 GB
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    return _bytes(problem, sizes, len(seed_list), worker_count, record)
+    in_flight, result = _bytes_of_one(problem, sizes, record)
+    return worker_count * in_flight + len(seed_list) * result
 
 
 class _Stopped(Exception):
@@ -201,6 +213,21 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
+def _parts(
+    problem: Problem, sizes: Sizes, seeds: int, workers: int, record: str, device: Device
+) -> tuple[Sequence[int | slice], int]:
+    """Return which seeds are trained together, and how many of these parts at once; MemoryError if none fits."""
+    in_flight, result = _bytes_of_one(problem, sizes, record)
+    if device == CPU:
+        needed = workers * in_flight + seeds * result
+        _memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
+        return range(seeds), workers
+    _memory.require(seeds * result, "keeping the results", "lower seeds or steps, or use record='losses'")
+    _memory.require(in_flight, "one network", "lower dim or steps, or use record='losses'", device)
+    together = device.available() // in_flight
+    return [slice(first, first + together) for first in range(0, seeds, together)], 1
+
+
 def _result_shapes(problem: Problem, sizes: Sizes, record: str) -> dict[str, tuple[int, ...]]:
     """Shapes of what is kept of one seed."""
     n, depth = problem.steps * sizes.outputs, problem.network.layers
@@ -215,7 +242,8 @@ def _empty_results(problem: Problem, sizes: Sizes, seeds: int, record: str) -> d
     return {name: np.empty((seeds, *shape)) for name, shape in _result_shapes(problem, sizes, record).items()}
 
 
-def _bytes(problem: Problem, sizes: Sizes, seeds: int, workers: int, record: str) -> int:
+def _bytes_of_one(problem: Problem, sizes: Sizes, record: str) -> tuple[int, int]:
+    """Bytes that one network takes while it is trained, and those of its results."""
     dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
     weights = sum(a * b for a, b in zip((dim, *widths), (*widths, outputs), strict=True))
     data = sizes.samples * (dim + 2 * outputs)
@@ -223,4 +251,4 @@ def _bytes(problem: Problem, sizes: Sizes, seeds: int, workers: int, record: str
     histories = n * (2 * dim + 2 * sum(widths) + sizes.samples) if record == "all" else 0
     results = sum(int(np.prod(shape)) for shape in _result_shapes(problem, sizes, record).values())
     in_flight = weights * (2 if problem.optimizer.momentum else 1) + data + histories + results
-    return 8 * (workers * in_flight + seeds * results)
+    return 8 * in_flight, 8 * results

@@ -85,7 +85,8 @@ def solve_block(block: Array, rows: Array) -> Array:
 
 def add_identity(block: Array, rows: slice) -> None:
     """Add the identity on the diagonal to rows of a matrix, in place."""
-    block[..., rows] += identity(rows.stop - rows.start, block)
+    diagonal = block[..., rows]
+    diagonal += identity(rows.stop - rows.start, block)
 
 
 def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:

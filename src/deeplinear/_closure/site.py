@@ -53,14 +53,16 @@ class Site:
 
     def _fill_dg(self, rows: slice) -> None:
         dg = rows_times(self.Bhat, self.dh, rows.stop)
-        dg[1] *= self.gamma0
-        add_identity(dg[1], rows)
+        to_r = dg[1]
+        to_r *= self.gamma0
+        add_identity(to_r, rows)
         self.dg[..., rows, : rows.stop] = dg
 
     def _fill_dh(self, rows: slice) -> None:
         dh = rows_times(self.A, self.dg, rows.stop)
-        dh[0] *= self.gamma0
-        add_identity(dh[0], rows)
+        to_u = dh[0]
+        to_u *= self.gamma0
+        add_identity(to_u, rows)
         self.dh[..., rows, : rows.stop] = dh
 
     def _solve(self, rows: slice) -> None:

@@ -5,7 +5,8 @@ turns the errors of one step into the residuals on the training samples and the 
 
     Delta = X v / sqrt(U) + noise eps  (samples, C),     h_0 = sqrt(U) / samples X^T Delta  (D, C)
 
-where U is the input dimension D, or 1 where the data are dimension-free. Inputs are X = Z S with Z standard
+where U is the input dimension D, or 1 where the data are dimension-free. Networks that are trained together have a
+leading axis in all arrays. Inputs are X = Z S with Z standard
 normal and S the standard deviation along each direction, so that the data feel the error as S v.
 """
 
@@ -14,12 +15,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deeplinear._arrays import Array, namespace
 from deeplinear._data import Modes
-from deeplinear._simulator.history import correlation, equal_time_correlation
-
-Array = NDArray[np.float64]
+from deeplinear._device import CPU, Device
+from deeplinear._simulator.history import correlation, equal_time_correlation, same_output
+from deeplinear._simulator.random import Generators
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,20 @@ class Inputs:
         return cls(np.ones((dim, 1)), dim)
 
     @classmethod
-    def of(cls, finite: Modes, unit: int) -> "Inputs":
+    def of(cls, finite: Modes, unit: int, device: Device = CPU) -> "Inputs":
         """Return inputs with as many directions in each mode as its weight says."""
-        return cls(np.repeat(np.sqrt(finite.eigenvalues), finite.weight.astype(int))[:, None], unit)
+        deviation = np.repeat(np.sqrt(finite.eigenvalues), finite.weight.astype(int))[:, None]
+        return cls(device.put(deviation), unit)
 
     def felt(self, error: Array) -> Array:
         """Return S v: the errors as the data feel them."""
-        return self.deviation * error
+        felt: Array = self.deviation * error
+        return felt
 
-    def loss(self, error: Array, noise: float) -> float:
-        """Sum over outputs of the mean squared residual on new samples."""
-        felt = self.felt(error)
-        return float(np.vdot(felt, felt) / self.unit + error.shape[1] * noise**2)
+    def loss(self, error: Array, noise: float) -> Array:
+        """Sum over outputs of the mean squared residual on new samples, one number for each network."""
+        loss: Array = _sum_of_squares(self.felt(error)) / self.unit + error.shape[-1] * noise**2
+        return loss
 
     def residual(self, standard: Array, error: Array, label_noise: Array) -> Array:
         """Return Delta on the samples X = ``standard`` S."""
@@ -63,14 +66,14 @@ class Inputs:
 
     def signal(self, standard: Array, residual: Array) -> Array:
         """Return h_0 from the residuals on the samples X = ``standard`` S."""
-        signal: Array = self.deviation * (standard.T @ residual * (math.sqrt(self.unit) / len(standard)))
+        signal: Array = self.deviation * (standard.mT @ residual * (math.sqrt(self.unit) / standard.shape[-2]))
         return signal
 
 
 class Signal(NamedTuple):
     """What the data give at one step: the train loss, the residuals (samples, C) and h_0 (D, C)."""
 
-    train_loss: float
+    train_loss: Array
     residual: Array
     h_0: Array
 
@@ -82,7 +85,7 @@ class Stream(Protocol):
         """Show the data of the next step to a network whose errors are ``error``."""
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
-        """Correlate the residuals of all steps, (steps, C, samples), into (steps C, steps C)."""
+        """Correlate the residuals of all steps, (..., steps, C, samples), into (..., steps C, steps C)."""
 
 
 class PopulationStream:
@@ -95,12 +98,13 @@ class PopulationStream:
     def step(self, error: Array) -> Signal:
         """Return the population gradient; the train loss is the test loss."""
         h_0 = self._inputs.deviation * self._inputs.felt(error)
-        return Signal(self._inputs.loss(error, self._noise), np.empty((0, error.shape[1])), h_0)
+        return Signal(self._inputs.loss(error, self._noise), error[..., :0, :], h_0)
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over a sample and its label noise that stay the same at all steps."""
-        steps, outputs = residuals.shape[:2]
-        return error_correlation + self._noise**2 * np.kron(np.ones((steps, steps)), np.eye(outputs))
+        steps, outputs = residuals.shape[-3:-1]
+        every: Array = error_correlation + self._noise**2 * same_output(steps, outputs, error_correlation)
+        return every
 
 
 class FixedStream:
@@ -108,7 +112,7 @@ class FixedStream:
 
     def __init__(
         self,
-        rng: np.random.Generator,
+        rng: np.random.Generator | Generators,
         samples: int,
         dim: int,
         outputs: int,
@@ -127,7 +131,7 @@ class FixedStream:
         residual = self._inputs.residual(self._standard, error, self._label_noise)
         seen = residual
         if self._keep < 1.0:
-            seen = residual * ((self._rng.random((len(residual), 1)) < self._keep) / self._keep)
+            seen = residual * (self._rng.random((residual.shape[-2], 1)) < self._keep) / self._keep
         return Signal(_mean_square(residual), residual, self._inputs.signal(self._standard, seen))
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
@@ -140,7 +144,7 @@ class FreshStream:
 
     def __init__(
         self,
-        rng: np.random.Generator,
+        rng: np.random.Generator | Generators,
         samples: int,
         dim: int,
         outputs: int,
@@ -150,15 +154,19 @@ class FreshStream:
         self._rng = rng
         self._noise = noise
         self._inputs = inputs or Inputs.isotropic(dim)
-        self._standard = np.empty((samples, dim))
-        self._label_noise = np.empty((samples, outputs))
+        self._shapes = (samples, dim), (samples, outputs)
+        self._drawn: list[Array] = []
 
     def step(self, error: Array) -> Signal:
         """Draw a batch and return its residuals and signal."""
-        self._rng.standard_normal(out=self._standard)
-        self._rng.standard_normal(out=self._label_noise)
-        residual = self._inputs.residual(self._standard, error, self._noise * self._label_noise)
-        return Signal(_mean_square(residual), residual, self._inputs.signal(self._standard, residual))
+        if self._drawn:
+            for numbers in self._drawn:  # in place: a batch may be large
+                self._rng.standard_normal(out=numbers)
+        else:
+            self._drawn = [self._rng.standard_normal(shape) for shape in self._shapes]
+        standard, label_noise = self._drawn
+        residual = self._inputs.residual(standard, error, self._noise * label_noise)
+        return Signal(_mean_square(residual), residual, self._inputs.signal(standard, residual))
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over the batch; steps share no samples, so only equal times are not zero."""
@@ -184,5 +192,13 @@ def draw_targets(rng: np.random.Generator, finite: Modes) -> Array:
     return np.concatenate([draw_target(rng, *each) for each in zip(counts, finite.target, strict=True)])
 
 
-def _mean_square(residual: Array) -> float:
-    return float(np.vdot(residual, residual)) / len(residual)
+def _mean_square(residual: Array) -> Array:
+    mean: Array = _sum_of_squares(residual) / residual.shape[-2]
+    return mean
+
+
+def _sum_of_squares(field: Array) -> Array:
+    """Sum over sites and outputs."""
+    flat = field.reshape(*field.shape[:-2], -1)
+    total: Array = namespace(flat).vecdot(flat, flat)
+    return total

@@ -8,13 +8,11 @@ Gradients have rank C, so each update is one or two passes over a weight and mak
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from deeplinear._arrays import Array, namespace
 from deeplinear._optimizer import GradientDescent
 from deeplinear._simulator.network import Outer
-
-Array = NDArray[np.float64]
 
 
 class Descent:
@@ -25,7 +23,8 @@ class Descent:
     optimizer
         The update rule.
     weights
-        C-ordered float64 arrays, changed by every call of ``step``.
+        C-ordered float64 arrays, changed by every call of ``step``. Those of several networks at once, with a
+        leading axis, must be of PyTorch.
     steps
         Number of steps of the learning-rate schedule.
     """
@@ -34,7 +33,7 @@ class Descent:
         self._rule = optimizer
         self._rates = optimizer.rates(steps)
         self._weights = weights
-        self._momenta = [np.zeros_like(weight) for weight in weights] if optimizer.momentum else None
+        self._momenta = [namespace(weight).zeros_like(weight) for weight in weights] if optimizer.momentum else None
 
     def step(self, t: int, gradients: list[Outer]) -> None:
         """Take the weights from step t to t + 1."""
@@ -62,7 +61,10 @@ def add_outer(matrix: Array, outer: Outer, factor: float = 1.0, keep: float = 1.
     transpose, hence the exchange of left and right.
     """
     scale = factor * outer.scale
-    if keep == 1.0 and outer.left.shape[1] == 1:
+    if not isinstance(matrix, np.ndarray):
+        right = outer.right.mT.expand(*matrix.shape[:-2], -1, -1)
+        matrix.baddbmm_(outer.left, right, beta=keep, alpha=scale)
+    elif keep == 1.0 and outer.left.shape[1] == 1:
         blas.dger(scale, outer.right[:, 0], outer.left[:, 0], a=matrix.T, overwrite_a=1)
     else:
         blas.dgemm(scale, outer.right.T, outer.left.T, beta=keep, c=matrix.T, trans_a=1, overwrite_c=1)
@@ -70,4 +72,7 @@ def add_outer(matrix: Array, outer: Outer, factor: float = 1.0, keep: float = 1.
 
 def _add(matrix: Array, other: Array, factor: float) -> None:
     """Add ``factor * other`` to ``matrix``, in place."""
-    blas.daxpy(other.reshape(-1), matrix.reshape(-1), a=factor)
+    if not isinstance(matrix, np.ndarray):
+        matrix.add_(other, alpha=factor)
+    else:
+        blas.daxpy(other.reshape(-1), matrix.reshape(-1), a=factor)

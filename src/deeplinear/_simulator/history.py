@@ -1,8 +1,8 @@
 """Fields of a network over time, and their correlations.
 
-A history has shape (steps, C, size): one row per step and output, one column per neuron, input
-coordinate or sample. Steps not reached stay nan. The index n = steps * C of a correlation is
-time-major: (t, c) stands at t * C + c.
+A history has shape (..., steps, C, size): one row per step and output, one column per neuron, input
+coordinate or sample; the leading axis is that of networks trained together, if they are. The index
+n = steps * C of a correlation is time-major: (t, c) stands at t * C + c.
 """
 
 from collections.abc import Iterable
@@ -10,16 +10,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-
-
-def empty_history(steps: int, outputs: int, size: int) -> Array:
-    """Return a history in which no step was reached."""
-    return np.full((steps, outputs, size), np.nan)
+from deeplinear._arrays import Array, identity, namespace, to_numpy
 
 
 def correlation(history: Array, unit: int | None = None) -> Array:
-    """Correlate a field with itself over time, averaged over its sites: (steps, C, size) to (n, n).
+    """Correlate a field with itself over time, averaged over its sites: (..., steps, C, size) to (..., n, n).
 
     With ``unit`` the sum over sites is divided by that instead of their number.
 
@@ -29,24 +24,32 @@ def correlation(history: Array, unit: int | None = None) -> Array:
     array([[1., 2.],
            [2., 5.]])
     """
-    rows = history.reshape(-1, history.shape[-1])
-    product: Array = rows @ rows.T
-    product /= unit or rows.shape[1]
+    *networks, steps, outputs, size = history.shape
+    rows = history.reshape(*networks, steps * outputs, size)
+    product: Array = rows @ rows.mT
+    product /= unit or size
     return product
 
 
 def equal_time_correlation(history: Array) -> Array:
     """Correlate as ``correlation`` does, but only at equal times: zero elsewhere."""
-    steps, outputs, size = history.shape
-    blocks = np.zeros((steps, outputs, steps, outputs))
-    index = np.arange(steps)
-    blocks[index, :, index, :] = history @ history.transpose(0, 2, 1) / size
-    return blocks.reshape(steps * outputs, steps * outputs)
+    *networks, steps, outputs, size = history.shape
+    blocks = (history @ history.mT / size)[..., None, :]  # (..., step, output, 1, output)
+    same_step = namespace(history).eye(steps, dtype=history.dtype, device=history.device)
+    spread = blocks * same_step[:, None, :, None]
+    every: Array = spread.reshape(*networks, steps * outputs, steps * outputs)
+    return every
 
 
-def stack_layers(matrices: Iterable[Array], layers: int, n: int) -> Array:
-    """Stack correlations of the steps reached into (layers, n, n), nan beyond those steps."""
-    stack = np.full((layers, n, n), np.nan)
-    for layer, matrix in zip(stack, matrices, strict=True):
-        layer[: len(matrix), : len(matrix)] = matrix
+def same_output(steps: int, outputs: int, like: Array) -> Array:
+    """Return 1 for pairs of rows of one output and 0 for others, shape (n, n)."""
+    every: Array = namespace(like).tile(identity(outputs, like), (steps, steps))
+    return every
+
+
+def stack_layers(matrices: Iterable[Array], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Stack correlations of the steps reached into ``shape``, (..., layers, n, n), nan beyond those steps."""
+    stack = np.full(shape, np.nan)
+    for layer, matrix in enumerate(matrices):
+        stack[..., layer, : matrix.shape[-1], : matrix.shape[-1]] = to_numpy(matrix)
     return stack

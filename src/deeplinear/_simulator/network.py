@@ -1,7 +1,8 @@
 """A finite network: its weights, and the fields that they define. Knows nothing of data or optimizers.
 
 Layers are numbered 0 (input) to L (last hidden). Every field has one column per output, shape
-(N_l, C), so that a network with several outputs needs no other code:
+(N_l, C), so that a network with several outputs needs no other code. Networks that are trained together
+have a leading axis in all arrays:
 
     g_L = W_L                               backward fields, of the weights alone
     g_l = W_l^T g_{l+1} / sqrt(N_l)
@@ -23,11 +24,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deeplinear._arrays import Array, identity, namespace
+from deeplinear._simulator.random import Generators
 from deeplinear._simulator.sizes import Sizes
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ class FiniteNetwork:
     beta: float | None = None
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, sizes: Sizes, gamma0: float, beta: float | None = None) -> "FiniteNetwork":
+    def draw(
+        cls, rng: np.random.Generator | Generators, sizes: Sizes, gamma0: float, beta: float | None = None
+    ) -> "FiniteNetwork":
         """Draw every weight from N(0, 1)."""
         dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
         fan_in = (dim, *widths[:-1])
@@ -70,15 +72,17 @@ class FiniteNetwork:
 
     def backward(self) -> list[Array]:
         """Return g_1 .. g_L; they stay what they are when the weights change."""
-        fields = [self.weights[-1].copy()]
+        readout = self.weights[-1]
+        fields: list[Array] = [namespace(readout).asarray(readout, copy=True)]
         for weight in reversed(self.weights[1:-1]):
-            fields.append(self._join(fields[-1], weight.T @ fields[-1] * _fan_in_scale(weight)))
+            fields.append(self._join(fields[-1], weight.mT @ fields[-1] * _fan_in_scale(weight)))
         return fields[::-1]
 
     def predictor(self, g_1: Array) -> Array:
         """Return the function as a weight vector per output, shape (D, C)."""
         first, last = self.weights[0], self.weights[-1]
-        return first.T @ g_1 * (math.sqrt(self.unit) / (len(last) * self.gamma0))
+        function: Array = first.mT @ g_1 * (math.sqrt(self.unit) / (last.shape[-2] * self.gamma0))
+        return function
 
     def forward(self, h_0: Array) -> list[Array]:
         """Return h_0 .. h_L."""
@@ -92,7 +96,7 @@ class FiniteNetwork:
         beta = 1.0 if self.beta is None else self.beta
         scales = [1.0 / math.sqrt(self.unit), *(beta * _fan_in_scale(weight) for weight in self.weights[1:-1])]
         hidden = [Outer(scale * self.gamma0, left, right) for scale, left, right in zip(scales, g, h[:-1], strict=True)]
-        return [*hidden, Outer(self.gamma0, h[-1], np.eye(h[-1].shape[1]))]
+        return [*hidden, Outer(self.gamma0, h[-1], identity(h[-1].shape[-1], h[-1]))]
 
     def _join(self, stream: Array, through: Array) -> Array:
         """Pass a field through a layer, beside the stream if there is one."""
@@ -100,4 +104,4 @@ class FiniteNetwork:
 
 
 def _fan_in_scale(weight: Array) -> float:
-    return 1.0 / math.sqrt(weight.shape[1])
+    return 1.0 / math.sqrt(weight.shape[-1])

@@ -1,9 +1,11 @@
-"""Training of one finite network, with a record of its losses and correlations."""
+"""Training of a finite network, or of several together, with a record of losses and correlations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from deeplinear._arrays import computing
+from deeplinear._device import CPU, Device
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem
 from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD
@@ -18,6 +20,7 @@ from deeplinear._simulator.data import (
 from deeplinear._simulator.descent import Descent
 from deeplinear._simulator.log import Log, Run
 from deeplinear._simulator.network import FiniteNetwork
+from deeplinear._simulator.random import Generators
 from deeplinear._simulator.sizes import Sizes, sizes_of
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
@@ -27,14 +30,16 @@ _INIT, _DATA, _TARGET = 1, 2, 3
 def train(
     problem: Problem,
     dim: int | None,
-    init_seed: int,
-    data_seed: int,
+    init_seed: int | Sequence[int],
+    data_seed: int | Sequence[int],
     record: str = "all",
     *,
     errors: bool = False,
+    device: Device = CPU,
+    workers: int = 1,
     advance: Callable[[int], None] | None = None,
 ) -> Run:
-    """Train one network.
+    """Train one network with NumPy, or several together on a device of PyTorch.
 
     Parameters
     ----------
@@ -44,13 +49,18 @@ def train(
         Input dimension D; None where the data tell.
     init_seed, data_seed
         Seeds of the initial weights, and of inputs, label noise and batches. The target depends
-        on neither, so runs that share one seed differ in the other source of randomness only.
+        on neither, so runs that share one seed differ in the other source of randomness only. On a device
+        sequences, with a seed for each network.
     record
         ``"all"``, or ``"losses"`` for the losses alone.
     errors
         Whether to keep the errors v(t) as well.
+    device
+        Where to train.
+    workers
+        On a device, number of networks whose random numbers are drawn at the same time.
     advance
-        Called with the number of steps taken since the last call.
+        Called with the number of steps taken since the last call, summed over networks.
 
     Examples
     --------
@@ -64,35 +74,39 @@ def train(
     """
     sizes = sizes_of(problem, dim)
     beta = problem.network.beta if isinstance(problem.network, ResNet) else None
-    network = FiniteNetwork.draw(_generator(init_seed, _INIT), sizes, problem.network.gamma0, beta)
+    init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
+    network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta)
     finite = problem.data.finite(dim)
-    inputs = Inputs.of(finite, sizes.unit)
-    stream = _stream(problem, sizes, inputs, _generator(data_seed, _DATA))
+    inputs = Inputs.of(finite, sizes.unit, device)
+    stream = _stream(problem, sizes, inputs, data)
     descent = Descent(problem.optimizer, network.weights, problem.steps)
-    target = draw_targets(_generator(0, _TARGET), finite)
+    target = device.put(draw_targets(_generator(0, _TARGET), finite))
     subtracted = network.predictor(network.backward()[0]) if problem.network.centered else 0.0
 
-    log = Log(problem.steps, sizes, correlations=record == "all", errors=errors)
-    with np.errstate(over="ignore", invalid="ignore"):  # divergence is an answer, not a warning
+    log = Log(problem.steps, sizes, network.weights[0], correlations=record == "all", errors=errors)
+    together, done = 1 if isinstance(init_seed, int) else len(init_seed), 0
+    with computing(target):
         for t in range(problem.steps):
             g = network.backward()
             error = target - (network.predictor(g[0]) - subtracted)
             signal = stream.step(error)
-            if not log.losses(t, inputs.loss(error, problem.data.noise), signal.train_loss):
+            log.losses(t, inputs.loss(error, problem.data.noise), signal.train_loss)
+            if log.is_over(t):
                 break
             h = network.forward(signal.h_0)
             log.fields(t, error, inputs.felt(error), signal.residual, h, g)
             if t + 1 < problem.steps:
                 descent.step(t, network.gradients(h, g))
+            done = t + 1
             if advance:
-                advance(1)
+                advance(together)
         run = log.finish(stream)
-    if advance and log.reached < problem.steps:
-        advance(problem.steps - log.reached)
+    if advance and done < problem.steps:
+        advance(together * (problem.steps - done))
     return run
 
 
-def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator) -> Stream:
+def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator | Generators) -> Stream:
     sampling, noise = problem.sampling, problem.data.noise
     if isinstance(sampling, OnlineSGD):
         return FreshStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, inputs)
@@ -100,6 +114,15 @@ def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Gener
         keep = sampling.keep if isinstance(sampling, MultiPassSGD) else 1.0
         return FixedStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, keep, inputs)
     return PopulationStream(inputs, noise)
+
+
+def _generators(
+    seed: int | Sequence[int], purpose: int, device: Device, workers: int
+) -> np.random.Generator | Generators:
+    """Generator of one network, or of several."""
+    if isinstance(seed, int):
+        return _generator(seed, purpose)
+    return Generators([_generator(each, purpose) for each in seed], device, workers)
 
 
 def _generator(seed: int, purpose: int) -> np.random.Generator:

@@ -1,0 +1,18 @@
+"""What only some tests need, and not every machine has."""
+
+import os
+
+import pytest
+
+
+def need(word: str, found: bool, advice: str) -> None:
+    """Skip the test that asks unless ``found``; fail it where ``DEEPLINEAR_REQUIRE``, a list with commas, has the word.
+
+    So a machine that is to run everything says ``DEEPLINEAR_REQUIRE=torch``, and nothing is left out unseen.
+    """
+    if found:
+        return
+    message = f"{word} is not here: {advice}"
+    if word in os.environ.get("DEEPLINEAR_REQUIRE", "").split(","):
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)

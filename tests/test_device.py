@@ -1,0 +1,226 @@
+"""Devices of PyTorch against NumPy; PyTorch on the processor stands in for a graphics card."""
+
+import importlib.util
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import deeplinear as dl
+from deeplinear._device import CPU, Device, find_device
+from deeplinear._ensemble import CORRELATIONS, LOSSES
+from deeplinear._solution import MATRICES, PARTS
+from deeplinear._solve import chosen_method
+from needs import need
+from strategies import problems
+
+DEVICE = "torch:cpu"
+CLOSE = 1e-11  # both round in double precision, in a different order
+
+SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.4), dl.MultiPassSGD(1.5, 0.5)]
+GRAM = [[1.0, 0.3], [0.3, 0.5]]
+
+
+@pytest.fixture(scope="session")
+def torch():
+    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[gpu]'")
+    return importlib.import_module("torch")
+
+
+def make(network=None, sampling=SAMPLINGS[1], steps=10, lr=0.02, data=None, **optimizer):
+    rule = dl.GradientDescent(lr, **optimizer)
+    return dl.Problem(network or dl.MLP(3, 0.8), data or dl.Isotropic(0.3), sampling, rule, steps)
+
+
+def assert_close(actual, expected):
+    assert type(actual) is np.ndarray
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(actual[~finite], expected[~finite])
+    scale = np.abs(expected[finite]).max(initial=1e-300)
+    assert np.abs(actual[finite] - expected[finite]).max(initial=0.0) <= CLOSE * scale
+
+
+def assert_same(actual, expected):
+    assert actual.status == expected.status
+    for name in ("test_loss", "train_loss", "kernel", *MATRICES):
+        assert_close(getattr(actual, name), getattr(expected, name))
+    for name in PARTS:
+        assert_close(getattr(actual.decomposition, name), getattr(expected.decomposition, name))
+    total = expected.test_loss
+    for name, part in vars(expected.variance).items():  # differences, so exact relative to the loss
+        assert_close(getattr(actual.variance, name) + total, part + total)
+
+
+# Theory --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("torch")
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(problems())
+def test_any_problem(problem):
+    assert_same(dl.solve(problem, device=DEVICE), dl.solve(problem))
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("depth", [4, 300, math.inf])
+def test_residual_networks(depth, sampling):
+    problem = make(dl.ResNet(depth, 0.7), sampling, steps=5, data=dl.Isotropic(0.3, GRAM))
+    actual, expected = dl.solve(problem, device=DEVICE), dl.solve(problem)
+    assert_same(actual, expected)
+    assert actual.stats.get("depth_nodes") == expected.stats.get("depth_nodes")
+
+
+@pytest.mark.usefixtures("torch")
+def test_small_batches():
+    data = dl.Spectrum([1.0, 0.5, 0.1], [1.0, 0.5, 0.2], multiplicity=[1, 3, 5], noise=0.2)
+    problem = make(dl.MLP(2, 20.0), dl.OnlineSGD(4.0, small_batch=True), data=data)
+    assert_same(dl.solve(problem, device=DEVICE), dl.solve(problem))
+
+
+@pytest.mark.usefixtures("torch")
+def test_striped_products(monkeypatch):
+    monkeypatch.setattr("deeplinear._closure.causal._BLOCK", 7)
+    monkeypatch.setattr("deeplinear._closure.causal._LAUNCH", 7)
+    problem = make(steps=40)
+    assert_same(dl.solve(problem, device=DEVICE), dl.solve(problem))
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_list_is_one_batch_whatever_its_size(monkeypatch):
+    monkeypatch.setattr("deeplinear._solve._CACHE", 1.0)  # on the processor, one problem at a time
+    several = [make(lr=0.01 * (1 + i), steps=30) for i in range(9)] + [make(lr=0.8, steps=30)]
+    actual, expected = dl.solve(several, device=DEVICE), dl.solve(several)
+    assert {solution.stats["batch"] for solution in actual} == {10}
+    assert {solution.stats["batch"] for solution in expected} == {1}
+    assert expected[-1].status.diverged
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert_same(ours, theirs)
+
+
+@pytest.mark.usefixtures("torch")
+def test_solutions_do_all_they_do_elsewhere(tmp_path):
+    problem = make()
+    actual, expected = dl.solve(problem, device=DEVICE), dl.solve(problem)
+    for name in ("h", "g"):  # a root of covariances, so that rounding counts with its root as well
+        np.testing.assert_allclose(actual.sample_sites(4)[name], expected.sample_sites(4)[name], atol=1e-6)
+    actual.save(tmp_path / "solution.nc")
+    assert_same(dl.Solution.load(tmp_path / "solution.nc"), expected)
+
+
+def waits(torch, monkeypatch):
+    """Count how often values are copied from the device, which waits until it has computed them."""
+    count, copy = [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: (count.append(1), copy(tensor))[1])
+    return count
+
+
+def test_theory_does_not_wait_for_the_device_at_every_step(torch, monkeypatch):
+    count = waits(torch, monkeypatch)
+    dl.solve(make(steps=80), device=DEVICE)
+    assert len(count) <= 2 * 80 / 8 + 7  # two losses now and then, and the curves at the end
+
+
+@pytest.mark.usefixtures("torch")
+def test_runs_are_long_later_on_a_device():
+    device = find_device(DEVICE)
+    for steps, here, there in [(1000, "dense", "dense"), (4000, "panels", "dense"), (4001, "panels", "panels")]:
+        assert (chosen_method(make(steps=steps)), chosen_method(make(steps=steps), device=device)) == (here, there)
+
+
+@pytest.mark.usefixtures("torch")
+def test_panels_run_on_the_processor():
+    problem = make(dl.MLP(1, 1.0), dl.Population(), steps=5000)
+    assert dl.solve(problem, device=DEVICE).stats["method"] == "panels"
+    with pytest.raises(ValueError, match=r'method must be .* on torch:cpu, got "panels": they need the processor'):
+        dl.solve(problem, method="panels", device=DEVICE)
+
+
+@pytest.mark.usefixtures("torch")
+def test_too_large_a_problem_is_refused_before_it_starts(monkeypatch):
+    monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else 10**6)
+    with pytest.raises(MemoryError, match=r"solving needs about 0\.\d\d GB and 0\.00 GB are available on torch:cpu"):
+        dl.solve(make(steps=200), device=DEVICE)
+
+
+# Experiment ----------------------------------------------------------------------------------------------
+
+EXPERIMENTS = {
+    **{type(sampling).__name__: make(sampling=sampling) for sampling in SAMPLINGS},
+    "outputs": make(dl.MLP(2, [0.5, 1.5], centered=True), dl.OnlineSGD(0.5), data=dl.Isotropic(0.3, GRAM)),
+    "population": make(sampling=dl.Population(), data=dl.Isotropic(0.3, GRAM)),
+    "residual": make(dl.ResNet(3, 1.0), weight_decay=0.3),
+    "momentum": make(momentum=0.5, weight_decay=0.3),
+    "Nesterov": make(momentum=0.5, nesterov=True),
+    "modes": make(dl.MLP(2, 20.0), dl.FullBatch(30.0), data=dl.Spectrum([1.0, 0.1], [1.0, 1.0], [5, 10])),
+    "divergence": make(lr=1.2, steps=40),
+}
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_same_networks(name):
+    problem = EXPERIMENTS[name]
+    dim = None if problem.data.dimension_free else 20
+    actual, expected = dl.simulate(problem, dim, [4, 0, 7], device=DEVICE), dl.simulate(problem, dim, [4, 0, 7])
+    np.testing.assert_array_equal(actual.diverged_at, expected.diverged_at)
+    assert (expected.diverged_at >= 0).any() == (name == "divergence")
+    assert actual.seeds == expected.seeds
+    for observable in (*LOSSES, *CORRELATIONS):
+        assert_close(getattr(actual, observable), getattr(expected, observable))
+
+
+@pytest.mark.usefixtures("torch")
+def test_as_many_networks_together_as_memory_holds(monkeypatch):
+    expected = dl.simulate(make(), 20, 5)
+    calls, room = [], 2.5 * dl._simulate._bytes_of_one(make(), dl._simulate.sizes_of(make(), 20), "all")[0]
+    monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
+    drawn = []
+    draw = dl._simulate.train
+    monkeypatch.setattr("deeplinear._simulate.train", lambda *a, **k: (drawn.append(a[2]), draw(*a, **k))[1])
+    actual = dl.simulate(make(), 20, 5, device=DEVICE, progress=lambda done, total: calls.append((done, total)))
+    assert drawn == [(0, 1), (2, 3), (4,)]
+    assert calls[-1] == (50, 50)
+    assert_close(actual.feature_correlation, expected.feature_correlation)
+    monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else 1000)
+    with pytest.raises(MemoryError, match=r"one network needs about .* are available on torch:cpu; lower dim"):
+        dl.simulate(make(), 20, 5, device=DEVICE)
+
+
+def test_training_does_not_wait_for_the_device_at_every_step(torch, monkeypatch):
+    count = waits(torch, monkeypatch)
+    dl.simulate(make(steps=80), 10, 2, record="losses", device=DEVICE)
+    assert len(count) <= 2 * 80 / 8 + 8
+
+
+# Devices -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("name", ["gpu", "cpu:", "cuda:x", "", 3])
+def test_unknown_devices_are_refused(name):
+    for work in (dl.solve, lambda problem, device: dl.simulate(problem, 10, 2, device=device)):
+        with pytest.raises(ValueError, match=r"device must be .* got " + repr(name)):
+            work(make(), device=name)
+
+
+def test_a_device_that_is_not_here_is_refused(torch):
+    missing = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(ValueError, match=f"device must be .* that is here, .* got '{missing}': "):
+        find_device(missing)
+
+
+def test_without_pytorch_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for work in (dl.solve, lambda problem, device: dl.simulate(problem, 10, 2, device=device)):
+        with pytest.raises(ImportError, match=r"device 'cuda' needs PyTorch: pip install 'deeplinear\[gpu\]'"):
+            work(make(), device="cuda")
+    assert dl.solve(make(), device="cpu").stats["method"] == "dense"
+
+
+def test_pytorch_is_not_imported_unless_it_is_used():
+    script = "import sys, deeplinear as dl; sys.exit('torch' in sys.modules or 'array_api_compat' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
