@@ -3,10 +3,9 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear import _checks
@@ -18,6 +17,9 @@ from deeplinear._network import INFINITE
 from deeplinear._problem import Problem
 from deeplinear._rates import with_rate
 from deeplinear._sensitivity import CONTINUOUS, derivatives, value_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -81,8 +83,10 @@ class Transfer:
         """Optimal learning rate of each value, shape (values,)."""
         return np.array([optimum.lr for optimum in self.optima])
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """Return curves and optima with named axes; the problem stands in the attributes, as TOML."""
+        import xarray as xr  # slow to import
+
         dims, at = (self.over, "lr"), self.over
         variables: dict[str, Any] = {
             "loss": (dims, self.loss),
