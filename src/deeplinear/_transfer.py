@@ -191,9 +191,11 @@ def transfer(
     grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
     count = _Counter(len(at), 0 if arguments is None else len(arguments["seeds"]), progress)
     count.expect(_USUAL_RATES if grid is None else len(grid))
-    optima = []
+    optima, local_exponents = [], []
     for each in problems:
-        optima.append(optimal_lr(each, objective=objective, tolerance=_TOLERANCE))
+        optimum = optimal_lr(each, objective=objective, tolerance=_TOLERANCE)
+        optima.append(optimum)
+        local_exponents.append(_local_exponent(each, over, optimum))
         count.advance(_OPTIMUM)
     best = np.array([optimum.lr for optimum in optima])
     if grid is None:
@@ -209,9 +211,7 @@ def transfer(
         lrs=grid,
         loss=loss,
         optima=tuple(optima),
-        local_exponents=np.array(
-            [_local_exponent(each, over, optimum) for each, optimum in zip(problems, optima, strict=True)]
-        ),
+        local_exponents=np.array(local_exponents),
         exponent=exponent,
         exponent_error=error,
         experiment=None
