@@ -13,6 +13,7 @@ from scipy import stats
 import deeplinear as dl
 from deeplinear._compare import LEVEL, Verdict, _test_times, compare
 from deeplinear._ensemble import CORRELATIONS
+from deeplinear._plot import plot_comparison
 from deeplinear._sign_flip import _statistic, flip_signs, rank
 
 
@@ -357,3 +358,39 @@ def test_dictionary_and_summary():
     assert lines[0] == "agrees: no deviation beyond the scatter of the seeds"
     assert lines[1].startswith("seeds: 16, dim: 120, steps: 12; sign-flip test: p = ")
     assert len(lines) == 3 + len(comparison.observables)
+
+
+# --- long runs -----------------------------------------------------------------------------------------------
+
+
+def test_theory_by_panels_is_compared_like_theory_at_every_step():
+    """Both theories agree to 1e-6, so that scores differ by that times mean / standard error, well below 1e-3."""
+    problem = make(lr=0.01, steps=1010, depth=1)
+    experiment = dl.simulate(problem, dim=16, seeds=4)
+    theory = dl.solve(problem)
+    assert theory.stats["method"] == "panels"
+    panels, dense = (compare(each, experiment) for each in (theory, dl.solve(problem, method="dense")))
+    for name in ("test_loss", "train_loss"):
+        assert_allclose(panels[name].z, dense[name].z, atol=1e-3)
+        assert len(panels[name].times) == 1010
+    for label in ("feature_correlation[1]", "gradient_correlation[1]", "residual_correlation"):
+        few, every = panels[label], dense[label]
+        assert 32 < len(few.times) < 60
+        assert (few.times[0], few.times[-1]) == (0, 1009)
+        assert_allclose(few.z, every.z[few.times], atol=1e-3)
+    assert panels.verdict is dense.verdict
+    assert panels.near_edge == dense.near_edge
+    figure = plot_comparison(theory, experiment, panels)
+    scores, expected = (axes.lines[-1].get_xydata() for axes in (figure.axes[1], figure.axes[2]))
+    assert len(scores) == 1010
+    assert len(expected) == len(theory.times)
+
+
+def test_theory_by_coarse_steps_is_compared_by_its_losses():
+    problem = make(lr=0.001, steps=1010, depth=1, sampling=dl.OnlineSGD(1.0))
+    theory, experiment = dl.solve(problem), dl.simulate(problem, dim=10, seeds=2)
+    assert theory.stats["method"] == "coarse"
+    comparison = compare(theory, experiment)
+    assert [each.label for each in comparison.observables] == ["test_loss", "train_loss"]
+    assert_allclose(comparison["test_loss"].theory, theory.at(np.arange(1010)).test_loss)
+    assert len(plot_comparison(theory, experiment, comparison).axes) == 2

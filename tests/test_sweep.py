@@ -624,3 +624,11 @@ def test_batches_do_not_depend_on_who_asks(problem: dl.Problem) -> None:
     assert max(len(batch.members) for batch in plan.batches) <= 32
     again = Plan.from_manifest(json.loads(json.dumps(plan.manifest())))
     assert again.batches == plan.batches
+
+
+def test_a_worker_imports_nothing_that_it_does_not_need() -> None:
+    """What is slow to import would cost every process of a sweep about as much as a hundred short solutions."""
+    code = "import sys, deeplinear._sweeping.work; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "deeplinear._solve" in loaded
+    assert not {"xarray", "pandas", "matplotlib", "scipy.optimize", "scipy.interpolate", "torch", "rich"} & set(loaded)

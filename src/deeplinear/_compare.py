@@ -68,6 +68,8 @@ class ObservableComparison:
         Name of the observable, as in ``Solution`` and ``Ensemble``.
     layer
         The layer, of those observables that have one in every layer.
+    times
+        Steps that are compared.
     theory, mean, standard_error
         Prediction, mean over seeds and its standard error, shape (steps,). The latter is ``nan`` for one seed.
     z
@@ -81,6 +83,7 @@ class ObservableComparison:
 
     name: str
     layer: int | None
+    times: NDArray[np.int64]
     theory: Array
     mean: Array
     standard_error: Array
@@ -106,7 +109,7 @@ class ObservableComparison:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
         numbers = {name: _finite(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error")}
-        curves = ("theory", "mean", "standard_error", "z", "relative_error")
+        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error")
         return {
             "name": self.name,
             "layer": self.layer,
@@ -194,7 +197,8 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     """Compare what theory predicts with what finite networks did.
 
     Losses are compared at every step; so are the correlations, if they were recorded, layer by layer:
-    at equal times, and of each time with the first and with the last.
+    at equal times, and of each time with the first and with the last. A theory that was not solved at every step
+    is interpolated to it for the losses; its correlations are compared where its nodes are steps, if it has any.
 
     The verdict rests on a sign-flip test: under the null, the deviations of each seed from theory are
     as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
@@ -265,8 +269,6 @@ def _check(theory: Any, experiment: Any) -> None:
         raise ValueError(f"theory must be a Solution, got {theory!r}")
     if not isinstance(experiment, Ensemble):
         raise ValueError(f"experiment must be an Ensemble, got {experiment!r}")
-    if theory.stats.get("method") == "panels":
-        raise ValueError("theory must have a value at every step: solve with method='dense'")
     # As written to a file, so that a learning-rate function equals its values.
     ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:
@@ -333,6 +335,7 @@ class _Group:
 
     name: str
     layer: int | None
+    times: NDArray[np.int64]
     main: _Curve
     others: tuple[_Curve, ...] = ()
 
@@ -354,6 +357,7 @@ class _Group:
         return ObservableComparison(
             name=self.name,
             layer=self.layer,
+            times=self.times,
             theory=curve.theory,
             mean=curve.mean,
             standard_error=error,
@@ -365,25 +369,40 @@ class _Group:
 
 def _groups(theory: Solution, experiment: Ensemble, steps: int) -> Iterator[_Group]:
     """Take all observables at the first steps."""
+    every = np.arange(steps)
     for name in LOSSES:
-        curve, values = getattr(theory, name)[:steps], getattr(experiment, name)[:, :steps]
-        yield _Group(name, None, _Curve(curve, values, curve, np.maximum.accumulate(curve)))
+        curve, values = theory.at(every)[name].values, getattr(experiment, name)[:, :steps]
+        yield _Group(name, None, every, _Curve(curve, values, curve, np.maximum.accumulate(curve)))
+    if theory.stats.get("method") == "coarse":  # which finds no correlations
+        return
+    nodes = np.flatnonzero((theory.times < steps) & (theory.times == np.round(theory.times)))
+    times = theory.times[nodes].astype(np.int64)
     outputs = theory.problem.data.outputs
-    size = steps * outputs
     for name in CORRELATIONS:
         values = getattr(experiment, name)
         if values is None:
             continue
-        matrix, values = getattr(theory, name)[..., :size, :size], values[..., :size, :size]
+        matrix, values = _at(getattr(theory, name), nodes, outputs), _at(values, times, outputs)
         if matrix.ndim == 2:
-            yield _correlation(name, None, matrix, values, outputs)
+            yield _correlation(name, None, times, matrix, values, outputs)
             continue
         for index, layer in enumerate(matrix):
             number = index + 1 if name == "gradient_correlation" else index
-            yield _correlation(name, number, layer, values[:, index], outputs)
+            yield _correlation(name, number, times, layer, values[:, index], outputs)
 
 
-def _correlation(name: str, layer: int | None, theory: Array, values: Array, outputs: int) -> _Group:
+def _at(matrices: Array, times: NDArray[np.int64], outputs: int) -> Array:
+    """Rows and columns of some times; a view where these are the first ones, since there may be a lot of matrices."""
+    if len(times) == 0 or times[-1] == len(times) - 1:
+        size = len(times) * outputs
+        return matrices[..., :size, :size]
+    rows = (times[:, None] * outputs + np.arange(outputs)).ravel()
+    return matrices[..., rows[:, None], rows]
+
+
+def _correlation(
+    name: str, layer: int | None, times: NDArray[np.int64], theory: Array, values: Array, outputs: int
+) -> _Group:
     """Take from (n, n) and (seed, n, n) the equal times, and each time with the first and last, summed over outputs."""
     steps = len(theory) // outputs
     shape = (steps, outputs, steps, outputs)
@@ -397,7 +416,7 @@ def _correlation(name: str, layer: int | None, theory: Array, values: Array, out
         return _Curve(cross, seeds, np.sqrt(scale) * np.sqrt(scale[i]), np.maximum(peak, peak[i]))
 
     main = _Curve(equal_times, np.einsum("stctc->st", theirs), scale, peak)
-    return _Group(name, layer, main, tuple(with_time(i) for i in sorted({0, steps - 1} if steps else set())))
+    return _Group(name, layer, times, main, tuple(with_time(i) for i in sorted({0, steps - 1} if steps else set())))
 
 
 def _test_times(steps: int) -> NDArray[np.int64]:

@@ -12,7 +12,6 @@ else is solved for two steps, which is exact as well.
 """
 
 import numpy as np
-from scipy.optimize import brentq
 
 from deeplinear._fields import replace
 from deeplinear._network import MLP
@@ -66,6 +65,8 @@ def first_rise_lr(problem: Problem) -> float:
 
     def rises(log_lr: float) -> float:
         return _solved_growth(problem, float(np.exp(log_lr))) - 1.0
+
+    from scipy.optimize import brentq  # slow to import, and rarely needed
 
     # Below any rate of interest the loss falls; the first sign change on a fine grid brackets the answer.
     grid = np.log(np.geomspace(1e-6, 1e3, 181) / max(float(problem.data.modes.eigenvalues.max()), 1e-12))

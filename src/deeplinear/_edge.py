@@ -1,11 +1,11 @@
 """How near a problem is to the edge of stability, where finite networks differ most from their limit."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from deeplinear._problem import Problem
+from deeplinear._rates import rate_of, with_rate
 from deeplinear._solve import solve
 
 
@@ -20,12 +20,11 @@ def is_near_edge(problem: Problem, dim: int) -> bool:
     errors, 15 are flagged; of the other 103, 6.
     """
     factor = 1.0 + 1.0 / math.sqrt(dim)
-    rates = tuple((factor * problem.optimizer.rates(problem.steps)).tolist())
-    raised = replace(problem, optimizer=replace(problem.optimizer, lr=rates))
     # Solved anew, so that a theory from elsewhere that is wrong does not look like one near the edge.
-    solutions = solve([problem, raised], method="dense")
+    solutions = solve([problem, with_rate(problem, factor * rate_of(problem))])
     if any(each.status.diverged for each in solutions):
         return True
-    envelope, higher = (np.maximum.accumulate(each.train_loss[::-1]) for each in solutions)
+    losses = (each.at(np.arange(problem.steps)).train_loss.values for each in solutions)
+    envelope, higher = (np.maximum.accumulate(loss[::-1]) for loss in losses)
     floor = 0.01 * envelope[-1]
     return bool((higher + floor > factor * (envelope + floor)).any())

@@ -3,14 +3,17 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear._files import write_atomically
 from deeplinear._labels import from_dataset, read_dataset, to_dataset
 from deeplinear._problem import Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -101,7 +104,7 @@ class Ensemble:
                 squares += (value - mean) ** 2
         return np.sqrt(squares / (count - 1) / count)
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """Label every axis; with several outputs n is split into (time, output).
 
         Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), and with

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -48,7 +50,7 @@ def to_dataset(
     seeds: Sequence[int] | None = None,
     layer_time: Array | None = None,
     attrs: Mapping[str, Any] | None = None,
-) -> xr.Dataset:
+) -> "xr.Dataset":
     """Label observables.
 
     Parameters
@@ -81,6 +83,8 @@ def to_dataset(
     >>> labelled.feature_correlation.dims
     ('layer', 'time', 'time_prime')
     """
+    import xarray as xr  # slow to import
+
     variables = {}
     for name, value in values.items():
         dims = _dims(name, outputs, seeds is not None)
@@ -105,7 +109,7 @@ def to_dataset(
     return xr.Dataset(variables, coords, {**(attrs or {}), "deeplinear_version": version("deeplinear")})
 
 
-def from_dataset(dataset: xr.Dataset, name: str) -> Array | None:
+def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:
     """Return one observable in the shape that ``to_dataset`` was given, ``None`` if it is not there."""
     if name not in dataset:
         return None
@@ -124,8 +128,10 @@ def _dims(name: str, outputs: int, seeded: bool) -> tuple[str, ...]:
     return tuple((["seed"] if seeded else []) + ([field.layers] if field.layers else []) + axes)
 
 
-def read_dataset(path: str | Path, kind: str) -> xr.Dataset:
+def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
     """Read a result file of the given kind, with a clear error if it is another file."""
+    import xarray as xr  # slow to import
+
     refusal = f"{path} is not a {kind} file"
     try:
         dataset = xr.load_dataset(path, engine="h5netcdf")

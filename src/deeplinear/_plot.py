@@ -141,7 +141,7 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
     4
     """
     with _style(theory.problem.steps):
-        has_layers = experiment.feature_correlation is not None
+        has_layers = experiment.feature_correlation is not None and theory.stats.get("method") != "coarse"
         figure = _new_figure(7.2 if has_layers else 4.6, 4.4)
         grid = figure.add_gridspec(6, 2 if has_layers else 1, width_ratios=[1.25, 1] if has_layers else [1])
         losses = figure.add_subplot(grid[:4, 0])
@@ -275,7 +275,7 @@ def _verdict(comparison: Comparison) -> str:
 def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
     for name, (label, color) in _losses(theory).items():
         mean, error = experiment.mean(name), experiment.standard_error(name)
-        _draw_pair(ax, theory.times, getattr(theory, name), mean, error, color, label)
+        _draw_pair(ax, theory.times, getattr(theory, name), experiment.times, mean, error, color, label)
     _log_axis(ax)
     ax.set_ylabel("mean squared residual")
     _mark_divergence(ax, theory)
@@ -288,9 +288,10 @@ def _draw_scores(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
     ax.axhline(0, color=_INK, linewidth=0.6)
     largest = 3.0
     for name, (_, color) in _losses(theory).items():
-        z = _z_scores(getattr(theory, name), experiment.mean(name), experiment.standard_error(name))
+        expected = theory.at(experiment.times)[name].values
+        z = _z_scores(expected, experiment.mean(name), experiment.standard_error(name))
         largest = max(largest, np.nanmax(np.abs(z), initial=0.0))
-        ax.plot(theory.times, z, color=color, linewidth=1.4)
+        ax.plot(experiment.times, z, color=color, linewidth=1.4)
     ax.set_ylim(-1.08 * largest, 1.08 * largest)
     ax.set_ylabel("z-score")
     ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -302,8 +303,8 @@ def _draw_layers(ax: Axes, theory: Solution, experiment: Ensemble, name: str, fi
     curves = (getattr(theory, name), experiment.mean(name), experiment.standard_error(name))
     expected, mean, error = (_equal_times(values, outputs) for values in curves)
     colors = matplotlib.colormaps["cividis"](np.linspace(0.2, 0.95, first + len(expected)))
-    for layer, curves in enumerate(zip(expected, mean, error, strict=True), start=first):
-        _draw_pair(ax, theory.times, *curves, colors[layer], f"{layer}")
+    for layer, (ours, theirs, band) in enumerate(zip(expected, mean, error, strict=True), start=first):
+        _draw_pair(ax, theory.times, ours, experiment.times, theirs, band, colors[layer], f"{layer}")
     shown = np.stack([_drawable(curve) for curve in expected])
     if np.nanmax(shown, initial=1.0) > _DECADE * np.nanmin(shown, initial=1.0):
         _log_axis(ax)
@@ -311,14 +312,21 @@ def _draw_layers(ax: Axes, theory: Solution, experiment: Ensemble, name: str, fi
 
 
 def _draw_pair(
-    ax: Axes, times: NDArray[np.int64], expected: Array, mean: Array, error: Array, color: Any, label: str
+    ax: Axes,
+    nodes: NDArray[Any],
+    expected: Array,
+    steps: NDArray[np.int64],
+    mean: Array,
+    error: Array,
+    color: Any,
+    label: str,
 ) -> None:
     """One observable: experiment solid with its band, theory dashed over it."""
     mean, expected = _drawable(mean), _drawable(expected)
-    ax.plot(times, mean, color=color, label=label)
+    ax.plot(steps, mean, color=color, label=label)
     low, high = np.maximum(mean - error, 1e-2 * mean), mean + error  # a band down to zero has no place on a log axis
-    ax.fill_between(times, low, high, color=color, alpha=0.25, linewidth=0)
-    ax.plot(times, expected, **_THEORY)
+    ax.fill_between(steps, low, high, color=color, alpha=0.25, linewidth=0)
+    ax.plot(nodes, expected, **_THEORY)
 
 
 def _drawable(values: Array) -> Array:

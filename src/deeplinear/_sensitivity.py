@@ -7,16 +7,18 @@ complex, and Im loss(x + i h) / h is the derivative, with an error of order h^2 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear._curves import Curve, curves
 from deeplinear._fields import field_names, get_field, replace_unchecked
 from deeplinear._problem import Problem
 from deeplinear._solution import Status
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -70,8 +72,10 @@ class Sensitivity:
     at: Mapping[str, float]
     status: Status
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """Return everything with named axes, field and time; the problem stands in the attributes, as TOML."""
+        import xarray as xr  # slow to import
+
         names = list(self.at)
         return xr.Dataset(
             {

@@ -1,7 +1,8 @@
 """Draws of the single-site process: what one neuron of each hidden layer does during training."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear._arrays import beside, to_numpy
@@ -9,15 +10,20 @@ from deeplinear._closure.chain import Layers
 from deeplinear._closure.site import Source
 from deeplinear._dense import Dense
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 Array = NDArray[np.float64]
 
 
-def sample_sites(dense: Dense, index: int, count: int, seed: int) -> xr.Dataset:
+def sample_sites(dense: Dense, index: int, count: int, seed: int) -> "xr.Dataset":
     """Draw ``count`` neurons of every hidden layer, by running the process with random sources.
 
     The process is causal, so it is run as training is: at each step g from the last layer down, then h
     from the first layer up. See ``Solution.sample_sites``.
     """
+    import xarray as xr  # slow to import
+
     if not isinstance(dense.chain, Layers):
         raise ValueError("sites can be drawn at finite depth only, got depth inf; take a large depth")
     c, hidden, C = dense.c, dense.chain.responses, dense.chain.covariances

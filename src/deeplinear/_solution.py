@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
-from scipy.interpolate import make_interp_spline
 
 from deeplinear import _checks
 from deeplinear._arrays import to_numpy
@@ -27,6 +25,7 @@ from deeplinear._problem import Problem
 from deeplinear._sites import sample_sites
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
@@ -184,7 +183,7 @@ class Solution:
         losses = f"test loss {self.test_loss[0]:.3g} -> {self.test_loss[-1]:.3g}"
         return f"Solution({network}, {self.problem.steps} steps: {losses}, {self.status})"
 
-    def at(self, step: Any) -> xr.Dataset:
+    def at(self, step: Any) -> "xr.Dataset":
         """Return the losses at one step, or at several.
 
         Parameters
@@ -205,6 +204,8 @@ class Solution:
         >>> dl.solve(problem).at([100, 99_999]).test_loss.values.round(3)
         array([0.602, 0.5  ])
         """
+        import xarray as xr  # slow to import
+
         steps = np.asarray(step)
         last = self.problem.steps - 1
         whole = steps.dtype.kind in "iuf" and bool((steps == np.floor(steps)).all())
@@ -302,7 +303,7 @@ class Solution:
         initialization, data, interaction = (_cut(np.maximum(part, 0.0), ended) for part in variances)
         return VarianceDecomposition(bias, initialization, data, interaction, self.decomposition.label_noise)
 
-    def sample_sites(self, count: int, seed: int = 0) -> xr.Dataset:
+    def sample_sites(self, count: int, seed: int = 0) -> "xr.Dataset":
         """Draw neurons: independent samples of the fields h_l(t) and g_l(t) of every hidden layer.
 
         In the limit, each neuron of a layer follows an independent copy of one Gaussian process over
@@ -348,7 +349,7 @@ class Solution:
 
         return plot_solution(self)
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""
         values = {name: getattr(self, name) for name in ("test_loss", "train_loss", "kernel", *self._matrices)}
         values |= {name: getattr(self.decomposition, name) for name in PARTS}
@@ -433,6 +434,8 @@ class Solution:
 
 def spline(times: NDArray[Any], values: NDArray[Any]) -> Any:
     """Smooth curve through values, as a function of time."""
+    from scipy.interpolate import make_interp_spline  # slow to import, and rarely needed
+
     return make_interp_spline(times, values, k=7)
 
 

@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import xarray as xr
+from typing import TYPE_CHECKING, Any
 
 from deeplinear import _checks
 from deeplinear._problem import Problem
@@ -17,6 +15,9 @@ from deeplinear._sweeping.drive import Progress, drive
 from deeplinear._sweeping.plan import Plan, batches_of
 from deeplinear._sweeping.runners import DaskCluster, InProcess, LocalProcesses, Runner
 from deeplinear._sweeping.store import WORK_FOLDER, Folder, Memory, Store, local_path, read_manifest, read_results
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _TRIAL_SECONDS = 0.2
 _WORTH_SECONDS = 3.0
@@ -34,7 +35,7 @@ def sweep(
     scheduler: Any = None,
     progress: Progress | None = None,
     resume: bool = True,
-) -> xr.Dataset:
+) -> "xr.Dataset":
     """Solve and simulate a problem at every combination of values of some of its fields.
 
     With a ``store``, what is finished is on disk at once: a sweep that was interrupted, or killed, goes on where it was
@@ -127,7 +128,7 @@ def sweep(
         runner.close()
 
 
-def open_sweep(store: str | Path) -> xr.Dataset:
+def open_sweep(store: str | Path) -> "xr.Dataset":
     """Read a sweep from its store, complete or not, also while it runs.
 
     Parameters
@@ -175,11 +176,11 @@ def _trial(processes: LocalProcesses) -> Callable[[int], bool]:
     return stop
 
 
-def _in_memory(plan: Plan, store: Store) -> xr.Dataset:
+def _in_memory(plan: Plan, store: Store) -> "xr.Dataset":
     return to_dataset(plan, store.results(), version("deeplinear"))
 
 
-def _publish(plan: Plan, folder: Folder) -> xr.Dataset:
+def _publish(plan: Plan, folder: Folder) -> "xr.Dataset":
     dataset = to_dataset(plan, folder.results(), folder.version)
     with folder.alone():
         if folder.changed or not is_published(folder.root):

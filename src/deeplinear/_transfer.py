@@ -3,10 +3,9 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from deeplinear import _checks
@@ -18,6 +17,9 @@ from deeplinear._network import INFINITE
 from deeplinear._problem import Problem
 from deeplinear._rates import with_rate
 from deeplinear._sensitivity import CONTINUOUS, derivatives, value_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -81,8 +83,10 @@ class Transfer:
         """Optimal learning rate of each value, shape (values,)."""
         return np.array([optimum.lr for optimum in self.optima])
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """Return curves and optima with named axes; the problem stands in the attributes, as TOML."""
+        import xarray as xr  # slow to import
+
         dims, at = (self.over, "lr"), self.over
         variables: dict[str, Any] = {
             "loss": (dims, self.loss),
@@ -187,9 +191,11 @@ def transfer(
     grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
     count = _Counter(len(at), 0 if arguments is None else len(arguments["seeds"]), progress)
     count.expect(_USUAL_RATES if grid is None else len(grid))
-    optima = []
+    optima, local_exponents = [], []
     for each in problems:
-        optima.append(optimal_lr(each, objective=objective, tolerance=_TOLERANCE))
+        optimum = optimal_lr(each, objective=objective, tolerance=_TOLERANCE)
+        optima.append(optimum)
+        local_exponents.append(_local_exponent(each, over, optimum))
         count.advance(_OPTIMUM)
     best = np.array([optimum.lr for optimum in optima])
     if grid is None:
@@ -205,9 +211,7 @@ def transfer(
         lrs=grid,
         loss=loss,
         optima=tuple(optima),
-        local_exponents=np.array(
-            [_local_exponent(each, over, optimum) for each, optimum in zip(problems, optima, strict=True)]
-        ),
+        local_exponents=np.array(local_exponents),
         exponent=exponent,
         exponent_error=error,
         experiment=None

@@ -98,7 +98,7 @@ def compare(problem: Problem, finite: Finite, report: Report, tolerance: float, 
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """
     _check(problem, finite)
-    theory, experiment = _solve(problem, report, "dense"), _simulate(problem, finite, report)
+    theory, experiment = _solve(problem, report), _simulate(problem, finite, report)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
@@ -202,9 +202,9 @@ def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]
     return estimate_sweep(plan, finite.workers or count_cores())
 
 
-def _solve(problem: Problem, report: Report, method: str = "auto") -> Solution:
+def _solve(problem: Problem, report: Report) -> Solution:
     with report.stage("theory", solve_seconds(problem) if report.shows_progress else float) as progress:
-        return solve_theory(problem, method=method, progress=progress)
+        return solve_theory(problem, progress=progress)
 
 
 def _simulate(problem: Problem, finite: Finite, report: Report) -> Ensemble:

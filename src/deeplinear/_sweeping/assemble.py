@@ -4,14 +4,16 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from deeplinear._sweeping.plan import EXPERIMENT, THEORY, Batch, Plan
 from deeplinear._sweeping.store import WORK_FOLDER, new_folder_beside, replace_folders
 from deeplinear._sweeping.work import Result, empty
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 KIND = "deeplinear.Sweep"
 
@@ -32,8 +34,10 @@ _MEANING = {
 }
 
 
-def to_dataset(plan: Plan, results: Iterable[tuple[Batch, Result]], version: str) -> xr.Dataset:
+def to_dataset(plan: Plan, results: Iterable[tuple[Batch, Result]], version: str) -> "xr.Dataset":
     """Put every batch into its place."""
+    import xarray as xr  # slow to import
+
     arrays = {kind: _blank(plan, kind) for kind in plan.kinds}
     for batch, result in results:
         members = list(batch.members)
@@ -69,7 +73,7 @@ def is_published(root: Path) -> bool:
         return False
 
 
-def write_zarr(dataset: xr.Dataset, root: Path) -> None:
+def write_zarr(dataset: "xr.Dataset", root: Path) -> None:
     """Write a data set to the Zarr group of a store, in place of what is there.
 
     Format 2, which every version of Zarr reads. Data sets of one sweep have equal shapes, so that a reader who comes
