@@ -1,0 +1,69 @@
+"""Sphinx configuration of the documentation; ``make docs`` builds it with warnings as errors."""
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "deeplinear"
+author = "The deeplinear authors"
+project_copyright = "The deeplinear authors"
+release = version = version_of("deeplinear")
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx-mathjax-offline",  # equations are shown without the network
+    "gallery",
+]
+exclude_patterns = ["_build", "_ext", "gallery/*.md", "README.md"]
+
+# A reference that leads nowhere, an example that fails or writes to stderr: all of them end the build.
+nitpicky = True
+nb_execution_mode = "force"
+nb_execution_timeout = 180
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_output_stderr = "error"
+
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+math_eqref_format = "({number})"
+math_numfig = False
+numfig = True
+
+autosummary_generate = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 90
+numpydoc_show_class_members = False
+# Types of other projects, whose pages are not at hand when the site is built, and the names of type variables.
+nitpick_ignore_regex = [
+    ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed)(\..*)?"),
+    ("py:.*", r"(Any|Array|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure)"),
+    ("py:.*", r"deeplinear\._.*"),
+]
+
+html_theme = "pydata_sphinx_theme"
+html_title = "deeplinear"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "navbar_align": "left",
+    "header_links_before_dropdown": 7,
+    "secondary_sidebar_items": ["page-toc"],
+    "show_toc_level": 2,
+    "pygments_light_style": "friendly",
+    "pygments_dark_style": "monokai",
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
