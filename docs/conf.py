@@ -20,8 +20,10 @@ extensions = [
     "sphinx_design",
     "sphinx-mathjax-offline",  # equations are shown without the network
     "gallery",
+    "public_names",
 ]
-exclude_patterns = ["_build", "_ext", "gallery/*.md", "README.md"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_ext", "_templates", "gallery/*.md"]
 
 # A reference that leads nowhere, an example that fails or writes to stderr: all of them end the build.
 nitpicky = True
@@ -47,7 +49,7 @@ numpydoc_show_class_members = False
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed)(\..*)?"),
     ("py:.*", r"(Any|Array|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure)"),
-    ("py:.*", r"deeplinear\._.*"),
+    ("py:.*", r"deeplinear\._\w+\.(Cost|Dense|Modes|Panels)"),
 ]
 
 html_theme = "pydata_sphinx_theme"
