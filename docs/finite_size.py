@@ -61,7 +61,9 @@ def main() -> None:
         results[name] = [measure(case, dim, networks) for dim, networks in NETWORKS.items()]
         for row in results[name]:
             bias, error, spread = (100 * row[f"test_loss_{what}"] for what in ("bias", "bias_error", "spread"))
-            print(f"{name:14} D = {row['dim']:3}: {bias:6.2f} ± {error:.2f} %, single networks {spread:.1f} %", flush=True)
+            print(
+                f"{name:14} D = {row['dim']:3}: {bias:6.2f} ± {error:.2f} %, single networks {spread:.1f} %", flush=True
+            )
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
-_BLOCK = re.compile(r"^(?P<before>[^\n]*)\n(?P<fence>`{3,})(?P<info>[^\n`]+)\n(?P<text>.*?)^(?P=fence)\s*$", re.M | re.S)
+_BLOCK = re.compile(
+    r"^(?P<before>[^\n]*)\n(?P<fence>`{3,})(?P<info>[^\n`]+)\n(?P<text>.*?)^(?P=fence)\s*$", re.M | re.S
+)
 _NOT_RUN = re.compile(r"^% not run: .+")
 
 

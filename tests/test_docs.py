@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -13,13 +14,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from documentation import DOCS, ROOT, blocks, cells, links, pages
 from typer.testing import CliRunner
 
 import deeplinear as dl
 from deeplinear._cli import app
 from deeplinear._closure.chain import Layers
 from deeplinear._grid import Grid
+from documentation import DOCS, ROOT, blocks, cells, links, pages
 
 NOTEBOOKS = [page for page in pages() if cells(page)]
 DOCTESTS = [page for page in pages() if any(">>> " in b.text for b in blocks(page) if b.kind == "python")]
@@ -117,6 +118,21 @@ def test_the_reference_has_every_public_name() -> None:
     assert sorted(listed) == sorted(dl.__all__)
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "extend").glob("*.md")), ids=NAMES.get)
+def test_contracts_name_what_the_code_has(page: Path) -> None:
+    """``name`` in ``file`` or ``name`` of ``file``: the file has such a name."""
+    text = re.sub(r"\s+", " ", page.read_text())
+    for file in re.findall(r"`([\w/]+\.py)`", text):
+        assert _source(file), file
+    for name, file in re.findall(r"`(\w+)[^`]*`(?: \([^)]*\))? (?:in|of) `([\w/]+\.py)`", text):
+        assert re.search(rf"\b{name}\b", _source(file)), f"{file} has no {name}"
+
+
+def _source(file: str) -> str:
+    places = [ROOT / file, ROOT / "src" / "deeplinear" / file]
+    return "".join(place.read_text() for place in places if place.exists())
+
+
 # --- the notation --------------------------------------------------------------------------------------------
 
 ROW = re.compile(r"^\| (?P<symbol>.+) \| `(?P<owner>\w+)\.(?P<name>\w+)` \| `(?P<axes>\(.*\))` \| (?P<equation>.+) \|$")
@@ -198,11 +214,10 @@ def test_the_equation_of_the_tangent_kernel() -> None:
 def test_recorded_finite_size_numbers_come_from_their_script() -> None:
     """The smallest networks are trained again, with the seeds of the record; rounding may differ between machines."""
     spec = importlib.util.spec_from_file_location("finite_size", DOCS / "finite_size.py")
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    import json
-
     recorded = json.loads(script.RESULTS.read_text())
     assert list(recorded) == list(script.PROBLEMS)
     for name, rows in recorded.items():

@@ -1,8 +1,8 @@
 """Where the paper's text differs: each printed form is solved as well, and real networks exclude it.
 
 The slow solver follows the equations line by line, so a printed form is that solver with a piece of its text exchanged.
-Stated sizes: D = 200, 64 networks (seeds 0 .. 63), 10 steps, test loss at every step. The equations as solved lie within 4
-standard errors; the printed ones are off by more than 10 somewhere.
+Stated sizes: D = 200, 64 networks (seeds 0 .. 63), 10 steps, test loss at every step. The equations as solved lie
+within 4 standard errors; the printed ones are off by more than 10 somewhere.
 """
 
 import re
@@ -12,10 +12,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from documentation import DOCS
 
 import deeplinear as dl
 from deeplinear import _reference
+from documentation import DOCS
 
 DIM, NETWORKS, STEPS = 200, 64, 10
 
