@@ -69,7 +69,7 @@ html_title = "deeplinear"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
-html_sidebars = dict.fromkeys(["index", "start", "gallery", "limits"], [])  # pages without pages below them
+html_sidebars = {page: [] for page in ("index", "start", "gallery", "limits")}  # no pages below them
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
