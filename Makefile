@@ -26,6 +26,7 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
 
 docs: $(VENV)/installed-docs
+	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 

@@ -10,7 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 # The kernels that run the pages use a profile of their own: not the user's, and without their warnings about transport.
 PROFILE = Path(__file__).parent / "_build" / "ipython" / "profile_default"
 PROFILE.mkdir(parents=True, exist_ok=True)
-(PROFILE / "ipython_kernel_config.py").write_text('get_config().IPKernelApp.log_level = "ERROR"\n')
+(PROFILE / "ipython_kernel_config.py").write_text(
+    'get_config().IPKernelApp.log_level = "ERROR"\nget_config().IPKernelApp.matplotlib = "inline"\n'
+)
 os.environ["IPYTHONDIR"] = str(PROFILE.parent)
 
 project = "deeplinear"

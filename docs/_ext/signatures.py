@@ -33,7 +33,7 @@ def hide_constructor(
 def shorten_arrays(app: Sphinx, doctree: nodes.document) -> None:
     """Write ``ndarray`` for ``ndarray[tuple[Any, ...], dtype[float64]]``."""
     for signature in doctree.findall(addnodes.desc_signature):
-        for name in [node for node in signature.findall(addnodes.pending_xref) if node.astext() == "ndarray"]:
+        for name in [node for node in signature.findall(addnodes.pending_xref) if node["reftarget"] == "numpy.ndarray"]:
             siblings = name.parent.children
             start = end = siblings.index(name) + 1
             depth = 0
