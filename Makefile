@@ -1,6 +1,7 @@
 # make run    theory against experiment on a small default problem, from a fresh clone
 # make test   every check: style, types, tests
 # make bench  the benchmarks
+# make docs   the documentation, in docs/_build/html; warnings are errors
 # make clean  remove what the others made
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: run test bench clean
+.PHONY: run test bench docs clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -24,20 +25,22 @@ test: $(VENV)/installed-test
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
 
+docs: $(VENV)/installed-docs
+	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr
+	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out build dist docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each file is made when its installation is complete, so that the next run finds it and skips the work.
-$(VENV)/installed: pyproject.toml | $(BIN)/python
-	@echo "Installing deeplinear and what it needs into $(VENV) (once; about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable . || \
-		{ echo "make: the installation failed; it needs the network (or a package index) the first time" >&2; exit 1; }
-	@touch $@
-
-$(VENV)/installed-test: pyproject.toml | $(BIN)/python
-	@echo "Installing deeplinear with its test tools into $(VENV) (once; about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[test]' || \
+INSTALLED := $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-docs
+$(VENV)/installed-test: EXTRA := [test]
+$(VENV)/installed-docs: EXTRA := [docs]
+$(INSTALLED): pyproject.toml | $(BIN)/python
+	@echo "Installing deeplinear$(EXTRA) and what it needs into $(VENV) (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.$(EXTRA)' || \
 		{ echo "make: the installation failed; it needs the network (or a package index) the first time" >&2; exit 1; }
 	@touch $@ $(VENV)/installed
 

@@ -1,6 +1,5 @@
 """Sweeps: what they compute, what they survive, what they refuse."""
 
-import doctest
 import importlib
 import json
 import os
@@ -606,15 +605,6 @@ class TestDask:
 def _set_seconds(seconds: float) -> None:
     module = importlib.import_module("counting_tasks")
     module.SECONDS = seconds  # type: ignore[attr-defined]
-
-
-def test_the_examples_of_the_documentation_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for function in (sweep, open_sweep):
-        monkeypatch.setattr(dl, function.__name__, function, raising=False)
-    page = Path(__file__).parents[1] / "docs" / "sweeps.md"
-    failures, examples = doctest.testfile(str(page), module_relative=False)
-    assert examples > 8
-    assert not failures
 
 
 def test_batches_do_not_depend_on_who_asks(problem: dl.Problem) -> None:

@@ -45,7 +45,7 @@ class Isotropic:
         Standard deviation of the label noise, zero or above.
     target_gram
         For C outputs the C x C matrix of overlaps w*_c . w*_c' / D, symmetric and positive
-        semidefinite. ``None`` is one output with |w*|^2 = D.
+        semidefinite. ``None`` is one output with ``|w*|^2 = D``.
 
     Examples
     --------

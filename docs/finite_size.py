@@ -1,0 +1,75 @@
+"""How far finite networks are from the limit: measure it, for the page on what the theory does not cover.
+
+    python docs/finite_size.py        (about five minutes on one core)
+
+trains networks of four sizes on each problem and writes the final losses' mean and spread to ``finite_size.json``; the
+first few of the smallest networks are written on their own as well, so that a test can repeat them.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import deeplinear as dl
+
+RESULTS = Path(__file__).with_suffix(".json")
+
+NETWORKS = {50: 8000, 100: 8000, 200: 4000, 400: 2000}
+"""How many networks are trained at each input dimension; seeds are 0, 1, 2, ..."""
+
+REPEATED = (50, 400)
+"""Input dimension and number of the networks that a test trains again."""
+
+
+def problem(network: Any, sampling: Any, lr: float, noise: float = 0.3, steps: int = 30) -> dl.Problem:
+    """Return a problem with isotropic data."""
+    return dl.Problem(network, dl.Isotropic(noise), sampling, dl.GradientDescent(lr), steps)
+
+
+PROBLEMS = {
+    "full batch": problem(dl.MLP(depth=2, width=0.8), dl.FullBatch(1.5), lr=0.04),
+    "online": problem(dl.MLP(depth=3, width=1.0), dl.OnlineSGD(0.5), lr=0.03),
+    "residual": problem(dl.ResNet(depth=6, width=1.0), dl.FullBatch(2.0), lr=0.03),
+    "near the edge": problem(dl.MLP(depth=3, width=0.5), dl.FullBatch(2.0), lr=0.1, noise=0.0, steps=40),
+}
+
+
+def measure(case: dl.Problem, dim: int, networks: int) -> dict[str, float]:
+    """Compare the final losses of ``networks`` networks with theory.
+
+    Returns
+    -------
+    dict
+        For each loss ``bias``, the relative deviation of the mean from theory, its standard error ``bias_error``, and
+        ``spread``, the standard deviation of single networks relative to theory.
+    """
+    theory = dl.solve(case)
+    experiment = dl.simulate(case, dim, networks, record="losses")
+    found: dict[str, float] = {"dim": dim, "networks": networks}
+    for name in ("test_loss", "train_loss"):
+        expected, measured = getattr(theory, name)[-1], getattr(experiment, name)[:, -1]
+        spread = float(measured.std(ddof=1) / expected)
+        found |= {
+            f"{name}_bias": float(measured.mean() / expected - 1),
+            f"{name}_bias_error": spread / math.sqrt(networks),
+            f"{name}_spread": spread,
+        }
+    return found
+
+
+def main() -> None:
+    """Measure everything."""
+    results: dict[str, Any] = {name: {"repeated": measure(case, *REPEATED)} for name, case in PROBLEMS.items()}
+    for name, case in PROBLEMS.items():
+        results[name]["sizes"] = [measure(case, dim, networks) for dim, networks in NETWORKS.items()]
+        for row in results[name]["sizes"]:
+            bias, error, spread = (100 * row[f"test_loss_{what}"] for what in ("bias", "bias_error", "spread"))
+            print(
+                f"{name:14} D = {row['dim']:3}: {bias:6.2f} ± {error:.2f} %, single networks {spread:.1f} %", flush=True
+            )
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

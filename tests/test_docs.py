@@ -1,0 +1,248 @@
+"""The documentation: every block of code runs, every link leads somewhere, every symbol is what its page says."""
+
+import ast
+import doctest
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import deeplinear as dl
+from deeplinear._cli import app
+from deeplinear._closure.chain import Layers
+from deeplinear._grid import Grid
+from documentation import DOCS, ROOT, blocks, cells, links, pages
+
+NOTEBOOKS = [page for page in pages() if cells(page)]
+DOCTESTS = [page for page in pages() if any(">>> " in b.text for b in blocks(page) if b.kind == "python")]
+NAMES = {page: str(page.relative_to(ROOT)) for page in pages()}
+
+
+def test_there_are_notebooks_and_every_kind_of_block_is_known() -> None:
+    assert len(NOTEBOOKS) >= 9
+    known = {"python", "console", "toml", "text", "{code-cell}"}
+    directives = {"{math}", "{toctree}", "{eval-rst}", "{image}", "{include}", "{gallery}", "{admonition}"}
+    for page in pages():
+        for block in blocks(page):
+            assert block.kind in known | directives, f"{NAMES[page]}:{block.line} is {block.kind!r}"
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=NAMES.get)
+def test_cells_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one namespace and beside the page, as when the site is built; a cell that raises or warns fails."""
+    monkeypatch.chdir(page.parent)
+    plt.switch_backend("Agg")
+    namespace: dict[str, object] = {"__name__": "__main__", "__file__": str(page)}
+    try:
+        for cell in cells(page):
+            exec(compile("\n" * (cell.line - 1) + cell.text, page, "exec"), namespace)
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize("page", DOCTESTS, ids=NAMES.get)
+def test_examples_with_a_prompt_run(page: Path) -> None:
+    failures, examples = doctest.testfile(str(page), module_relative=False)
+    assert examples
+    assert not failures
+
+
+@pytest.mark.parametrize("page", pages(), ids=NAMES.get)
+def test_other_python_blocks_run_or_say_why_not(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot run here is at least Python."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.kind == "python" and ">>> " not in block.text:
+            tree = ast.parse(block.text)
+            if block.is_run:
+                exec(compile(tree, f"{NAMES[page]}:{block.line}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", pages(), ids=NAMES.get)
+def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``deeplinear`` runs beside the TOML files of the page; ``make`` has its target; others have to be marked."""
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page):
+        if block.kind == "toml":
+            document = tomllib.loads(block.text)
+            (tmp_path / ("grid.toml" if "grid" in document else "problem.toml")).write_text(block.text)
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    for line in _commands(page):
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "make":
+            assert set(arguments) <= targets, line
+        else:
+            assert program == "deeplinear", f"{NAMES[page]}: mark what is not run, got {line!r}"
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def _commands(page: Path) -> list[str]:
+    run = [block.text for block in blocks(page) if block.kind == "console" and block.is_run]
+    return [line for text in run for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("page", pages(), ids=NAMES.get)
+def test_links_lead_to_files_and_their_headings(page: Path) -> None:
+    for link in links(page):
+        if link.startswith(("http://", "https://", "#deeplinear")):
+            continue
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{NAMES[page]} links to {link}"
+        if heading:
+            headings = {_anchor(title) for title in re.findall(r"^#+ (.+)$", target.read_text(), re.M)}
+            assert heading in headings, f"{NAMES[page]} links to {link}"
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+# --- the reference -------------------------------------------------------------------------------------------
+
+
+def test_the_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^   (\w+)$", (DOCS / "reference" / "api.md").read_text(), re.M)
+    assert sorted(listed) == sorted(dl.__all__)
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "extend").glob("*.md")), ids=NAMES.get)
+def test_contracts_name_what_the_code_has(page: Path) -> None:
+    """``name`` in ``file`` or ``name`` of ``file``: the file has such a name."""
+    text = re.sub(r"\s+", " ", page.read_text())
+    for file in re.findall(r"`([\w/]+\.py)`", text):
+        assert _source(file), file
+    for name, file in re.findall(r"`(\w+)[^`]*`(?: \([^)]*\))? (?:in|of) `([\w/]+\.py)`", text):
+        assert re.search(rf"\b{name}\b", _source(file)), f"{file} has no {name}"
+
+
+def _source(file: str) -> str:
+    places = [ROOT / file, ROOT / "src" / "deeplinear" / file]
+    return "".join(place.read_text() for place in places if place.exists())
+
+
+# --- the notation --------------------------------------------------------------------------------------------
+
+ROW = re.compile(r"^\| (?P<symbol>.+) \| `(?P<owner>\w+)\.(?P<name>\w+)` \| `(?P<axes>\(.*\))` \| (?P<equation>.+) \|$")
+
+
+def notation() -> list[re.Match[str]]:
+    lines = (DOCS / "theory" / "notation.md").read_text().splitlines()
+    table = [line for line in lines if line.startswith("|") and not line.startswith(("|---", "| symbol"))]
+    rows = [ROW.match(line) for line in table]
+    assert all(rows), [line for line, row in zip(table, rows, strict=True) if not row]
+    return [row for row in rows if row]
+
+
+@pytest.fixture(scope="module")
+def solved() -> dict[str, object]:
+    """One of everything that the table names, of a problem whose sizes are all different."""
+    grams = [[[1.0, 0.2], [0.2, 0.5]]] * 5
+    problem = dl.Problem(
+        network=dl.MLP(depth=3, width=[0.5, 1.0, 2.0]),
+        data=dl.Spectrum([1.0, 0.8, 0.6, 0.4, 0.2], grams, proportional=True, noise=0.3),
+        sampling=dl.MultiPassSGD(samples=2.0, batch=0.5),
+        optimizer=dl.GradientDescent(0.01, momentum=0.5, weight_decay=0.1),
+        steps=7,
+    )
+    solution = dl.solve(problem)
+    dense, _ = solution._solved()
+    assert isinstance(dense.chain, Layers)
+    parts = [problem.network, problem.data, problem.data.modes, problem.sampling, problem.optimizer]
+    parts += [solution, solution.decomposition, solution.variance]
+    parts += [dense.c, dense.data, dense.data_covariances, dense.chain.responses.sites[2]]
+    parts += [dl.ResNet(depth=3, width=1.0), Grid([1, 1, 1])]
+    return {type(part).__name__: part for part in parts}
+
+
+@pytest.mark.parametrize("row", notation(), ids=lambda row: f"{row['owner']}.{row['name']}")
+def test_notation_names_what_the_code_has(row: re.Match[str], solved: dict[str, object]) -> None:
+    sizes = {"T": 7, "C": 2, "L": 3, "modes": 5, "batch": 1, "nodes": 3}
+    value = getattr(solved[row["owner"]], row["name"])
+    if callable(value):
+        value = value(sizes["T"]) if row["owner"] == "GradientDescent" else value()
+    axes = eval(row["axes"].replace("T C", "T * C"), {}, sizes)
+    assert np.shape(value) == axes
+
+
+def test_notation_refers_to_equations_that_mention_the_symbol() -> None:
+    labelled = {}
+    for page in (DOCS / "theory").glob("*.md"):
+        for label, text in re.findall(r":label: (eq-[\w-]+)\n(.*?)^```", page.read_text(), re.M | re.S):
+            labelled[label] = text
+    for row in notation():
+        label = row["equation"].removeprefix("{eq}`").removesuffix("`")
+        assert label in labelled, row[0]
+        letter = re.match(r"\$(\\?[A-Za-z]+(?:_\{?\\?\w+\}?)?)\$$", row["symbol"])
+        if letter:
+            stem = re.sub(r"_(\\ell|[tk])$", "", letter[1])  # an index may have another name there
+            assert stem in labelled[label], row[0]
+
+
+def test_the_symbols_of_words_are_numbers_that_agree(solved: dict[str, object]) -> None:
+    """Solution and solver hold the same functions, under two names."""
+    solution, data, covariances = (solved[name] for name in ("Solution", "DataResponses", "DataCovariances"))
+    np.testing.assert_array_equal(solution.error_correlation, covariances.Cv[0])
+    np.testing.assert_array_equal(solution.residual_response, data.RDelta[0])
+    np.testing.assert_array_equal(solution.feature_correlation[0], covariances.Ch[0])
+    np.testing.assert_array_equal(solution.feature_response[0], data.Rhr[0])
+
+
+def test_the_equation_of_the_tangent_kernel() -> None:
+    """kernel = 1 + sum_l C_g^l(t, t), for equal widths and no decay."""
+    problem = dl.Problem(dl.MLP(3, 1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.03), steps=12)
+    solution = dl.solve(problem)
+    expected = 1 + np.diagonal(solution.gradient_correlation, axis1=1, axis2=2).sum(axis=0)
+    np.testing.assert_allclose(solution.kernel, expected, rtol=1e-13)
+
+
+# --- finite size ---------------------------------------------------------------------------------------------
+
+
+def test_recorded_finite_size_numbers_come_from_their_script() -> None:
+    """Some of the smallest networks are trained again, with the same seeds; rounding may differ between machines."""
+    spec = importlib.util.spec_from_file_location("finite_size", DOCS / "finite_size.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    recorded = json.loads(script.RESULTS.read_text())
+    assert list(recorded) == list(script.PROBLEMS)
+    for name, case in script.PROBLEMS.items():
+        assert {row["dim"]: row["networks"] for row in recorded[name]["sizes"]} == script.NETWORKS, name
+        few = script.measure(case, *script.REPEATED)
+        assert few == pytest.approx(recorded[name]["repeated"], rel=1e-6), name
+        many = recorded[name]["sizes"][0]
+        distance = few["test_loss_bias"] - many["test_loss_bias"]
+        assert abs(distance) < 4 * np.hypot(few["test_loss_bias_error"], many["test_loss_bias_error"]), name
+
+
+def test_the_site_builds_without_the_network() -> None:
+    """No page or setting loads anything from elsewhere: equations are drawn by a bundled script."""
+    configuration = (DOCS / "conf.py").read_text()
+    assert "sphinx-mathjax-offline" in configuration
+    assert "http" not in configuration
+
+
+def test_the_gallery_is_made_from_its_list() -> None:
+    pytest.importorskip("sphinx", reason="needs Sphinx: pip install 'deeplinear[docs]'")
+    script = (
+        "import sys; sys.path.insert(0, 'docs/_ext'); import gallery; print('\\n'.join(gallery.section("
+        "{'title': 'A', 'picture': 'a.png', 'parameters': {'L': 4}, 'claims': [{'claim': 'x|y', 'measured': 1.5, "
+        "'holds': False}]})))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "## A" in ran.stdout
+    assert "/gallery/a.png" in ran.stdout
+    assert "| x\\|y | 1.5 | **no** |" in ran.stdout
