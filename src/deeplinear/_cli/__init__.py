@@ -5,7 +5,7 @@ those of many problems; ``_commands`` and ``_sweep_commands`` do the jobs, ``_re
 stderr, results on stdout) and ``_errors`` ends them with an exit code.
 """
 
-from deeplinear._cli import _sweep_commands  # noqa: F401  # its commands register themselves
+from deeplinear._cli import _explore, _sweep_commands  # noqa: F401  # their commands register themselves
 from deeplinear._cli._commands import app
 
 
