@@ -12,7 +12,9 @@ from deeplinear._cli._commands import app
 def explore(
     port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Port on this machine; 0 takes any that is free.", show_default="8642, or a free one"),
+        typer.Option(
+            metavar="PORT", help="Port on this machine; 0 takes any that is free.", show_default="8642, or a free one"
+        ),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
@@ -27,5 +29,7 @@ def explore(
     try:
         from deeplinear._explore.serve import serve  # its packages are an extra
     except ImportError as error:
-        raise ValueError(f"the explorer needs more packages ({error.name}): pip install 'deeplinear[explore]'") from None
+        raise ValueError(
+            f"the explorer needs more packages ({error.name}): pip install 'deeplinear[explore]'"
+        ) from None
     serve(port, browser, lambda text: print(text, file=sys.stdout, flush=True))

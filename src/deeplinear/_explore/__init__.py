@@ -5,6 +5,7 @@ without a network. Panel, Dash and NiceGUI were weighed and left: they keep a se
 send every change of a widget through it, while here the whole state stands in the address, each request is
 complete in itself, and a request that is given up ends its work at once.
 
-``controls`` and ``presets`` say what the page shows, ``problems`` reads what it asks for, ``tasks`` does it in processes of
-their own (``worker``, ``pool``), ``app`` is the web side, ``code`` writes a view as Python and ``serve`` starts all of it.
+``controls`` and ``presets`` say what the page shows, ``problems`` reads what it asks for, ``tasks`` does it in
+processes of their own (``worker``, ``pool``), ``app`` is the web side, ``code`` writes a view as Python and ``serve``
+starts it all.
 """

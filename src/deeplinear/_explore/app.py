@@ -140,7 +140,9 @@ async def _task(request: Request) -> Response:
         raise HTTPException(404, f"there is no {name!r} here")
     body = await _body(request)
     problem = await asyncio.to_thread(read_problem, body.get("problem"))  # wrong values are refused before they wait
-    pool: Pool = request.app.state.short if name in ("solve", "correlations") and is_quick(problem) else request.app.state.long
+    pool: Pool = (
+        request.app.state.short if name in ("solve", "correlations") and is_quick(problem) else request.app.state.long
+    )
     pool.check_room()
     return StreamingResponse(pool.run(name, body, LIMITS[name]), media_type="application/x-ndjson")
 
@@ -158,7 +160,10 @@ async def _netcdf(request: Request) -> Response:
         path.unlink(missing_ok=True)
         return JSONResponse(answer, 400)
     return FileResponse(
-        path, media_type="application/x-netcdf", filename="theory.nc", background=BackgroundTask(path.unlink, missing_ok=True)
+        path,
+        media_type="application/x-netcdf",
+        filename="theory.nc",
+        background=BackgroundTask(path.unlink, missing_ok=True),
     )
 
 

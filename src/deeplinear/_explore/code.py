@@ -4,7 +4,6 @@ import math
 from dataclasses import fields
 from typing import Any
 
-import deeplinear as dl
 from deeplinear._explore import tasks
 from deeplinear._explore.problems import SHAPES, read_problem
 
@@ -20,8 +19,9 @@ def python_lines(view: dict[str, Any]) -> str:
     Parameters
     ----------
     view
-        ``view``, one of ``VIEWS``; ``curves``, a list of ``name``, ``color``, ``problem`` and, if networks were trained,
-        ``experiment`` with ``dim`` and ``seeds``; ``x`` and ``y``, "linear" or "log"; of correlations ``kind`` and ``layer``.
+        ``view``, one of ``VIEWS``; ``curves``, a list of ``name``, ``color``, ``problem`` and, if networks were
+        trained, ``experiment`` with ``dim`` and ``seeds``; ``x`` and ``y``, "linear" or "log"; ``train``, whether the
+        train loss is shown; of correlations ``kind``, ``layer`` and whether they are ``relative``.
 
     Raises
     ------
@@ -38,11 +38,26 @@ def python_lines(view: dict[str, Any]) -> str:
     if what == "correlations":
         body = _correlations(curves[0], view)
     else:
-        body = "\n".join([_curves(curves), "", "fig, ax = plt.subplots()", *_DRAW[what](curves), *_axes(what, view)])
+        body = "\n".join(
+            [
+                _curves(curves),
+                "",
+                "fig, ax = plt.subplots()",
+                *_DRAW[what](curves, view.get("train") is True),
+                *_axes(what, view),
+            ]
+        )
     imports = ["import dataclasses", ""] if what == "rates" else []
     imports = ["import math", *imports] if "math." in body else imports
     plots = ["import matplotlib.pyplot as plt", *(["import numpy as np"] if "np." in body else [])]
-    header = [*imports, *([] if imports[-1:] == [""] or not imports else [""]), *plots, "", "import deeplinear as dl", ""]
+    header = [
+        *imports,
+        *([] if imports[-1:] == [""] or not imports else [""]),
+        *plots,
+        "",
+        "import deeplinear as dl",
+        "",
+    ]
     return "\n".join([*header, body, "plt.show()", ""])
 
 
@@ -102,20 +117,22 @@ def _value(value: Any) -> str:
     return "math.inf" if value == math.inf else repr(value)
 
 
-def _draw_loss(curves: list[dict[str, Any]]) -> list[str]:
+def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
+    losses = ("test_loss", "train_loss") if train else ("test_loss",)
     lines = [
         "for name, color, problem in curves:",
         "    theory = dl.solve(problem)",
         '    ax.plot(theory.times, theory.test_loss, "--", color=color, label=f"{name}: test")',
-        '    ax.plot(theory.times, theory.train_loss, ":", color=color, label=f"{name}: train")',
     ]
+    if train:
+        lines.append('    ax.plot(theory.times, theory.train_loss, ":", color=color, label=f"{name}: train")')
     trained = {index: curve["experiment"] for index, curve in enumerate(curves) if curve.get("experiment")}
     for index, experiment in trained.items():
         dim, seeds = (int(experiment[key]) for key in ("dim", "seeds"))
         lines += [
             f"name, color, problem = curves[{index}]",
             f'networks = dl.simulate(problem, dim={dim}, seeds={seeds}, record="losses")',
-            'for loss in ("test_loss", "train_loss"):',
+            f"for loss in {losses!r}:",
             "    mean, error = networks.mean(loss), networks.standard_error(loss)",
             '    ax.plot(networks.times, mean, color=color, label=f"{name}: networks, {loss}")',
             "    ax.fill_between(networks.times, mean - error, mean + error, color=color, alpha=0.25)",
@@ -124,7 +141,7 @@ def _draw_loss(curves: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _draw_kernel(_: list[dict[str, Any]]) -> list[str]:
+def _draw_kernel(_: list[dict[str, Any]], __: bool) -> list[str]:
     return [
         "for name, color, problem in curves:",
         "    theory = dl.solve(problem)",
@@ -132,7 +149,7 @@ def _draw_kernel(_: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _draw_decomposition(_: list[dict[str, Any]]) -> list[str]:
+def _draw_decomposition(_: list[dict[str, Any]], __: bool) -> list[str]:
     return [
         "for name, color, problem in curves[:1]:",
         "    theory = dl.solve(problem)",
@@ -142,23 +159,23 @@ def _draw_decomposition(_: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _draw_rates(_: list[dict[str, Any]]) -> list[str]:
+def _draw_rates(_: list[dict[str, Any]], train: bool) -> list[str]:
     down, up, count = tasks.RATE_GRID
-    return [
+    lines = [
         "for name, color, problem in curves:",
         "    optimum = dl.optimal_lr(problem)",
-        f"    factors = np.geomspace(10**-{down}, {up}, {count})",
-        "    optimizers = [",
-        "        dataclasses.replace(problem.optimizer, lr=factor * optimum.lr / (1 if optimum.is_factor else problem.optimizer.lr)",
-        "        * np.array(problem.optimizer.lr))",
-        "        for factor in factors",
-        "    ]",
+        "    rates = problem.optimizer.rates(problem.steps)",
+        "    best = optimum.lr * rates.max() if optimum.is_factor else optimum.lr",
+        f"    lrs = best * np.geomspace(10**-{down}, {up}, {count})",
+        "    optimizers = [dataclasses.replace(problem.optimizer, lr=rates * lr / rates.max()) for lr in lrs]",
         "    solved = dl.solve([dataclasses.replace(problem, optimizer=each) for each in optimizers])",
-        "    lrs = [each.optimizer.rates(problem.steps).max() for each in (theory.problem for theory in solved)]",
         '    ax.plot(lrs, [theory.test_loss[-1] for theory in solved], "--", color=color, label=name)',
-        "    best = optimum.lr * (problem.optimizer.rates(problem.steps).max() if optimum.is_factor else 1)",
-        '    ax.plot(best, optimum.loss, "o", color=color)',
     ]
+    if train:
+        lines.append(
+            '    ax.plot(lrs, [theory.train_loss[-1] for theory in solved], ":", color=color, label=f"{name}: train")'
+        )
+    return [*lines, '    ax.plot(best, optimum.loss, "o", color=color)']
 
 
 _DRAW = {
@@ -181,6 +198,9 @@ def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
         raise ValueError(f"kind must be {' or '.join(tasks.KINDS)}, got {kind!r}")
     first = tasks.KINDS[kind]
     index = "" if first is None or not isinstance(layer, int) else f"[{layer - first}]"
+    relative = []
+    if view.get("relative") is True and kind.endswith("correlation"):
+        relative = ["values = values / np.sqrt(np.outer(values.diagonal(), values.diagonal()))"]
     return "\n".join(
         [
             f"problem = {_problem(curve.get('problem'), '')}",
@@ -188,6 +208,7 @@ def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
             f"values = theory.{kind}{index}",
             "times, outputs = len(theory.times), problem.data.outputs",
             'values = np.einsum("tcsc->ts", values.reshape(times, outputs, times, outputs))',
+            *relative,
             "fig, ax = plt.subplots()",
             "image = ax.pcolormesh(theory.times, theory.times, values)",
             f'fig.colorbar(image, label="{kind.replace("_", " ")}")',

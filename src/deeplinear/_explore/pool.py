@@ -139,7 +139,9 @@ class Pool:
                 async for line in worker.answers(next(self._numbers), task, limit):
                     yield line
             except TimeoutError:
-                yield _error(f"this took longer than {limit:.0f} s and was ended; lower the steps, the depth or the sizes")
+                yield _error(
+                    f"this took longer than {limit:.0f} s and was ended; lower the steps, the depth or the sizes"
+                )
             except ConnectionError as error:
                 yield _error(str(error))
 

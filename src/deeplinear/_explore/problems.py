@@ -73,7 +73,9 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
     sizes += [(name, getattr(problem.sampling, name, 0.0)) for name in ("samples", "batch")]
     for name, size in sizes:
         if size * unit > MOST_FINITE["neurons"]:
-            raise ValueError(f"{name} must come to at most {MOST_FINITE['neurons']} in a network, got {size * unit:.0f}")
+            raise ValueError(
+                f"{name} must come to at most {MOST_FINITE['neurons']} in a network, got {size * unit:.0f}"
+            )
     has_own_dim = type(problem.data) is dl.Spectrum and problem.data.dimension_free
     return int(problem.data.modes.weight.sum()) if has_own_dim else dim
 

@@ -129,7 +129,7 @@ def rate_grid(best: float) -> Array:
 
 def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Train real networks and compare them with theory."""
-    problem, seeds = read_problem(request["problem"]), request.get("seeds")
+    problem, seeds = read_problem(request["problem"]), request.get("seeds", 0)
     dim = finite_dim(problem, request.get("dim"), seeds)
     report(stage="estimating the time")
     estimate = dl.estimate(problem, dim, seeds, record="losses")
@@ -188,7 +188,9 @@ def _solve(problem: dl.Problem, report: Report) -> dl.Solution:
     estimate = _refuse_if_long(problem, report)
     seconds, dense = (None, True) if estimate is None else (estimate.theory.seconds, estimate.method == "dense")
     # A step reads what all steps before it wrote, so that the time spent grows as the cube of the steps done.
-    return dl.solve(problem, progress=_steps(report, "solving", power=3.0 if dense and estimate else 1.0, estimate=seconds))
+    return dl.solve(
+        problem, progress=_steps(report, "solving", power=3.0 if dense and estimate else 1.0, estimate=seconds)
+    )
 
 
 def _refuse_if_long(problem: dl.Problem, report: Report, times: int = 1) -> dl.Estimate | None:

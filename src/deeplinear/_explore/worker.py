@@ -1,8 +1,8 @@
 """A process that works for the page: it reads tasks as lines of JSON and answers in lines of JSON.
 
-Each task is answered by any number of ``{"progress": ...}`` and one ``{"result": ...}`` or ``{"error": ...}``. A line with a
-number on it means that nobody waits for the task of that number any more. The process ends at once when its input
-ends, as it does when the server is killed.
+Each task is answered by any number of ``{"progress": ...}`` and one ``{"result": ...}`` or ``{"error": ...}``. A line
+with a number on it means that nobody waits for the task of that number any more. The process ends at once when its
+input ends, as it does when the server is killed.
 """
 
 import json

@@ -30,30 +30,33 @@ export class Controls {
   }
 
   get problem() {
-    const problem = {};
-    for (const part of Object.keys(this.parts)) {
-      problem[part] = { type: this.kinds[part] };
-      for (const control of this.controls) {
-        const value = this.values[idOf(control)];
-        if (control.part !== part || !this.isShown(control) || value === null) continue;
-        if (control.name === "schedule" && value === "constant") continue;
-        problem[part][control.name] = value;
-      }
+    const problem = Object.fromEntries(Object.keys(this.parts).map((part) => [part, { type: this.kinds[part] }]));
+    for (const control of this.controls) {
+      if (this.isShown(control)) put(problem, control, this.values[idOf(control)]);
     }
-    problem.steps = this.values.steps;
     return problem;
   }
 
   set problem(problem) {
+    for (const part of Object.keys(this.parts)) this.kinds[part] = this.kindOf(part, problem);
     for (const control of this.controls) {
-      const table = control.part ? problem[control.part] : problem;
-      const value = table[control.name];
-      if (control.part && table.type && !this.parts[control.part].kinds.some(([kind]) => kind === table.type)) continue;
-      if (value !== undefined) this.values[idOf(control)] = value;
-      else if (!control.part || control.kinds.includes(table.type)) this.values[idOf(control)] = EMPTY.has(control.name) ? null : control.default;
+      if (this.isShown(control)) this.values[idOf(control)] = valueIn(problem, control);
     }
-    for (const part of Object.keys(this.parts)) if (problem[part].type) this.kinds[part] = problem[part].type;
     this.show();
+  }
+
+  // The problem as the controls would write it: with the default of every field that it does not give.
+  complete(problem) {
+    const whole = Object.fromEntries(Object.keys(this.parts).map((part) => [part, { type: this.kindOf(part, problem) }]));
+    for (const control of this.controls) {
+      if (!control.part || control.kinds.includes(whole[control.part].type)) put(whole, control, valueIn(problem, control));
+    }
+    return whole;
+  }
+
+  kindOf(part, problem) {
+    const kinds = this.parts[part].kinds.map(([kind]) => kind);
+    return kinds.includes(problem[part].type) ? problem[part].type : kinds[0];
   }
 
   isShown(control) {
@@ -145,6 +148,13 @@ export class Controls {
 const EMPTY = new Set(["multiplicity", "target_gram"]); // what a problem may leave out is then empty
 
 const idOf = ({ part, name }) => (part ? `${part}.${name}` : name);
+
+const valueIn = (problem, { part, name, default: usual }) => (part ? problem[part] : problem)[name] ?? (EMPTY.has(name) ? null : usual);
+
+function put(problem, { part, name }, value) {
+  if (value === null || (name === "schedule" && value === "constant")) return;
+  (part ? problem[part] : problem)[name] = value;
+}
 
 function describe(control, counts, kind) {
   const help = counts && control.count ? control.help.replace(", per input dimension", "").replace(" per input dimension", "").replace(" Below 1 there are fewer examples than unknowns.", "") : control.help;

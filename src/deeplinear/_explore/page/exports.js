@@ -60,6 +60,7 @@ export async function python(state, curves) {
     y: state.y,
     train: state.train,
     kind: state.kind,
+    relative: state.relative,
     layer: curves[0].data?.layer ?? state.layer,
     curves: curves.map(({ name, color, problem, networks }) => ({
       name,

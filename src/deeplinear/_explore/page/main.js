@@ -4,7 +4,7 @@ import { Refused, run } from "./api.js";
 import { Controls, element } from "./controls.js";
 import * as exports from "./exports.js";
 import { colorOf, figure, inWords, WORDS } from "./plot.js";
-import { fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } from "./state.js";
+import { AXES, fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } from "./state.js";
 
 const find = (selector) => document.querySelector(selector);
 const TASKS = { loss: "solve", kernel: "solve", decomposition: "solve", correlations: "correlations", rates: "rates" };
@@ -87,6 +87,7 @@ function apply(next) {
   state = next;
   controls.problem = state.problem;
   state.problem = controls.problem;
+  for (const pin of state.pins) pin.problem = controls.complete(pin.problem);
   find("#preset").value = state.preset;
   refresh(false);
 }
@@ -260,7 +261,7 @@ async function train() {
       onProgress: (progress) => training === job && showProgress("#experiment-progress", progress),
     });
     networks.set(keyOf(problem), result);
-    if (!["loss"].includes(state.view)) setView("loss");
+    setView("loss");
     if (keyOf(problem) !== keyOf(state.problem)) tell("These networks belong to the settings they were started with. Go back to those, or train again.");
     draw();
     writeAddress();
@@ -334,7 +335,7 @@ function drawNow() {
   plot.dataset.key = isWhole ? keyOf(state.problem) : "";
   plot.dataset.drawn = String(Number(plot.dataset.drawn ?? 0) + 1);
   plot.classList.toggle("is-stale", !isWhole && !partial);
-  const preset = page.presets.find(({ id }) => id === state.preset);
+  const preset = page.presets.find(({ id, view }) => id === state.preset && view === state.view);
   const words = inWords(state.view, state, live);
   find("#see").replaceChildren(...(preset ? [element("strong", { textContent: preset.see }), " "] : []), words);
   plot.setAttribute("aria-label", `${VIEWS[state.view]}. ${words}`);
@@ -378,8 +379,8 @@ function pin() {
 const summary = ({ network, optimizer }) => `depth ${network.depth}, width ${network.width}, rate ${optimizer.lr}`;
 
 function setView(view) {
-  state.view = view;
-  if (view === "rates") state.x = "log";
+  if (view === state.view) return;
+  Object.assign(state, { view, ...AXES[view] });
   partial = null;
   refresh(false);
 }
@@ -448,9 +449,16 @@ function showChooser() {
       state.layer = Number(layers.value);
       refresh(false);
     });
-    box.append(element("label", { textContent: "Of " }, kinds), element("label", { textContent: "in layer " }, layers));
+    const relative = element("button", { type: "button", id: "relative", className: "toggle", textContent: "relative to their size" });
+    relative.addEventListener("click", () => {
+      state.relative = !state.relative;
+      refresh(false);
+    });
+    box.append(element("label", { textContent: "Of " }, kinds), element("label", { textContent: "in layer " }, layers), relative);
   }
   find("#kind").value = state.kind;
+  find("#relative").setAttribute("aria-pressed", String(state.relative));
+  find("#relative").hidden = state.kind.endsWith("response");
   const data = curves()[0].data;
   if (!data) return;
   find("#layer").parentElement.hidden = !data.layers.length;

@@ -53,9 +53,10 @@ const line = (x, y, name, color, extra = {}) => ({
 export function figure(view, state, curves) {
   const { traces, layout = {}, across = "training step", up } = DRAW[view](state, curves);
   const narrow = document.documentElement.clientWidth < 700;
+  const logRange = range(traces, state.y, view);
   const ink = css("--ink");
   const muted = css("--muted");
-  const axis = (title, type, more = {}) => ({
+  const axis = (title, type, extent, more = {}) => ({
     title: { text: title, standoff: 10, font: { size: 13, color: muted } },
     type,
     gridcolor: css("--grid"),
@@ -64,7 +65,7 @@ export function figure(view, state, curves) {
     tickfont: { color: muted, size: 12 },
     exponentformat: "power",
     automargin: true,
-    ...(type === "log" ? { dtick: undefined, minor: { ticks: "", showgrid: false } } : {}),
+    ...(type === "log" ? ticks(extent) : {}),
     ...more,
   });
   return {
@@ -78,23 +79,40 @@ export function figure(view, state, curves) {
       hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: ink, size: 12 } },
       showlegend: traces.filter((trace) => trace.showlegend !== false && trace.type === "scatter").length > 1,
       legend: narrow
-        ? { orientation: "h", x: 0, y: -0.2, yanchor: "top", font: { size: 11 } }
-        : { x: 1, xanchor: "right", y: 1, bgcolor: faded(css("--card"), 0.8), font: { size: 12 } },
+        ? { orientation: "h", x: 0, y: -0.2, yanchor: "top", traceorder: "normal", font: { size: 11 } }
+        : { x: 1, xanchor: "right", y: 1, traceorder: "normal", bgcolor: faded(css("--card"), 0.8), font: { size: 12 } },
       uirevision: `${view} ${state.x} ${state.y} ${state.preset}`,
       ...layout,
-      xaxis: axis(across, view === "correlations" ? "linear" : state.x, { ...layout.xaxis, ...(layout.yaxis2 ? { anchor: "y2" } : {}) }),
-      yaxis: axis(up, view === "correlations" ? "linear" : state.y, { ...range(traces, state.y, view), ...layout.yaxis }),
-      ...(layout.yaxis2 ? { yaxis2: axis(layout.yaxis2.title, "linear", { ...layout.yaxis2, title: { text: layout.yaxis2.title, font: { size: 12, color: muted } } }) } : {}),
+      xaxis: axis(across, view === "correlations" ? "linear" : state.x, span(traces, "x"), { ...layout.xaxis, ...(layout.yaxis2 ? { anchor: "y2" } : {}) }),
+      yaxis: axis(up, view === "correlations" ? "linear" : state.y, logRange.range ? logRange.range.map((end) => 10 ** end) : span(traces, "y"), { ...logRange, ...layout.yaxis }),
+      ...(layout.yaxis2 ? { yaxis2: axis(layout.yaxis2.title, "linear", null, { ...layout.yaxis2, title: { text: layout.yaxis2.title, font: { size: 12, color: muted } } }) } : {}),
     },
   };
+}
+
+const positive = (values) => values.filter((value) => Number.isFinite(value) && value > 0);
+
+function span(traces, axis) {
+  const values = positive(traces.filter((trace) => (trace.yaxis ?? "y") === "y").flatMap((trace) => trace[axis]));
+  return [Math.min(...values), Math.max(...values)];
+}
+
+// Over a few decades 1, 2 and 5 are marked, over more the powers of ten.
+function ticks([low, high]) {
+  if (!(Math.log10(high / low) < 2.5)) return { dtick: 1 };
+  const tickvals = [];
+  for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.ceil(Math.log10(high)); power++) {
+    tickvals.push(...[1, 2, 5].map((digit) => Number(`${digit}e${power}`)));
+  }
+  return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => (value < 1e-4 || value >= 1e5 ? value.toExponential(0) : String(value))) };
 }
 
 // A run that blows up, or reaches rounding errors, must not squeeze all others.
 function range(traces, type, view) {
   if (view === "correlations") return {};
   const shown = traces.filter((trace) => (trace.yaxis ?? "y") === "y" && trace.type === "scatter");
-  const values = shown.flatMap((trace) => trace.y).filter((value) => Number.isFinite(value) && value > 0);
-  const first = Math.max(0, ...shown.map((trace) => trace.y.find((value) => Number.isFinite(value) && value > 0) ?? 0));
+  const values = positive(shown.flatMap((trace) => trace.y));
+  const first = Math.max(0, ...shown.map((trace) => positive(trace.y)[0] ?? 0));
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const least = view === "rates" ? low : first;
   const most = (view === "rates" ? 60 : 5) * least;
@@ -156,20 +174,22 @@ const DRAW = {
     return { traces: [...drawn, line(data.times, data.test_loss, "test loss, their sum", css("--ink"))], up: "part of the test loss" };
   },
 
-  correlations(_, [{ data }]) {
+  correlations(state, [{ data }]) {
     if (!data) return { traces: [], up: "step t" };
-    const diverging = data.kind.endsWith("response");
+    const isResponse = data.kind.endsWith("response");
+    const isRelative = state.relative && !isResponse;
     const heat = {
       type: "heatmap",
       x: data.times,
       y: data.times,
-      z: data.values,
-      colorscale: diverging ? "RdBu" : "Cividis",
-      ...(diverging ? { zmid: 0 } : {}),
+      z: isRelative ? relative(data.values) : data.values,
+      colorscale: isResponse ? "RdBu" : "Cividis",
+      ...(isResponse ? { zmid: 0 } : {}),
+      ...(isRelative ? { zmax: 1 } : {}),
       hovertemplate: "t = %{y}, t′ = %{x}<br>%{z:.4g}<extra></extra>",
-      colorbar: { thickness: 12, outlinewidth: 0, tickfont: { color: css("--muted") }, title: { text: WORDS[data.kind], side: "right" } },
+      colorbar: { thickness: 12, outlinewidth: 0, tickfont: { color: css("--muted") } },
     };
-    const square = { scaleanchor: "x", constrain: "domain", autorange: "reversed" };
+    const square = { scaleanchor: "x", constrain: "domain" };
     return { traces: [heat], across: "step t′", up: "step t", layout: { hovermode: "closest", xaxis: { constrain: "domain" }, yaxis: square } };
   },
 
@@ -177,8 +197,8 @@ const DRAW = {
     const traces = [];
     for (const { name, color, data } of curves) {
       if (!data) continue;
-      if (state.train) traces.push(line(data.lrs, data.train_loss, `${name}, train`, color, { line: { dash: "2px,3px", width: 2 } }));
-      traces.push(line(data.lrs, data.test_loss, state.train ? `${name}, test` : name, color));
+      if (state.train) traces.push(line(data.lrs, data.train_loss, `${name}, train`, color, { line: { dash: "2px,3px", width: 2, shape: "spline", smoothing: 0.6 } }));
+      traces.push(line(data.lrs, data.test_loss, state.train ? `${name}, test` : name, color, { line: { shape: "spline", smoothing: 0.6 } }));
       if (data.optimum) {
         const { lr, loss } = data.optimum;
         traces.push({
@@ -194,6 +214,9 @@ const DRAW = {
     return { traces, across: "learning rate", up: "loss at the last step", layout: { shapes, annotations, hovermode: "closest" } };
   },
 };
+
+// Correlations over the sizes at both times: 1 on the diagonal.
+const relative = (values) => values.map((row, t) => row.map((value, s) => (value === null ? null : value / Math.sqrt(values[t][t] * values[s][s]))));
 
 function band(networks, loss, name, color) {
   const { mean, standard_error: error } = networks[loss];
@@ -240,11 +263,11 @@ const WORDING = {
     const [label, value] = parts.reduce((most, part) => (part[1] > most[1] ? part : most), ["nothing", 0]);
     return `Where the test loss comes from, step by step; the parts add up to the dashed line. At the end most of it is ${label.split(":")[0]} (${short(value)}).`;
   },
-  correlations(data) {
+  correlations(data, state) {
     const layer = data.layer === null || !data.layers.length ? "" : ` in layer ${data.layer}`;
     return data.kind.endsWith("response")
       ? `How the ${WORDS[data.kind].replace("response of ", "")}${layer} at step t react to a push at an earlier step t′; nothing reacts before it is pushed.`
-      : `How alike the ${WORDS[data.kind]}${layer} are at two steps of training. A flat picture means that they do not change; the diagonal is their size.`;
+      : `How alike the ${WORDS[data.kind]}${layer} are at two steps of training. ${state.relative ? "Near 1 they have the same pattern, near 0 a new one." : "The diagonal is their size at each step."}`;
   },
   rates(data) {
     if (!data.optimum) return data.note ?? "";

@@ -8,6 +8,15 @@ export const VIEWS = {
   rates: "Learning rate",
 };
 
+// Axes on which each view is easiest to read.
+export const AXES = {
+  loss: { x: "linear", y: "log" },
+  kernel: { x: "linear", y: "linear" },
+  decomposition: { x: "linear", y: "linear" },
+  correlations: { x: "linear", y: "linear" },
+  rates: { x: "log", y: "log" },
+};
+
 export const MOST_PINS = 8;
 
 export function initialState(problem) {
@@ -20,6 +29,7 @@ export function initialState(problem) {
     pins: [],
     kind: "feature_correlation",
     layer: null,
+    relative: true,
     dim: 200,
     seeds: 8,
     trained: false,
