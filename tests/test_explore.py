@@ -5,6 +5,7 @@ import json
 import os
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,8 +19,10 @@ import psutil
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+from typer.testing import CliRunner
 
 import deeplinear as dl
+from deeplinear._cli import app as cli
 from deeplinear._explore import app as explorer_app
 from deeplinear._explore import tasks
 from deeplinear._explore.app import LARGEST_BODY, make_app
@@ -136,16 +139,18 @@ def test_stories_are_true() -> None:
     assert (np.diff(early) < 0).all()
     assert (np.diff(late) > 0).all()
     batches = curves_of("small-batch")
-    assert [batches[name].status.diverged for name in ("batch 0.05", "batch 0.1", "batch 0.2", "now")] == [
-        True, False, False, False,
-    ]  # fmt: skip
-    peaks = [batches[name].test_loss.max() for name in ("batch 0.1", "batch 0.2", "now")]
+    assert [name for name, theory in batches.items() if theory.status.diverged] == ["batch size 0.05"]
+    peaks = [batches[name].test_loss.max() for name in ("batch size 0.1", "batch size 0.2", "now")]
     assert peaks == sorted(peaks, reverse=True)
     data = curves_of("double")
-    assert data["now"].test_loss[-1] > data["data 0.4"].test_loss[-1] > data["data 3"].test_loss[-1]
+    assert data["now"].test_loss[-1] > data["data set size 0.4"].test_loss[-1] > data["data set size 3"].test_loss[-1]
     rates = curves_of("lr")
-    assert rates["rate 0.25"].status.diverged
-    assert rates["rate 0.003"].test_loss[-1] > rates["rate 0.01"].test_loss[-1] > rates["now"].test_loss[-1]
+    assert rates["learning rate 0.25"].status.diverged
+    assert (
+        rates["learning rate 0.003"].test_loss[-1]
+        > rates["learning rate 0.01"].test_loss[-1]
+        > rates["now"].test_loss[-1]
+    )
 
 
 def test_the_optimum_stays_in_mup_and_moves_in_ntk() -> None:
@@ -251,10 +256,10 @@ def test_rates_mark_the_optimum(schedule: str) -> None:
 
 
 def test_rates_without_an_optimum_say_so() -> None:
-    nothing_to_learn = changed("network", centered=True) | {"data": {"target_gram": [[0.0]], "noise": 0.3}}
+    nothing_to_learn = changed("network", centered=True) | {"data": {"target_gram": [[0.0]]}}
     answer = tasks.rates({"problem": nothing_to_learn}, quiet)
     assert answer["optimum"] is None
-    assert "no learning rate" in answer["note"]
+    assert "does not diverge at any learning rate" in answer["note"]
     assert len(answer["test_loss"]) == len(answer["lrs"])
 
 
@@ -413,6 +418,26 @@ def test_everything_the_page_needs_is_in_the_package(client: httpx.Client) -> No
     scripts = [client.get(f"/page/{name}").text for name in ("main.js", "controls.js", "plot.js", "style.css")]
     for text in (index, *scripts):
         assert not re.findall(r"https?://(?!www\.w3\.org)", text)
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def test_command_refuses_what_it_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = CliRunner().invoke
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = run(cli, ["explore", "--no-browser", "--port", port])
+        assert result.exit_code == 2
+        assert f"port must be free, got {port}" in result.stderr
+    assert "port must be from 0 to 65535" in run(cli, ["explore", "--port", "99999"]).stderr
+    monkeypatch.setattr(explorer_app, "find_spec", lambda _: None)
+    assert "pip install 'deeplinear[explore]'" in run(cli, ["explore", "--no-browser"]).stderr
+    monkeypatch.delitem(sys.modules, "deeplinear._explore.serve")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = run(cli, ["explore", "--no-browser"])
+    assert result.exit_code == 2
+    assert "(uvicorn): pip install 'deeplinear[explore]'" in result.stderr
 
 
 # --- a real server ----------------------------------------------------------------------------------------------

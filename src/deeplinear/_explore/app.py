@@ -118,7 +118,7 @@ def plotly_script() -> Path:
     """Return the copy of Plotly's JavaScript that its Python package brings."""
     package = find_spec("plotly")
     if package is None or not package.submodule_search_locations:
-        raise ImportError("the explorer draws with Plotly: pip install 'deeplinear[explore]'")
+        raise ValueError("the explorer draws with Plotly: pip install 'deeplinear[explore]'")
     return Path(package.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
 
 

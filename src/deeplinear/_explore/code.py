@@ -160,13 +160,13 @@ def _draw_decomposition(_: list[dict[str, Any]], __: bool) -> list[str]:
 
 
 def _draw_rates(_: list[dict[str, Any]], train: bool) -> list[str]:
-    down, up, count = tasks.RATE_GRID
+    below, above = tasks.RATE_GRID
     lines = [
         "for name, color, problem in curves:",
         "    optimum = dl.optimal_lr(problem)",
         "    rates = problem.optimizer.rates(problem.steps)",
         "    best = optimum.lr * rates.max() if optimum.is_factor else optimum.lr",
-        f"    lrs = best * np.geomspace(10**-{down}, {up}, {count})",
+        f"    lrs = best * np.append(np.geomspace{below}, np.geomspace{above}[1:])",
         "    optimizers = [dataclasses.replace(problem.optimizer, lr=rates * lr / rates.max()) for lr in lrs]",
         "    solved = dl.solve([dataclasses.replace(problem, optimizer=each) for each in optimizers])",
         '    ax.plot(lrs, [theory.test_loss[-1] for theory in solved], "--", color=color, label=name)',

@@ -6,6 +6,8 @@ Each is a problem, what is varied around it, the view to look at and a sentence 
 from collections.abc import Iterable
 from typing import Any
 
+from deeplinear._explore.controls import CONTROLS
+
 Problem = dict[str, Any]
 
 
@@ -37,13 +39,16 @@ _CLEAN = {"type": "Isotropic", "noise": 0.0}
 _POPULATION = {"type": "Population"}
 
 
-def _fan(problem: Problem, part: str, name: str, values: Iterable[Any], word: str = "") -> list[dict[str, Any]]:
-    """One curve for each value of a field, with its name."""
+def _fan(problem: Problem, part: str, name: str, values: Iterable[Any]) -> list[dict[str, Any]]:
+    """One curve for each value of a field, called as its control is."""
+    label = next(control.label for control in CONTROLS if (control.part, control.name) == (part, name)).lower()
     return [
-        {"name": f"{word or name} {value:g}" if not isinstance(value, str) else f"{value} {word or name}",
-         "problem": problem | {part: problem[part] | {name: value}}}
+        {
+            "name": f"{label} {value if isinstance(value, str) else format(value, 'g')}",
+            "problem": problem | {part: problem[part] | {name: value}},
+        }
         for value in values
-    ]  # fmt: skip
+    ]
 
 
 def _preset(
@@ -103,7 +108,7 @@ _tour = [
         _TOUR, "data", "Data",
         "More examples bring the loss on new data (dashed) closer to the loss on the training set (dotted). With "
         "few, the network fits its examples, noise included, and the gap opens.",
-        _fan(_base, "sampling", "samples", (0.5, 1.0, 2.0, 8.0), "data"), 2, train=True,
+        _fan(_base, "sampling", "samples", (0.5, 1.0, 2.0, 8.0)), 2, train=True,
     ),
     _preset(
         _TOUR, "batch", "Batch",
@@ -115,15 +120,15 @@ _tour = [
         _TOUR, "lr", "Learning rate",
         "Too small a learning rate is slow. Too large, and every step overshoots: the loss climbs instead of "
         "falling. The best one lies just below the edge.",
-        _fan(_base, "optimizer", "lr", (0.003, 0.01, 0.03, 0.25), "rate"), 2,
+        _fan(_base, "optimizer", "lr", (0.003, 0.01, 0.03, 0.25)), 2,
     ),
 ]  # fmt: skip
 
 _widths = (0.25, 0.5, 1.0, 2.0, 4.0)
 _mup = _problem({"depth": 4, "richness": 3.0}, _POPULATION, 0.005, 120, _CLEAN)
 _ntk = _problem({"depth": 4, "richness": 3.0, "parameterization": "ntk"}, _POPULATION, 0.005, 120, _CLEAN)
-_short_mup = _problem({"richness": 3.0}, _full(2.0), 0.03, 20)
-_short_ntk = _problem({"richness": 3.0, "parameterization": "ntk"}, _full(2.0), 0.03, 20)
+_short_mup = _problem({"richness": 3.0}, _full(4.0), 0.03, 12)
+_short_ntk = _problem({"richness": 3.0, "parameterization": "ntk"}, _full(4.0), 0.03, 12)
 
 _stories = [
     _preset(
@@ -150,11 +155,11 @@ _stories = [
     ),
     _preset(
         _STORY, "double", "More data can hurt before it helps",
-        "Trained long with noisy labels, a data set about as large as the number of unknowns (data 1) is the worst: "
+        "Trained long with noisy labels, a data set about as large as the number of unknowns is the worst: "
         "the network fits the noise. Less or more data does better.",
         _fan(
             _problem({"depth": 1, "richness": 0.5}, _full(1.0), 0.2, 300, {"type": "Isotropic", "noise": 0.6}),
-            "sampling", "samples", (0.4, 1.0, 3.0), "data",
+            "sampling", "samples", (0.4, 1.0, 3.0),
         ), 1, train=True, x="log",
     ),
 ]  # fmt: skip
@@ -198,14 +203,14 @@ _paper = [
         "Smaller data sets are fitted faster (dotted), and the gap to new data (dashed) grows.",
         _fan(
             _problem({"depth": 4, "richness": 2.0}, _full(1.0), 0.03, 120),
-            "sampling", "samples", (0.5, 1.0, 2.0, 4.0), "data",
+            "sampling", "samples", (0.5, 1.0, 2.0, 4.0),
         ), 1, train=True,
     ),
     _preset(
         _PAPER, "3b", "3b Test loss against data",
         "At late steps the order of the curves is not that of the data set sizes.",
         _fan(_problem({"depth": 4}, _full(1.0), 0.03, 250, {"type": "Isotropic", "noise": 0.6}),
-             "sampling", "samples", (0.5, 0.75, 1.0, 1.5, 3.0), "data"), 2, x="log",
+             "sampling", "samples", (0.5, 0.75, 1.0, 1.5, 3.0)), 2, x="log",
     ),
     _preset(
         _PAPER, "3c", "3c Batch sizes",
@@ -293,7 +298,7 @@ _paper = [
         _PAPER, "A3", "A3 Hard-task exponents",
         "On logarithmic axes each task is nearly a line, the harder the flatter.",
         _fan(_problem({"depth": 3, "width": "infinite"}, _POPULATION, 0.05, 200, _law(0.5)), "data", "source",
-             (0.3, 0.5, 0.7), "b"), 1, x="log",
+             (0.3, 0.5, 0.7)), 1, x="log",
     ),
 ]  # fmt: skip
 

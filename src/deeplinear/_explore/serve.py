@@ -1,6 +1,7 @@
 """Start the explorer on this machine and open the browser."""
 
 import socket
+import threading
 import webbrowser
 from collections.abc import Callable
 
@@ -10,6 +11,9 @@ from deeplinear._explore.app import make_app, plotly_script
 
 _HOST = "127.0.0.1"
 _MOST_CONNECTIONS = 200
+
+USUAL_PORT = 8642
+"""Always the same, so that links keep working from one day to the next."""
 
 
 def serve(port: int | None, open_browser: bool, say: Callable[[str], object]) -> None:
@@ -38,15 +42,12 @@ def serve(port: int | None, open_browser: bool, say: Callable[[str], object]) ->
     )
     say(f"the explorer is at {address} (Ctrl-C ends it)")
     if open_browser:
-        webbrowser.open(address)  # the socket listens already, so that the browser waits for the server and not in vain
+        # The socket listens already, so that a browser waits for the server; some browsers hold up who opens them.
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     try:
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
         say("ended")
-
-
-USUAL_PORT = 8642
-"""The usual one, so that links keep working from one day to the next."""
 
 
 def _listen(port: int | None) -> socket.socket:

@@ -26,8 +26,8 @@ LIMITS = {"solve": 300.0, "correlations": 300.0, "rates": 300.0, "experiment": 9
 HEAT_MAP = 120
 """Most rows and columns of a heat map."""
 
-RATE_GRID = (1.5, 5.0, 28)
-"""Learning rates that are drawn around the best one: decades below, factor above, and how many."""
+RATE_GRID = ((10**-1.5, 1.0, 16), (1.0, 3.0, 12))
+"""Learning rates that are drawn, over the best one: ends and numbers below and above it."""
 
 _LARGEST_FILE = 400e6
 _BETWEEN_REPORTS = 0.1
@@ -96,7 +96,7 @@ def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
 def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the loss at the last step against the learning rate, and its optimum."""
     problem = read_problem(request["problem"])
-    _refuse_if_long(problem, report, times=2 * RATE_GRID[2])
+    _refuse_if_long(problem, report, times=2 * sum(count for _, _, count in RATE_GRID))
     report(stage="finding the optimum")
     note, found = None, None
     try:
@@ -123,8 +123,8 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 def rate_grid(best: float) -> Array:
     """Return the learning rates that are drawn around the best one."""
-    down, up, count = RATE_GRID
-    return best * np.geomspace(10**-down, up, count)
+    below, above = (np.geomspace(*ends) for ends in RATE_GRID)
+    return best * np.append(below, above[1:])
 
 
 def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -127,6 +127,7 @@ export class Controls {
   // Shows every value, except in the field that is being typed into.
   show(keep = null) {
     for (const { show } of this.rows.values()) show(keep);
+    for (const box of this.root.querySelectorAll(".more")) box.hidden = !box.querySelector(".control:not([hidden])");
   }
 
   showError(field, message) {

@@ -12,7 +12,9 @@ export function save(content, name, type) {
 export async function picture(plot, format) {
   const { width, height } = plot.getBoundingClientRect();
   const size = { width: Math.max(width, 700), height: Math.max(height, 420) };
-  await Plotly.downloadImage(plot, { format, scale: format === "png" ? 3 : 1, filename: "deeplinear", ...size });
+  const isLegible = plot.data.filter((trace) => trace.type === "scatter" && trace.showlegend !== false).length > 1;
+  const figure = { data: plot.data, layout: { ...plot.layout, showlegend: isLegible } };
+  await Plotly.downloadImage(figure, { format, scale: format === "png" ? 3 : 1, filename: "deeplinear", ...size });
 }
 
 const QUANTITIES = {

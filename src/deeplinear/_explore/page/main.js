@@ -23,11 +23,14 @@ let partial = null; // the first steps of the newest answer
 let running = null; // the request for the curve that follows the controls
 let others = null; // aborts the requests for the pinned curves
 let training = null; // the experiment
+let refused = null; // the last request that was not allowed
+let notice = ""; // what the user should know beside the status
 let speed = 0.04; // milliseconds per unit of work, learned from each answer
 
 // --- state ----------------------------------------------------------------------------------------------------
 
 function onControl(isMoving) {
+  notice = "";
   state.problem = controls.problem;
   state.preset = "";
   refresh(isMoving);
@@ -41,6 +44,7 @@ function requestFor(problem) {
 
 function curves() {
   const all = [{ name: nameOf(state.problem), problem: state.problem }, ...state.pins];
+  if (requestFor(state.problem).key === refused) all[0].name = "last curve that could be drawn";
   const wanted = ["decomposition", "correlations"].includes(state.view) ? all.slice(0, 1) : all;
   return wanted.map(({ name, problem }, index) => ({
     name,
@@ -76,11 +80,10 @@ function writeAddress() {
 
 function readAddress() {
   const read = fromAddress(location.hash, initialState(controls.problem));
-  if (!read && location.hash.length > 1) say("This link could not be read; these are the usual settings.");
-  if (!read) return applyPreset(page.presets[0].id);
-  apply(read);
-  if (read.trained) train();
-  return undefined;
+  if (!read) applyPreset(page.presets[0].id);
+  else apply(read);
+  notice = read || location.hash.length < 2 ? "" : "This link could not be read; these are the usual settings. ";
+  if (read?.trained) train();
 }
 
 function apply(next) {
@@ -145,11 +148,12 @@ async function ask(wanted, isMoving) {
       partial = null;
       shown = result;
       controls.showError(null);
-      say(`${job.task === "solve" ? "Solved" : "Done"} in ${inTime((performance.now() - started) / 1000)}.`);
+      say(`${notice}${job.task === "solve" ? "Solved" : "Done"} in ${inTime((performance.now() - started) / 1000)}.`);
     }
   } catch (error) {
     if (signal.aborted) return;
     partial = null;
+    refused = job.key;
     const beside = controls.showError(error.field, error.message);
     say(error instanceof Refused ? (beside ? `See the control: ${error.message}` : error.message) : `No answer from the server: ${error.message}`, true);
     if (requestFor(state.problem).key === job.key) running = null;

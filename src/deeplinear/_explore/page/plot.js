@@ -68,6 +68,7 @@ export function figure(view, state, curves) {
     ...(type === "log" ? ticks(extent) : {}),
     ...more,
   });
+  const listed = traces.filter((trace) => trace.showlegend !== false && trace.type === "scatter").length;
   return {
     traces,
     layout: {
@@ -77,10 +78,10 @@ export function figure(view, state, curves) {
       margin: { l: narrow ? 48 : 64, r: 16, t: 12, b: 48 },
       hovermode: "x unified",
       hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: ink, size: 12 } },
-      showlegend: traces.filter((trace) => trace.showlegend !== false && trace.type === "scatter").length > 1,
+      showlegend: listed > 1 && !(narrow && view !== "decomposition"), // where there is little room the chips below say it
       legend: narrow
         ? { orientation: "h", x: 0, y: -0.2, yanchor: "top", traceorder: "normal", font: { size: 11 } }
-        : { x: 1, xanchor: "right", y: 1, traceorder: "normal", bgcolor: faded(css("--card"), 0.8), font: { size: 12 } },
+        : { x: 1.01, xanchor: "left", y: 1, traceorder: "normal", font: { size: 12 } },
       uirevision: `${view} ${state.x} ${state.y} ${state.preset}`,
       ...layout,
       xaxis: axis(across, view === "correlations" ? "linear" : state.x, span(traces, "x"), { ...layout.xaxis, ...(layout.yaxis2 ? { anchor: "y2" } : {}) }),
@@ -115,7 +116,7 @@ function range(traces, type, view) {
   const first = Math.max(0, ...shown.map((trace) => positive(trace.y)[0] ?? 0));
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const least = view === "rates" ? low : first;
-  const most = (view === "rates" ? 60 : 5) * least;
+  const most = (view === "rates" ? 15 : 5) * least;
   const floor = 1e-8 * first;
   if (!values.length || (high <= most && low >= floor)) return type === "linear" ? { rangemode: "tozero" } : {};
   const [from, to] = [Math.max(low, floor), Math.min(high, most)];
@@ -129,9 +130,11 @@ const DRAW = {
     const trained = curves.filter(({ networks }) => networks);
     for (const { name, color, data, before, networks } of curves) {
       for (const loss of state.train ? ["train_loss", "test_loss"] : ["test_loss"]) {
-        const dotted = loss === "train_loss" ? { line: { dash: "2px,3px", width: 2 } } : {};
+        // With several curves the text says what is dotted, and the legend only whose it is.
+        const isListed = loss === "test_loss" || curves.length === 1;
+        const dotted = { showlegend: isListed, ...(loss === "train_loss" ? { line: { dash: "2px,3px", width: 2 } } : {}) };
         const label = state.train ? `${name}, ${NAMES[loss]}` : name;
-        if (networks) traces.push(...band(networks, loss, label, color));
+        if (networks) traces.push(...band(networks, loss, label, color, isListed));
         if (before) {
           const from = data.times.length;
           traces.push(line(before.times.slice(from), before[loss].slice(from), label, faded(color, 0.3), { ...dotted, showlegend: false, hoverinfo: "skip", hovertemplate: null }));
@@ -189,7 +192,7 @@ const DRAW = {
       hovertemplate: "t = %{y}, t′ = %{x}<br>%{z:.4g}<extra></extra>",
       colorbar: { thickness: 12, outlinewidth: 0, tickfont: { color: css("--muted") } },
     };
-    const square = { scaleanchor: "x", constrain: "domain" };
+    const square = { scaleanchor: "x", constrain: "domain", constraintoward: "top" };
     return { traces: [heat], across: "step t′", up: "step t", layout: { hovermode: "closest", xaxis: { constrain: "domain" }, yaxis: square } };
   },
 
@@ -197,8 +200,8 @@ const DRAW = {
     const traces = [];
     for (const { name, color, data } of curves) {
       if (!data) continue;
-      if (state.train) traces.push(line(data.lrs, data.train_loss, `${name}, train`, color, { line: { dash: "2px,3px", width: 2, shape: "spline", smoothing: 0.6 } }));
-      traces.push(line(data.lrs, data.test_loss, state.train ? `${name}, test` : name, color, { line: { shape: "spline", smoothing: 0.6 } }));
+      if (state.train) traces.push(line(data.lrs, data.train_loss, `${name}, train`, color, { line: { dash: "2px,3px", width: 2 }, showlegend: curves.length === 1 }));
+      traces.push(line(data.lrs, data.test_loss, state.train ? `${name}, test` : name, color));
       if (data.optimum) {
         const { lr, loss } = data.optimum;
         traces.push({
@@ -218,14 +221,14 @@ const DRAW = {
 // Correlations over the sizes at both times: 1 on the diagonal.
 const relative = (values) => values.map((row, t) => row.map((value, s) => (value === null ? null : value / Math.sqrt(values[t][t] * values[s][s]))));
 
-function band(networks, loss, name, color) {
+function band(networks, loss, name, color, isListed) {
   const { mean, standard_error: error } = networks[loss];
   const edge = (sign) => mean.map((value, t) => (value === null || error[t] === null ? null : value + sign * error[t]));
   const hidden = { showlegend: false, hoverinfo: "skip", hovertemplate: null };
   return [
     line(networks.times, edge(-1), name, color, { ...hidden, line: { width: 0, dash: "solid" } }),
     line(networks.times, edge(1), name, color, { ...hidden, line: { width: 0, dash: "solid" }, fill: "tonexty", fillcolor: faded(color, 0.22) }),
-    line(networks.times, mean, `${name}, networks`, faded(color, 0.65), { line: { dash: "solid", width: 3.2 } }),
+    line(networks.times, mean, `${name}, networks`, faded(color, 0.65), { line: { dash: "solid", width: 3.2 }, showlegend: isListed }),
   ];
 }
 
