@@ -165,12 +165,12 @@ def test_views_and_hover(explorer: Explorer, address: str) -> None:
     page = explorer.page
     theory = dl.solve(read_problem(PROBLEM))
     page.click("#view-kernel")
-    explorer.wait_for("document.querySelector('#plot').data[0].name === 'theory'")
+    explorer.wait_for("document.querySelector('#plot').data?.[0]?.name === 'theory'")
     np.testing.assert_array_equal(explorer.traces[0]["y"], theory.kernel)
     page.click("#view-decomposition")
     explorer.wait_for_traces(5)
     page.click("#view-correlations")
-    explorer.wait_for("document.querySelector('#plot').data[0].type === 'heatmap'")
+    explorer.wait_for("document.querySelector('#plot').data?.[0]?.type === 'heatmap'")
     page.click("#relative")
     page.select_option("#kind", "error_correlation")
     explorer.wait_for(
@@ -285,7 +285,8 @@ def test_bad_values_are_shown_beside_their_control(explorer: Explorer, address: 
     error.wait_for(state="visible", timeout=SLOW)
     assert "width must be a positive finite number, got -3" in error.inner_text()
     assert width.get_attribute("aria-invalid") == "true"
-    assert explorer.traces == before  # the last good curve stays, faded
+    assert [trace["y"] for trace in explorer.traces] == [trace["y"] for trace in before]  # the last good curve stays
+    assert "last curve that could be drawn" in page.locator("#pins").inner_text()
     width.fill("wide")
     explorer.wait_for("document.getElementById('network.width-error').textContent.includes('wide')")
     width.fill("0.5, 2")
