@@ -23,10 +23,11 @@ def running_explorer() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
-    watchdog = threading.Timer(120, process.kill)
+    watchdog = threading.Timer(60, process.kill)
     watchdog.start()
     try:
         line = process.stdout.readline()
+        watchdog.cancel()
         found = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert found, line
         yield found[0], process
@@ -35,4 +36,3 @@ def running_explorer() -> Iterator[tuple[str, subprocess.Popen[str]]]:
             process.send_signal(signal.SIGINT)
         process.wait(timeout=20)
         process.stdout.close()
-        watchdog.cancel()

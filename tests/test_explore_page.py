@@ -268,7 +268,7 @@ def test_long_solves_can_be_cancelled(explorer: Explorer, address: str) -> None:
     page = explorer.page
     page.select_option('[id="sampling-type"]', "OnlineSGD")
     explorer.wait_for_value("sampling", "type", "OnlineSGD")
-    explorer.control("steps").fill("2500")
+    explorer.control("steps").fill("1500")
     page.wait_for_selector("#progress progress[value]", timeout=SLOW)
     page.click("#progress button")
     assert "Cancelled" in page.locator("#status").inner_text()

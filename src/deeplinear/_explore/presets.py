@@ -130,16 +130,18 @@ _ntk = _problem({"depth": 4, "richness": 3.0, "parameterization": "ntk"}, _POPUL
 _short_mup = _problem({"richness": 3.0}, _full(4.0), 0.03, 12)
 _short_ntk = _problem({"richness": 3.0, "parameterization": "ntk"}, _full(4.0), 0.03, 12)
 
+_mup_widths, _ntk_widths = (_fan(problem, "network", "width", _widths) for problem in (_mup, _ntk))
+
 _stories = [
     _preset(
         _STORY, "wider-mup", "Wider is better in muP ...",
         "In muP each wider network is ahead at every step. Open the next story to see the same widths in NTK.",
-        _fan(_mup, "network", "width", _widths), 2,
+        _mup_widths, 2,
     ),
     _preset(
         _STORY, "wider-ntk", "... but not in NTK",
         "In NTK wider networks move their features less and become linear models: ahead at first, behind at the end.",
-        _fan(_ntk, "network", "width", _widths), 2,
+        _ntk_widths, 2,
     ),
     _preset(
         _STORY, "optimum-stays", "The optimum stays",
@@ -176,12 +178,12 @@ _paper = [
     _preset(
         _PAPER, "1a", "1a Widths in NTK",
         "As width grows the network tends to a linear model; wider is not always faster.",
-        _fan(_ntk, "network", "width", _widths), 2,
+        _ntk_widths, 2,
     ),
     _preset(
         _PAPER, "1b", "1b Widths in muP",
         "The loss falls with width at every step.",
-        _fan(_mup, "network", "width", _widths), 2,
+        _mup_widths, 2,
     ),
     _preset(
         _PAPER, "1c", "1c Depths",

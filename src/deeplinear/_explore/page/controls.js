@@ -1,12 +1,6 @@
 // The controls: one for each field of a problem, made from their descriptions.
 
-const element = (tag, properties = {}, ...children) => {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-};
-
-export { element };
+import { element } from "./dom.js";
 
 const STEPS = 400; // positions of a slider
 
