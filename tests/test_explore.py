@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import queue
 import re
 import socket
 import sys
@@ -438,6 +439,15 @@ def test_command_refuses_what_it_cannot_do(monkeypatch: pytest.MonkeyPatch) -> N
     result = run(cli, ["explore", "--no-browser"])
     assert result.exit_code == 2
     assert "(uvicorn): pip install 'deeplinear[explore]'" in result.stderr
+
+
+def test_command_opens_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = queue.SimpleQueue[str]()
+    monkeypatch.setattr("webbrowser.open", opened.put)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+    result = CliRunner().invoke(cli, ["explore", "--port", "0"])
+    assert result.exit_code == 0
+    assert opened.get(timeout=10) in result.stdout
 
 
 # --- a real server ----------------------------------------------------------------------------------------------

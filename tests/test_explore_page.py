@@ -230,6 +230,21 @@ def test_experiment_with_progress_and_cancel(explorer: Explorer, address: str, t
     networks = dl.simulate(read_problem(PROBLEM), 40, 8, record="losses")
     comparison = dl.compare(dl.solve(read_problem(PROBLEM)), networks)
     np.testing.assert_array_equal(z["y"], comparison["train_loss" if "train" in z["name"] else "test_loss"].z)
+
+    # A link trains the same networks again, also those of a pinned curve.
+    page.click("#pin")
+    explorer.control("network.width").fill("2")
+    explorer.wait_for_value("network", "width", 2)
+    explorer.wait_for("decodeURIComponent(location.hash).includes('\"trained\":true')")
+    other = Explorer(page.context.new_page())
+    other.page.goto(page.url)
+    other.wait_for("document.querySelector('#plot').data?.some((trace) => trace.name.startsWith('z,'))")
+    assert next(trace for trace in other.traces if trace["name"].startswith("z,"))["y"] == z["y"]
+    other.page.close()
+    page.get_by_role("button", name="Remove").click()
+    explorer.control("network.width").fill("1")
+
+    page.wait_for_selector(".verdict", timeout=SLOW)
     page.click("#export")
     with page.expect_download(timeout=SLOW) as waiting:
         page.click("[data-export=networks]")
@@ -268,7 +283,7 @@ def test_long_solves_can_be_cancelled(explorer: Explorer, address: str) -> None:
     page = explorer.page
     page.select_option('[id="sampling-type"]', "OnlineSGD")
     explorer.wait_for_value("sampling", "type", "OnlineSGD")
-    explorer.control("steps").fill("1500")
+    explorer.control("steps").fill("1000")
     page.wait_for_selector("#progress progress[value]", timeout=SLOW)
     page.click("#progress button")
     assert "Cancelled" in page.locator("#status").inner_text()

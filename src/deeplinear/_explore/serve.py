@@ -29,25 +29,25 @@ def serve(port: int | None, open_browser: bool, say: Callable[[str], object]) ->
         Is told the address.
     """
     plotly_script()  # missing packages are found before anything starts
-    listening = _listen(port)
-    address = f"http://{_HOST}:{listening.getsockname()[1]}/"
-    config = uvicorn.Config(
-        make_app(),
-        log_level="error",
-        access_log=False,
-        ws="none",
-        lifespan="on",
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_graceful_shutdown=1,
-    )
-    say(f"the explorer is at {address} (Ctrl-C ends it)")
-    if open_browser:
-        # The socket listens already, so that a browser waits for the server; some browsers hold up who opens them.
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    try:
-        uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        say("ended")
+    with _listen(port) as listening:
+        address = f"http://{_HOST}:{listening.getsockname()[1]}/"
+        config = uvicorn.Config(
+            make_app(),
+            log_level="error",
+            access_log=False,
+            ws="none",
+            lifespan="on",
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=1,
+        )
+        say(f"the explorer is at {address} (Ctrl-C ends it)")
+        if open_browser:
+            # The socket listens already, so that a browser waits for the server; some browsers hold up who opens them.
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            say("ended")
 
 
 def _listen(port: int | None) -> socket.socket:

@@ -20,7 +20,7 @@ from deeplinear._explore.problems import finite_dim, is_quick, read_problem, sca
 
 Array = NDArray[Any]
 
-LIMITS = {"solve": 300.0, "correlations": 300.0, "rates": 300.0, "experiment": 900.0, "netcdf": 300.0}
+LIMITS = {"solve": 600.0, "correlations": 600.0, "rates": 600.0, "experiment": 900.0, "netcdf": 600.0}
 """Seconds after which each task is ended."""
 
 HEAT_MAP = 120

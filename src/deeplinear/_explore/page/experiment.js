@@ -46,11 +46,11 @@ export class Experiment {
     return element("div", { className: "field" }, words, input, element("p", { className: "help", id: `${id}-help`, textContent: help }), error);
   }
 
-  async train() {
+  async train(problem = this.state().problem) {
     this.job?.abort();
     const job = new AbortController();
     this.job = job;
-    const { problem, dim, seeds } = this.state();
+    const { dim, seeds } = this.state();
     this.showError({});
     this.tell("");
     find("#train").disabled = true;
@@ -60,7 +60,7 @@ export class Experiment {
       const result = await run("experiment", { problem, dim, seeds }, { signal: job.signal, onProgress });
       this.results.set(keyOf(problem), result);
       this.trained();
-      if (!this.get(this.state().problem)) this.tell("These networks belong to the settings they were started with. Go back to those, or train again.");
+      if (![this.state(), ...this.state().pins].some((each) => this.get(each.problem))) this.tell("These networks belong to the settings they were started with. Go back to those, or train again.");
     } catch (error) {
       if (job.signal.aborted) this.tell("Cancelled.");
       else if (!this.showError(error)) this.tell(error.message, true);

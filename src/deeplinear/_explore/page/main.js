@@ -81,7 +81,8 @@ function writeAddress() {
 }
 
 function address() {
-  return toAddress({ ...state, trained: Boolean(experiment.get(state.problem)) });
+  const isTrained = ({ problem }) => Boolean(experiment.get(problem));
+  return toAddress({ ...state, trained: isTrained(state), pins: state.pins.map((pin) => ({ ...pin, trained: isTrained(pin) })) });
 }
 
 function readAddress() {
@@ -90,7 +91,13 @@ function readAddress() {
   theory.notice = isBroken ? "This link could not be read; these are the usual settings. " : "";
   if (read) apply(read);
   else applyPreset(page.presets[0].id);
-  if (read?.trained) experiment.train();
+  if (read) trainAgain([read.trained, ...read.pins.map((pin) => pin.trained)]);
+}
+
+// The networks that a link shows are trained again: the same seeds make the same networks.
+async function trainAgain(wanted) {
+  const problems = [state, ...state.pins].map(({ problem }) => problem);
+  for (const problem of problems.filter((_, index) => wanted[index])) await experiment.train(problem);
 }
 
 function apply(next) {
