@@ -321,8 +321,7 @@ def test_keyboard_alone(explorer: Explorer, address: str) -> None:
     assert page.evaluate("() => document.activeElement.textContent") == "Skip to the controls"
     page.focus("#view-loss")
     page.keyboard.press("ArrowRight")
-    explorer.wait_for("document.activeElement.id === 'view-kernel'")
-    assert page.locator("#view-kernel").get_attribute("aria-selected") == "true"
+    page.wait_for_selector("#view-kernel[aria-selected=true]:focus", timeout=SLOW)
     page.keyboard.press("ArrowLeft")
     explorer.slider("optimizer.lr").focus()
     assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") == "solid"
