@@ -1,0 +1,217 @@
+"""A view of the page as the Python lines that produce it."""
+
+import math
+from dataclasses import fields
+from typing import Any
+
+from deeplinear._explore import tasks
+from deeplinear._explore.problems import SHAPES, read_problem
+
+VIEWS = ("loss", "kernel", "decomposition", "correlations", "rates")
+_MOST_CURVES = 12
+
+_LABELS = {"loss": "loss", "kernel": "tangent kernel", "decomposition": "part of the test loss", "rates": "loss"}
+
+
+def python_lines(view: dict[str, Any]) -> str:
+    """Return Python lines that draw what the page shows.
+
+    Parameters
+    ----------
+    view
+        ``view``, one of ``VIEWS``; ``curves``, a list of ``name``, ``color``, ``problem`` and, if networks were
+        trained, ``experiment`` with ``dim`` and ``seeds``; ``x`` and ``y``, "linear" or "log"; ``train``, whether the
+        train loss is shown; of correlations ``kind``, ``layer`` and whether they are ``relative``.
+
+    Raises
+    ------
+    ValueError
+        If the view cannot be shown.
+    """
+    what, curves = view.get("view"), view.get("curves")
+    if what not in VIEWS:
+        raise ValueError(f"view must be {' or '.join(VIEWS)}, got {what!r}")
+    if not isinstance(curves, list) or not 1 <= len(curves) <= _MOST_CURVES:
+        raise ValueError(f"curves must be a list of 1 to {_MOST_CURVES}, got {curves!r:.60}")
+    if not all(isinstance(curve, dict) for curve in curves):
+        raise ValueError("curves must be objects")
+    if what == "correlations":
+        body = _correlations(curves[0], view)
+    else:
+        body = "\n".join(
+            [
+                _curves(curves),
+                "",
+                "fig, ax = plt.subplots()",
+                *_DRAW[what](curves, view.get("train") is True),
+                *_axes(what, view),
+            ]
+        )
+    imports = ["import dataclasses", ""] if what == "rates" else []
+    imports = ["import math", *imports] if "math." in body else imports
+    plots = ["import matplotlib.pyplot as plt", *(["import numpy as np"] if "np." in body else [])]
+    header = [
+        *imports,
+        *([] if imports[-1:] == [""] or not imports else [""]),
+        *plots,
+        "",
+        "import deeplinear as dl",
+        "",
+    ]
+    return "\n".join([*header, body, "plt.show()", ""])
+
+
+def _curves(curves: list[dict[str, Any]]) -> str:
+    lines = ["curves = ["]
+    for curve in curves:
+        lines.append(f"    ({_text(curve, 'name')!r}, {_text(curve, 'color')!r}, {_problem(curve.get('problem'))}),")
+    return "\n".join([*lines, "]"])
+
+
+def _text(curve: dict[str, Any], key: str) -> str:
+    value = curve.get(key)
+    if not isinstance(value, str) or len(value) > 100:
+        raise ValueError(f"{key} of a curve must be a short text, got {value!r:.60}")
+    return value
+
+
+def _problem(document: Any, indent: str = "    ") -> str:
+    problem = read_problem(document)
+    lr = f"{problem.optimizer.lr!r}"
+    shape = document["optimizer"].get("schedule", "constant")
+    if shape != "constant":
+        words = SHAPES[shape][0].format(steps=problem.steps)
+        lr = f"[{float(document['optimizer']['lr'])!r} * {words} for t in range({problem.steps})]"
+    inner = indent + "    "
+    return "\n".join(
+        [
+            "dl.Problem(",
+            f"{inner}network={_part(problem.network)},",
+            f"{inner}data={_data(problem.data)},",
+            f"{inner}sampling={_part(problem.sampling)},",
+            f"{inner}optimizer={_part(problem.optimizer, lr=lr)},",
+            f"{inner}steps={problem.steps},",
+            f"{indent})",
+        ]
+    )
+
+
+def _data(data: Any) -> str:
+    if not hasattr(data, "capacity"):
+        return _part(data)
+    return f"dl.Spectrum.power_law(capacity={data.capacity!r}, source={data.source!r}, noise={data.noise!r})"
+
+
+def _part(part: Any, **words: str) -> str:
+    """Write one part with the values that differ from their defaults."""
+    given = [each for each in fields(part) if each.init]
+    values = [
+        f"{each.name}={words.get(each.name) or _value(getattr(part, each.name))}"
+        for each in given
+        if getattr(part, each.name) != each.default
+    ]
+    return f"dl.{type(part).__name__}({', '.join(values)})"
+
+
+def _value(value: Any) -> str:
+    return "math.inf" if value == math.inf else repr(value)
+
+
+def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
+    losses = ("test_loss", "train_loss") if train else ("test_loss",)
+    lines = [
+        "for name, color, problem in curves:",
+        "    theory = dl.solve(problem)",
+        '    ax.plot(theory.times, theory.test_loss, "--", color=color, label=f"{name}: test")',
+    ]
+    if train:
+        lines.append('    ax.plot(theory.times, theory.train_loss, ":", color=color, label=f"{name}: train")')
+    trained = {index: curve["experiment"] for index, curve in enumerate(curves) if curve.get("experiment")}
+    for index, experiment in trained.items():
+        dim, seeds = (int(experiment[key]) for key in ("dim", "seeds"))
+        lines += [
+            f"name, color, problem = curves[{index}]",
+            f'networks = dl.simulate(problem, dim={dim}, seeds={seeds}, record="losses")',
+            f"for loss in {losses!r}:",
+            "    mean, error = networks.mean(loss), networks.standard_error(loss)",
+            '    ax.plot(networks.times, mean, color=color, label=f"{name}: networks, {loss}")',
+            "    ax.fill_between(networks.times, mean - error, mean + error, color=color, alpha=0.25)",
+            "print(dl.compare(dl.solve(problem), networks))",
+        ]
+    return lines
+
+
+def _draw_kernel(_: list[dict[str, Any]], __: bool) -> list[str]:
+    return [
+        "for name, color, problem in curves:",
+        "    theory = dl.solve(problem)",
+        '    ax.plot(theory.times, theory.kernel, "--", color=color, label=name)',
+    ]
+
+
+def _draw_decomposition(_: list[dict[str, Any]], __: bool) -> list[str]:
+    return [
+        "for name, color, problem in curves[:1]:",
+        "    theory = dl.solve(problem)",
+        '    for part in ("bias", "width", "data", "label_noise"):',
+        '        ax.plot(theory.times, getattr(theory.decomposition, part), label=f"{name}: {part}")',
+        '    ax.plot(theory.times, theory.test_loss, "--", color=color, label=f"{name}: test loss")',
+    ]
+
+
+def _draw_rates(_: list[dict[str, Any]], train: bool) -> list[str]:
+    below, above = tasks.RATE_GRID
+    lines = [
+        "for name, color, problem in curves:",
+        "    optimum = dl.optimal_lr(problem)",
+        "    rates = problem.optimizer.rates(problem.steps)",
+        "    best = optimum.lr * rates.max() if optimum.is_factor else optimum.lr",
+        f"    lrs = best * np.append(np.geomspace{below}, np.geomspace{above}[1:])",
+        "    optimizers = [dataclasses.replace(problem.optimizer, lr=rates * lr / rates.max()) for lr in lrs]",
+        "    solved = dl.solve([dataclasses.replace(problem, optimizer=each) for each in optimizers])",
+        '    ax.plot(lrs, [theory.test_loss[-1] for theory in solved], "--", color=color, label=name)',
+    ]
+    if train:
+        lines.append(
+            '    ax.plot(lrs, [theory.train_loss[-1] for theory in solved], ":", color=color, label=f"{name}: train")'
+        )
+    return [*lines, '    ax.plot(best, optimum.loss, "o", color=color)']
+
+
+_DRAW = {
+    "loss": _draw_loss,
+    "kernel": _draw_kernel,
+    "decomposition": _draw_decomposition,
+    "rates": _draw_rates,
+}
+
+
+def _axes(what: str, view: dict[str, Any]) -> list[str]:
+    scales = [f'ax.set_{axis}scale("{view[axis]}")' for axis in ("x", "y") if view.get(axis) in ("linear", "log")]
+    across = "learning rate" if what == "rates" else "training step"
+    return [*scales, f'ax.set(xlabel="{across}", ylabel="{_LABELS[what]}")', "ax.legend()"]
+
+
+def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
+    kind, layer = view.get("kind"), view.get("layer")
+    if kind not in tasks.KINDS:
+        raise ValueError(f"kind must be {' or '.join(tasks.KINDS)}, got {kind!r}")
+    first = tasks.KINDS[kind]
+    index = "" if first is None or not isinstance(layer, int) else f"[{layer - first}]"
+    relative = []
+    if view.get("relative") is True and kind.endswith("correlation"):
+        relative = ["values = values / np.sqrt(np.outer(values.diagonal(), values.diagonal()))"]
+    return "\n".join(
+        [
+            f"problem = {_problem(curve.get('problem'), '')}",
+            "theory = dl.solve(problem)",
+            f"values = theory.{kind}{index}",
+            "times, outputs = len(theory.times), problem.data.outputs",
+            'values = np.einsum("tcsc->ts", values.reshape(times, outputs, times, outputs))',
+            *relative,
+            "fig, ax = plt.subplots()",
+            "image = ax.pcolormesh(theory.times, theory.times, values)",
+            f'fig.colorbar(image, label="{kind.replace("_", " ")}")',
+            'ax.set(xlabel="step t\'", ylabel="step t", aspect="equal")',
+        ]
+    )

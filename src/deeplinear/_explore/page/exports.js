@@ -1,0 +1,76 @@
+// Pictures, tables, files and Python lines of what is shown.
+
+import { post } from "./api.js";
+
+export function save(content, name, type) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
+  const link = Object.assign(document.createElement("a"), { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+export async function picture(plot, format) {
+  const { width, height } = plot.getBoundingClientRect();
+  const size = { width: Math.max(width, 700), height: Math.max(height, 420) };
+  const isLegible = plot.data.filter((trace) => trace.type === "scatter" && trace.showlegend !== false).length > 1;
+  const figure = { data: plot.data, layout: { ...plot.layout, showlegend: isLegible } };
+  await Plotly.downloadImage(figure, { format, scale: format === "png" ? 3 : 1, filename: "deeplinear", ...size });
+}
+
+const QUANTITIES = {
+  loss: ["test_loss", "train_loss"],
+  kernel: ["kernel"],
+  decomposition: ["test_loss", "bias", "width", "data", "label_noise"],
+  rates: ["test_loss", "train_loss"],
+};
+
+export function table(view, curves) {
+  const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  if (view === "correlations") {
+    const { times, values, kind, layer } = curves[0].data;
+    const rows = times.flatMap((t, i) => times.map((s, j) => [t, s, values[i][j]].join(",")));
+    return [`t,t_prime,${kind}${layer === null ? "" : `_${layer}`}`, ...rows].join("\n") + "\n";
+  }
+  const across = view === "rates" ? "lrs" : "times";
+  const rows = [`curve,quantity,${view === "rates" ? "learning_rate" : "step"},value,standard_error`];
+  for (const { name, data, networks } of curves.filter((curve) => curve.data)) {
+    for (const quantity of QUANTITIES[view]) {
+      data[across].forEach((x, i) => rows.push([quote(name), quantity, x, data[quantity][i] ?? "inf", ""].join(",")));
+    }
+    if (view === "rates" && data.optimum) rows.push([quote(name), "optimum", data.optimum.lr, data.optimum.loss, ""].join(","));
+    if (view !== "loss" || !networks) continue;
+    for (const loss of QUANTITIES.loss) {
+      networks.times.forEach((x, i) => rows.push([quote(name), `networks_${loss}`, x, networks[loss].mean[i] ?? "inf", networks[loss].standard_error[i] ?? ""].join(",")));
+    }
+  }
+  return rows.join("\n") + "\n";
+}
+
+export async function netcdf(problem) {
+  const response = await post("netcdf", { problem });
+  save(await response.blob(), "theory.nc", "application/x-netcdf");
+}
+
+export function networks({ netcdf: encoded }) {
+  save(Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0)), "networks.nc", "application/x-netcdf");
+}
+
+export async function python(state, curves) {
+  const response = await post("python", {
+    view: state.view,
+    x: state.x,
+    y: state.y,
+    train: state.train,
+    kind: state.kind,
+    relative: state.relative,
+    layer: curves[0].data?.layer ?? state.layer,
+    curves: curves.map(({ name, color, problem, networks }) => ({
+      name,
+      color,
+      problem,
+      ...(networks ? { experiment: { dim: networks.dim, seeds: networks.seeds } } : {}),
+    })),
+  });
+  return (await response.json()).python;
+}
+

@@ -1,0 +1,282 @@
+// What is drawn: traces and layout of each view, for Plotly.
+
+const PALETTE = {
+  // Okabe and Ito's colours, which colour-blind readers can tell apart, and lighter ones of the same hues on dark ground.
+  light: ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5B5B5B", "#7A3E9D", "#8C6D31"],
+  dark: ["#5BB8F0", "#FF8F4F", "#35CDA2", "#EFA3CC", "#F0C05A", "#A9D6FF", "#B8B8B8", "#C79BEA", "#D8B979"],
+};
+const PARTS = {
+  bias: ["bias: what is left to learn", 6],
+  width: ["random initial weights", 2],
+  data: ["finite data", 3],
+  label_noise: ["noise of the labels", 4],
+};
+const NAMES = { test_loss: "test", train_loss: "train" };
+const WORDS = {
+  feature_correlation: "features",
+  gradient_correlation: "gradients",
+  error_correlation: "errors",
+  residual_correlation: "residuals",
+  feature_response: "response of features",
+  gradient_response: "response of gradients",
+  error_response: "response of errors",
+  residual_response: "response of residuals",
+};
+export { WORDS };
+
+export const isDark = () => {
+  const wanted = document.documentElement.dataset.theme;
+  return wanted ? wanted === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+export const colorOf = (index) => PALETTE[isDark() ? "dark" : "light"][index % 9];
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+const faded = (color, alpha) => {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
+  return `rgba(${r},${g},${b},${alpha})`;
+};
+
+const line = (x, y, name, color, extra = {}) => ({
+  type: "scatter",
+  mode: "lines",
+  x,
+  y,
+  name,
+  line: { color, width: 2.4, dash: "7px,4px", ...extra.line },
+  hovertemplate: "%{y:.4g}",
+  ...Object.fromEntries(Object.entries(extra).filter(([key]) => key !== "line")),
+});
+
+// Curves are {name, color, data, networks, before}: what theory says, what networks did, and the curve shown until now.
+export function figure(view, state, curves) {
+  const { traces, layout = {}, across = "training step", up } = DRAW[view](state, curves);
+  const narrow = document.documentElement.clientWidth < 700;
+  const logRange = range(traces, state.y, view);
+  const ink = css("--ink");
+  const muted = css("--muted");
+  const axis = (title, type, extent, more = {}) => ({
+    title: { text: title, standoff: 10, font: { size: 13, color: muted } },
+    type,
+    gridcolor: css("--grid"),
+    zeroline: false,
+    linecolor: css("--line"),
+    tickfont: { color: muted, size: 12 },
+    exponentformat: "power",
+    automargin: true,
+    ...(type === "log" ? ticks(extent) : {}),
+    ...more,
+  });
+  const listed = traces.filter((trace) => trace.showlegend !== false && trace.type === "scatter").length;
+  return {
+    traces,
+    layout: {
+      font: { family: css("--font"), size: 13, color: ink },
+      paper_bgcolor: css("--card"),
+      plot_bgcolor: css("--card"),
+      margin: { l: narrow ? 48 : 64, r: 16, t: 12, b: 48 },
+      hovermode: "x unified",
+      hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: ink, size: 12 } },
+      showlegend: listed > 1 && !(narrow && view !== "decomposition"), // where there is little room the chips below say it
+      legend: narrow
+        ? { orientation: "h", x: 0, y: -0.2, yanchor: "top", traceorder: "normal", font: { size: 11 } }
+        : { x: 1.01, xanchor: "left", y: 1, traceorder: "normal", font: { size: 12 } },
+      uirevision: `${view} ${state.x} ${state.y} ${state.preset}`,
+      ...layout,
+      xaxis: axis(across, view === "correlations" ? "linear" : state.x, span(traces, "x"), { ...layout.xaxis, ...(layout.yaxis2 ? { anchor: "y2" } : {}) }),
+      yaxis: axis(up, view === "correlations" ? "linear" : state.y, logRange.range ? logRange.range.map((end) => 10 ** end) : span(traces, "y"), { ...logRange, ...layout.yaxis }),
+      ...(layout.yaxis2 ? { yaxis2: axis(layout.yaxis2.title, "linear", null, { ...layout.yaxis2, title: { text: layout.yaxis2.title, font: { size: 12, color: muted } } }) } : {}),
+    },
+  };
+}
+
+const positive = (values) => values.filter((value) => Number.isFinite(value) && value > 0);
+
+function span(traces, axis) {
+  const values = positive(traces.filter((trace) => (trace.yaxis ?? "y") === "y").flatMap((trace) => trace[axis]));
+  return [Math.min(...values), Math.max(...values)];
+}
+
+// Over a few decades 1, 2 and 5 are marked, over more the powers of ten.
+function ticks([low, high]) {
+  if (!(Math.log10(high / low) < 2.5)) return { dtick: 1 };
+  const tickvals = [];
+  for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.ceil(Math.log10(high)); power++) {
+    tickvals.push(...[1, 2, 5].map((digit) => Number(`${digit}e${power}`)));
+  }
+  return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => (value < 1e-4 || value >= 1e5 ? value.toExponential(0) : String(value))) };
+}
+
+// A run that blows up, or reaches rounding errors, must not squeeze all others.
+function range(traces, type, view) {
+  if (view === "correlations") return {};
+  const shown = traces.filter((trace) => (trace.yaxis ?? "y") === "y" && trace.type === "scatter");
+  const values = positive(shown.flatMap((trace) => trace.y));
+  const first = Math.max(0, ...shown.map((trace) => positive(trace.y)[0] ?? 0));
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const least = view === "rates" ? low : first;
+  const most = (view === "rates" ? 15 : 5) * least;
+  const floor = 1e-8 * first;
+  if (!values.length || (high <= most && low >= floor)) return type === "linear" ? { rangemode: "tozero" } : {};
+  const [from, to] = [Math.max(low, floor), Math.min(high, most)];
+  const room = (to / from) ** 0.05;
+  return type === "log" ? { range: [Math.log10(from / room), Math.log10(to * room)] } : { range: [0, 1.05 * to] };
+}
+
+const DRAW = {
+  loss(state, curves) {
+    const traces = [];
+    const trained = curves.filter(({ networks }) => networks);
+    for (const { name, color, data, before, networks } of curves) {
+      for (const loss of state.train ? ["train_loss", "test_loss"] : ["test_loss"]) {
+        // With several curves the text says what is dotted, and the legend only whose it is.
+        const isListed = loss === "test_loss" || curves.length === 1;
+        const dotted = { showlegend: isListed, ...(loss === "train_loss" ? { line: { dash: "2px,3px", width: 2 } } : {}) };
+        const label = state.train ? `${name}, ${NAMES[loss]}` : name;
+        if (networks) traces.push(...band(networks, loss, label, color, isListed));
+        if (before) {
+          const from = data.times.length;
+          traces.push(line(before.times.slice(from), before[loss].slice(from), label, faded(color, 0.3), { ...dotted, showlegend: false, hoverinfo: "skip", hovertemplate: null }));
+        }
+        if (data) traces.push(line(data.times, data[loss], label, color, dotted));
+      }
+    }
+    if (!trained.length) return { traces, up: "loss (mean squared error)" };
+    const z = trained.flatMap(({ name, color, networks }) => (state.train ? ["train_loss", "test_loss"] : ["test_loss"]).map((loss) => ({
+      ...line(networks.times, networks[loss].z, `z, ${name}, ${NAMES[loss]}`, color, { line: { dash: loss === "train_loss" ? "2px,3px" : "solid", width: 1.6 } }),
+      yaxis: "y2",
+      showlegend: false,
+      hovertemplate: "%{y:.2f}",
+    })));
+    const most = Math.max(3, ...z.flatMap((trace) => trace.y.filter(Number.isFinite).map(Math.abs)));
+    const layout = {
+      yaxis: { domain: [0.27, 1] },
+      yaxis2: { title: "z-score", domain: [0, 0.19], range: [-Math.min(most, 8) * 1.1, Math.min(most, 8) * 1.1], nticks: 5 },
+      shapes: [{ type: "rect", xref: "paper", x0: 0, x1: 1, yref: "y2", y0: -2, y1: 2, fillcolor: css("--grid"), line: { width: 0 }, layer: "below" }],
+    };
+    return { traces: [...traces, ...z], layout, up: "loss (mean squared error)" };
+  },
+
+  kernel(_, curves) {
+    const traces = curves.flatMap(({ name, color, data, before }) => [
+      ...(before ? [line(before.times.slice(data.times.length), before.kernel.slice(data.times.length), name, faded(color, 0.3), { showlegend: false, hoverinfo: "skip", hovertemplate: null })] : []),
+      ...(data ? [line(data.times, data.kernel, name, color)] : []),
+    ]);
+    return { traces, up: "tangent kernel" };
+  },
+
+  decomposition(state, [{ data }]) {
+    if (!data) return { traces: [], up: "part of the test loss" };
+    const stacked = state.y === "linear";
+    const parts = Object.entries(PARTS).map(([part, [label, index]]) => line(data.times, data[part], label, colorOf(index), {
+      line: { dash: "solid", width: stacked ? 0.5 : 2.2 },
+      ...(stacked ? { stackgroup: "parts", fillcolor: faded(colorOf(index), 0.55) } : {}),
+    }));
+    const drawn = parts.filter((trace) => trace.y.some((value) => value > 0));
+    return { traces: [...drawn, line(data.times, data.test_loss, "test loss, their sum", css("--ink"))], up: "part of the test loss" };
+  },
+
+  correlations(state, [{ data }]) {
+    if (!data) return { traces: [], up: "step t" };
+    const isResponse = data.kind.endsWith("response");
+    const isRelative = state.relative && !isResponse;
+    const heat = {
+      type: "heatmap",
+      x: data.times,
+      y: data.times,
+      z: isRelative ? relative(data.values) : data.values,
+      colorscale: isResponse ? "RdBu" : "Cividis",
+      ...(isResponse ? { zmid: 0 } : {}),
+      ...(isRelative ? { zmax: 1 } : {}),
+      hovertemplate: "t = %{y}, t′ = %{x}<br>%{z:.4g}<extra></extra>",
+      colorbar: { thickness: 12, outlinewidth: 0, tickfont: { color: css("--muted") } },
+    };
+    const square = { scaleanchor: "x", constrain: "domain", constraintoward: "top" };
+    return { traces: [heat], across: "step t′", up: "step t", layout: { hovermode: "closest", xaxis: { constrain: "domain" }, yaxis: square } };
+  },
+
+  rates(state, curves) {
+    const traces = [];
+    for (const { name, color, data } of curves) {
+      if (!data) continue;
+      if (state.train) traces.push(line(data.lrs, data.train_loss, `${name}, train`, color, { line: { dash: "2px,3px", width: 2 }, showlegend: curves.length === 1 }));
+      traces.push(line(data.lrs, data.test_loss, state.train ? `${name}, test` : name, color));
+      if (data.optimum) {
+        const { lr, loss } = data.optimum;
+        traces.push({
+          type: "scatter", mode: "markers", x: [lr], y: [loss], name: `${name}, best`, showlegend: false,
+          marker: { size: 12, color, line: { color: css("--card"), width: 2 } },
+          hovertemplate: `best: ${lr.toPrecision(3)}, loss %{y:.4g}<extra></extra>`,
+        });
+      }
+    }
+    const live = curves[0].data;
+    const shapes = live ? [{ type: "line", x0: live.present, x1: live.present, yref: "paper", y0: 0, y1: 1, line: { color: css("--muted"), width: 1, dash: "dot" } }] : [];
+    const annotations = live ? [{ x: state.x === "log" ? Math.log10(live.present) : live.present, yref: "paper", y: 0.02, yanchor: "bottom", xanchor: "left", text: " your setting", showarrow: false, font: { color: css("--muted"), size: 11 } }] : [];
+    return { traces, across: "learning rate", up: "loss at the last step", layout: { shapes, annotations, hovermode: "closest" } };
+  },
+};
+
+// Correlations over the sizes at both times: 1 on the diagonal.
+const relative = (values) => values.map((row, t) => row.map((value, s) => (value === null ? null : value / Math.sqrt(values[t][t] * values[s][s]))));
+
+function band(networks, loss, name, color, isListed) {
+  const { mean, standard_error: error } = networks[loss];
+  const edge = (sign) => mean.map((value, t) => (value === null || error[t] === null ? null : value + sign * error[t]));
+  const hidden = { showlegend: false, hoverinfo: "skip", hovertemplate: null };
+  return [
+    line(networks.times, edge(-1), name, color, { ...hidden, line: { width: 0, dash: "solid" } }),
+    line(networks.times, edge(1), name, color, { ...hidden, line: { width: 0, dash: "solid" }, fill: "tonexty", fillcolor: faded(color, 0.22) }),
+    line(networks.times, mean, `${name}, networks`, faded(color, 0.65), { line: { dash: "solid", width: 3.2 }, showlegend: isListed }),
+  ];
+}
+
+const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
+
+// One or two sentences about the curve that follows the controls, for somebody who has never seen one.
+export function inWords(view, state, { data, networks }) {
+  if (!data) return "";
+  return WORDING[view](data, state, networks);
+}
+
+const last = (values) => values.findLast((value) => value !== null);
+
+const WORDING = {
+  loss(data, state, networks) {
+    const [start, end, train] = [data.test_loss[0], last(data.test_loss), last(data.train_loss)];
+    if (data.diverged_at !== null) return `Training blows up: the loss leaves all bounds at step ${data.diverged_at}. Lower the learning rate, or take larger batches.`;
+    const lowest = Math.min(...data.test_loss);
+    const at = data.times[data.test_loss.indexOf(lowest)];
+    const parts = [`Dashed is the error on new examples: it goes from ${short(start)} to ${short(end)} in ${data.steps} steps.`];
+    if (end > 1.03 * lowest && at > 0) parts.push(`It was lowest at step ${Math.round(at)} (${short(lowest)}); since then the network fits noise.`);
+    if (state.train && train < 0.97 * end) parts.push(`Dotted is the error on the training examples, ${short(train)} at the end: the gap is what does not carry over to new ones.`);
+    else if (state.train) parts.push("Training examples (dotted) do no better: there is no gap.");
+    if (networks) parts.push("Solid, with a band of one standard error, are real networks.");
+    return parts.join(" ");
+  },
+  kernel(data) {
+    const [start, end] = [data.kernel[0], last(data.kernel)];
+    const grows = end / start;
+    const word = grows > 1.1 ? `has grown ${short(grows)} times: the network has learned features` : grows < 0.9 ? `has shrunk to ${short(grows)} of it` : "has hardly changed: the network is lazy, and learns like a linear model";
+    return `How much the output moves for a step of the weights. It starts at ${short(start)} and ${word}.`;
+  },
+  decomposition(data) {
+    const parts = Object.entries(PARTS).map(([part, [label]]) => [label, last(data[part])]).filter(([, value]) => value > 0);
+    const [label, value] = parts.reduce((most, part) => (part[1] > most[1] ? part : most), ["nothing", 0]);
+    return `Where the test loss comes from, step by step; the parts add up to the dashed line. At the end most of it is ${label.split(":")[0]} (${short(value)}).`;
+  },
+  correlations(data, state) {
+    const layer = data.layer === null || !data.layers.length ? "" : ` in layer ${data.layer}`;
+    return data.kind.endsWith("response")
+      ? `How the ${WORDS[data.kind].replace("response of ", "")}${layer} at step t react to a push at an earlier step t′; nothing reacts before it is pushed.`
+      : `How alike the ${WORDS[data.kind]}${layer} are at two steps of training. ${state.relative ? "Near 1 they have the same pattern, near 0 a new one." : "The diagonal is their size at each step."}`;
+  },
+  rates(data) {
+    if (!data.optimum) return data.note ?? "";
+    const { lr, loss, at_edge: atEdge } = data.optimum;
+    const factor = data.present / lr;
+    const where = Math.abs(Math.log(factor)) < 0.1 ? "yours is about there" : factor > 1 ? `yours is ${short(factor)} times larger` : `yours is ${short(1 / factor)} times smaller`;
+    return `The best learning rate for ${data.steps} steps is ${short(lr)} (dot), with a loss of ${short(loss)}; ${where}.${atEdge ? " It lies at the edge of stability: a little more and training blows up." : ""}`;
+  },
+};

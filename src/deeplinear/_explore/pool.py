@@ -1,0 +1,196 @@
+"""Processes that work for the page: a bounded number of them, a bounded queue, and an end to work nobody waits for."""
+
+import asyncio
+import itertools
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+_LINE = 64 * 2**20
+"""Most bytes of one answer."""
+
+_PATIENCE = 0.5
+"""Seconds in which a task that was given up may end by itself before its process is killed."""
+
+_HEARTBEAT = 0.5
+"""Seconds after which a line is sent even if there is no news, which finds out whether anybody still listens."""
+
+_COMMAND = (sys.executable, "-W", "ignore", "-c", "from deeplinear._explore.worker import main; main()")
+
+
+class Busy(Exception):
+    """Raised if too many tasks are waiting."""
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._input, self._output = process, process.stdin, process.stdout
+        self._number = -1
+
+    @classmethod
+    async def start(cls) -> "Worker":
+        """Start a process; it takes tasks at once and does them when it has loaded the library."""
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe, limit=_LINE))
+
+    async def answers(self, number: int, task: dict[str, Any], limit: float) -> AsyncIterator[bytes]:
+        """Give a task to the process and pass on its answers line by line, and empty lines while there are none."""
+        self._number = number
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + limit  # not asyncio.timeout, which would also end whoever is slow to take an answer
+        self._input.write(json.dumps({"number": number} | task).encode() + b"\n")
+        reading: asyncio.Future[bytes] | None = None
+        try:
+            while True:
+                reading = reading or asyncio.ensure_future(self._output.readline())
+                done, _ = await asyncio.wait([reading], timeout=_HEARTBEAT)
+                if clock() > deadline:
+                    raise TimeoutError
+                if not done:
+                    yield b"\n"
+                    continue
+                line, reading = reading.result(), None
+                if not line:
+                    raise ConnectionError("the process that worked on this ended; was there not enough memory?")
+                yield line
+                if not line.startswith(b'{"progress"'):
+                    self._number = -1
+                    return
+        finally:
+            if reading is not None:
+                reading.cancel()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its last task has been answered."""
+        return self._number < 0 and self._process.returncode is None
+
+    async def give_up(self) -> None:
+        """Ask the process to end its task, and kill it if it does not."""
+        try:
+            self._input.write(b"%d\n" % self._number)
+            async with asyncio.timeout(_PATIENCE):
+                while line := await self._output.readline():
+                    if not line.startswith(b'{"progress"'):
+                        self._number = -1
+                        return
+        except (TimeoutError, OSError, ValueError):
+            pass
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End the process."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+class Pool:
+    """Hands tasks to processes, which it starts as they are needed and keeps for the next task.
+
+    Parameters
+    ----------
+    size
+        Most tasks at the same time.
+    queue
+        Most tasks that wait.
+    nice
+        Whether other processes go first.
+    """
+
+    def __init__(self, size: int, queue: int, nice: bool = False) -> None:
+        self._free = asyncio.Semaphore(size)
+        self._size, self._room, self._nice = size, size + queue, nice
+        self._inside = 0
+        self._idle: list[Worker] = []
+        self._all: set[Worker] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count()
+
+    async def warm_up(self) -> None:
+        """Start all processes before the first task."""
+        while len(self._all) < self._size:
+            self._idle.append(await self._start())
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks that run or wait."""
+        return self._inside
+
+    async def run(self, name: str, request: dict[str, Any], limit: float) -> AsyncIterator[bytes]:
+        """Do a task and pass on its answers as lines of JSON; if the caller stops listening, the task ends.
+
+        Parameters
+        ----------
+        name, request
+            What to do.
+        limit
+            Seconds after which the task is ended with an error.
+        """
+        async with self._worker() as worker:
+            try:
+                task = {"name": name, "request": request, "nice": self._nice}
+                async for line in worker.answers(next(self._numbers), task, limit):
+                    yield line
+            except TimeoutError:
+                yield _error(
+                    f"this took longer than {limit:.0f} s and was ended; lower the steps, the depth or the sizes"
+                )
+            except ConnectionError as error:
+                yield _error(str(error))
+
+    def check_room(self) -> None:
+        """Raise Busy if a task would wait behind too many others."""
+        if self._inside >= self._room:
+            raise Busy(f"{self._inside} requests of this kind are waiting already; try again when some are done")
+
+    async def close(self) -> None:
+        """End all processes."""
+        await asyncio.gather(*(worker.kill() for worker in self._all))
+
+    @asynccontextmanager
+    async def _worker(self) -> AsyncIterator[Worker]:
+        self.check_room()
+        self._inside += 1
+        try:
+            await self._free.acquire()
+        except BaseException:
+            self._inside -= 1
+            raise
+        worker = None
+        try:
+            worker = self._idle.pop() if self._idle else await self._start()
+            yield worker
+        finally:
+            # In a task of its own, since the one that ends here may have been cancelled.
+            task = asyncio.ensure_future(self._settle(worker))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+    async def _settle(self, worker: Worker | None) -> None:
+        """Make a process ready for the next task, or leave it behind."""
+        try:
+            if worker is not None and not worker.is_idle:
+                await worker.give_up()
+            if worker is not None and worker.is_idle:
+                self._idle.append(worker)
+            elif worker is not None:
+                self._all.discard(worker)
+        finally:
+            self._inside -= 1
+            self._free.release()
+
+    async def _start(self) -> Worker:
+        worker = await Worker.start()
+        self._all.add(worker)
+        return worker
+
+
+def _error(message: str) -> bytes:
+    return json.dumps({"error": message, "field": None}).encode() + b"\n"

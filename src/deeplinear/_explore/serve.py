@@ -1,0 +1,67 @@
+"""Start the explorer on this machine and open the browser."""
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+
+from deeplinear._explore.app import make_app, plotly_script
+
+_HOST = "127.0.0.1"
+_MOST_CONNECTIONS = 200
+
+USUAL_PORT = 8642
+"""Always the same, so that links keep working from one day to the next."""
+
+
+def serve(port: int | None, open_browser: bool, say: Callable[[str], object]) -> None:
+    """Serve the page until interrupted.
+
+    Parameters
+    ----------
+    port
+        Where to listen on the loopback address; 0 for any that is free, None for the usual one, or any if it is taken.
+    open_browser
+        Whether to open the page in the browser.
+    say
+        Is told the address.
+    """
+    plotly_script()  # missing packages are found before anything starts
+    with _listen(port) as listening:
+        address = f"http://{_HOST}:{listening.getsockname()[1]}/"
+        config = uvicorn.Config(
+            make_app(),
+            log_level="error",
+            access_log=False,
+            ws="none",
+            lifespan="on",
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=1,
+        )
+        say(f"the explorer is at {address} (Ctrl-C ends it)")
+        if open_browser:
+            # The socket listens already, so that a browser waits for the server; some browsers hold up who opens them.
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            say("ended")
+
+
+def _listen(port: int | None) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((_HOST, USUAL_PORT if port is None else port))
+    except OSError as error:
+        if port is not None:
+            listening.close()
+            raise ValueError(f"port must be free, got {port}: {error.strerror}; 0 takes any that is free") from None
+        listening.bind((_HOST, 0))
+    except OverflowError:
+        listening.close()
+        raise ValueError(f"port must be from 0 to 65535, got {port}") from None
+    listening.listen()
+    return listening

@@ -1,0 +1,243 @@
+"""What the page can ask for; each takes the request's fields and returns what JSON can hold.
+
+``report(**message)`` tells the page how far the work is, and ends it by an exception once nobody waits for it.
+"""
+
+import base64
+import math
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import deeplinear as dl
+from deeplinear._explore.problems import finite_dim, is_quick, read_problem, scaled
+
+Array = NDArray[Any]
+
+LIMITS = {"solve": 600.0, "correlations": 600.0, "rates": 600.0, "experiment": 900.0, "netcdf": 600.0}
+"""Seconds after which each task is ended."""
+
+HEAT_MAP = 120
+"""Most rows and columns of a heat map."""
+
+RATE_GRID = ((10**-1.5, 1.0, 16), (1.0, 3.0, 12))
+"""Learning rates that are drawn, over the best one: ends and numbers below and above it."""
+
+_LARGEST_FILE = 400e6
+_BETWEEN_REPORTS = 0.1
+
+KINDS = {
+    "feature_correlation": 0,
+    "gradient_correlation": 1,
+    "error_correlation": None,
+    "residual_correlation": None,
+    "feature_response": 0,
+    "gradient_response": 1,
+    "error_response": None,
+    "residual_response": None,
+}
+"""Two-time functions, with the number of their first layer; None where they have no layers."""
+
+
+class Report(Protocol):
+    """Tells the page how far the work is."""
+
+    def __call__(self, **message: Any) -> None: ...
+
+
+def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the curves that theory predicts, of the first ``only`` steps if that is given."""
+    problem = read_problem(request["problem"])
+    only = request.get("only")
+    if isinstance(only, int) and not isinstance(only, bool) and 1 <= only < problem.steps:
+        problem = _first_steps(problem, only)
+    theory = _solve(problem, report)
+    return {
+        "times": theory.times,
+        "test_loss": theory.test_loss,
+        "train_loss": theory.train_loss,
+        "kernel": theory.kernel,
+        "bias": theory.decomposition.bias,
+        "width": theory.decomposition.width,
+        "data": theory.decomposition.data,
+        "label_noise": theory.decomposition.label_noise,
+        "diverged_at": theory.status.diverged_at,
+        "steps": problem.steps,
+        "seconds": theory.stats["seconds"],
+        "method": theory.stats["method"],
+    }
+
+
+def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return one two-time function of one layer, at few enough times to draw, summed over outputs."""
+    kind, layer = request.get("kind"), request.get("layer")
+    if kind not in KINDS:
+        raise ValueError(f"kind must be {' or '.join(KINDS)}, got {kind!r}")
+    problem = read_problem(request["problem"])
+    theory = _solve(problem, report)
+    values, first = getattr(theory, kind), KINDS[kind]
+    layers = [] if first is None else list(range(first, first + len(values)))
+    if first is not None:
+        layer = layer if layer in layers else layers[-1]
+        values = values[layer - first]
+    shown = np.unique(np.linspace(0, len(theory.times) - 1, HEAT_MAP).round().astype(int))
+    outputs = problem.data.outputs
+    by_output = values.reshape(len(theory.times), outputs, len(theory.times), outputs)
+    traced = np.einsum("tcsc->ts", by_output[shown][:, :, shown])
+    return {"times": theory.times[shown], "values": traced, "kind": kind, "layer": layer, "layers": layers}
+
+
+def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the loss at the last step against the learning rate, and its optimum."""
+    problem = read_problem(request["problem"])
+    _refuse_if_long(problem, report, times=2 * sum(count for _, _, count in RATE_GRID))
+    report(stage="finding the optimum")
+    note, found = None, None
+    try:
+        found = dl.optimal_lr(problem)
+    except ArithmeticError as error:
+        note = str(error)
+    at_present = np.max(problem.optimizer.rates(problem.steps))
+    # Of a schedule the factor is found; what the page shows is its largest rate.
+    best = at_present if found is None else found.lr * (at_present if found.is_factor else 1.0)
+    lrs = rate_grid(best)
+    solved = dl.solve(
+        [scaled(problem, lr / at_present) for lr in lrs], progress=_steps(report, "loss at each learning rate")
+    )
+    return {
+        "lrs": lrs,
+        "test_loss": [each.test_loss[-1] for each in solved],
+        "train_loss": [each.train_loss[-1] for each in solved],
+        "optimum": None if found is None else {"lr": best, "loss": found.loss, "at_edge": found.at_edge},
+        "present": at_present,
+        "steps": problem.steps,
+        "note": note,
+    }
+
+
+def rate_grid(best: float) -> Array:
+    """Return the learning rates that are drawn around the best one."""
+    below, above = (np.geomspace(*ends) for ends in RATE_GRID)
+    return best * np.append(below, above[1:])
+
+
+def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Train real networks and compare them with theory."""
+    problem, seeds = read_problem(request["problem"]), request.get("seeds", 0)
+    dim = finite_dim(problem, request.get("dim"), seeds)
+    report(stage="estimating the time")
+    estimate = dl.estimate(problem, dim, seeds, record="losses")
+    cost = estimate.experiment
+    seconds = math.inf if cost is None else cost.seconds
+    if seconds > LIMITS["experiment"] or not estimate.fits:
+        raise ValueError(f"dim is too large here: {estimate}. Lower dim, seeds, steps, width or depth.")
+    report(stage="training", estimate=seconds)
+    networks = dl.simulate(problem, dim, seeds, record="losses", progress=_steps(report, "training", estimate=seconds))
+    report(stage="comparing with theory")
+    comparison = dl.compare(dl.solve(problem, method="dense"), networks)
+    losses = {
+        name: {
+            "mean": networks.mean(name),
+            "standard_error": networks.standard_error(name),
+            "z": comparison[name].z,
+        }
+        for name in ("test_loss", "train_loss")
+    }
+    return {
+        "times": networks.times,
+        **losses,
+        "dim": networks.dim,
+        "seeds": len(networks.seeds),
+        "diverged": int((networks.diverged_at >= 0).sum()),
+        "verdict": str(comparison.verdict),
+        "explanation": comparison.explanation,
+        "p_value": comparison.p_value,
+        "max_z": comparison["test_loss"].max_z,
+        "seconds": networks.stats["seconds"],
+        "netcdf": base64.b64encode(_saved(networks.save)).decode(),
+    }
+
+
+def netcdf(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Write all that theory says of a problem into the file that the server names, which hands it on and deletes it."""
+    problem = read_problem(request["problem"])
+    size = problem.steps * problem.data.outputs
+    layers = min(problem.network.depth, 32.0)
+    if size <= 1000 and (needed := 8 * (4 * layers + 6) * size**2) > _LARGEST_FILE:
+        raise ValueError(f"steps must be lower for a file: it would have {needed / 1e6:.0f} MB")
+    _solve(problem, report).save(request["path"])
+    return {}
+
+
+TASKS: dict[str, Callable[[dict[str, Any], Report], dict[str, Any]]] = {
+    "solve": solve,
+    "correlations": correlations,
+    "rates": rates,
+    "experiment": experiment,
+    "netcdf": netcdf,
+}
+
+
+def _solve(problem: dl.Problem, report: Report) -> dl.Solution:
+    estimate = _refuse_if_long(problem, report)
+    seconds, dense = (None, True) if estimate is None else (estimate.theory.seconds, estimate.method == "dense")
+    # A step reads what all steps before it wrote, so that the time spent grows as the cube of the steps done.
+    return dl.solve(
+        problem, progress=_steps(report, "solving", power=3.0 if dense and estimate else 1.0, estimate=seconds)
+    )
+
+
+def _refuse_if_long(problem: dl.Problem, report: Report, times: int = 1) -> dl.Estimate | None:
+    """Refuse what would not end in time or not fit; what is quick is not estimated."""
+    if is_quick(problem):
+        return None
+    report(stage="estimating the time")
+    estimate = dl.estimate(problem)
+    seconds = times * estimate.theory.seconds
+    if seconds > LIMITS["solve"] or not estimate.fits:
+        often = f" for each of about {times} runs" if times > 1 else ""
+        raise ValueError(
+            f"steps is too large here: {estimate}{often}, and this page stops after {LIMITS['solve']:.0f} s. "
+            "Lower the steps or the depth."
+        )
+    return estimate
+
+
+def _first_steps(problem: dl.Problem, count: int) -> dl.Problem:
+    """Return the problem of the first steps alone: they do not depend on what follows."""
+    rate = problem.optimizer.lr
+    optimizer = replace(problem.optimizer, lr=rate[:count] if isinstance(rate, tuple) else rate)
+    return replace(problem, optimizer=optimizer, steps=count)
+
+
+def _steps(
+    report: Report, stage: str, *, power: float = 1.0, estimate: float | None = None
+) -> Callable[[int, int], None]:
+    """Return a ``progress`` for the library; work done goes as the steps done to some power."""
+    start, last = time.monotonic(), 0.0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        message: dict[str, Any] = {}
+        if now - last > _BETWEEN_REPORTS or done == total:
+            last = now
+            part = (done / total) ** power
+            left = (now - start) * (1 / part - 1) if part > 0.05 else estimate and estimate * (1 - part)
+            message = {"stage": stage, "part": part, "left": left}
+        report(**message)
+
+    return progress
+
+
+def _saved(save: Callable[[Path], None]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "networks.nc"
+        save(path)
+        return path.read_bytes()

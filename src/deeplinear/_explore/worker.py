@@ -1,0 +1,102 @@
+"""A process that works for the page: it reads tasks as lines of JSON and answers in lines of JSON.
+
+Each task is answered by any number of ``{"progress": ...}`` and one ``{"result": ...}`` or ``{"error": ...}``. A line
+with a number on it means that nobody waits for the task of that number any more. The process ends at once when its
+input ends, as it does when the server is killed.
+"""
+
+import json
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import Any, TextIO
+
+import numpy as np
+
+from deeplinear._explore.problems import field_of
+from deeplinear._explore.tasks import TASKS
+
+
+class _GivenUp(BaseException):
+    """Raised inside a task that nobody waits for."""
+
+
+class _Worker:
+    """Takes tasks one by one, and learns meanwhile which were given up."""
+
+    def __init__(self, answers: TextIO) -> None:
+        self._answers = answers
+        self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._given_up = -1
+
+    def read(self, source: TextIO) -> None:
+        for line in source:
+            message = json.loads(line)
+            if isinstance(message, int):
+                self._given_up = message
+            else:
+                self._tasks.put(message)
+        os._exit(0)
+
+    def work(self) -> None:
+        while True:
+            task = self._tasks.get()
+            if task["nice"]:
+                _step_back()
+            self._answer(**self._done(task["number"], task["name"], task["request"]))
+
+    def _done(self, number: int, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        def report(**message: Any) -> None:
+            if self._given_up == number:
+                raise _GivenUp
+            if message:
+                self._answer(progress=message)
+
+        try:
+            return {"result": TASKS[name](request, report)}
+        except _GivenUp:
+            return {"given_up": number}
+        except (ValueError, ArithmeticError, MemoryError) as error:  # what the library refuses, in its own words
+            return {"error": str(error), "field": field_of(str(error))}
+        except Exception as error:
+            return {"error": f"this failed unexpectedly: {type(error).__name__}: {error}", "field": None}
+
+    def _answer(self, **message: Any) -> None:
+        self._answers.write(json.dumps(plain(message), allow_nan=False) + "\n")
+        self._answers.flush()
+
+
+def main() -> None:
+    """Work until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the server
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what anything prints must not get among the answers
+    worker = _Worker(answers)
+    threading.Thread(target=worker.read, args=(sys.stdin,), daemon=True).start()
+    worker.work()
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; what is not finite becomes None.
+
+    Examples
+    --------
+    >>> plain({"loss": np.array([1.0, np.inf]), "steps": np.int64(2)})
+    {'loss': [1.0, None], 'steps': 2}
+    """
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _step_back() -> None:
+    """Let short tasks of other processes go first."""
+    if hasattr(os, "setpriority"):
+        os.setpriority(os.PRIO_PROCESS, 0, 10)

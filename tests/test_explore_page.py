@@ -1,0 +1,371 @@
+"""The explorer's page in a real browser."""
+
+import json
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._explore.problems import read_problem
+from explorer import running_explorer
+
+PROBLEM: dict[str, Any] = {
+    "network": {"type": "MLP", "depth": 2, "width": 1},
+    "data": {"type": "Isotropic", "noise": 0.3},
+    "sampling": {"type": "FullBatch", "samples": 2},
+    "optimizer": {"type": "GradientDescent", "lr": 0.05},
+    "steps": 20,
+}
+SLOW = 30_000  # milliseconds: a loaded machine
+DRAWN = "JSON.parse(document.querySelector('#plot').dataset.key || 'null')"  # the problem whose curve is shown
+IS_DRAWN = '#plot[data-key]:not([data-key=""])'
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with running_explorer() as (url, _):
+        yield url
+
+
+class Explorer:
+    """A page of the explorer, and what can be read off it."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+
+    def open(self, address: str, **state: Any) -> None:
+        state = {"problem": PROBLEM} | state
+        self.page.goto("about:blank")
+        self.page.goto(f"{address}#{urllib.parse.quote(json.dumps(state))}")
+        self.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        read: dict[str, Any] = json.loads(urllib.parse.unquote(self.page.url.split("#", 1)[1]))
+        return read
+
+    @property
+    def traces(self) -> list[dict[str, Any]]:
+        keys = "({x, y, z, name, showlegend, mode}) => ({x, y, z, name, showlegend, mode})"
+        read: list[dict[str, Any]] = self.page.evaluate(f"() => document.querySelector('#plot').data.map({keys})")
+        return read
+
+    def wait_for(self, condition: str) -> None:
+        self.page.wait_for_function(f"() => {condition}", timeout=SLOW)
+
+    def wait_for_traces(self, count: int) -> None:
+        self.wait_for(f"document.querySelector('#plot').data?.length === {count}")
+
+    def wait_for_value(self, part: str, field: str, value: Any) -> None:
+        self.wait_for(f"{DRAWN}?.{part}.{field} === {json.dumps(value)}")
+
+    def control(self, name: str) -> Any:
+        return self.page.locator(f'[id="{name}"]')
+
+    def slider(self, name: str) -> Any:
+        return self.page.locator(".control", has=self.control(name)).locator("input[type=range]")
+
+
+@pytest.fixture
+def explorer(browser: Any, address: str) -> Iterator[Explorer]:
+    context = browser.new_context(viewport={"width": 1300, "height": 900}, accept_downloads=True)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    opened = Explorer(page)
+    yield opened
+    context.close()
+    assert errors == []
+    ours = (address, "about:", "blob:", "data:")
+    assert [url for url in requested if not url.startswith(ours)] == []  # works without a network
+
+
+def test_newcomer_sees_a_curve_and_words(explorer: Explorer, address: str) -> None:
+    page = explorer.page
+    page.goto(address)
+    page.wait_for_selector(IS_DRAWN, timeout=SLOW)
+    explorer.wait_for_traces(3)
+    assert page.locator("#tour button").all_text_contents() == [
+        "Width", "Depth", "Richness", "Data", "Batch", "Learning rate",
+    ]  # fmt: skip
+    assert "Wider networks" in page.locator("#see").inner_text()
+    page.get_by_role("button", name="Batch", exact=True).click()
+    explorer.wait_for_value("sampling", "type", "OnlineSGD")
+    explorer.wait_for_traces(4)
+    assert "fresh batch" in page.locator("#see").inner_text()
+
+
+def test_moving_a_control_moves_the_curve(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    before = explorer.traces[-1]["y"]
+    explorer.slider("network.richness").fill("330")
+    explorer.wait_for(f"{DRAWN}?.network.richness > 3")
+    after = explorer.traces[-1]["y"]
+    richness = float(explorer.control("network.richness").input_value())
+    moved = PROBLEM | {"network": PROBLEM["network"] | {"richness": richness}}
+    np.testing.assert_array_equal(before, dl.solve(read_problem(PROBLEM)).test_loss)
+    np.testing.assert_array_equal(after, dl.solve(read_problem(moved)).test_loss)
+
+
+def test_long_runs_show_their_first_steps_first(explorer: Explorer, address: str) -> None:
+    explorer.open(address, problem=PROBLEM | {"steps": 400, "network": PROBLEM["network"] | {"depth": 4}})
+    requests: list[dict[str, Any]] = []
+    explorer.page.on("request", lambda request: requests.append(json.loads(request.post_data or "{}")))
+    explorer.control("network.width").fill("2")
+    explorer.wait_for_value("network", "width", 2)
+    first = [request["only"] for request in requests if "only" in request]
+    assert len(first) == 1
+    assert 8 <= first[0] < 400
+    assert len(explorer.traces[-1]["y"]) == 400
+
+
+def test_a_preset_a_pin_and_a_link(explorer: Explorer, address: str) -> None:
+    page = explorer.page
+    explorer.open(address)
+    page.select_option("#preset", "wider-ntk")
+    explorer.wait_for_traces(5)
+    page.get_by_role("button", name="Remove width 0.25").click()
+    explorer.wait_for_traces(4)
+    explorer.control("network.width").fill("8")
+    explorer.wait_for_value("network", "width", 8)
+    page.click("#pin")
+    explorer.control("network.width").fill("3")
+    explorer.wait_for_value("network", "width", 3)
+    explorer.wait_for_traces(5)
+    assert explorer.traces[-1]["name"] == "width 8"
+    page.click("#log-x")
+    page.click("#export")
+    page.click("[data-export=link]")
+    explorer.wait_for("document.querySelector('#status').textContent.includes('clipboard')")
+    link = page.evaluate("() => navigator.clipboard.readText()")
+    traces = explorer.traces
+    other = Explorer(page.context.new_page())
+    other.page.goto(link)
+    other.wait_for_traces(5)
+    assert other.traces == traces
+    assert other.page.locator("#log-x").get_attribute("aria-pressed") == "true"
+    other.page.goto(f"{address}#nonsense")
+    other.page.reload()
+    other.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
+    assert "could not be read" in other.page.locator("#status").inner_text()
+    assert other.state["preset"] == "width"  # the usual settings
+
+
+def test_views_and_hover(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    theory = dl.solve(read_problem(PROBLEM))
+    page.click("#view-kernel")
+    explorer.wait_for("document.querySelector('#plot').data?.[0]?.name === 'theory'")
+    np.testing.assert_array_equal(explorer.traces[0]["y"], theory.kernel)
+    page.click("#view-decomposition")
+    explorer.wait_for_traces(5)
+    page.click("#view-correlations")
+    explorer.wait_for("document.querySelector('#plot').data?.[0]?.type === 'heatmap'")
+    page.click("#relative")
+    page.select_option("#kind", "error_correlation")
+    explorer.wait_for(
+        f"Math.abs(document.querySelector('#plot').data[0].z[3][2] - {theory.error_correlation[3, 2]}) < 1e-12"
+    )
+    assert page.locator("#layer").is_hidden()
+    page.click("#view-rates")
+    explorer.wait_for("document.querySelector('#plot').data.some((trace) => trace.mode === 'markers')")
+    best = next(trace for trace in explorer.traces if trace["mode"] == "markers")
+    assert best["x"][0] == pytest.approx(dl.optimal_lr(read_problem(PROBLEM)).lr)
+    assert "The best learning rate" in page.locator("#see").inner_text()
+    page.click("#view-loss")
+    explorer.wait_for_traces(2)
+    page.hover("#plot .nsewdrag")
+    page.wait_for_selector("#plot .hoverlayer .legend", timeout=SLOW)
+
+
+def test_exports(explorer: Explorer, address: str, tmp_path: Path) -> None:
+    explorer.open(address)
+    page = explorer.page
+
+    def download(kind: str) -> Path:
+        page.click("#export")
+        with page.expect_download(timeout=SLOW) as waiting:
+            page.click(f"[data-export={kind}]")
+        path = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(path)
+        return path
+
+    assert download("png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in download("svg").read_text()
+    rows = [line.split(",") for line in download("csv").read_text().splitlines()]
+    theory = dl.solve(read_problem(PROBLEM))
+    test = [float(row[3]) for row in rows if row[1] == "test_loss"]
+    np.testing.assert_array_equal(test, theory.test_loss)
+    np.testing.assert_array_equal(dl.Solution.load(download("netcdf")).kernel, theory.kernel)
+    page.click("#export")
+    page.click("[data-export=python]")
+    page.wait_for_selector("#python[open]")
+    lines = page.locator("#python code").inner_text()
+    script = f"import matplotlib\nmatplotlib.use('agg')\n{lines}\nprint(ax.lines[0].get_ydata().tolist())"
+    printed = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
+    np.testing.assert_array_equal(json.loads(printed.stdout), theory.test_loss)
+
+
+def test_experiment_with_progress_and_cancel(explorer: Explorer, address: str, tmp_path: Path) -> None:
+    explorer.open(address)
+    page = explorer.page
+    explorer.control("experiment.dim").fill("40")
+    page.click("#train")
+    page.wait_for_selector(".verdict", timeout=SLOW)
+    text = page.locator("#experiment-result").inner_text()
+    assert "8 networks of input dimension 40" in text
+    assert "z-score" in text
+    assert any("networks" in trace["name"] for trace in explorer.traces)
+    z = next(trace for trace in explorer.traces if trace["name"].startswith("z,"))
+    networks = dl.simulate(read_problem(PROBLEM), 40, 8, record="losses")
+    comparison = dl.compare(dl.solve(read_problem(PROBLEM)), networks)
+    np.testing.assert_array_equal(z["y"], comparison["train_loss" if "train" in z["name"] else "test_loss"].z)
+
+    # A link trains the same networks again, also those of a pinned curve.
+    page.click("#pin")
+    explorer.control("network.width").fill("2")
+    explorer.wait_for_value("network", "width", 2)
+    explorer.wait_for("decodeURIComponent(location.hash).includes('\"trained\":true')")
+    other = Explorer(page.context.new_page())
+    other.page.goto(page.url)
+    other.wait_for("document.querySelector('#plot').data?.some((trace) => trace.name.startsWith('z,'))")
+    assert next(trace for trace in other.traces if trace["name"].startswith("z,"))["y"] == z["y"]
+    other.page.close()
+    page.get_by_role("button", name="Remove").click()
+    explorer.control("network.width").fill("1")
+
+    page.wait_for_selector(".verdict", timeout=SLOW)
+    page.click("#export")
+    with page.expect_download(timeout=SLOW) as waiting:
+        page.click("[data-export=networks]")
+    waiting.value.save_as(tmp_path / "networks.nc")
+    np.testing.assert_array_equal(dl.Ensemble.load(tmp_path / "networks.nc").test_loss, networks.test_loss)
+
+    # A longer one, cancelled on the way: nothing goes on at the server.
+    explorer.control("steps").fill("1500")
+    explorer.control("optimizer.lr").fill("0.000001")
+    explorer.control("experiment.dim").fill("600")
+    explorer.control("experiment.seeds").fill("60")
+    page.click("#train")
+    page.wait_for_selector("#experiment-progress progress[value]", timeout=SLOW)
+    explorer.wait_for("document.querySelector('#experiment-progress span').textContent.includes('left')")
+    page.click("#experiment-progress button")
+    explorer.wait_for("document.querySelector('#experiment-result').textContent === 'Cancelled.'")
+    assert page.locator("#experiment-progress").is_hidden()
+    wait_until_idle(page)
+
+    # And one that is left behind by closing the page.
+    page.click("#train")
+    page.wait_for_selector("#experiment-progress progress[value]", timeout=SLOW)
+    other = page.context.new_page()
+    other.goto(address)
+    page.close()
+    wait_until_idle(other)
+
+
+def wait_until_idle(page: Any) -> None:
+    ask = "async () => { const load = await (await fetch('api/load')).json(); return load.long === 0; }"
+    page.wait_for_function(ask, timeout=SLOW, polling=200)
+
+
+def test_long_solves_can_be_cancelled(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    page.select_option('[id="sampling-type"]', "OnlineSGD")
+    explorer.wait_for_value("sampling", "type", "OnlineSGD")
+    explorer.control("steps").fill("1000")
+    page.wait_for_selector("#progress progress[value]", timeout=SLOW)
+    page.click("#progress button")
+    assert "Cancelled" in page.locator("#status").inner_text()
+    wait_until_idle(page)
+
+
+def test_bad_values_are_shown_beside_their_control(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    before = explorer.traces
+    width = explorer.control("network.width")
+    width.fill("-3")
+    error = explorer.control("network.width-error")
+    error.wait_for(state="visible", timeout=SLOW)
+    assert "width must be a positive finite number, got -3" in error.inner_text()
+    assert width.get_attribute("aria-invalid") == "true"
+    assert [trace["y"] for trace in explorer.traces] == [trace["y"] for trace in before]  # the last good curve stays
+    assert "last curve that could be drawn" in page.locator("#pins").inner_text()
+    width.fill("wide")
+    explorer.wait_for("document.getElementById('network.width-error').textContent.includes('wide')")
+    width.fill("0.5, 2")
+    explorer.wait_for("document.getElementById('network.width-error').hidden")
+    page.wait_for_selector(IS_DRAWN, timeout=SLOW)
+    explorer.control("experiment.dim").fill("99999")
+    page.click("#train")
+    dim = explorer.control("experiment.dim-error")
+    dim.wait_for(state="visible", timeout=SLOW)
+    assert "from 1 to 2000" in dim.inner_text()
+
+
+def test_keyboard_alone(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.textContent") == "Skip to the controls"
+    page.focus("#view-loss")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#view-kernel[aria-selected=true]:focus", timeout=SLOW)
+    page.keyboard.press("ArrowLeft")
+    explorer.slider("optimizer.lr").focus()
+    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    explorer.wait_for(f"{DRAWN}?.optimizer.lr > 0.05")
+    page.focus("#export")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.dataset.export") == "png"
+    page.keyboard.press("Escape")
+    assert not page.locator("[data-export=png]").is_visible()
+    unlabelled = """() => [...document.querySelectorAll('input, select, button')]
+        .filter((each) => each.checkVisibility())
+        .filter((each) => !(each.labels?.length || each.getAttribute('aria-label') || each.textContent.trim()))
+        .map((each) => each.id)"""
+    assert page.evaluate(unlabelled) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_narrow_window_and_colours(browser: Any, address: str, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 375, "height": 700}, color_scheme=scheme)
+    explorer = Explorer(context.new_page())
+    explorer.open(address)
+    page = explorer.page
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 375
+    plot, controls = page.locator("#plot").bounding_box(), page.locator("#controls").bounding_box()
+    assert plot["width"] > 300
+    assert controls["y"] > plot["y"]
+    ground = page.evaluate("() => document.querySelector('#plot').layout.paper_bgcolor")
+    assert ground == {"light": "#ffffff", "dark": "#181d23"}[scheme]
+    page.click("#theme")
+    page.click("#theme")
+    explorer.wait_for("document.querySelector('#plot').layout.paper_bgcolor === '#181d23'")
+    context.close()
+
+
+def test_presets_of_every_kind_are_drawn(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    for ident in ("double", "4c", "6b", "optimum-stays"):
+        page.select_option("#preset", ident)
+        explorer.wait_for(f"JSON.parse(decodeURIComponent(location.hash.slice(1))).preset === '{ident}'")
+        page.wait_for_selector(IS_DRAWN, timeout=SLOW)
+        expected = len(explorer.state["pins"]) + 1
+        explorer.wait_for(f"document.querySelectorAll('#pins .chip').length === {expected}")
+        assert page.locator("#status.is-error").count() == 0
