@@ -1,0 +1,19 @@
+"""The sections of the page: each has a TITLE, ``measure() -> data`` and ``show(data) -> lines of Markdown``."""
+
+from collections.abc import Iterable
+
+
+def table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> list[str]:
+    """A table in Markdown."""
+    names = [str(name) for name in header]
+    body = [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+    return [f"| {' | '.join(names)} |", "|" + "---|" * len(names), *body, ""]
+
+
+def seconds(value: float) -> str:
+    """A time to two digits.
+
+    >>> [seconds(value) for value in (0.01234, 3.456, 123.4)]
+    ['0.012 s', '3.5 s', '123 s']
+    """
+    return f"{value:.0f} s" if value >= 100 else f"{value:.2g} s"
