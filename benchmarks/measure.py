@@ -1,4 +1,8 @@
-"""Fair timings: warm up first, take turns, least of several repeats; and where they were taken."""
+"""Fair timings: warm up first, take turns, least of several repeats; and where they were taken.
+
+Times are those of the processor, not of the clock: for work on one thread they are equal on an idle machine, and
+others who use it disturb them less.
+"""
 
 import datetime
 import os
@@ -10,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_info
 
 _LONG = 5.0
 """Work that takes more seconds than this is not repeated: warming up makes no difference to it."""
@@ -25,9 +28,9 @@ def race(works: Mapping[Any, Callable[[], Any]], repeats: int = 3) -> dict[Any, 
     for turn in range(repeats + 1):
         for name, work in works.items():
             if not turn or min(times[name]) <= _LONG:
-                start = time.perf_counter()
+                start = time.process_time()
                 work()
-                times[name].append(time.perf_counter() - start)
+                times[name].append(time.process_time() - start)
     return {name: min(taken[1:] or taken) for name, taken in times.items()}
 
 
@@ -52,13 +55,12 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 
 def circumstances() -> dict[str, str]:
     """Date, machine and how busy it is, to stand beside what is measured now."""
-    blas = next((info for info in threadpool_info() if info["user_api"] == "blas"), None)
-    library = f"{blas['internal_api']} {blas['version']}" if blas else "no BLAS found"
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     return {
         "date": str(datetime.date.today()),
         "machine": f"{_processor()}, {os.cpu_count()} cores; Python {platform.python_version()}, "
-        f"NumPy {np.__version__}, {library}",
+        f"NumPy {np.__version__}, {blas['name']} {blas['version']}",
         "load": load,
     }
 

@@ -1,9 +1,9 @@
 """The peer: the same equations for an MLP and a full batch, by damped fixed-point iteration of whole matrices.
 
-This is how code that accompanies papers of the field usually solves such equations: all T x T matrices start from a guess
-and are updated together from the previous ones, until they stand still. Causality is not used to order the
-work, only to make every inverse a triangular one. Written to be fast as such: one inverse and no more products
-than needed in each layer, and layers as one stack.
+This is how code that accompanies papers of the field usually solves such equations: all T x T matrices start from a
+guess and are updated together from the previous ones, until they stand still. Causality is not used to order the work,
+only to make every inverse a triangular one. Written to be fast as such: one inverse and no more products than needed in
+each layer, and layers as one stack.
 """
 
 from dataclasses import dataclass

@@ -9,9 +9,9 @@ def mlp(steps: int, depth: int = 4, lr: float = 0.01, richness: float = 1.0) -> 
     return dl.Problem(dl.MLP(depth, 1.0, richness), data, dl.FullBatch(2.0), rule, steps)
 
 
-def residual(depth: float, steps: int) -> dl.Problem:
+def residual(depth: float, steps: int, lr: float = 0.01) -> dl.Problem:
     """The same with skip connections."""
-    data, rule = dl.Isotropic(noise=0.3), dl.GradientDescent(0.01)
+    data, rule = dl.Isotropic(noise=0.3), dl.GradientDescent(lr)
     return dl.Problem(dl.ResNet(depth, 1.0), data, dl.FullBatch(2.0), rule, steps)
 
 

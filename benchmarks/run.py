@@ -2,8 +2,8 @@
 
 python benchmarks/run.py [names of sections]
 
-Only the named sections are measured, all by default; the numbers of the others are kept from ``results.json``, where each
-section is stored as soon as it is done. ``--page`` measures nothing and writes the page again.
+Only the named sections are measured, all by default; the numbers of the others are kept from ``results.json``, where
+each section is stored as soon as it is done. ``--page`` measures nothing and writes the page again.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from deeplinear._files import write_atomically
+from deeplinear._threads import one_blas_thread
 from measure import circumstances
 from sections import dense, growth, horizons, lists, panels, peer_iteration, residual, simulation
 
@@ -39,8 +40,8 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "`make bench` measures all of this again. Times are the least of several repeats after one to warm up, on one "
-        "thread unless said otherwise; what is compared is measured in turns within one run.",
+        "`make bench` measures all of this again. Everything runs on one thread; times are processor time, the least "
+        "of several repeats after one to warm up; what is compared is measured in turns within one run.",
         "",
     ]
     for name, section in SECTIONS.items():
@@ -67,7 +68,8 @@ def main() -> None:
     for name in [] if chosen.page else chosen.sections or SECTIONS:
         print(f"{name} ...", end=" ", flush=True)
         start, where = time.perf_counter(), circumstances()
-        results[name] = {"circumstances": where, "data": SECTIONS[name].measure()}
+        with one_blas_thread():
+            results[name] = {"circumstances": where, "data": SECTIONS[name].measure()}
         write_atomically(STORE, lambda temporary: temporary.write_text(json.dumps(results, indent=1) + "\n"))
         print(f"{time.perf_counter() - start:.0f} s", flush=True)
     text = page(results)

@@ -17,3 +17,12 @@ def seconds(value: float) -> str:
     ['0.012 s', '3.5 s', '123 s']
     """
     return f"{value:.0f} s" if value >= 100 else f"{value:.2g} s"
+
+
+def rounded(value: float) -> str:
+    """A ratio to two digits, written out.
+
+    >>> [rounded(value) for value in (1.234, 98.7, 12345.6)]
+    ['1.2', '99', '12 000']
+    """
+    return f"{float(f'{value:.2g}'):,.0f}".replace(",", " ") if value >= 10 else f"{value:.2g}"

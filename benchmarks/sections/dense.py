@@ -10,9 +10,8 @@ from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
 from deeplinear._estimate import products
 from deeplinear._solve import plan
-from deeplinear._threads import one_blas_thread
 from measure import peak_bytes, race
-from pictures import COLORS, INK, picture
+from pictures import COLORS, INK, picture, sizes_axis
 from problems import mlp
 from sections import seconds, table
 
@@ -27,24 +26,27 @@ def entries_read(shape: Structure, e: int) -> float:
 
 
 def measure() -> dict[str, Any]:
+    return {"runs": [run(steps) for steps in (100, 200, 400, 800)]}
+
+
+def run(steps: int) -> dict[str, float]:
+    """One solution, in turns with the matrix-vector product."""
+    problem = mlp(steps)
+    shape = plan(problem)
     matrix, vector = np.ones((4000, 4000)), np.ones(4000)
-    runs = []
-    for steps in (100, 200, 400, 800):
-        problem = mlp(steps)
-        shape = plan(problem)
-        with one_blas_thread():
-            times = race({"solve": lambda: dl.solve(problem, method="dense"), "product": lambda: matrix @ vector})
-        runs.append(
-            {
-                "steps": steps,
-                "seconds": times["solve"],
-                "bandwidth": 8 * sum(entries_read(shape, e) for e in range(1, steps + 1)) / times["solve"],
-                "product_bandwidth": matrix.nbytes / times["product"],
-                "peak_bytes": peak_bytes(lambda: dl.solve(problem, method="dense")),
-                "kept_bytes": dense_memory(shape, 1),
-            }
-        )
-    return {"runs": runs}
+
+    def solve() -> None:
+        dl.solve(problem, method="dense")
+
+    times = race({"solve": solve, "product": lambda: matrix @ vector})
+    return {
+        "steps": steps,
+        "seconds": times["solve"],
+        "bandwidth": 8 * sum(entries_read(shape, e) for e in range(1, steps + 1)) / times["solve"],
+        "product_bandwidth": matrix.nbytes / times["product"],
+        "peak_bytes": peak_bytes(solve),
+        "kept_bytes": dense_memory(shape, 1),
+    }
 
 
 def show(data: dict[str, Any]) -> list[str]:
@@ -55,11 +57,12 @@ def show(data: dict[str, Any]) -> list[str]:
         product = [run["product_bandwidth"] / 1e9 for run in runs]
         ax.plot(steps, product, color=INK, linestyle=":", linewidth=1.2, label="4000 x 4000 matrix times vector")
         ax.set(xlabel="steps $T$", ylabel="GB/s", ylim=(0, None))
-        ax.legend(loc="lower right")
+        ax.legend(loc="best")
+        sizes_axis(ax.xaxis, steps)
     return [
-        "An MLP of depth 4 on a full batch. Every step reads each matrix a known number of times; these bytes over the time "
-        "of the run are compared with a matrix-vector product that is too large for any cache, one thread each. Memory is "
-        "the most that is held at once, over the matrices that the answer consists of.",
+        "An MLP of depth 4 on a full batch. Every step reads each matrix a known number of times; these bytes over the "
+        "time of the run are compared with a matrix-vector product that is too large for any cache. "
+        "Memory is the most that is held at once, over the matrices that the answer consists of.",
         "",
         "![Bandwidth over steps](images/dense.png)",
         "",

@@ -4,7 +4,7 @@ from typing import Any
 
 import deeplinear as dl
 from measure import race
-from pictures import COLORS, INK, picture
+from pictures import COLORS, INK, picture, sizes_axis
 from problems import mlp
 from sections import table
 
@@ -33,10 +33,11 @@ def show(data: dict[str, Any]) -> list[str]:
     with picture("lists") as (ax,):
         ax.plot([run["steps"] for run in runs], [run["apart"] / run["list"] for run in runs], "o-", color=COLORS[0])
         ax.axhline(1.0, color=INK, linewidth=0.7)
-        ax.set(xscale="log", xlabel="steps $T$", ylabel="one by one / as a list", ylim=(0, None))
+        ax.set(xlabel="steps $T$", ylabel="one by one / as a list", ylim=(0, None))
+        sizes_axis(ax.xaxis, [run["steps"] for run in runs])
     return [
-        f"{COUNT} MLPs of depth 4, full batch, each with its own learning rate. As a list they share the overhead of every "
-        "step, until their matrices fill the processor's cache.",
+        f"{COUNT} MLPs of depth 4, full batch, each with its own learning rate. As a list they share the overhead of "
+        "every step, until their matrices fill the processor's cache.",
         "",
         "![One by one over as a list](images/lists.png)",
         "",

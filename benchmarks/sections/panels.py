@@ -7,7 +7,7 @@ import numpy as np
 
 import deeplinear as dl
 from measure import race
-from pictures import COLORS, INK, picture
+from pictures import COLORS, INK, log_axis, picture, sizes_axis
 from problems import mlp, power_law, residual
 from sections import seconds, table
 
@@ -66,8 +66,10 @@ def show(data: dict[str, Any]) -> list[str]:
             ratios = [run["dense"] / run["panels"] for run in runs]
             ax.plot([run["steps"] for run in runs], ratios, "o-", markersize=3, linewidth=1.5, color=color, label=name)
         ax.axhline(1.0, color=INK, linewidth=0.7)
-        ax.set(xscale="log", yscale="log", xlabel="steps $T$", ylabel="time of dense / time of panels")
+        log_axis(ax)
+        ax.set(xlabel="steps $T$", ylabel="time of dense / time of panels")
         ax.legend(loc="upper left")
+        sizes_axis(ax.xaxis, STEPS)
     rows = []
     for name, runs in cases.items():
         at, last = crossover(runs), runs[-1]
@@ -85,7 +87,7 @@ def show(data: dict[str, Any]) -> list[str]:
         )
     return [
         "Tolerance 1e-6. Panels are faster from the steps in the second column on; the columns after it are for the "
-        "longest run that both solved. The last is the largest relative error of the test loss, over all steps of all runs.",
+        "longest run that both solved, and the largest relative error of the test loss over all steps of all runs.",
         "",
         "![Dense over panels, over steps](images/panels.png)",
         "",

@@ -3,20 +3,22 @@
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 import deeplinear as dl
 from measure import race
 from peer import fixed_point
-from pictures import COLORS, picture
+from pictures import BAND, COLORS, INK, log_axis, picture, sizes_axis
 from problems import mlp
 from sections import seconds, table
 
 TITLE = "Against damped fixed-point iteration of whole matrices"
 
 DEPTH, RATE, TOLERANCE, MOST = 3, 0.05, 1e-6, 400
-DAMPINGS = (0.0, 0.5, 0.8)
+DAMPINGS = (0.0, 0.5, 0.9)
 RICHNESS = (0.25, 0.5, 1.0, 2.0)
-STEPS = (25, 50, 100, 200)
+STEPS = (25, 50, 100, 200, 400)
 
 
 def measure() -> dict[str, Any]:
@@ -42,35 +44,28 @@ def cell(richness: float, steps: int) -> dict[str, Any]:
 
 def show(data: dict[str, Any]) -> list[str]:
     cells = data["cells"]
-    with picture("peer", 2) as (ratios, iterations):
+    with picture("peer", 2) as (ratios, outcome):
         for richness, color in zip(RICHNESS, COLORS, strict=False):
             solved = [cell for cell in cells if cell["richness"] == richness and "peer" in cell["seconds"]]
-            steps = [cell["steps"] for cell in solved]
-            style: dict[str, Any] = {
-                "color": color,
-                "label": f"richness {richness:g}",
-                "linewidth": 1.5,
-                "markersize": 4,
-            }
-            ratios.plot(steps, [cell["seconds"]["peer"] / cell["seconds"]["solve"] for cell in solved], "o-", **style)
-            iterations.plot(steps, [cell["iterations"] for cell in solved], "o-", **style)
-            failed = [cell["steps"] for cell in cells if cell["richness"] == richness and "peer" not in cell["seconds"]]
-            iterations.plot(failed, [MOST] * len(failed), "x", color=color)
-        ratios.set(yscale="log", ylabel="fixed point / stepping, time")
-        iterations.set(ylabel="iterations (x: fails)", ylim=(0, 1.05 * MOST))
-        for ax in (ratios, iterations):
-            ax.set(xscale="log", xlabel="steps $T$", xlim=(0.9 * STEPS[0], 1.1 * STEPS[-1]))
+            faster = [cell["seconds"]["peer"] / cell["seconds"]["solve"] for cell in solved]
+            ratios.plot([cell["steps"] for cell in solved], faster, "o-", color=color, label=f"richness {richness:g}")
+        ratios.axhline(1.0, color=INK, linewidth=0.7)
+        log_axis(ratios)
+        ratios.set(xlabel="steps $T$", ylabel="time of fixed point / time of stepping")
         ratios.legend(loc="best")
+        sizes_axis(ratios.xaxis, STEPS)
+        _draw_outcome(outcome, cells)
     failed = sum("peer" not in cell["seconds"] for cell in cells)
     undamped = sum(bool(cell["failures"]) for cell in cells)
     largest = max(cell["difference"] for cell in cells if "difference" in cell)
     return [
-        "The usual way to solve such equations: all matrices are updated together from the previous ones until no entry changes by "
-        f"more than {TOLERANCE:g} of the largest ([peer.py](peer.py): written to be fast, triangular inverses, the better of the "
-        f"usual starts). MLP of depth {DEPTH}, full batch, lr {RATE:g}. Dampings {', '.join(f'{d:g}' for d in DAMPINGS)} are tried in "
-        f"turn, and only the first that converges within {MOST} iterations is timed. "
-        f"Of {len(cells)} problems {undamped} fail without damping and {failed} with every damping; stepping, which needs "
-        f"no iteration, solves them all. Where the iteration converges it agrees with `solve` to {largest:.0e}.",
+        "The usual way to solve such equations: all matrices are updated together from the previous ones, until no "
+        f"entry changes by more than {TOLERANCE:g} of the largest ([peer.py](peer.py), written to be fast: triangular "
+        f"inverses, the better of the usual starts). MLP of depth {DEPTH}, full batch, lr {RATE:g}. Dampings "
+        f"{', '.join(f'{damping:g}' for damping in DAMPINGS)} are tried in turn; only the first that converges within "
+        f"{MOST} iterations is timed. Of {len(cells)} problems {undamped} fail without damping and {failed} with every "
+        "damping; stepping, which needs no iteration, solves them all. Where the iteration converges it agrees with "
+        f"`solve` to {largest:.0e}.",
         "",
         "![Time and iterations over steps](images/peer.png)",
         "",
@@ -79,6 +74,22 @@ def show(data: dict[str, Any]) -> list[str]:
             (_row(cell) for cell in cells),
         ),
     ]
+
+
+def _draw_outcome(ax: Axes, cells: list[dict[str, Any]]) -> None:
+    """A map over steps and richness: the number of iterations, grey where it fails."""
+    for cell in cells:
+        column, row = STEPS.index(cell["steps"]), RICHNESS.index(cell["richness"])
+        failed = "peer" not in cell["seconds"]
+        ax.add_patch(
+            Rectangle((column, row), 0.96, 0.96, color=BAND if failed else COLORS[0], alpha=1 if failed else 0.35)
+        )
+        words = "fails" if failed else f"{cell['iterations']}"
+        ax.text(column + 0.48, row + 0.48, words, ha="center", va="center", fontsize=8)
+    ax.set(xlim=(0, len(STEPS)), ylim=(0, len(RICHNESS)), xlabel="steps $T$", ylabel="richness")
+    ax.set_xticks(np.arange(len(STEPS)) + 0.48, [f"{steps}" for steps in STEPS])
+    ax.set_yticks(np.arange(len(RICHNESS)) + 0.48, [f"{richness:g}" for richness in RICHNESS])
+    ax.set_title("iterations until it stands still")
 
 
 def _row(cell: dict[str, Any]) -> list[str]:

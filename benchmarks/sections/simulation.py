@@ -4,12 +4,16 @@ import math
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 import deeplinear as dl
-from measure import exponent, race
-from pictures import COLORS, INK, picture
+from measure import race
+from pictures import COLORS, INK, log_axis, picture, sizes_axis
 from problems import mlp
-from sections import seconds, table
+from sections import rounded, seconds, table
+
+Array = NDArray[np.float64]
 
 TITLE = "Theory against training real networks to the same accuracy"
 
@@ -34,73 +38,85 @@ def measure() -> dict[str, Any]:
 
 
 def scaling(data: dict[str, Any]) -> dict[str, float]:
-    """Fit of what is measured: bias = b / D, spread = s / sqrt(D), seconds = c D^q."""
+    """Fit of the errors that were measured: bias = b / D and spread = s / sqrt(D)."""
     D, n, bias, spread = (
         np.array([run[key] for run in data["errors"]]) for key in ("dim", "networks", "bias", "spread")
     )
     s = float(np.sqrt(np.average(spread**2 * D, weights=n)))
     weight = n * D / s**2  # of each bias, by its standard error
     b_error = 1 / math.sqrt((weight / D**2).sum())
-    b = float((weight * bias / D).sum() * b_error**2)
-    dims, times = zip(*((int(dim), t) for dim, t in data["seconds"].items() if dim != "theory"), strict=True)
-    q = exponent(dims[-3:], times[-3:])
-    return {"b": b, "b_error": b_error, "s": s, "q": q, "c": times[-1] / dims[-1] ** q}
+    return {"b": float((weight * bias / D).sum() * b_error**2), "b_error": b_error, "s": s}
 
 
-def cheapest(fit: dict[str, float], wanted: float) -> tuple[int, int, float]:
+def training_seconds(data: dict[str, Any], dims: Array) -> Array:
+    """Time to train one network: between the sizes measured on log scales; beyond them as D^2, by counting."""
+    sizes = np.array(TIMED, dtype=float)
+    times = np.array([data["seconds"][str(dim)] for dim in TIMED])
+    return np.exp(np.interp(np.log(dims), np.log(sizes), np.log(times))) * np.maximum(dims / sizes[-1], 1.0) ** 2
+
+
+def cheapest(data: dict[str, Any], wanted: float) -> tuple[int, int, float]:
     """Input dimension, networks and seconds that reach an error at least cost: |bias| + standard error = wanted."""
+    fit = scaling(data)
     dims = np.geomspace(8, 1e7, 4000)
     room = wanted - abs(fit["b"]) / dims
     dims, room = dims[room > 0], room[room > 0]
-    networks = np.maximum(1.0, fit["s"] ** 2 / dims / room**2)
-    cost = networks * fit["c"] * dims ** fit["q"]
+    networks = np.ceil(fit["s"] ** 2 / dims / room**2)
+    cost = networks * training_seconds(data, dims)
     best = int(cost.argmin())
-    return round(dims[best]), math.ceil(networks[best]), float(cost[best])
+    return round(dims[best]), int(networks[best]), float(cost[best])
 
 
 def show(data: dict[str, Any]) -> list[str]:
     fit, theory, errors = scaling(data), data["seconds"]["theory"], data["errors"]
-    dims = np.array([run["dim"] for run in errors])
     with picture("simulation", 2) as (measured, needed):
-        spread = np.array([run["spread"] for run in errors])
-        standard = spread / np.sqrt([run["networks"] for run in errors])
-        bias = np.abs([run["bias"] for run in errors])
-        ends = np.array([dims[0], dims[-1]])
-        measured.plot(dims, spread, "o", color=COLORS[0], label="spread of networks")
-        measured.plot(
-            ends, fit["s"] / np.sqrt(ends), color=COLORS[0], linewidth=1, label=f"{fit['s']:.2g} / $\\sqrt{{D}}$"
-        )
-        measured.errorbar(dims, bias, standard, fmt="o", color=COLORS[1], label="|mean / theory - 1|")
-        measured.plot(ends, abs(fit["b"]) / ends, color=COLORS[1], linewidth=1, label=f"{abs(fit['b']):.2g} / $D$")
-        measured.set(xscale="log", yscale="log", xlabel="input dimension $D$", ylabel="relative to the test loss")
-        measured.set_ylim(bottom=2e-3)
-        accuracies = np.geomspace(0.03, 0.001, 30)
-        cost = [cheapest(fit, accuracy)[2] for accuracy in accuracies]
+        _draw_errors(measured, errors, fit)
+        accuracies = np.geomspace(WANTED[0], WANTED[-1], 30)
+        cost = [cheapest(data, accuracy)[2] for accuracy in accuracies]
         needed.plot(accuracies, cost, color=COLORS[1], label="training networks")
         needed.axhline(theory, color=INK, linestyle=(0, (4, 2)), linewidth=1.1, label="theory")
-        needed.set(xscale="log", yscale="log", xlabel="relative error wanted", ylabel="seconds", xlim=(0.03, 0.001))
-        for ax in (measured, needed):
-            ax.legend(loc="best")
+        log_axis(needed)
+        needed.set(xlabel="relative error wanted", ylabel="seconds")
+        needed.legend(loc="best")
+        sizes_axis(needed.xaxis, WANTED)
+        needed.invert_xaxis()
     rows = []
     for wanted in WANTED:
-        dim, networks, cost = cheapest(fit, wanted)
-        rows.append([f"{100 * wanted:g} %", dim, networks, _duration(cost), f"{cost / theory:.2g}"])
+        dim, networks, cost = cheapest(data, wanted)
+        rows.append([f"{100 * wanted:g} %", dim, networks, _duration(cost), rounded(cost / theory)])
     timed = ", ".join(f"D = {dim}: {seconds(t)}" for dim, t in data["seconds"].items() if dim != "theory")
     return [
-        f"An MLP of depth {DEPTH} and width D on 2 D examples, test loss after {STEPS} steps. A network of finite size differs from "
-        "the limit by a bias and by its own spread; both are measured against theory at small D and fall as fitted: "
-        f"bias ({fit['b']:.2g} ± {fit['b_error']:.1g}) / D, spread {fit['s']:.2g} / sqrt(D). Training one network takes time as "
-        f"D^{fit['q']:.1f} ({timed}, one thread). From this follow the D and the number of networks that make |bias| + standard "
-        "error as small as wanted at least cost. **Beyond the sizes measured this is an extrapolation.** "
-        f"Theory takes {seconds(theory)} and has no such error.",
+        f"An MLP of depth {DEPTH} and width D on 2 D examples, test loss after {STEPS} steps. A network of finite size "
+        "differs from the limit by a bias and by its own spread. Both are measured against theory at small D and "
+        f"fitted: bias ({fit['b']:.2g} ± {fit['b_error']:.1g}) / D, spread {fit['s']:.2g} / sqrt(D). Training one "
+        f"network takes {timed}, and D^2 beyond. From this follow the D and the number of networks that make "
+        "|bias| + standard error as small as wanted at least cost. **Beyond the sizes measured this is an "
+        f"extrapolation.** Theory takes {seconds(theory)} and has no such error.",
         "",
         "![Bias and spread over dimension; cost over accuracy](images/simulation.png)",
         "",
-        *table(
-            ["D", "networks", "mean / theory - 1", "its standard error", "spread"], (_error_row(run) for run in errors)
-        ),
+        *table(["D", "networks", "mean / theory - 1", "its standard error", "spread"], map(_error_row, errors)),
         *table(["relative error wanted", "D", "networks", "training takes", "over theory"], rows),
     ]
+
+
+def _draw_errors(ax: Axes, errors: list[dict[str, float]], fit: dict[str, float]) -> None:
+    """Bias and spread over dimension, each with its fit."""
+    dims, networks, bias, spread = (
+        np.array([run[key] for run in errors]) for key in ("dim", "networks", "bias", "spread")
+    )
+    style: dict[str, Any] = {"fmt": "o", "markersize": 4, "elinewidth": 1}
+    ax.errorbar(dims, spread, color=COLORS[0], label="spread of networks", **style)
+    ax.errorbar(dims, np.abs(bias), spread / np.sqrt(networks), color=COLORS[1], label="|mean / theory - 1|", **style)
+    for color, curve, label in (
+        (COLORS[0], fit["s"] / np.sqrt(dims), f"{fit['s']:.2g} / $\\sqrt{{D}}$"),
+        (COLORS[1], abs(fit["b"]) / dims, f"{abs(fit['b']):.2g} / $D$"),
+    ):
+        ax.plot(dims, curve, color=color, linewidth=1, label=label)
+    log_axis(ax)
+    ax.set(xlabel="input dimension $D$", ylabel="relative to the test loss", ylim=(1e-3, 1))
+    ax.legend(loc="lower left", ncols=2)
+    sizes_axis(ax.xaxis, dims)
 
 
 def _error_row(run: dict[str, float]) -> list[str]:
