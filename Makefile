@@ -1,6 +1,7 @@
 # make run    theory against experiment on a small default problem, from a fresh clone
 # make test   every check: style, types, tests
-# make bench  the benchmarks
+# make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
+# make check-panels  whether the error that panels report is honest, on 200 random problems; goes on where it stopped
 # make clean  remove what the others made
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: run test bench clean
+.PHONY: run test bench check-panels clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -23,6 +24,9 @@ test: $(VENV)/installed-test
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
+
+check-panels: $(VENV)/installed
+	$(BIN)/python benchmarks/honesty.py
 
 clean:
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,11 +1,13 @@
 """Problems that several sections measure."""
 
+import numpy as np
+
 import deeplinear as dl
 
 
-def mlp(steps: int, depth: int = 4, lr: float = 0.01, richness: float = 1.0) -> dl.Problem:
+def mlp(steps: int, depth: int = 4, lr: float = 0.01, richness: float = 1.0, outputs: int = 1) -> dl.Problem:
     """A multilayer network on a full batch of twice as many examples as dimensions."""
-    data, rule = dl.Isotropic(noise=0.3), dl.GradientDescent(lr)
+    data, rule = dl.Isotropic(0.3, np.eye(outputs).tolist()), dl.GradientDescent(lr)
     return dl.Problem(dl.MLP(depth, 1.0, richness), data, dl.FullBatch(2.0), rule, steps)
 
 

@@ -1,4 +1,4 @@
-"""Measure speed and memory, and write ``benchmarks/results.md`` with its pictures.
+"""Measure speed and memory, and write ``benchmarks/results.md`` with its pictures, and the table in the README.
 
 python benchmarks/run.py [names of sections]
 
@@ -16,10 +16,12 @@ from typing import Any
 from deeplinear._files import write_atomically
 from deeplinear._threads import one_blas_thread
 from measure import circumstances
-from sections import dense, growth, horizons, lists, panels, peer_iteration, residual, simulation
+from sections import dense, growth, horizons, lists, panels, peer_iteration, residual, simulation, table
 
 HERE = Path(__file__).parent
-STORE, PAGE = HERE / "results.json", HERE / "results.md"
+STORE, PAGE, README = HERE / "results.json", HERE / "results.md", HERE.parent / "README.md"
+BEGIN, END = "<!-- written by benchmarks/run.py -->\n", "<!-- end -->"
+"""What stands around the table in the README."""
 SECTIONS: dict[str, ModuleType] = {
     "dense": dense,
     "panels": panels,
@@ -30,7 +32,7 @@ SECTIONS: dict[str, ModuleType] = {
     "peer": peer_iteration,
     "simulation": simulation,
 }
-"""Each measures numbers, and shows them as lines of Markdown and a picture."""
+"""Each measures numbers, and shows them as headlines, and as lines of Markdown with a picture."""
 OTHERS = ("honesty.md", "device.md")
 """Sections that other scripts write, since they need hours or another machine."""
 
@@ -44,6 +46,7 @@ def page(results: dict[str, Any]) -> str:
         "of several repeats after one to warm up; what is compared is measured in turns within one run.",
         "",
     ]
+    lines += headlines(results)
     for name, section in SECTIONS.items():
         if name in results:
             stored = results[name]
@@ -54,6 +57,21 @@ def page(results: dict[str, Any]) -> str:
         if (HERE / name).exists():
             lines += [(HERE / name).read_text().rstrip(), ""]
     return "\n".join(lines)
+
+
+def headlines(results: dict[str, Any]) -> list[str]:
+    """One number or two of every section, as a table."""
+    measured = (section.headlines(results[name]["data"]) for name, section in SECTIONS.items() if name in results)
+    return table(["what", "measured"], (row for rows in measured for row in rows))
+
+
+def with_headlines(text: str, results: dict[str, Any]) -> str:
+    """Put the table of headlines where a text has a place for it."""
+    before, found, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not (found and ended):
+        raise ValueError(f"the README must have a place for the headlines, between {BEGIN!r} and {END!r}")
+    return "\n".join([before + BEGIN, *headlines(results)]) + END + after
 
 
 def main() -> None:
@@ -74,7 +92,9 @@ def main() -> None:
         print(f"{time.perf_counter() - start:.0f} s", flush=True)
     text = page(results)
     write_atomically(PAGE, lambda temporary: temporary.write_text(text))
-    print(f"written: {PAGE}")
+    readme = with_headlines(README.read_text(), results)
+    write_atomically(README, lambda temporary: temporary.write_text(readme))
+    print(f"written: {PAGE}, and the table in {README}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""The sections of the page: each has a TITLE, ``measure() -> data`` and ``show(data) -> lines of Markdown``."""
+"""The sections of the page.
+
+Each has a TITLE, ``measure() -> data``, ``headlines(data) -> (what, number) pairs`` and
+``show(data) -> lines of Markdown``.
+"""
 
 from collections.abc import Iterable
 

@@ -49,6 +49,17 @@ def run(steps: int) -> dict[str, float]:
     }
 
 
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    runs = [run for run in data["runs"] if run["steps"] >= 400]
+    sizes = "; ".join(f"{run['steps']}" for run in runs)
+    ratios = "; ".join(f"{run['bandwidth'] / run['product_bandwidth']:.2f}" for run in runs)
+    memory = max(run["peak_bytes"] / run["kept_bytes"] for run in runs)
+    return [
+        (f"memory bandwidth of `solve` (L = 4, T = {sizes}) over that of a large matrix-vector product", ratios),
+        ("its peak memory over the matrices that are kept", f"{memory:.2f}"),
+    ]
+
+
 def show(data: dict[str, Any]) -> list[str]:
     runs = data["runs"]
     with picture("dense") as (ax,):

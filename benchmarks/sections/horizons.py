@@ -31,6 +31,12 @@ def run(make: Callable[[int], dl.Problem], decade: int) -> dict[str, float]:
     return {"decade": decade, "seconds": taken, "nodes": stats["nodes"], "error": stats["error"]}
 
 
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    name, runs = next(iter(data["cases"].items()))
+    sizes = "; ".join(f"10^{run['decade']}" for run in runs)
+    return [(f"T = {sizes} by panels, {name}", "; ".join(seconds(run["seconds"]) for run in runs))]
+
+
 def show(data: dict[str, Any]) -> list[str]:
     rows, growth = [], []
     with picture("horizons", 2) as (times, nodes):

@@ -28,6 +28,12 @@ def measure() -> dict[str, Any]:
     return {"runs": runs}
 
 
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    sizes = "; ".join(f"{run['steps']}" for run in data["runs"])
+    ratios = "; ".join(f"{run['apart'] / run['list']:.1f}" for run in data["runs"])
+    return [(f"{COUNT} problems of T = {sizes}: one by one over as a list", ratios)]
+
+
 def show(data: dict[str, Any]) -> list[str]:
     runs = data["runs"]
     with picture("lists") as (ax,):

@@ -11,7 +11,7 @@ from measure import race
 from peer import fixed_point
 from pictures import BAND, COLORS, INK, log_axis, picture, sizes_axis
 from problems import mlp
-from sections import seconds, table
+from sections import rounded, seconds, table
 
 TITLE = "Against damped fixed-point iteration of whole matrices"
 
@@ -42,11 +42,23 @@ def cell(richness: float, steps: int) -> dict[str, Any]:
     return found | {"seconds": race(works, 1)}
 
 
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    failed = sum("peer" not in cell["seconds"] for cell in data["cells"])
+    solved = max((cell for cell in data["cells"] if "peer" in cell["seconds"]), key=lambda cell: cell["steps"])
+    ratio, setting = solved["seconds"]["peer"] / solved["seconds"]["solve"], f"L = {DEPTH}, T = {solved['steps']}"
+    return [
+        (f"damped fixed point of whole matrices over `solve` ({setting})", rounded(ratio)),
+        (f"of {len(data['cells'])} problems, those on which it fails and `solve` does not", f"{failed}"),
+    ]
+
+
 def show(data: dict[str, Any]) -> list[str]:
     cells = data["cells"]
     with picture("peer", 2) as (ratios, outcome):
         for richness, color in zip(RICHNESS, COLORS, strict=False):
             solved = [cell for cell in cells if cell["richness"] == richness and "peer" in cell["seconds"]]
+            if not solved:
+                continue
             faster = [cell["seconds"]["peer"] / cell["seconds"]["solve"] for cell in solved]
             ratios.plot([cell["steps"] for cell in solved], faster, "o-", color=color, label=f"richness {richness:g}")
         ratios.axhline(1.0, color=INK, linewidth=0.7)
@@ -81,9 +93,8 @@ def _draw_outcome(ax: Axes, cells: list[dict[str, Any]]) -> None:
     for cell in cells:
         column, row = STEPS.index(cell["steps"]), RICHNESS.index(cell["richness"])
         failed = "peer" not in cell["seconds"]
-        ax.add_patch(
-            Rectangle((column, row), 0.96, 0.96, color=BAND if failed else COLORS[0], alpha=1 if failed else 0.35)
-        )
+        style: dict[str, Any] = {"color": BAND} if failed else {"color": COLORS[0], "alpha": 0.35}
+        ax.add_patch(Rectangle((column, row), 0.96, 0.96, linewidth=0, **style))
         words = "fails" if failed else f"{cell['iterations']}"
         ax.text(column + 0.48, row + 0.48, words, ha="center", va="center", fontsize=8)
     ax.set(xlim=(0, len(STEPS)), ylim=(0, len(RICHNESS)), xlabel="steps $T$", ylabel="richness")

@@ -8,7 +8,7 @@ from deeplinear._reference import reference
 from measure import race
 from pictures import COLORS, INK, picture, sizes_axis
 from problems import residual
-from sections import seconds, table
+from sections import rounded, seconds, table
 
 TITLE = "Residual networks: against all pairs of layers, and many layers through nodes in depth"
 
@@ -27,6 +27,12 @@ def measure() -> dict[str, Any]:
     nodes = {depth: dl.solve(problem).stats.get("depth_nodes") for depth, problem in problems.items()}
     deep = [{"depth": str(depth), "seconds": times[depth], "nodes": nodes[depth]} for depth in problems]
     return {"pairs": pairs, "deep": deep}
+
+
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    sizes = "; ".join(f"{run['depth']}" for run in data["pairs"])
+    ratios = "; ".join(rounded(run["reference"] / run["solve"]) for run in data["pairs"])
+    return [(f"residual network, L = {sizes}: all pairs of layers over `solve`", ratios)]
 
 
 def show(data: dict[str, Any]) -> list[str]:

@@ -67,6 +67,13 @@ def cheapest(data: dict[str, Any], wanted: float) -> tuple[int, int, float]:
     return round(dims[best]), int(networks[best]), float(cost[best])
 
 
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    theory = data["seconds"]["theory"]
+    ratios = [rounded(cheapest(data, wanted)[2] / theory) for wanted in (0.01, 0.001)]
+    what = f"training networks to a test loss within 1 %; 0.1 % (extrapolated) over `solve` (L = {DEPTH}, T = {STEPS})"
+    return [(what, "; ".join(ratios))]
+
+
 def show(data: dict[str, Any]) -> list[str]:
     fit, theory, errors = scaling(data), data["seconds"]["theory"], data["errors"]
     with picture("simulation", 2) as (measured, needed):
