@@ -17,13 +17,13 @@ def residual(depth: float, steps: int, lr: float = 0.01) -> dl.Problem:
     return dl.Problem(dl.ResNet(depth, 1.0), data, dl.FullBatch(2.0), rule, steps)
 
 
-def power_law(steps: int, modes: int | None = None, depth: int = 3) -> dl.Problem:
+def power_law(steps: int, modes: int | None = None) -> dl.Problem:
     """A multilayer network of width 100 on 100 examples of a power law."""
     data, rule = dl.Spectrum.power_law(1.5, 1.0, modes=modes), dl.GradientDescent(0.1)
-    return dl.Problem(dl.MLP(depth, 100.0), data, dl.FullBatch(100.0), rule, steps)
+    return dl.Problem(dl.MLP(3, 100.0), data, dl.FullBatch(100.0), rule, steps)
 
 
-def long(steps: int, depth: int = 3) -> dl.Problem:
+def long(steps: int) -> dl.Problem:
     """A slow fit of hardly more examples than dimensions, which keeps changing for many steps."""
     data, rule = dl.Isotropic(noise=0.3), dl.GradientDescent(0.005)
-    return dl.Problem(dl.MLP(depth, 1.0), data, dl.FullBatch(1.2), rule, steps)
+    return dl.Problem(dl.MLP(3, 1.0), data, dl.FullBatch(1.2), rule, steps)

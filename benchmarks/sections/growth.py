@@ -92,7 +92,7 @@ def show(data: dict[str, Any]) -> list[str]:
             ax.legend(loc="upper left")
     c = data["compressed"]
     return [
-        "Full batch. Exponents are fitted to the last three sizes (dashed), since small ones are overhead. For large "
+        "Full batch. Exponents are fitted to the last three sizes, since small ones are overhead. For large "
         "sizes time tends to the power that counting products gives.",
         "",
         "![Time over steps, depth, modes and outputs](images/growth.png)",
@@ -109,4 +109,4 @@ def _draw(ax: Axes, sweep: Sweep, found: dict[str, list[float]], slope: float) -
     line.set_color(COLORS[len(ax.get_lines()) // 2])
     sizes = np.array(found["sizes"][-FITTED:], dtype=float)
     scale = np.exp(np.mean(np.log(found["seconds"][-FITTED:]) - slope * np.log(sizes)))
-    ax.plot(sizes, scale * sizes**slope, color=INK, linewidth=0.9, linestyle="--", zorder=3)
+    ax.plot(sizes, 0.6 * scale * sizes**slope, color=INK, linewidth=0.9, linestyle="--", label=f"slope {slope:.2f}")

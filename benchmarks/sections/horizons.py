@@ -7,14 +7,14 @@ from typing import Any
 import deeplinear as dl
 from measure import exponent, least
 from pictures import COLORS, picture
-from problems import long, power_law
+from problems import long, residual
 from sections import seconds, table
 
 TITLE = "Growth with the horizon: a power of log T"
 
 CASES: dict[str, Callable[[int], dl.Problem]] = {
-    "isotropic, L = 3": long,
-    "power law, L = 2": lambda steps: power_law(steps, depth=2),
+    "MLP, L = 3": long,
+    "ResNet, L = 4": lambda steps: residual(4, steps, lr=0.005),
 }
 DECADES = range(3, 8)
 
@@ -26,7 +26,7 @@ def measure() -> dict[str, Any]:
 def run(make: Callable[[int], dl.Problem], decade: int) -> dict[str, float]:
     """One solution by panels."""
     problem, solutions = make(10**decade), []
-    taken = least(lambda: solutions.append(dl.solve(problem, method="panels")), 2)
+    taken = least(lambda: solutions.append(dl.solve(problem, method="panels")), 1)
     stats = solutions[-1].stats
     return {"decade": decade, "seconds": taken, "nodes": stats["nodes"], "error": stats["error"]}
 
