@@ -1,7 +1,8 @@
 # make run    theory against experiment on a small default problem, from a fresh clone
 # make test   every check: style, types, tests
-# make bench  the benchmarks
 # make docs   the documentation, in docs/_build/html; warnings are errors
+# make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
+# make check-panels  whether the error that panels report is honest, on 200 random problems; goes on where it stopped
 # make clean  remove what the others made
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: run test bench docs clean
+.PHONY: run test bench check-panels docs clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -24,6 +25,9 @@ test: $(VENV)/installed-test
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
+
+check-panels: $(VENV)/installed
+	$(BIN)/python benchmarks/honesty.py
 
 docs: $(VENV)/installed-docs
 	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr

@@ -1,26 +1,42 @@
-"""Fair timings: warm up first, least of several repeats, everything that is compared in one run."""
+"""Fair timings: warm up first, take turns, least of several repeats; and where they were taken.
 
+Times are those of the processor, not of the clock: for work on one thread they are equal on an idle machine, and
+others who use it disturb them less.
+"""
+
+import datetime
+import os
+import platform
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+_LONG = 5.0
+"""Work that takes more seconds than this is not repeated: warming up makes no difference to it."""
+
+
+def race(works: Mapping[Any, Callable[[], Any]], repeats: int = 3) -> dict[Any, float]:
+    """Seconds of the fastest of several repeats of each work, after one to warm up.
+
+    The works take turns, so that a machine that is busy for a while is busy for all of them.
+    """
+    times: dict[Any, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            if not turn or min(times[name]) <= _LONG:
+                start = time.process_time()
+                work()
+                times[name].append(time.process_time() - start)
+    return {name: min(taken[1:] or taken) for name, taken in times.items()}
+
 
 def least(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Seconds of the fastest of several repeats, after one to warm up; work of many seconds is done once."""
-    start = time.perf_counter()
-    work()
-    first = time.perf_counter() - start
-    if first > 5.0:
-        return first
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    """Seconds of the fastest of several repeats, after one to warm up."""
+    return race({"": work}, repeats)[""]
 
 
 def peak_bytes(work: Callable[[], Any]) -> int:
@@ -32,6 +48,26 @@ def peak_bytes(work: Callable[[], Any]) -> int:
     return peak
 
 
-def exponent(sizes: list[float], times: list[float]) -> float:
+def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     """Growth exponent: slope of log time against log size."""
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def circumstances() -> dict[str, str]:
+    """Date, machine and how busy it is, to stand beside what is measured now."""
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return {
+        "date": str(datetime.date.today()),
+        "machine": f"{_processor()}, {os.cpu_count()} cores; Python {platform.python_version()}, "
+        f"NumPy {np.__version__}, {blas['name']} {blas['version']}",
+        "load": load,
+    }
+
+
+def _processor() -> str:
+    listed = Path("/proc/cpuinfo")
+    names = (
+        [line for line in listed.read_text().splitlines() if line.startswith("model name")] if listed.exists() else []
+    )
+    return names[0].partition(":")[2].strip() if names else platform.processor() or platform.machine()

@@ -1,0 +1,265 @@
+"""Is the error that panels report honest? True errors against the dense method, on randomly drawn problems.
+
+python benchmarks/honesty.py [--problems 200] [--seeds 3 17 ...]
+
+Problem number s is drawn by a generator seeded with s and solved by panels at three tolerances; the true error of the
+losses must stay below ten times the reported one. Every answer is kept in ``out/honesty`` at once, so an
+interrupted run goes on where it stopped; answers of another version of the solver are not taken. When all problems are
+there, ``benchmarks/honesty.md`` and its picture are written. Violations are listed with their problem as a TOML file,
+and the exit code is then 1.
+"""
+
+import argparse
+import datetime
+import functools
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import deeplinear as dl
+from deeplinear._files import write_atomically
+from deeplinear._panels import LOSS_FLOOR
+from pictures import BAND, COLORS, INK, picture
+
+HERE = Path(__file__).parent
+STORE = HERE.parent / "out" / "honesty"
+TOLERANCES = (1e-4, 1e-6, 1e-8)
+ALLOWED = 10.0
+"""Most that a true error may be, in units of the reported one."""
+ROUNDING = 1e-13
+"""Reported errors below this count as this: what two orders of summation differ by."""
+Record = dict[str, Any]
+
+
+def draw(seed: int) -> dl.Problem:
+    """Draw a problem that panels can solve: any network, data, schedule and decay, some of it close to unstable."""
+    rng = np.random.default_rng(seed)
+
+    def between(low: float, high: float) -> float:
+        return float(f"{np.exp(rng.uniform(np.log(low), np.log(high))):.4g}")
+
+    def one_in(count: int) -> bool:
+        return not rng.integers(count)
+
+    depth = int(rng.integers(1, 5))
+    noise = float(rng.choice([0.0, 0.1, 0.3, 1.0]))
+    outputs = 1 if rng.integers(4) else int(rng.integers(2, 4))
+    gram = _gram(rng, outputs)
+    most_steps, in_counts = 1200, False
+    match rng.integers(4):
+        case 0:
+            modes = int(rng.integers(2, 6))
+            share = rng.dirichlet(np.full(modes, 2.0))
+            power = [between(0.1, 2.0) for _ in range(modes)]
+            target = power if gram is None else [each * np.array(gram) for each in power]
+            eigenvalues = [between(0.02, 2.0) for _ in range(modes)]
+            data = dl.Spectrum(eigenvalues, target, share, proportional=True, noise=noise)
+        case 1:
+            outputs, in_counts, most_steps = 1, True, 600  # every mode costs as much as a layer
+            data = dl.Spectrum.power_law(
+                between(1.2, 2.0), between(0.3, 2.0), modes=int(rng.integers(5, 41)), noise=noise
+            )
+        case _:
+            data = dl.Isotropic(noise, gram)
+    sizes = (20.0, 500.0) if in_counts else (0.3, 4.0)
+    options: dict[str, Any] = {
+        "richness": between(0.2, 2.0),
+        "parameterization": "mup" if in_counts or rng.integers(4) else "ntk",
+        "centered": bool(rng.integers(2)),
+    }
+    if one_in(2):
+        width = "infinite" if one_in(4) else between(*sizes)
+        network = dl.ResNet(depth=int(rng.choice([depth, 8])), width=width, branch=between(0.3, 1.5), **options)
+    else:
+        widths = {0: "infinite", 1: [between(*sizes) for _ in range(depth)]}
+        network = dl.MLP(depth=depth, width=widths.get(int(rng.integers(5)), between(*sizes)), **options)
+    steps = int(between(100, most_steps / outputs))
+    fastest = 0.5 if one_in(6) else 0.1
+    rate = float(f"{between(0.003, fastest) * 2 / (depth + 1):.4g}")
+    decay = between(0.01, 0.5) if one_in(3) else 0.0
+    sampling = dl.Population() if one_in(3) else dl.FullBatch(between(*sizes))
+    return dl.Problem(
+        network, data, sampling, dl.GradientDescent(_schedule(rng, rate, steps), weight_decay=decay), steps
+    )
+
+
+def _gram(rng: np.random.Generator, outputs: int) -> list[list[float]] | None:
+    if outputs == 1:
+        return None
+    factor = rng.normal(size=(outputs, outputs)).round(2)
+    gram: list[list[float]] = (factor @ factor.T / outputs).tolist()
+    return gram
+
+
+def _schedule(rng: np.random.Generator, rate: float, steps: int) -> Any:
+    """A constant rate, or one that falls, goes around, rises to a kink, or jumps; to five digits."""
+    step = np.arange(steps)
+    match rng.integers(8):
+        case 0:
+            values = rate / (1 + step / 100)
+        case 1:
+            values = rate * (1 + np.cos(np.pi * step / steps)) / 2
+        case 2:
+            values = rate * np.minimum(1.0, (step + 1) / (steps // 5))
+        case 3:
+            values = np.where(step < steps // 2, rate, 0.2 * rate)
+        case _:
+            return rate
+    return [float(value) for value in values]
+
+
+def check(seed: int) -> Record:
+    """Solve a problem densely and by panels at every tolerance."""
+    problem = draw(seed)
+    start = time.perf_counter()
+    exact = dl.solve(problem, method="dense")
+    record: Record = {"seed": seed, "steps": problem.steps, "status": str(exact.status), "runs": []}
+    record["dense_seconds"] = time.perf_counter() - start
+    for tolerance in TOLERANCES:
+        start = time.perf_counter()
+        run: Record = {"tolerance": tolerance}
+        try:
+            solution = dl.solve(problem, method="panels", tolerance=tolerance)
+        except ArithmeticError as error:
+            run["unresolved"] = str(error)
+        else:
+            run |= {"reported": solution.stats["error"], "nodes": solution.stats["nodes"]}
+            run["true"] = true_error(solution, exact)
+        run["seconds"] = time.perf_counter() - start
+        record["runs"].append(run)
+    return record
+
+
+def true_error(solution: dl.Solution, exact: dl.Solution) -> float:
+    """Largest relative error of both losses over all steps, at the scale down to which panels resolve them.
+
+    On its way to a divergence a run amplifies the last digit, so there only the steps count whose loss is
+    below twice its initial value, and the step of the divergence must agree within one.
+    """
+    steps = np.arange(exact.problem.steps)
+    end, ours = exact.status.diverged_at, solution.status.diverged_at
+    if (end is None) != (ours is None) or (end is not None and ours is not None and abs(end - ours) > 1):
+        return float("inf")
+    if end is not None:
+        steps = np.flatnonzero(np.maximum.accumulate(exact.test_loss) < 2 * exact.test_loss[0])
+    found, worst = solution.at(steps), 0.0
+    for name in ("test_loss", "train_loss"):
+        loss = getattr(exact, name)
+        error = np.abs(found[name].values - loss[steps]) / np.maximum(loss[steps], LOSS_FLOOR * loss[0])
+        worst = max(worst, float(error.max()))
+    return worst
+
+
+def ratio(run: Record) -> float:
+    """True error in units of the reported one."""
+    return float(run["true"] / max(run["reported"], ROUNDING))
+
+
+@functools.cache
+def solver_version() -> str:
+    """Fingerprint of the package's source when this run began."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(dl.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def stored(seed: int) -> Record:
+    """The answer for a problem, from the store if this version of solver and draw has given it before."""
+    path = STORE / f"{seed}.json"
+    version = f"{solver_version()}-{hashlib.sha256(draw(seed).to_toml().encode()).hexdigest()[:12]}"
+    if path.exists():
+        record: Record = json.loads(path.read_text())
+        if record["version"] == version:
+            return record
+    record = check(seed) | {"version": version}
+    write_atomically(path, lambda temporary: temporary.write_text(json.dumps(record, indent=1)))
+    return record
+
+
+def summary(records: list[Record]) -> str:
+    """The page: how true errors stand to reported ones, and what was violated."""
+    lines = [
+        "## The error that panels report against the true one",
+        "",
+        f"{datetime.date.today()}: {len(records)} problems drawn at random (MLP and residual, full batch and "
+        "population loss, isotropic data, spectra and power laws, one to three outputs, schedules, weight decay, "
+        f"100 to 1200 steps), each solved densely and by panels. Promise: true error at most {ALLOWED:g} times "
+        "that reported. `python benchmarks/honesty.py` repeats it.",
+        "",
+        "![True against reported error](images/honesty.png)",
+        "",
+        "| tolerance | runs | true / reported: median | 90 % below | 99 % below | largest | violations | "
+        "true error above tolerance | gave up |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for tolerance in TOLERANCES:
+        runs = [run for record in records for run in record["runs"] if run["tolerance"] == tolerance]
+        done = [run for run in runs if "true" in run]
+        ratios = np.array([ratio(run) for run in done])
+        quantiles = [f"{np.quantile(ratios, q):.2g}" for q in (0.5, 0.9, 0.99, 1.0)]
+        above = sum(run["true"] > tolerance for run in done)
+        counts = [str((ratios > ALLOWED).sum()), str(above), str(len(runs) - len(done))]
+        lines.append(f"| {tolerance:g} | {len(runs)} | {' | '.join([*quantiles, *counts])} |")
+    lines += ["", *_violations(records), ""]
+    return "\n".join(lines)
+
+
+def _violations(records: list[Record]) -> list[str]:
+    found = [(record, run) for record in records for run in record["runs"] if "true" in run and ratio(run) > ALLOWED]
+    if not found:
+        return ["No violation."]
+    rows = [
+        f"| {record['seed']} | {run['tolerance']:g} | {run['reported']:.1e} | {run['true']:.1e} | {ratio(run):.3g} |"
+        for record, run in found
+    ]
+    return ["Violations:", "", "| problem | tolerance | reported | true | ratio |", "|---|---|---|---|---|", *rows]
+
+
+def draw_picture(records: list[Record]) -> None:
+    """True against reported errors; grey is where the promise is broken."""
+    with picture("honesty") as (ax,):
+        ends = np.array([ROUNDING, 1e-3])
+        ax.fill_between(ends, ends * ALLOWED, 1.0, color=BAND, linewidth=0)
+        ax.plot(ends, ends, color=INK, linewidth=0.6)
+        for tolerance, color in zip(TOLERANCES, COLORS, strict=False):
+            runs = [run for record in records for run in record["runs"] if run["tolerance"] == tolerance]
+            shown = [(max(run["reported"], ROUNDING), run["true"]) for run in runs if "true" in run]
+            ax.plot(*np.array(shown).T, ".", color=color, markersize=3, label=f"tolerance {tolerance:g}")
+        ax.set(xscale="log", yscale="log", xlim=ends, ylim=(1e-16, 1e-2))
+        ax.set(xlabel="error reported", ylabel="true error", title="grey: more than ten times the error reported")
+        ax.legend(loc="lower right")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare the errors that panels report with true ones.")
+    parser.add_argument("--problems", type=int, default=200, help="how many problems to draw (200)")
+    parser.add_argument("--seeds", type=int, nargs="+", help="only these problems; writes no page")
+    chosen = parser.parse_args()
+    seeds = chosen.seeds or range(chosen.problems)
+    STORE.mkdir(parents=True, exist_ok=True)
+    records = []
+    for seed in seeds:
+        record = stored(seed)
+        records.append(record)
+        shown = [f"{ratio(run):.2g}" if "true" in run else "gave up" for run in record["runs"]]
+        bad = any("true" in run and ratio(run) > ALLOWED for run in record["runs"])
+        if bad:
+            draw(seed).save(STORE / f"{seed}.toml")
+            shown.append(f"VIOLATION, see {STORE / f'{seed}.toml'}")
+        print(f"problem {seed}: {record['steps']} steps, true / reported {', '.join(shown)}", flush=True)
+    text = summary(records)
+    print("\n" + text)
+    if chosen.seeds is None:
+        draw_picture(records)
+        write_atomically(HERE / "honesty.md", lambda temporary: temporary.write_text(text))
+    return int("Violations:" in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The dense solver against the memory bandwidth of the machine."""
+
+from typing import Any
+
+import numpy as np
+
+import deeplinear as dl
+from deeplinear._closure.causal import _BLOCK, _stripes
+from deeplinear._coefficients import Structure
+from deeplinear._dense import dense_memory
+from deeplinear._estimate import products
+from deeplinear._solve import plan
+from measure import peak_bytes, race
+from pictures import COLORS, INK, picture, sizes_axis
+from problems import mlp
+from sections import seconds, table
+
+TITLE = "Dense stepping against memory bandwidth"
+
+
+def entries_read(shape: Structure, e: int) -> float:
+    """Entries of matrices that step e reads: of causal ones the stripes that are not zero."""
+    causal, symmetric = products(shape)
+    striped = e * e if e <= _BLOCK else sum((s.stop - s.start) * (e - s.start) for s in _stripes(1, e))
+    return causal * striped + symmetric * e * e
+
+
+def measure() -> dict[str, Any]:
+    return {"runs": [run(steps) for steps in (100, 200, 400, 800)]}
+
+
+def run(steps: int) -> dict[str, float]:
+    """One solution, in turns with the matrix-vector product."""
+    problem = mlp(steps)
+    shape = plan(problem)
+    matrix, vector = np.ones((4000, 4000)), np.ones(4000)
+
+    def solve() -> None:
+        dl.solve(problem, method="dense")
+
+    times = race({"solve": solve, "product": lambda: matrix @ vector})
+    return {
+        "steps": steps,
+        "seconds": times["solve"],
+        "bandwidth": 8 * sum(entries_read(shape, e) for e in range(1, steps + 1)) / times["solve"],
+        "product_bandwidth": matrix.nbytes / times["product"],
+        "peak_bytes": peak_bytes(solve),
+        "kept_bytes": dense_memory(shape, 1),
+    }
+
+
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    runs = [run for run in data["runs"] if run["steps"] >= 400]
+    sizes = "; ".join(f"{run['steps']}" for run in runs)
+    ratios = "; ".join(f"{run['bandwidth'] / run['product_bandwidth']:.2f}" for run in runs)
+    memory = max(run["peak_bytes"] / run["kept_bytes"] for run in runs)
+    return [
+        (f"memory bandwidth of `solve` (L = 4, T = {sizes}) over that of a large matrix-vector product", ratios),
+        ("its peak memory over the matrices that are kept", f"{memory:.2f}"),
+    ]
+
+
+def show(data: dict[str, Any]) -> list[str]:
+    runs = data["runs"]
+    with picture("dense") as (ax,):
+        steps = [run["steps"] for run in runs]
+        ax.plot(steps, [run["bandwidth"] / 1e9 for run in runs], "o-", color=COLORS[0], label="solve, dense")
+        product = [run["product_bandwidth"] / 1e9 for run in runs]
+        ax.plot(steps, product, color=INK, linestyle=":", linewidth=1.2, label="4000 x 4000 matrix times vector")
+        ax.set(xlabel="steps $T$", ylabel="GB/s", ylim=(0, None))
+        ax.legend(loc="best")
+        sizes_axis(ax.xaxis, steps)
+    return [
+        "An MLP of depth 4 on a full batch. Every step reads each matrix a known number of times; these bytes over the "
+        "time of the run are compared with a matrix-vector product that is too large for any cache. "
+        "Memory is the most that is held at once, over the matrices that the answer consists of.",
+        "",
+        "![Bandwidth over steps](images/dense.png)",
+        "",
+        *table(
+            ["steps", "time", "GB/s", "GB/s of the product", "ratio", "peak memory / kept"],
+            (
+                [
+                    run["steps"],
+                    seconds(run["seconds"]),
+                    f"{run['bandwidth'] / 1e9:.1f}",
+                    f"{run['product_bandwidth'] / 1e9:.1f}",
+                    f"{run['bandwidth'] / run['product_bandwidth']:.2f}",
+                    f"{run['peak_bytes'] / run['kept_bytes']:.2f} of {run['kept_bytes'] / 1e6:.0f} MB",
+                ]
+                for run in runs
+            ),
+        ),
+    ]

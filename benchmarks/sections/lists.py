@@ -1,0 +1,62 @@
+"""Many short problems: as one list against one by one."""
+
+from typing import Any
+
+import deeplinear as dl
+from measure import race
+from pictures import COLORS, INK, picture, sizes_axis
+from problems import mlp
+from sections import table
+
+TITLE = "Many short problems as one list"
+
+COUNT = 64
+
+
+def measure() -> dict[str, Any]:
+    runs = []
+    for steps in (25, 50, 100, 200):
+        problems = [mlp(steps, lr=0.005 + 0.0001 * i) for i in range(COUNT)]
+        times = race(
+            {
+                "list": lambda problems=problems: dl.solve(problems),
+                "apart": lambda problems=problems: [dl.solve(problem) for problem in problems],
+            },
+            2,
+        )
+        runs.append({"steps": steps, **times})
+    return {"runs": runs}
+
+
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    sizes = "; ".join(f"{run['steps']}" for run in data["runs"])
+    ratios = "; ".join(f"{run['apart'] / run['list']:.1f}" for run in data["runs"])
+    return [(f"{COUNT} problems of T = {sizes}: one by one over as a list", ratios)]
+
+
+def show(data: dict[str, Any]) -> list[str]:
+    runs = data["runs"]
+    with picture("lists") as (ax,):
+        ax.plot([run["steps"] for run in runs], [run["apart"] / run["list"] for run in runs], "o-", color=COLORS[0])
+        ax.axhline(1.0, color=INK, linewidth=0.7)
+        ax.set(xlabel="steps $T$", ylabel="one by one / as a list", ylim=(0, None))
+        sizes_axis(ax.xaxis, [run["steps"] for run in runs])
+    return [
+        f"{COUNT} MLPs of depth 4, full batch, each with its own learning rate. As a list they share the overhead of "
+        "every step, until their matrices fill the processor's cache.",
+        "",
+        "![One by one over as a list](images/lists.png)",
+        "",
+        *table(
+            ["steps", "one by one", "as a list", "ratio"],
+            (
+                [
+                    run["steps"],
+                    f"{1e3 * run['apart'] / COUNT:.1f} ms a problem",
+                    f"{1e3 * run['list'] / COUNT:.1f} ms a problem",
+                    f"{run['apart'] / run['list']:.1f}",
+                ]
+                for run in runs
+            ),
+        ),
+    ]

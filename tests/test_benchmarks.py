@@ -1,0 +1,75 @@
+"""What the benchmarks rest on: the peer solves the same equations, and errors are seen where there are some."""
+
+import copy
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._solve import takes_panels
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+
+def load(name):
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize(("damping", "richness"), [(0.0, 0.5), (0.5, 1.0)])
+def test_the_peer_converges_to_the_same_answer(damping, richness):
+    problem = load("problems").mlp(20, depth=3, lr=0.03, richness=richness)
+    found = load("peer").fixed_point(problem, damping, tolerance=1e-12)
+    np.testing.assert_allclose(found.test_loss, dl.solve(problem).test_loss, rtol=1e-9)
+
+
+def test_the_peer_reports_that_it_fails():
+    found = load("peer").fixed_point(load("problems").mlp(40, depth=3, lr=0.1), 0.5)
+    assert found.test_loss is None
+    assert found.reason == "overflow"
+
+
+def test_random_problems_are_reproducible_and_fit_for_panels():
+    honesty = load("honesty")
+    problems = [honesty.draw(seed) for seed in range(200)]
+    assert problems[7] == honesty.draw(7)
+    assert all(takes_panels(problem, "panels") for problem in problems)
+    assert max(problem.steps for problem in problems) > 1000
+    for kind in ("network", "data", "sampling"):
+        assert len({type(getattr(problem, kind)) for problem in problems}) == 2
+
+
+def test_true_errors_are_seen():
+    honesty = load("honesty")
+    problem = load("problems").mlp(100, depth=1)
+    exact = dl.solve(problem, method="dense")
+    assert honesty.true_error(exact, exact) == 0
+    wrong = copy.copy(exact)
+    losses = exact.train_loss.copy()
+    losses[60] *= 1 + 1e-5
+    object.__setattr__(wrong, "train_loss", losses)
+    assert honesty.true_error(exact, wrong) == pytest.approx(1e-5, rel=1e-3)
+
+
+def test_the_page_can_be_written_from_what_is_stored(tmp_path, monkeypatch):
+    run = load("run")
+    monkeypatch.setattr("pictures.IMAGES", tmp_path)
+    stored = json.loads(run.STORE.read_text())
+    page = run.page(stored)
+    for name in run.SECTIONS:
+        assert f"(images/{name}.png)" in page
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+
+
+def test_the_crossover_is_where_the_curves_cross():
+    crossover = load("sections.panels").crossover
+    runs = [{"steps": steps, "dense": steps**3 * 1e-8, "panels": 1.0} for steps in (100, 400, 1000)]
+    assert crossover(runs) == pytest.approx(1e8 ** (1 / 3))
+    assert crossover(runs[:2]) is None
