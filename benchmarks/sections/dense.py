@@ -21,7 +21,7 @@ TITLE = "Dense stepping against memory bandwidth"
 def entries_read(shape: Structure, e: int) -> float:
     """Entries of matrices that step e reads: of causal ones the stripes that are not zero."""
     causal, symmetric = products(shape)
-    striped = e * e if e <= _BLOCK else sum((s.stop - s.start) * (e - s.start) for s in _stripes(1, e))
+    striped = e * e if e <= _BLOCK else sum((s.stop - s.start) * (e - s.start) for s in _stripes(1, e, _BLOCK))
     return causal * striped + symmetric * e * e
 
 
