@@ -55,7 +55,7 @@ class Nodes:
     """
 
     def __init__(self, count: int, edges: int | None) -> None:
-        ends = legendre.legroots(legendre.legder([0] * (count - 1) + [1]))
+        ends = np.sort(legendre.legroots(legendre.legder([0] * (count - 1) + [1])).real)
         x = np.concatenate([[-1.0], ends, [1.0]])
         if edges is not None:  # the nearest edges, numbered 0 .. edges - 1
             numbers = np.unique(np.round((x + 1) / 2 * (edges - 1)))
