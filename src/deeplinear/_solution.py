@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks
-from deeplinear._arrays import to_numpy
+from deeplinear._arrays import finite, to_numpy
 from deeplinear._closure.depth import Nodes
 from deeplinear._closure.equations import Equations
 from deeplinear._coefficients import coefficients
@@ -459,10 +459,10 @@ def _residual_correlation(dense: Equations, index: int) -> Array:
     direct: Array = to_numpy(C0.Cv[index]) + to_numpy(c.sigma2[index]) * every_time
     if dense.data.RDelta is None:
         return direct
-    R = to_numpy(dense.data.RDelta[index])
+    R = finite(to_numpy(dense.data.RDelta[index]))
     past = R - np.eye(s.size)
-    draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * equal_times
-    return np.asarray(R @ direct @ R.T + past @ draws @ past.T)
+    draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * finite(equal_times)
+    return np.asarray(R @ finite(direct) @ R.T + past @ draws @ past.T)
 
 
 def _residual_response(dense: Equations, index: int) -> Array:
