@@ -126,12 +126,11 @@ function draw() {
 function drawNow() {
   const all = curves();
   const [live] = all;
-  const { partial } = theory;
   const isWhole = Boolean(live.data);
-  const isBegun = !isWhole && partial?.key === theory.wanted().key;
+  const isBegun = !isWhole && theory.partial && TASKS[state.view] === "solve";
   if (isWhole) shown = { task: TASKS[state.view], data: live.data };
   const before = shown?.task === TASKS[state.view] ? shown.data : null;
-  if (isBegun) Object.assign(live, { data: partial.data, before });
+  if (isBegun) Object.assign(live, { data: theory.partial, before });
   else if (!isWhole) live.data = before;
   const plot = find("#plot");
   const { traces, layout } = figure(state.view, state, all);

@@ -15,7 +15,7 @@ export class Theory {
   constructor({ wanted, pinned, draw, refuse, accept }) {
     Object.assign(this, { wanted, pinned, draw, refuse, accept });
     this.answers = new Map();
-    this.partial = null; // the first steps of what is wanted, {key, data}
+    this.partial = null; // the first steps of the newest run, until all of one are there
     this.refused = null; // key of the last request that was not allowed
     this.notice = ""; // what the user should know beside the status
     this.running = null;
@@ -76,12 +76,14 @@ export class Theory {
       }
       const onProgress = (progress) => isLate() && showProgress(find("#progress"), progress);
       const result = await run(job.task, job.body, { signal, onProgress });
+      this.partial = null;
       this.keep(job.key, result);
       if (result.method === "dense") this.speed = (this.speed + (1000 * result.seconds) / workOf(problem)) / 2;
       this.accept();
       say(`${this.notice}${job.task === "solve" ? "Solved" : "Done"} in ${inTime((performance.now() - started) / 1000)}.`);
     } catch (error) {
       if (signal.aborted) return;
+      this.partial = null;
       this.refused = job.key;
       this.report(error);
     } finally {
@@ -93,7 +95,6 @@ export class Theory {
   // What to do when a request has ended.
   next({ key, isMoving }) {
     this.running = null;
-    this.partial = null;
     showProgress(find("#progress"), null);
     this.draw();
     const wanted = this.wanted();
@@ -113,7 +114,7 @@ export class Theory {
     try {
       const data = await run("solve", { ...job.body, only }, { signal: job.controller.signal });
       if (this.running !== job) return;
-      this.partial = { key: job.key, data };
+      this.partial = data;
       this.draw();
     } catch {
       // The whole run is on its way, and reports what is wrong.
