@@ -78,7 +78,9 @@ def solve_coarse(problem: Problem, tolerance: float, solve_steps: Callable[[Prob
     start = solve_steps(replace(problem, steps=EXACT))
     if start.status.diverged:
         return replace(start, problem=problem)
-    count, error = _FEWEST, math.inf
+    # The largest steps, of the coarsest run, must be stable to be of any use.
+    rate = problem.optimizer.rates(1)[0] * problem.data.modes.eigenvalues.max() * start.kernel.max()
+    count, error = max(_FEWEST, math.ceil(rate * problem.steps / (2 * _RUNS[0]))), math.inf
     while True:
         finest = count * _FINEST
         if finest > _GAIN * problem.steps or finest * problem.data.outputs > _MOST_ROWS:

@@ -462,7 +462,8 @@ def _residual_correlation(dense: Equations, index: int) -> Array:
     R = finite(to_numpy(dense.data.RDelta[index]))
     past = R - np.eye(s.size)
     draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * finite(equal_times)
-    return np.asarray(R @ finite(direct) @ R.T + past @ draws @ past.T)
+    with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
+        return np.asarray(R @ finite(direct) @ R.T + past @ draws @ past.T)
 
 
 def _residual_response(dense: Equations, index: int) -> Array:
