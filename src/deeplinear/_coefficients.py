@@ -146,10 +146,11 @@ def _over_outputs(d: Array, a: Array, outputs: int) -> tuple[Array, Array, Array
     """Responses d and a over pairs of step and output, and a within one output."""
     if outputs == 1:
         return d, a, a
-    xp = namespace(a)
-    every = xp.repeat(xp.repeat(a, outputs, axis=-1), outputs, axis=-2)
-    within = xp.tile(identity(outputs, a), (a.shape[-1], a.shape[-1]))
-    return xp.repeat(d, outputs, axis=-1), every, every * within
+    (batch, steps), size, xp = d.shape, d.shape[-1] * outputs, namespace(a)
+    each = xp.broadcast_to(d[..., None], (batch, steps, outputs)).reshape(batch, size)
+    shape = (batch, steps, outputs, steps, outputs)
+    every = xp.broadcast_to(a[:, :, None, :, None], shape).reshape(batch, size, size)
+    return each, every, every * xp.tile(identity(outputs, a), (steps, steps))
 
 
 def _rule(problem: Problem) -> dict[str, Array]:

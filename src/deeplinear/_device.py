@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from deeplinear._arrays import Array
 
+_USABLE = 0.95
+"""Part of a device's memory that is not left to workspaces and gaps."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -44,7 +47,7 @@ class Device:
         return made
 
     def available(self) -> int:
-        """Memory that is free now, in bytes."""
+        """Memory that is free now, in bytes; of a device that part which large arrays can count on."""
         if self.torch_device is None or self.torch_device.type != "cuda":
             return int(psutil.virtual_memory().available)
         import torch
@@ -52,7 +55,7 @@ class Device:
         free, _ = torch.cuda.mem_get_info(self.torch_device)
         # What PyTorch holds and does not use is free as well.
         unused = torch.cuda.memory_reserved(self.torch_device) - torch.cuda.memory_allocated(self.torch_device)
-        return int(free + unused)
+        return int(_USABLE * (free + unused))
 
 
 CPU = Device("cpu")
