@@ -288,7 +288,7 @@ class TestRefusals:
         assert "--nope" in refused("--nope")
 
     def test_not_enough_memory(self) -> None:
-        message = refused("solve", "--steps", "1000000", "--sampling", "online", code=4)
+        message = refused("solve", "--steps", "1000000", "--momentum", "0.9", code=4)
         assert "needs about" in message
         assert "GB are available" in message
         assert not Path("solve.nc").exists()
