@@ -108,3 +108,10 @@ def test_the_estimate_knows_coarse_steps():
     cost = dl.estimate(make(steps=10**5, lr=1e-4))
     assert cost.method == "coarse"
     assert cost.theory.bytes < 1e9
+
+
+def test_larger_steps_that_diverge_are_no_error():
+    """Each of the runs of larger steps is beyond the edge of stability, where kernels overflow."""
+    problem = dl.Problem(dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.03), steps=10**6)
+    with pytest.raises(ArithmeticError, match="raise tolerance, or lower lr or steps"):
+        dl.solve(problem, method="coarse")

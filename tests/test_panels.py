@@ -5,6 +5,7 @@ import pytest
 from numpy.polynomial import legendre
 
 import deeplinear as dl
+from deeplinear import _panels
 from deeplinear._grid import NODES, Grid, panel_sums, panel_times, to_legendre
 from deeplinear._panels import LOSS_FLOOR
 from deeplinear._propagator import GridPropagator, propagator
@@ -184,6 +185,31 @@ def test_a_run_that_oscillates_is_solved_step_by_step():
     exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
     assert solution.stats["lengths"].count(1) > 200
     assert true_error(solution, exact) <= 1e-9
+
+
+def test_panels_that_do_not_settle_are_refused(monkeypatch):
+    """Then every step is taken, and exact; sweeps that end with a change of 1e-4 have not settled."""
+    problem = make(depth=2, steps=60)
+    exact = dl.solve(problem)
+    monkeypatch.setattr(_panels, "settle", lambda *arguments, **options: 1e-4)
+    solution = dl.solve(problem, method="panels")
+    assert solution.stats["nodes"] == 60
+    assert true_error(solution, exact) <= 1e-12
+
+
+def test_what_is_left_unresolved_counts_in_every_layer(monkeypatch):
+    """A feature or gradient correlation that no polynomial follows, beside losses that are constant."""
+    problem = make(depth=2, steps=60)
+    panels = _panels.Panels(problem, 1e-6)
+    panels.run()
+    rows = panels.rows(panels.grid.last)
+    assert panels._truncation(rows) < 1e-6
+    flat = [np.full(NODES, values[0]) for values in panels._equal_times(rows)]
+    rough = 1 + 0.01 * (-1.0) ** np.arange(NODES)
+    for index in range(len(flat)):
+        values = [each * rough if index == place else each for place, each in enumerate(flat)]
+        monkeypatch.setattr(panels, "_equal_times", lambda _, values=values: values)
+        assert panels._truncation(rows) > 1e-4
 
 
 def test_failed_panels_leave_no_trace():

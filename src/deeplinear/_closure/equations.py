@@ -84,7 +84,9 @@ class Equations:
     def curves(self) -> Curves:
         """What is read off once all rows are filled."""
         C0 = self.data_covariances
-        every = (self.c.xp.linalg.diagonal(C0.Cv), C0.CDelta_equal, self.chain.kernel(), C0.bias, C0.width, C0.data)
+        with np.errstate(over="ignore", invalid="ignore"):  # at a divergence
+            kernel = self.chain.kernel()
+        every = (self.c.xp.linalg.diagonal(C0.Cv), C0.CDelta_equal, kernel, C0.bias, C0.width, C0.data)
         return Curves(*map(to_numpy, every))
 
 
