@@ -2,12 +2,11 @@
 
 import ast
 import doctest
+import importlib
 import importlib.util
 import json
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -235,14 +234,13 @@ def test_the_site_builds_without_the_network() -> None:
     assert "http" not in configuration
 
 
-def test_the_gallery_is_made_from_its_list() -> None:
-    pytest.importorskip("sphinx", reason="needs Sphinx: pip install 'deeplinear[docs]'")
-    script = (
-        "import sys; sys.path.insert(0, 'docs/_ext'); import gallery; print('\\n'.join(gallery.section("
-        "{'title': 'A', 'picture': 'a.png', 'parameters': {'L': 4}, 'claims': [{'claim': 'x|y', 'measured': 1.5, "
-        "'holds': False}]})))"
-    )
-    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "## A" in ran.stdout
-    assert "/gallery/a.png" in ran.stdout
-    assert "| x\\|y | 1.5 | **no** |" in ran.stdout
+def test_the_gallery_is_made_from_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    claims = [{"claim": "x|y", "measured": 1.5, "holds": False}, {"claim": "z", "measured": "2", "holds": True}]
+    entry = {"id": "1", "title": "A", "picture": "a.png", "parameters": {"L": 4, "lr": 0.1}, "claims": claims}
+    lines = importlib.import_module("gallery").section(entry)
+    assert lines[0] == "## A"
+    assert any("/gallery/a.png" in line for line in lines)
+    assert "*L = 4, lr = 0.1*" in lines
+    assert "| x\\|y | 1.5 | **no** |" in lines
+    assert "| z | 2 | yes |" in lines
