@@ -1,0 +1,129 @@
+"""Figure 6: power-law data."""
+
+import math
+
+import deeplinear as dl
+from deeplinear._reproduce.measure import follows, lists, with_error
+from deeplinear._reproduce.panel import Claim, Line, OverSteps, Panel, Size, Training
+from deeplinear._reproduce.results import Trained, Trainings
+
+DEPTH, BATCH = 4, 16
+EASY, HARD = 1.5, 0.5
+WIDTHS = (16, 64, 256)
+
+
+def problem(
+    width: float | str, source: float, batch: float, richness: float, lr: float, steps: int, *, small_batch: bool = False
+) -> dl.Problem:
+    """Training on fresh batches of power-law data; an infinite batch is the population loss."""
+    network = dl.MLP(DEPTH, width, richness=richness, centered=True)  # type: ignore[arg-type]
+    sampling = dl.Population() if math.isinf(batch) else dl.OnlineSGD(batch, small_batch)
+    return dl.Problem(network, dl.Spectrum.power_law(1.5, source), sampling, dl.GradientDescent(lr), steps)
+
+
+def widths(source: float, richness: float, lr: float) -> Training:
+    """Several widths at B = 16, the infinite width, and the limit without noise over a long time."""
+    lines = [Line(n, f"N = {n}", problem(n, source, BATCH, richness, lr, 300)) for n in WIDTHS]
+    wide = Line(math.inf, "N = ∞", problem("infinite", source, BATCH, richness, lr, 300), networks=False)
+    limit = problem("infinite", source, math.inf, richness, lr, 20_000)
+    return Training((*lines, wide, Line(math.inf, "N = B = ∞", limit, networks=False)))
+
+
+def last_decade(each: Trained) -> tuple[float, float]:
+    """Exponent of theory over the last decade, and how far it drifts there."""
+    last = float(each.times[-1])
+    law = each.fit(last / 10, last)
+    return law.exponent, law.standard_error
+
+
+def slopes(results: Trainings) -> str:
+    """Exponents of all curves."""
+    found = [(each.line.label, with_error(*last_decade(each))) for each in results]
+    return "last decade: " + ", ".join(f"{exponent} at {label}" for label, exponent in found)
+
+
+def lazy_exponent(results: Trainings) -> Claim:
+    """The easy task falls with the lazy exponent."""
+    exponent, _ = last_decade(results[-1])
+    expected = dl.lazy_exponent(EASY)
+    return Claim(f"wide networks have the lazy exponent {expected:g}", slopes(results), abs(exponent - expected) < 0.1 * expected)
+
+
+def bends_away(results: Trainings) -> Claim:
+    """Narrow networks are slower at the end."""
+    finite = [each for each in results if math.isfinite(each.line.value)]
+    wide = last_decade(results[-2])[0]
+    found = [last_decade(each)[0] for each in finite]
+    factors = [float(each.mean()[-1] / results[-2].theory()[-1]) for each in finite]
+    return Claim(
+        "networks of finite width bend away to slower decay",
+        f"exponent over the last decade less that of infinite width: "
+        f"{lists([each.line.label for each in finite], [each - wide for each in found], '{:+.2f}')}; loss of networks at the "
+        f"last step over that of infinite width: {lists([each.line.label for each in finite], factors)}",
+        max(found) < wide - 0.1 and min(factors) > 1.5,
+    )
+
+
+def faster_than_lazy(results: Trainings) -> Claim:
+    """The hard task is learned faster than by a lazy network."""
+    exponent, error = last_decade(results[-1])
+    batched = last_decade(results[-2])
+    return Claim(
+        f"the hard task is learned faster than the lazy t^(-{HARD:g})",
+        f"exponent over the last decade {with_error(exponent, error)} (N = B = ∞), {with_error(*batched)} (N = ∞, B = {BATCH})",
+        exponent > HARD + 0.05 and batched[0] > HARD,
+    )
+
+
+def paper_exponent(results: Trainings) -> Claim:
+    """The exponent that the paper gives for all depths."""
+    exponent, error = last_decade(results[-1])
+    paper, ours = 2 * HARD / (1 + HARD), dl.rich_exponent(HARD, DEPTH)
+    return Claim(
+        f"the exponent is 2b/(1+b) = {paper:.3f}, whatever the depth",
+        f"{with_error(exponent, error)} over the last decade to step {results[-1].times[-1]:.0f}",
+        abs(exponent - paper) < 0.05,
+        f"With L hidden layers the late exponent is (L+1)b/(1+Lb), here {ours:.3f}, approached from below; "
+        "2b/(1+b) is its value at L = 1 (see A3).",
+    )
+
+
+PANELS = (
+    Panel(
+        "6a",
+        "Power-law data, batch sizes",
+        "Theory follows SGD down to small batches.",
+        "L = 4, N = 1024",
+        "capacity 1.5, source 1, gamma0 = 1, centered, lr 0.05, 200 steps, muP; theory keeps the 1/B part of the noise",
+        Training(
+            tuple(
+                Line(b, f"B = {b}", problem(1024, 1.0, b, 1.0, 0.05, 200, small_batch=True)) for b in (2, 4, 16, 128)
+            )
+        ),
+        OverSteps(x="log"),
+        (follows,),
+        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 6), "full": Size(1000, 32)},
+    ),
+    Panel(
+        "6b",
+        "Easy task, widths",
+        "On easy tasks the exponent is the lazy one; networks of finite width fall behind.",
+        "L = 4, B = 16, source b > 1",
+        f"b = {EASY}, capacity 1.5, gamma0 = 0.5, centered, lr 0.05, 300 steps, muP",
+        widths(EASY, 0.5, 0.05),
+        OverSteps(x="log", xlim=(1, 300)),
+        (lazy_exponent, bends_away, follows),
+        {"tiny": Size(30, 2, 40), "quick": Size(500, 32), "full": Size(2000, 64)},
+    ),
+    Panel(
+        "6c",
+        "Hard task, widths",
+        "On hard tasks networks that learn features are faster than lazy ones.",
+        "L = 4, B = 16, source b < 1",
+        f"b = {HARD}, capacity 1.5, gamma0 = 1, centered, lr 0.01, 300 steps, muP",
+        widths(HARD, 1.0, 0.01),
+        OverSteps(x="log", xlim=(1, 300)),
+        (faster_than_lazy, paper_exponent, follows),
+        {"tiny": Size(30, 2, 40), "quick": Size(500, 32), "full": Size(2000, 64)},
+    ),
+)
