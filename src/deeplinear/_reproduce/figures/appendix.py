@@ -25,7 +25,7 @@ from deeplinear._reproduce.results import Edge, Edges, Trainings, slope
 RICHNESS, RICH = 16.0, (0.5, 8.0)
 """Richness at nu = 1, and the range of widths in which NTK networks are still rich."""
 
-WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 64.0, 512.0, 4096.0)
+WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 64.0, 512.0, 4096.0, 32768.0, 262144.0)
 
 
 def stable(depth: int, parameterization: str) -> list[Line]:
@@ -85,7 +85,7 @@ def saturates(results: Edges) -> Claim:
         *_, a, b = results.group(f"NTK, L = {depth}")
         local.append(math.log(b.lr / a.lr) / math.log(b.line.value / a.line.value))
         text.append(f"L = {depth}: nu^{local[-1]:.2f} from {a.line.value:g} to {b.line.value:g}, up to {b.lr:.3g}")
-    return Claim("in wide NTK networks it saturates", "; ".join(text), max(local) < 0.2)
+    return Claim("in wide NTK networks it saturates", "; ".join(text), max(local) < 0.1)
 
 
 # --- A2: the first steps of online SGD ------------------------------------------------------------------------
@@ -129,9 +129,11 @@ def predicts_the_first_steps(results: Trainings) -> Claim:
     off = [max(abs(dl.first_step_growth(e.line.problem) ** t / e.theory()[t] - 1) for t in range(4)) for e in results]
     labels = [each.line.label for each in results]
     return Claim(
-        "its powers predict the first three steps to 15 %",
+        "its powers predict the first three steps to 10 %",
         f"largest deviation from theory: {', '.join(f'{percent(o)} at {label}' for o, label in zip(off, labels, strict=True))}",
-        max(off) < 0.15,
+        max(off) < 0.10,
+        "Where width and batch are small the growth slows down from step to step: the weights remember the noise of earlier "
+        "batches, at any richness. The factor is exact for the first step only.",
     )
 
 
@@ -151,12 +153,16 @@ def printed_is_off(results: Trainings) -> Claim:
 # --- A3: exponents of hard tasks ------------------------------------------------------------------------------
 
 
+CLOSE = 0.05
+"""How far a fitted exponent may be from a law."""
+
+
 def hard(depth: int) -> list[Line]:
     """Several hard tasks, at infinite width without noise."""
 
     def problem(source: float) -> dl.Problem:
         network = dl.MLP(depth, "infinite", richness=5.0)
-        data = dl.Spectrum.power_law(1.5, source)
+        data = dl.Spectrum.power_law(2.0, source)
         return dl.Problem(network, data, dl.Population(), dl.GradientDescent(0.005), steps=100_000)
 
     group = f"L = {depth}"
@@ -182,7 +188,7 @@ def fitted(results: Trainings, depth: int) -> tuple[str, float, float]:
 def one_layer(results: Trainings) -> Claim:
     """The paper's law at one hidden layer."""
     text, off, _ = fitted(results, 1)
-    return Claim("with one hidden layer slopes agree with 2b/(1+b)", f"{text}; off by {off:.3f} at most", off < 0.03)
+    return Claim("with one hidden layer slopes agree with 2b/(1+b)", f"{text}; off by {off:.3f} at most", off < CLOSE)
 
 
 def any_depth(results: Trainings) -> Claim:
@@ -191,7 +197,7 @@ def any_depth(results: Trainings) -> Claim:
     return Claim(
         "deeper networks have the same exponent 2b/(1+b)",
         f"{text}; off by {off:.3f} at most",
-        off < 0.03,
+        off < CLOSE,
         "The L + 1 weight layers share the growth of the function; the exponent is (L+1)b/(1+Lb), which is 2b/(1+b) "
         "at L = 1 only and tends to 1.",
     )
@@ -203,7 +209,7 @@ def our_law(results: Trainings) -> Claim:
     return Claim(
         "the exponent is (L+1)b/(1+Lb)",
         f"{text}; off by {ours:.3f} at most, and 2b/(1+b) by {paper:.3f}",
-        ours < 0.05 and ours < paper,
+        ours < CLOSE and ours < paper,
         "Slopes still drift towards it over the last decade.",
         ours=True,
     )
@@ -228,7 +234,7 @@ PANELS = (
         "The first steps multiply the loss by a factor that is known in closed form.",
         "L = 4, nu = 0.25",
         "gamma0 = 1, centered, lr 0.01",
-        Training(tuple(Line(b, f"α$_B$ = {b:g}", early(0.25, b)) for b in (0.05, 0.1, 0.2, 1.0))),
+        Training(tuple(Line(b, f"B/D = {b:g}", early(0.25, b)) for b in (0.05, 0.1, 0.2, 1.0))),
         OverSteps(guides=powers, ylim=(0.3, 2.5)),
         (predicts_the_first_step, predicts_the_first_steps, printed_is_off),
         {"tiny": Size(20, 4, 6, 2), "quick": Size(200, 64), "full": Size(1000, 64)},
@@ -249,7 +255,7 @@ PANELS = (
         "Exponents of hard tasks",
         "Fitted slopes follow 2b/(1+b).",
         "several sources b < 1",
-        "L = 1 and 4, capacity 1.5, gamma0 = 5, infinite width, population loss, lr 0.005, 100 000 steps; slopes of the last "
+        "L = 1 and 4, capacity 2, gamma0 = 5, infinite width, population loss, lr 0.005, 100 000 steps; slopes of the last "
         "decade; no networks, since the law is that of infinite width",
         Training((*hard(1), *hard(4))),
         SlopeOverValues(

@@ -7,15 +7,15 @@ from deeplinear._reproduce.measure import SIGNIFICANT, follows, lists, percent, 
 from deeplinear._reproduce.panel import Claim, Line, OverSteps, Panel, Size, Training
 from deeplinear._reproduce.results import Trainings, slope
 
-WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+WIDTHS = (0.5, 1.0, 2.0, 4.0)
 SIZES = {"tiny": Size(20, 3, 20, 3), "quick": Size(200, 16), "full": Size(1000, 32)}
-CHOICES = "full batch of alpha = 2 without label noise, richness 2 (in NTK at nu = 1), lr 0.02, 150 steps"
+CHOICES = "full batch of alpha = 2 without label noise, gamma0 = 3 (in NTK at nu = 1), lr 0.01, 200 steps"
 
 
 def problem(depth: int, width: float | str, parameterization: str = "mup") -> dl.Problem:
     """Full-batch training."""
-    network = dl.MLP(depth, width, richness=2.0, parameterization=parameterization)  # type: ignore[arg-type]
-    return dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.02), steps=150)
+    network = dl.MLP(depth, width, richness=3.0, parameterization=parameterization)  # type: ignore[arg-type]
+    return dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.01), steps=200)
 
 
 def widths(parameterization: str) -> Training:
@@ -105,7 +105,7 @@ PANELS = (
         "Depths in muP",
         "Theory follows networks of any depth.",
         "MLP, muP",
-        "nu = 1; full batch of alpha = 2 without label noise, richness 2, lr 0.02, 150 steps",
+        "nu = 1, full batch of alpha = 2 without label noise, gamma0 = 3, lr 0.01, 200 steps",
         Training(tuple(Line(depth, f"L = {depth}", problem(depth, 1.0)) for depth in (1, 2, 3, 4, 6))),
         OverSteps(),
         (follows, depth_speeds_up),

@@ -118,7 +118,7 @@ def width_removes_the_rise(results: Trainings) -> Claim:
     )
 
 
-SAMPLES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+SAMPLES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 TRAINED = (0.3, 0.5, 0.7, 0.9, 1.1, 1.5, 2.0, 3.0, 4.0)
 
 PANELS = (
@@ -138,7 +138,7 @@ PANELS = (
         "Overfitting: test loss against data",
         "Trained for long, more data can make the test loss worse.",
         "L = 4",
-        "nu = 1, richness 2, label noise 0.5, lr 0.02, 300 steps, muP",
+        "nu = 1, gamma0 = 2, label noise 0.5, lr 0.02, 300 steps, muP",
         Training(
             tuple(Line(a, f"α = {a:g}", full_batch(a, 0.5, 0.02, 300), networks=a in TRAINED) for a in SAMPLES)
         ),
@@ -151,10 +151,10 @@ PANELS = (
         "Online SGD, batch sizes",
         "Small batches slow training down, but the loss does not stop falling.",
         "L = 4, nu = 0.25",
-        "richness 2, centered, no label noise, lr 0.005, 400 steps, muP",
+        "gamma0 = 2, centered, no label noise, lr 0.005, 400 steps, muP",
         Training(
             tuple(
-                Line(batch, f"α$_B$ = {batch:g}", online(0.25, batch, 0.005, 400)) for batch in (0.05, 0.1, 0.2, 0.5, 2.0)
+                Line(batch, f"B/D = {batch:g}", online(0.25, batch, 0.005, 400)) for batch in (0.05, 0.1, 0.2, 0.5, 2.0)
             )
         ),
         OverSteps(),
@@ -166,12 +166,12 @@ PANELS = (
         "Online SGD, widths",
         "The loss of narrow networks rises first; width removes this.",
         "L = 4, alpha_B = 0.05",
-        "richness 2, centered, no label noise, lr 0.01, 100 steps, muP",
+        "gamma0 = 2, centered, no label noise, lr 0.01, 100 steps, muP",
         Training(
             tuple(Line(nu, f"ν = {nu:g}", online(nu, 0.05, 0.01, 100)) for nu in (0.25, 0.5, 1.0, 2.0, 4.0))
         ),
         OverSteps(x="log"),
         (width_removes_the_rise, follows),
-        {"tiny": Size(20, 3, 20, 3), "quick": Size(200, 16), "full": Size(1000, 32)},
+        {"tiny": Size(20, 3, 20, 3), "quick": Size(240, 24), "full": Size(1000, 64)},
     ),
 )

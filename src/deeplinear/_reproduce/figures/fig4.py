@@ -9,13 +9,13 @@ from deeplinear._reproduce.measure import follows, lists, percent, steps_to
 from deeplinear._reproduce.panel import Claim, Line, OverSteps, Panel, Size, Training
 from deeplinear._reproduce.results import Trained, Trainings, slope
 
-SIZES = {"tiny": Size(16, 3, 20, 3), "quick": Size(150, 12), "full": Size(800, 32)}
+SIZES = {"tiny": Size(16, 3, 20, 3), "quick": Size(200, 16), "full": Size(1000, 32)}
 
 
 def problem(depth: float = 16, richness: float = 1.0, branch: float = 1.0) -> dl.Problem:
     """Training on the population loss."""
     network = dl.ResNet(depth, 1.0, richness=richness, branch=branch, centered=True)
-    return dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.01), steps=80)
+    return dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.01), steps=40)
 
 
 def first_slope(each: Trained, loss: np.ndarray) -> float:
@@ -45,10 +45,10 @@ def same_initial_slope(results: Trainings) -> Claim:
 
 def faster_when_rich(results: Trainings) -> Claim:
     """The richer, the sooner the loss is low."""
-    reached = [steps_to(each, 0.03) for each in results]
+    reached = [steps_to(each, 0.1) for each in results]
     return Claim(
         "training is faster the larger gamma0",
-        f"steps to test loss 0.03: {lists([each.line.label for each in results], reached)}",
+        f"steps to test loss 0.1: {lists([each.line.label for each in results], reached)}",
         reached == sorted(reached, reverse=True) and reached[0] > reached[-1],
     )
 
@@ -73,9 +73,8 @@ def converges_in_depth(results: Trainings) -> Claim:
     """The distance to the curve of infinite depth shrinks as 1/L."""
     limit, finite = results[-1].theory(), results.lines[:-1]
     distance = [float(np.abs(each.theory() - limit).max()) for each in finite]
-    deep = len(finite) // 2
-    exponent, error = slope(results.values[deep:-1], np.array(distance[deep:])) if len(finite) > 2 else (math.nan, math.nan)
-    exponent, error = slope(results.values[:-1], np.array(distance)) if math.isnan(exponent) else (exponent, error)
+    deep = len(finite) // 2 if len(finite) > 2 else 0
+    exponent, error = slope(results.values[deep:-1], np.array(distance[deep:]))
     return Claim(
         "the curves converge to that of infinite depth",
         f"largest distance: {lists([each.line.label for each in finite], distance)}; it goes as "
@@ -92,8 +91,8 @@ PANELS = (
         "Residual networks, richness",
         "Richer networks train faster, yet all start with the same kernel.",
         "L = 16, beta = beta_0 / sqrt(L)",
-        "nu = 1, beta_0 = 1, population loss, centered, lr 0.01, 80 steps",
-        Training(tuple(Line(g, f"γ$_0$ = {g:g}", problem(richness=g)) for g in (0.5, 1.0, 2.0, 4.0))),
+        "nu = 1, beta_0 = 1, population loss, centered, lr 0.01, 40 steps",
+        Training(tuple(Line(g, f"γ₀ = {g:g}", problem(richness=g)) for g in (0.5, 1.0, 2.0, 4.0))),
         OverSteps(),
         (same_initial_slope, faster_when_rich, follows),
         SIZES,
@@ -103,8 +102,8 @@ PANELS = (
         "Residual networks, branch scale",
         "The branch scale changes the initial kernel and the learning of features.",
         "L = 16, beta = beta_0 / sqrt(L)",
-        "nu = 1, gamma0 = 1, population loss, centered, lr 0.01, 80 steps",
-        Training(tuple(Line(b, f"β$_0$ = {b:g}", problem(branch=b)) for b in (0.25, 0.5, 0.75, 1.0, 1.25))),
+        "nu = 1, gamma0 = 1, population loss, centered, lr 0.01, 40 steps",
+        Training(tuple(Line(b, f"β₀ = {b:g}", problem(branch=b)) for b in (0.25, 0.5, 0.75, 1.0, 1.25))),
         OverSteps(),
         (branch_changes_the_kernel, branch_changes_the_dynamics, follows),
         SIZES,
@@ -114,7 +113,7 @@ PANELS = (
         "Residual networks, depth",
         "With the depth the curves tend to a limit.",
         "beta_0 = 1.2, beta = beta_0 / sqrt(L)",
-        "nu = 1, gamma0 = 1, population loss, centered, lr 0.01, 80 steps",
+        "nu = 1, gamma0 = 1, population loss, centered, lr 0.01, 40 steps",
         Training(
             (
                 *(Line(depth, f"L = {depth}", problem(depth, branch=1.2)) for depth in DEPTHS),

@@ -9,7 +9,7 @@ from deeplinear._reproduce.results import Trained, Trainings
 
 DEPTH, BATCH = 4, 16
 EASY, HARD = 1.5, 0.5
-WIDTHS = (16, 64, 256)
+WIDTHS = (32, 128, 512)
 
 
 def problem(
@@ -18,13 +18,13 @@ def problem(
     """Training on fresh batches of power-law data; an infinite batch is the population loss."""
     network = dl.MLP(DEPTH, width, richness=richness, centered=True)  # type: ignore[arg-type]
     sampling = dl.Population() if math.isinf(batch) else dl.OnlineSGD(batch, small_batch)
-    return dl.Problem(network, dl.Spectrum.power_law(1.5, source), sampling, dl.GradientDescent(lr), steps)
+    return dl.Problem(network, dl.Spectrum.power_law(2.0, source), sampling, dl.GradientDescent(lr), steps)
 
 
 def widths(source: float, richness: float, lr: float) -> Training:
     """Several widths at B = 16, the infinite width, and the limit without noise over a long time."""
-    lines = [Line(n, f"N = {n}", problem(n, source, BATCH, richness, lr, 300)) for n in WIDTHS]
-    wide = Line(math.inf, "N = ∞", problem("infinite", source, BATCH, richness, lr, 300), networks=False)
+    lines = [Line(n, f"N = {n}", problem(n, source, BATCH, richness, lr, 300, small_batch=True)) for n in WIDTHS]
+    wide = Line(math.inf, "N = ∞", problem("infinite", source, BATCH, richness, lr, 300, small_batch=True), networks=False)
     limit = problem("infinite", source, math.inf, richness, lr, 20_000)
     return Training((*lines, wide, Line(math.inf, "N = B = ∞", limit, networks=False)))
 
@@ -94,7 +94,7 @@ PANELS = (
         "Power-law data, batch sizes",
         "Theory follows SGD down to small batches.",
         "L = 4, N = 1024",
-        "capacity 1.5, source 1, gamma0 = 1, centered, lr 0.05, 200 steps, muP; theory keeps the 1/B part of the noise",
+        "capacity 2, source 1, gamma0 = 1, centered, lr 0.05, 200 steps, muP; theory keeps the 1/B part of the noise",
         Training(
             tuple(
                 Line(b, f"B = {b}", problem(1024, 1.0, b, 1.0, 0.05, 200, small_batch=True)) for b in (2, 4, 16, 128)
@@ -109,21 +109,21 @@ PANELS = (
         "Easy task, widths",
         "On easy tasks the exponent is the lazy one; networks of finite width fall behind.",
         "L = 4, B = 16, source b > 1",
-        f"b = {EASY}, capacity 1.5, gamma0 = 0.5, centered, lr 0.05, 300 steps, muP",
+        f"b = {EASY}, capacity 2, gamma0 = 0.5, centered, lr 0.05, 300 steps, muP",
         widths(EASY, 0.5, 0.05),
         OverSteps(x="log", xlim=(1, 300)),
         (lazy_exponent, bends_away, follows),
-        {"tiny": Size(30, 2, 40), "quick": Size(500, 32), "full": Size(2000, 64)},
+        {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(2000, 64)},
     ),
     Panel(
         "6c",
         "Hard task, widths",
         "On hard tasks networks that learn features are faster than lazy ones.",
         "L = 4, B = 16, source b < 1",
-        f"b = {HARD}, capacity 1.5, gamma0 = 1, centered, lr 0.01, 300 steps, muP",
+        f"b = {HARD}, capacity 2, gamma0 = 1, centered, lr 0.01, 300 steps, muP",
         widths(HARD, 1.0, 0.01),
         OverSteps(x="log", xlim=(1, 300)),
         (faster_than_lazy, paper_exponent, follows),
-        {"tiny": Size(30, 2, 40), "quick": Size(500, 32), "full": Size(2000, 64)},
+        {"tiny": Size(30, 2, 40), "quick": Size(500, 16), "full": Size(2000, 64)},
     ),
 )
