@@ -25,6 +25,9 @@ _WIDTH, _HEIGHT, _DPI = 5.4, 3.4, 200
 _COLORS = 96
 """Size of the palette: enough for bands that overlap, and a third of the bytes."""
 
+_PATTERNS: Sequence[Any] = ((0, (1, 1)), (0, (5, 1, 1, 1)), "solid")
+"""Of lines that are neither theory nor networks."""
+
 _LOSSES = {"test_loss": "test loss", "train_loss": "train loss"}
 
 
@@ -60,9 +63,11 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
             _curve(ax, each, name, color, first, last, thin)
         keys.append(Line2D([], [], color=color, label=each.line.label, linestyle="-" if each.has_networks else "--"))
     if view.guides is not None:
-        for label, x, y in view.guides(results):
-            ax.plot(x, y, color=_INK, linestyle=(0, (1, 1)), linewidth=1.0, zorder=4)
-        keys.append(Line2D([], [], color=_INK, linestyle=(0, (1, 1)), linewidth=1.0, label=label))
+        guides = view.guides(results)
+        patterns = dict(zip(dict.fromkeys(label for label, _, _ in guides), _PATTERNS, strict=False))
+        for label, x, y in guides:
+            ax.plot(x, y, color=_INK, linestyle=patterns[label], linewidth=1.0, zorder=4)
+        keys += [Line2D([], [], color=_INK, linestyle=each, linewidth=1.0, label=label) for label, each in patterns.items()]
     if len(view.losses) > 1:
         keys += [Line2D([], [], color=_INK, linewidth=2.2, label="test loss"), Line2D([], [], color=_INK, linewidth=1.2, label="train loss")]
     ax.set_xscale(view.x)
@@ -154,8 +159,7 @@ def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> N
 def _slope_over_values(figure: Figure, view: SlopeOverValues, results: Trainings) -> None:
     ax, keys = figure.add_subplot(), []
     fine = np.linspace(0.0, 1.0, 101)
-    patterns: Sequence[Any] = ((0, (1, 1)), (0, (5, 1, 1, 1)), "solid")
-    for pattern, (label, law) in zip(patterns, view.laws.items(), strict=True):
+    for pattern, (label, law) in zip(_PATTERNS, view.laws.items(), strict=True):
         keys += ax.plot(fine, law(fine), color=_INK, linewidth=1.0, linestyle=pattern, label=label)
     groups = list(dict.fromkeys(each.line.group for each in results))
     for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):

@@ -120,24 +120,27 @@ class Tune:
     problem: dl.Problem
     over: str
     value: float
+    lrs: tuple[float, float, int] | None
     dim: int
     seeds: int
 
     @property
     def settings(self) -> dict[str, Any]:
         """Size of the experiment, and what the optimum is differentiated by."""
-        return {"over": self.over, "value": self.value, "dim": self.dim, "seeds": self.seeds}
+        return {"over": self.over, "value": self.value, "lrs": self.lrs, "dim": self.dim, "seeds": self.seeds}
 
     @property
     def work(self) -> Work:
         """A search, and networks at several rates."""
-        trained = _RATES_TRAINED * training(self.problem, self.dim, self.seeds)
+        rates = self.lrs[2] if self.lrs else _RATES_TRAINED
+        trained = rates * training(self.problem, self.dim, self.seeds)
         return Work(_SEARCH_SOLVES * solving(self.problem), trained, held(self.problem))
 
     def run(self, progress: Progress, device: str | None) -> xr.Dataset:
         """Search, and train."""
         experiment = {"dim": self.dim, "seeds": self.seeds} | on(device)
-        found = dl.transfer(self.problem, self.over, [self.value], experiment=experiment)
+        lrs = None if self.lrs is None else np.geomspace(*self.lrs)
+        found = dl.transfer(self.problem, self.over, [self.value], lrs=lrs, experiment=experiment)
         (optimum,) = found.optima
         searched = {"searched_lr": ("search", optimum.lrs), "searched_loss": ("search", optimum.losses)}
         return found.to_xarray().assign(searched)

@@ -70,10 +70,15 @@ class Training:
 
 @dataclass(frozen=True)
 class Rates:
-    """Losses against the learning rate, with the optimum of each line; lines differ in the field ``over``."""
+    """Losses against the learning rate, with the optimum of each line; lines differ in the field ``over``.
+
+    ``lrs`` are the rates at which networks are trained: lowest, highest and how many, evenly spaced in the logarithm.
+    By default they are a factor sqrt(2) apart, around the optimum of each line.
+    """
 
     over: str
     lines: tuple[Line, ...]
+    lrs: tuple[float, float, int] | None = None
     results = Optima
 
 

@@ -52,5 +52,5 @@ def _series(study: Timing, size: Size) -> list[Series]:
 def _job(study: Training | Rates | Stability, line: Line, size: Size) -> Job:
     dim = size.dim if line.networks else None
     if isinstance(study, Rates):
-        return Tune(line.problem, study.over, line.value, size.dim, size.seeds)
+        return Tune(line.problem, study.over, line.value, study.lrs, size.dim, size.seeds)
     return (Train if isinstance(study, Training) else Limit)(line.problem, dim, size.seeds)

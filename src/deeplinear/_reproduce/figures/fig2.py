@@ -8,9 +8,9 @@ from deeplinear._reproduce.results import Optima
 WIDTHS = (0.5, 1.0, 2.0, 4.0)
 SIZES = {"tiny": Size(12, 3, 6, 2), "quick": Size(100, 16), "full": Size(500, 32)}
 CHOICES = (
-    "L = 3, gamma0 = 4 (in NTK at nu = 1), full batch of alpha = 4, label noise 0.1, test loss after 9 steps; "
-    "rates a factor sqrt(2) apart"
+    "L = 3, gamma0 = 4 (in NTK at nu = 1), full batch of alpha = 4, label noise 0.1, test loss after 9 steps"
 )
+LRS = (0.012, 0.2, 17)
 STAYS = 0.15
 """Largest exponent that counts as staying."""
 
@@ -22,7 +22,7 @@ def widths(parameterization: str) -> Rates:
         network = dl.MLP(3, width, richness=4.0, parameterization=parameterization)
         return dl.Problem(network, dl.Isotropic(0.1), dl.FullBatch(4.0), dl.GradientDescent(0.05), steps=10)
 
-    return Rates("width", tuple(Line(width, f"ν = {width:g}", problem(width), group="nu") for width in WIDTHS))
+    return Rates("width", tuple(Line(width, f"ν = {width:g}", problem(width), group="nu") for width in WIDTHS), LRS)
 
 
 def moves_right(results: Optima) -> Claim:

@@ -168,10 +168,10 @@ PANELS = (
         "L = 4, alpha_B = 0.05",
         "gamma0 = 2, centered, no label noise, lr 0.01, 100 steps, muP",
         Training(
-            tuple(Line(nu, f"ν = {nu:g}", online(nu, 0.05, 0.01, 100)) for nu in (0.25, 0.5, 1.0, 2.0, 4.0))
+            tuple(Line(nu, f"ν = {nu:g}", online(nu, 0.05, 0.01, 100)) for nu in (0.25, 0.5, 1.0, 2.0))
         ),
         OverSteps(x="log"),
         (width_removes_the_rise, follows),
-        {"tiny": Size(20, 3, 20, 3), "quick": Size(240, 24), "full": Size(1000, 64)},
+        {"tiny": Size(20, 3, 20, 3), "quick": Size(400, 16), "full": Size(2000, 64)},
     ),
 )

@@ -8,21 +8,23 @@ from deeplinear._reproduce.panel import Claim, Line, OverRates, Panel, Rates, Si
 from deeplinear._reproduce.results import Optima
 
 SIZES = {"tiny": Size(12, 3, 6, 2), "quick": Size(100, 16), "full": Size(800, 32)}
-CHOICES = "nu = 1, gamma0 = 1, population loss without label noise, test loss after 10 steps; rates a factor sqrt(2) apart"
+CHOICES = "nu = 1, gamma0 = 1, population loss without label noise, test loss after 10 steps"
 
 
 MOVED = 0.25
 """Fraction by which the optimum may move at the last doubling of the depth."""
 
 
-def across(depths: tuple[int, ...], branch: float, scaling: str) -> Rates:
+def across(
+    depths: tuple[int, ...], branch: float, scaling: str, lrs: tuple[float, float, int] | None = None
+) -> Rates:
     """Several depths."""
 
     def problem(depth: int) -> dl.Problem:
         network = dl.ResNet(depth, 1.0, branch=branch, branch_scaling=scaling)
         return dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.01), steps=11)
 
-    return Rates("depth", tuple(Line(depth, f"L = {depth}", problem(depth), group="L") for depth in depths))
+    return Rates("depth", tuple(Line(depth, f"L = {depth}", problem(depth), group="L") for depth in depths), lrs)
 
 
 def shift(results: Optima) -> tuple[float, float]:
@@ -75,7 +77,7 @@ PANELS = (
         "With beta = beta_0 / sqrt(L) the best learning rate hardly moves with depth.",
         "beta_0 = 1.25, beta = beta_0 / sqrt(L)",
         CHOICES,
-        across((2, 4, 8, 16, 32), 1.25, "depth-mup"),
+        across((2, 4, 8, 16, 32), 1.25, "depth-mup", (0.008, 0.32, 17)),
         OverRates(),
         (stays,),
         SIZES,

@@ -1,6 +1,10 @@
 """Figure 6: power-law data."""
 
 import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 import deeplinear as dl
 from deeplinear._reproduce.measure import follows, lists, with_error
@@ -9,7 +13,6 @@ from deeplinear._reproduce.results import Trained, Trainings
 
 DEPTH, BATCH = 4, 16
 EASY, HARD = 1.5, 0.5
-WIDTHS = (32, 128, 512)
 
 
 def problem(
@@ -21,9 +24,9 @@ def problem(
     return dl.Problem(network, dl.Spectrum.power_law(2.0, source), sampling, dl.GradientDescent(lr), steps)
 
 
-def widths(source: float, richness: float, lr: float) -> Training:
+def widths(counts: tuple[int, ...], source: float, richness: float, lr: float) -> Training:
     """Several widths at B = 16, the infinite width, and the limit without noise over a long time."""
-    lines = [Line(n, f"N = {n}", problem(n, source, BATCH, richness, lr, 300, small_batch=True)) for n in WIDTHS]
+    lines = [Line(n, f"N = {n}", problem(n, source, BATCH, richness, lr, 300, small_batch=True)) for n in counts]
     wide = Line(math.inf, "N = ∞", problem("infinite", source, BATCH, richness, lr, 300, small_batch=True), networks=False)
     limit = problem("infinite", source, math.inf, richness, lr, 20_000)
     return Training((*lines, wide, Line(math.inf, "N = B = ∞", limit, networks=False)))
@@ -34,6 +37,18 @@ def last_decade(each: Trained) -> tuple[float, float]:
     last = float(each.times[-1])
     law = each.fit(last / 10, last)
     return law.exponent, law.standard_error
+
+
+def guides(*exponents: float) -> Callable[[Trainings], list[tuple[str, Any, Any]]]:
+    """Return straight lines of given exponents, through the curve of infinite width at a tenth of the run."""
+
+    def lines(results: Trainings) -> list[tuple[str, Any, Any]]:
+        wide = results[-2]
+        start = len(wide.times) // 10
+        steps = np.array([start, len(wide.times)])
+        return [(f"t^(-{b:.3g})", steps, 0.6 * wide.theory()[start] * (steps / start) ** -b) for b in exponents]
+
+    return lines
 
 
 def slopes(results: Trainings) -> str:
@@ -94,15 +109,15 @@ PANELS = (
         "Power-law data, batch sizes",
         "Theory follows SGD down to small batches.",
         "L = 4, N = 1024",
-        "capacity 2, source 1, gamma0 = 1, centered, lr 0.05, 200 steps, muP; theory keeps the 1/B part of the noise",
+        "capacity 2, source 1, gamma0 = 1, centered, lr 0.03, 200 steps, muP; theory keeps the 1/B part of the noise",
         Training(
             tuple(
-                Line(b, f"B = {b}", problem(1024, 1.0, b, 1.0, 0.05, 200, small_batch=True)) for b in (2, 4, 16, 128)
+                Line(b, f"B = {b}", problem(1024, 1.0, b, 1.0, 0.03, 200, small_batch=True)) for b in (2, 4, 16, 128)
             )
         ),
         OverSteps(x="log"),
         (follows,),
-        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 6), "full": Size(1000, 32)},
+        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 8), "full": Size(1000, 32)},
     ),
     Panel(
         "6b",
@@ -110,8 +125,8 @@ PANELS = (
         "On easy tasks the exponent is the lazy one; networks of finite width fall behind.",
         "L = 4, B = 16, source b > 1",
         f"b = {EASY}, capacity 2, gamma0 = 0.5, centered, lr 0.05, 300 steps, muP",
-        widths(EASY, 0.5, 0.05),
-        OverSteps(x="log", xlim=(1, 300)),
+        widths((32, 128, 512), EASY, 0.5, 0.05),
+        OverSteps(x="log", xlim=(1, 300), guides=guides(EASY)),
         (lazy_exponent, bends_away, follows),
         {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(2000, 64)},
     ),
@@ -121,8 +136,8 @@ PANELS = (
         "On hard tasks networks that learn features are faster than lazy ones.",
         "L = 4, B = 16, source b < 1",
         f"b = {HARD}, capacity 2, gamma0 = 1, centered, lr 0.01, 300 steps, muP",
-        widths(HARD, 1.0, 0.01),
-        OverSteps(x="log", xlim=(1, 300)),
+        widths((16, 64, 256), HARD, 1.0, 0.01),
+        OverSteps(x="log", xlim=(1, 300), guides=guides(HARD, 2 * HARD / (1 + HARD))),
         (faster_than_lazy, paper_exponent, follows),
         {"tiny": Size(30, 2, 40), "quick": Size(500, 16), "full": Size(2000, 64)},
     ),
