@@ -1,8 +1,8 @@
 """The command line ``deeplinear``.
 
 ``_fields`` and ``_options`` declare every option once and turn them into objects, ``_grid`` and ``_sweep_options``
-those of many problems; ``_commands``, ``_sweep_commands`` and ``_reproduce`` do the jobs, ``_report`` shows them (progress on
-stderr, results on stdout) and ``_errors`` ends them with an exit code.
+those of many problems; ``_commands``, ``_sweep_commands`` and ``_reproduce`` do the jobs, ``_report`` shows them
+(progress on stderr, results on stdout) and ``_errors`` ends them with an exit code.
 """
 
 from deeplinear._cli import _reproduce, _sweep_commands  # noqa: F401  # their commands register themselves

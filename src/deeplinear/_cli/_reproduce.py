@@ -47,7 +47,9 @@ _IDS = inspect.Parameter(
     default=None,
     annotation=Annotated[
         list[str] | None,
-        typer.Argument(metavar="[IDS]...", help="Panels (1a) or whole figures (1, A2, T1); all by default.", show_default=False),
+        typer.Argument(
+            metavar="[IDS]...", help="Panels (1a) or whole figures (1, A2, T1); all by default.", show_default=False
+        ),
     ],
 )
 

@@ -28,11 +28,7 @@ class Speed:
 @cache
 def speed() -> Speed:
     """Measure both on one ordinary problem."""
-    problem = dl.Problem(
-        dl.MLP(4, 1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.01), steps=200
-    )
+    problem = dl.Problem(dl.MLP(4, 1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.01), steps=200)
     found = dl.estimate(problem, _DIM, _SEEDS, record="losses")
     assert found.experiment is not None
-    return Speed(
-        found.theory.seconds / solving(problem), found.experiment.seconds / training(problem, _DIM, _SEEDS)
-    )
+    return Speed(found.theory.seconds / solving(problem), found.experiment.seconds / training(problem, _DIM, _SEEDS))

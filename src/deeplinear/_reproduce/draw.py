@@ -16,7 +16,15 @@ from PIL import Image
 
 from deeplinear._plot import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style
 from deeplinear._plot_transfer import _MARKERS, _lr_axis, _mean_and_error, _smooth
-from deeplinear._reproduce.panel import OverRates, OverSizes, OverSteps, OverValues, Panel, RateOverValues, SlopeOverValues
+from deeplinear._reproduce.panel import (
+    OverRates,
+    OverSizes,
+    OverSteps,
+    OverValues,
+    Panel,
+    RateOverValues,
+    SlopeOverValues,
+)
 from deeplinear._reproduce.results import Costs, Edges, Optima, Trained, Trainings
 
 Array = NDArray[np.float64]
@@ -55,7 +63,9 @@ def to_png(figure: Figure) -> bytes:
 def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
     ax = figure.add_subplot()
     first = 1 if view.x == "log" else 0
-    last = max(len(each.mean()) - 1 if each.has_networks else 0 for each in results) or max(e.times[-1] for e in results)
+    last = max(len(each.mean()) - 1 if each.has_networks else 0 for each in results) or max(
+        e.times[-1] for e in results
+    )
     keys = []
     for color, each in zip(_sequence(len(results)), results, strict=True):
         for name in view.losses:
@@ -67,9 +77,14 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
         patterns = dict(zip(dict.fromkeys(label for label, _, _ in guides), _PATTERNS, strict=False))
         for label, x, y in guides:
             ax.plot(x, y, color=_INK, linestyle=patterns[label], linewidth=1.0, zorder=4)
-        keys += [Line2D([], [], color=_INK, linestyle=each, linewidth=1.0, label=label) for label, each in patterns.items()]
+        keys += [
+            Line2D([], [], color=_INK, linestyle=each, linewidth=1.0, label=label) for label, each in patterns.items()
+        ]
     if len(view.losses) > 1:
-        keys += [Line2D([], [], color=_INK, linewidth=2.2, label="test loss"), Line2D([], [], color=_INK, linewidth=1.2, label="train loss")]
+        keys += [
+            Line2D([], [], color=_INK, linewidth=2.2, label="test loss"),
+            Line2D([], [], color=_INK, linewidth=1.2, label="train loss"),
+        ]
     ax.set_xscale(view.x)
     ax.set_xlim(view.xlim if view.xlim is not None else (first, last))
     if view.xlim is not None:
@@ -87,7 +102,7 @@ def _curve(ax: Axes, each: Trained, name: str, color: Any, first: int, last: flo
     ax.plot(each.times[known], _positive(each.theory(name)[known]), **style)
     if each.has_networks:
         mean, error = each.mean(name)[first:], each.error(name)[first:]
-        steps = np.arange(first, first + len(mean))
+        steps = np.arange(first, first + len(mean), dtype=float)
         _band(ax, steps, _positive(mean), error, color, linewidth=2.2 * thin)
 
 
@@ -122,7 +137,16 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
         ax.errorbar(lr, least, xerr=spread, markersize=6.5, markerfacecolor="white", elinewidth=1, capsize=2, **marker)
         best = float(each.data["optimal_loss"].item())
         ax.plot(each.lr, best, markersize=6, markeredgecolor="black", markeredgewidth=0.7, linestyle="none", **marker)
-        keys.append(Line2D([], [], markersize=5, label=each.line.label, linewidth=1.8, **{k: v for k, v in marker.items() if k != "zorder"}))
+        keys.append(
+            Line2D(
+                [],
+                [],
+                markersize=5,
+                label=each.line.label,
+                linewidth=1.8,
+                **{k: v for k, v in marker.items() if k != "zorder"},
+            )
+        )
         top.append(losses[shown][0])
         bottom.append(min(best, float(np.nanmin(mean))))
     ax.set_xscale("log")
@@ -131,8 +155,26 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
     _set_y(ax, "log", (min(bottom) / 1.3, max(top) * 1.3))
     _lr_axis(ax)
     keys += [
-        Line2D([], [], marker="o", color=_INK, markersize=5, markeredgecolor="black", linestyle="none", label="optimum, theory"),
-        Line2D([], [], marker="o", color=_INK, markersize=5, markerfacecolor="white", linestyle="none", label="optimum, networks"),
+        Line2D(
+            [],
+            [],
+            marker="o",
+            color=_INK,
+            markersize=5,
+            markeredgecolor="black",
+            linestyle="none",
+            label="optimum, theory",
+        ),
+        Line2D(
+            [],
+            [],
+            marker="o",
+            color=_INK,
+            markersize=5,
+            markerfacecolor="white",
+            linestyle="none",
+            label="optimum, networks",
+        ),
     ]
     _legend(figure, keys)
 
@@ -167,7 +209,11 @@ def _slope_over_values(figure: Figure, view: SlopeOverValues, results: Trainings
         fits = [each.fit(*view.window(each)) for each in lines]
         style: dict[str, Any] = {"color": color, "marker": _MARKERS[index], "markersize": 6, "linestyle": "none"}
         ax.errorbar(
-            [each.line.value for each in lines], [fit.exponent for fit in fits], [fit.standard_error for fit in fits], zorder=5, **style
+            [each.line.value for each in lines],
+            [fit.exponent for fit in fits],
+            [fit.standard_error for fit in fits],
+            zorder=5,
+            **style,
         )
         keys.append(Line2D([], [], label=f"theory, {name}", **style))
     ax.set_xlabel(view.x)
@@ -181,14 +227,23 @@ def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
     kinds = {"network": "finite network", "MLP theory": "MLP theory", "residual": "residual theory, panels"}
     axes = figure.subplots(1, 3, sharey=True)
     for ax, (start, title) in zip(axes, kinds.items(), strict=True):
-        series = [each for each in results.series if each.series.label.startswith(start) or (start == "residual" and each.series.what == "panels")]
+        series = [
+            each
+            for each in results.series
+            if each.series.label.startswith(start) or (start == "residual" and each.series.what == "panels")
+        ]
         for index, (color, each) in enumerate(zip(_sequence(len(series)), series, strict=True)):
             exponent, _ = each.exponent
             name = each.series.label.split(", ")[1] if each.series.what != "panels" else "T, panels"
             said = "" if each.series.exponent is None else f" (table: {each.series.exponent:g})"
             ax.plot(
-                each.sizes / each.sizes[0], each.seconds / each.seconds[0], color=color, marker=_MARKERS[index], markersize=4,
-                linewidth=1.4, label=f"{name}$^{{{exponent:.2f}}}${said}",
+                each.sizes / each.sizes[0],
+                each.seconds / each.seconds[0],
+                color=color,
+                marker=_MARKERS[index],
+                markersize=4,
+                linewidth=1.4,
+                label=f"{name}$^{{{exponent:.2f}}}${said}",
             )
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -238,4 +293,3 @@ def _set_y(ax: Axes, scale: str, limits: tuple[float, float] | None) -> None:
 
 def _positive(values: Array) -> Array:
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
-

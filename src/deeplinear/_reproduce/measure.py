@@ -36,8 +36,9 @@ def follows(results: Trainings) -> Claim:
     away = {each.label: each.rms_z for each in results.agreements}
     worst, farthest = (max(found, key=lambda label: found[label]) for found in (errors, away))
     return Claim(
-        f"theory follows the networks on every curve (deviation below {percent(CLOSE)} or {SIGNIFICANT:g} standard errors)",
-        f"median deviation up to {percent(errors[worst])} ({worst}), rms up to {away[farthest]:.1f} standard errors ({farthest})",
+        f"theory follows the networks on every curve (to {percent(CLOSE)} or {SIGNIFICANT:g} standard errors)",
+        f"median deviation up to {percent(errors[worst])} ({worst}), "
+        f"rms up to {away[farthest]:.1f} standard errors ({farthest})",
         all(errors[label] < CLOSE or away[label] < SIGNIFICANT for label in errors),
     )
 

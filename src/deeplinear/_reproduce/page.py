@@ -80,9 +80,12 @@ def _minutes(seconds: float) -> str:
 
 def _summary(found: list["Reproduction"]) -> str:
     rows = "".join(
-        f'<tr><td><a href="#{each.id}">{each.id}</a></td>{_cells(claim)}</tr>' for each in found for claim in each.claims
+        f'<tr><td><a href="#{each.id}">{each.id}</a></td>{_cells(claim)}</tr>'
+        for each in found
+        for claim in each.claims
     )
-    return f'<h2 id="claims">All claims</h2>\n<div class="wide"><table><tr><th>panel</th>{_HEADER}</tr>{rows}</table></div>'
+    head = f"<tr><th>panel</th>{_HEADER}</tr>"
+    return f'<h2 id="claims">All claims</h2>\n<div class="wide"><table>{head}{rows}</table></div>'
 
 
 _HEADER = "<th>claim</th><th>measured</th><th>holds</th>"
@@ -92,10 +95,7 @@ def _cells(claim: Claim) -> str:
     kind, word = _WORDS[claim.holds]
     whose = " (ours)" if claim.ours else ""
     why = f'<br><span class="why">{escape(claim.why)}</span>' if claim.why else ""
-    return (
-        f"<td>{escape(claim.text)}{whose}</td><td>{escape(claim.measured)}{why}</td>"
-        f'<td class="{kind}">{word}</td>'
-    )
+    return f'<td>{escape(claim.text)}{whose}</td><td>{escape(claim.measured)}{why}</td><td class="{kind}">{word}</td>'
 
 
 def _figure(name: str, panels: list["Reproduction"]) -> str:
@@ -113,7 +113,9 @@ def _panel(found: "Reproduction") -> str:
     panel = found.panel
     picture = base64.b64encode(found.picture.read_bytes()).decode()
     claims = "".join(f"<tr>{_cells(claim)}</tr>" for claim in found.claims)
-    problems = "\n".join(f"# {line.label or index}\n{line.problem.to_toml()}" for index, line in enumerate(found.plan.lines))
+    problems = "\n".join(
+        f"# {line.label or index}\n{line.problem.to_toml()}" for index, line in enumerate(found.plan.lines)
+    )
     return f"""<article id="{found.id}">
 <h3>{found.id}. {escape(found.title)}</h3>
 <img alt="{escape(panel.title)}: {escape(panel.says)}" src="data:image/png;base64,{picture}">
@@ -136,7 +138,7 @@ def _agreement(found: "Reproduction") -> str:
     if not found.agreements:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(each.label.replace('$', ''))}</td><td>{_number(each.rms_z)}</td><td>{_number(100 * each.error)} %</td>"
+        f"<tr><td>{escape(each.label)}</td><td>{_number(each.rms_z)}</td><td>{_number(100 * each.error)} %</td>"
         f"<td>{escape(each.verdict)}</td></tr>"
         for each in found.agreements
     )

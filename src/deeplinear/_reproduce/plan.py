@@ -25,7 +25,9 @@ class Plan:
         size, study = panel.sizes[scale], panel.study
         if isinstance(study, Timing):
             lines = tuple(line for series in _series(study, size) for line in series.lines)
-            jobs = [Clock(line.problem, each.what, each.dim) for each in _series(study, size) for line in each.lines]
+            jobs: list[Job] = [
+                Clock(line.problem, each.what, each.dim) for each in _series(study, size) for line in each.lines
+            ]
             return cls(panel, size, lines, tuple(jobs))
         lines = tuple(line.at(size) for line in chosen(study.lines, size))
         return cls(panel, size, lines, tuple(_job(study, line, size) for line in lines))

@@ -208,6 +208,11 @@ class Lines:
         return np.array([each.line.value for each in self.lines])
 
     @property
+    def labels(self) -> list[str]:
+        """What the lines are called."""
+        return [each.line.label for each in self.lines]
+
+    @property
     def agreements(self) -> list[Agreement]:
         """How well theory and networks agree, line by line."""
         return [each.agreement for each in self.lines if each.agreement is not None]
@@ -235,7 +240,7 @@ class Optima(Lines):
 
     @property
     def exponent(self) -> tuple[float, float]:
-        """d log(lr*) / d log(value) of theory by least squares, and its standard error."""
+        """Slope of log(lr*) against log(value) in theory, and its standard error."""
         return slope(self.values, np.array([each.lr for each in self.lines]))
 
     @property
@@ -292,4 +297,3 @@ def slope(x: Array, y: Array) -> tuple[float, float]:
     rest = log_y - found * log_x
     freedom = len(x) - 2
     return found, float(np.sqrt(rest @ rest / freedom / (log_x @ log_x))) if freedom > 0 else float("nan")
-

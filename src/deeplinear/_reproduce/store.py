@@ -32,6 +32,8 @@ class Store:
         """Keep a result."""
         self.folder.mkdir(parents=True, exist_ok=True)
         packed = {
-            str(name): {"zlib": True, "complevel": 6} for name, each in data.variables.items() if each.ndim and np.prod(each.shape) > 64
+            str(name): {"zlib": True, "complevel": 6}
+            for name, each in data.variables.items()
+            if each.ndim and np.prod(each.shape) > 64
         }
         write_atomically(self.path(job), lambda path: data.to_netcdf(path, engine="h5netcdf", encoding=packed))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._reproduce.measure import SIGNIFICANT, lists, percent, with_error
+from deeplinear._reproduce.measure import SIGNIFICANT, lists, with_error
 from deeplinear._reproduce.panel import (
     Claim,
     Line,
@@ -36,9 +36,7 @@ def stable(depth: int, parameterization: str) -> list[Line]:
         network = dl.MLP(depth, width, richness=RICHNESS, parameterization=parameterization)
         return dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.01), steps=30)
 
-    return [
-        Line(nu, f"{group}, ν = {nu:g}", problem(nu), networks=nu <= RICH[1], group=group) for nu in WIDTHS
-    ]
+    return [Line(nu, f"{group}, ν = {nu:g}", problem(nu), networks=nu <= RICH[1], group=group) for nu in WIDTHS]
 
 
 def growth(lines: list[Edge], measured: bool = False) -> tuple[float, float]:
@@ -121,30 +119,30 @@ def predicts_the_first_step(results: Trainings) -> Claim:
         factor = dl.first_step_growth(each.line.problem)
         z.append((float(ratio.mean()) - factor) / error)
         text.append(f"{each.line.label}: {factor:.4f} against {with_error(float(ratio.mean()), error, 4)}")
-    return Claim("the corrected factor is the growth in the first step", "; ".join(text), max(map(abs, z)) < SIGNIFICANT)
+    return Claim(
+        "the corrected factor is the growth in the first step", "; ".join(text), max(map(abs, z)) < SIGNIFICANT
+    )
 
 
 def predicts_the_first_steps(results: Trainings) -> Claim:
     """Its powers predict a few more steps."""
     off = [max(abs(dl.first_step_growth(e.line.problem) ** t / e.theory()[t] - 1) for t in range(4)) for e in results]
-    labels = [each.line.label for each in results]
     return Claim(
         "its powers predict the first three steps to 10 %",
-        f"largest deviation from theory: {', '.join(f'{percent(o)} at {label}' for o, label in zip(off, labels, strict=True))}",
+        f"largest deviation from theory: {lists(results.labels, [100 * each for each in off], '{:.2g} %')}",
         max(off) < 0.10,
-        "Where width and batch are small the growth slows down from step to step: the weights remember the noise of earlier "
-        "batches, at any richness. The factor is exact for the first step only.",
+        "Where width and batch are small the growth slows down from step to step, at any richness: the weights "
+        "remember the noise of earlier batches. The factor is exact for the first step only.",
     )
 
 
 def printed_is_off(results: Trainings) -> Claim:
     """The factor as printed has L where L + 1 is right."""
-    labels = [each.line.label for each in results]
     printed = [printed_factor(each.line.problem) for each in results]
     right = [float(each.theory()[1] / each.theory()[0]) for each in results]
     return Claim(
         "the factor as the paper prints it is the growth in the first step",
-        f"printed {lists(labels, printed, '{:.4f}')}; exact {lists(labels, right, '{:.4f}')}",
+        f"printed {lists(results.labels, printed, '{:.4f}')}; exact {lists(results.labels, right, '{:.4f}')}",
         max(abs(a - b) for a, b in zip(printed, right, strict=True)) < 1e-4,
         "L + 1 weight layers move, not L: (1 - L lr)^2 and (L lr)^2 / alpha_B must have L + 1.",
     )
@@ -221,8 +219,8 @@ PANELS = (
         "Largest stable learning rate",
         "In muP it does not depend on width; in NTK it grows while networks are rich, then saturates.",
         "NTK and muP",
-        f"population loss, 30 steps, gamma0 = {RICHNESS:g} (in NTK at nu = 1); stable: the loss at the end is not above "
-        "that at the start",
+        f"population loss, 30 steps, gamma0 = {RICHNESS:g} (in NTK at nu = 1); stable: the loss at the end is not "
+        "above that at the start",
         Stability((*stable(1, "ntk"), *stable(2, "ntk"), *stable(3, "ntk"), *stable(3, "mup"))),
         RateOverValues("width  ν = N/D"),
         (flat_in_mup, grows_in_ntk, saturates),
@@ -255,8 +253,8 @@ PANELS = (
         "Exponents of hard tasks",
         "Fitted slopes follow 2b/(1+b).",
         "several sources b < 1",
-        "L = 1 and 4, capacity 2, gamma0 = 5, infinite width, population loss, lr 0.005, 100 000 steps; slopes of the last "
-        "decade; no networks, since the law is that of infinite width",
+        "L = 1 and 4, capacity 2, gamma0 = 5, infinite width, population loss, lr 0.005, 100 000 steps; slopes of the "
+        "last decade; no networks, since the law is that of infinite width",
         Training((*hard(1), *hard(4))),
         SlopeOverValues(
             "source  b",

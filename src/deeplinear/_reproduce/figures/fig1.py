@@ -31,8 +31,8 @@ def tends_to_linear(results: Trainings) -> Claim:
     scale = limit[0]
     distance = [float(np.abs(each.theory() - limit).max() / scale) for each in finite]
     exponent, error = slope(results.values[:-1], np.array(distance))
-    measured = f"largest distance over the initial loss: {lists([e.line.label for e in finite], distance)}"
-    shrinks = all(a > b for a, b in zip(distance, distance[1:], strict=False))
+    measured = f"largest distance over the initial loss: {lists(results.labels[:-1], distance)}"
+    shrinks = distance == sorted(distance, reverse=True)
     return Claim(
         "the loss tends to that of a linear model as nu grows",
         f"{measured}; it goes as nu^({exponent:.2f} ± {error:.2f})",
@@ -43,7 +43,9 @@ def tends_to_linear(results: Trainings) -> Claim:
 def wider_is_not_always_faster(results: Trainings) -> Claim:
     """Some wider network has a higher loss late in training."""
     pairs = [(a, b) for i, a in enumerate(results) for b in results.lines[i + 1 :]]
-    gain, narrow, wide = max(((float(b.theory()[-1] / a.theory()[-1]), a, b) for a, b in pairs), key=lambda each: each[0])
+    gain, narrow, wide = max(
+        ((float(b.theory()[-1] / a.theory()[-1]), a, b) for a, b in pairs), key=lambda each: each[0]
+    )
     early = float(wide.theory()[5] / narrow.theory()[5])
     return Claim(
         "wider is not always faster",
@@ -71,7 +73,7 @@ def depth_speeds_up(results: Trainings) -> Claim:
     errors = ", ".join(f"{each.label}: {percent(each.error)}" for each in results.agreements)
     return Claim(
         "depth changes how fast the loss falls",
-        f"steps to test loss 0.1: {lists([e.line.label for e in results], half)}; deviations {errors}",
+        f"steps to test loss 0.1: {lists(results.labels, half)}; deviations {errors}",
         len({round(each, 1) for each in half}) == len(half),
         ours=True,
     )

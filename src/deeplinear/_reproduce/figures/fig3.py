@@ -31,7 +31,7 @@ def fits_small_sets_faster(results: Trainings) -> Claim:
     wrong = sum(a.theory("train_loss")[10] >= b.theory("train_loss")[10] for a, b in pairs)
     return Claim(
         "smaller data sets are fitted faster",
-        f"steps to train loss 0.1: {lists([each.line.label for each in results], reached)}",
+        f"steps to train loss 0.1: {lists(results.labels, reached)}",
         wrong == 0 and reached == sorted(reached),
     )
 
@@ -43,7 +43,7 @@ def gap_grows(results: Trainings) -> Claim:
     grows = all((np.diff(ratio[: len(ratio) // 3]) >= -1e-9).all() for ratio in ratios)
     return Claim(
         "the gap between test and train loss builds up in training, and is wider the fewer the data",
-        f"test over train loss at a third of the run: {lists([each.line.label for each in results], last)}",
+        f"test over train loss at a third of the run: {lists(results.labels, last)}",
         grows and last == sorted(last, reverse=True),
     )
 
@@ -58,8 +58,9 @@ def overfits(results: Trainings) -> Claim:
     step = int(results[0].times[-1])
     return Claim(
         "the test loss is not monotonic in alpha after long training",
-        f"theory: at step {step} it rises {percent(rise[start] - 1)} from alpha = {values[start]:g} to {values[peak]:g}; "
-        f"at step {round(0.05 * step)} the largest rise is {percent(max(early_rise - 1, 0.0))}. {_networks(results, start, peak)}",
+        f"theory: at step {step} it rises {percent(rise[start] - 1)} from alpha = {values[start]:g} to "
+        f"{values[peak]:g}; at step {round(0.05 * step)} the largest rise is {percent(max(early_rise - 1, 0.0))}. "
+        f"{_networks(results, start, peak)}",
         bool(rise[start] > 1.01 and early_rise < 1.01),
     )
 
@@ -84,8 +85,8 @@ def small_batches_are_slower(results: Trainings) -> Claim:
     reached = [steps_to(each, 0.1) for each in results]
     return Claim(
         "smaller batches slow training down",
-        f"steps to test loss 0.1: {lists([each.line.label for each in results], reached)}; theory goes the other way at "
-        f"{wrong} steps, networks by at most {worst:.1f} standard errors",
+        f"steps to test loss 0.1: {lists(results.labels, reached)}; theory goes the other way "
+        f"at {wrong} steps, networks by at most {worst:.1f} standard errors",
         wrong == 0 and worst < SIGNIFICANT,
     )
 
@@ -100,8 +101,7 @@ def no_plateau(results: Trainings) -> Claim:
     ratios = [rate(each.best(), 2 / 3, 1.0) / rate(each.best(), 1 / 3, 2 / 3) for each in results]
     return Claim(
         "there is no plateau: the loss goes on falling at the same rate",
-        f"networks: rate in the last third over that in the middle third: "
-        f"{lists([each.line.label for each in results], ratios)}",
+        f"networks: rate in the last third over that in the middle third: {lists(results.labels, ratios)}",
         min(ratios) > 0.7,
     )
 
@@ -110,10 +110,10 @@ def width_removes_the_rise(results: Trainings) -> Claim:
     """Narrow networks rise first, wide ones do not."""
     peaks = [float(each.theory().max() / each.theory()[0]) for each in results]
     measured = [float(each.mean().max() / each.mean()[0]) for each in results]
-    labels = [each.line.label for each in results]
     return Claim(
         "larger nu removes the early rise of the loss",
-        f"largest loss over the initial one: {lists(labels, peaks)} (theory); {lists(labels, measured)} (networks)",
+        f"largest loss over the initial one: {lists(results.labels, peaks)} (theory); "
+        f"{lists(results.labels, measured)} (networks)",
         peaks[0] > 1.05 and peaks[-1] <= 1.0 and peaks == sorted(peaks, reverse=True) and measured[-1] <= 1.02,
     )
 
@@ -139,9 +139,7 @@ PANELS = (
         "Trained for long, more data can make the test loss worse.",
         "L = 4",
         "nu = 1, gamma0 = 2, label noise 0.5, lr 0.02, 300 steps, muP",
-        Training(
-            tuple(Line(a, f"α = {a:g}", full_batch(a, 0.5, 0.02, 300), networks=a in TRAINED) for a in SAMPLES)
-        ),
+        Training(tuple(Line(a, f"α = {a:g}", full_batch(a, 0.5, 0.02, 300), networks=a in TRAINED) for a in SAMPLES)),
         OverValues("samples per dimension  α = P/D", at=(0.02, 0.05, 0.15, 0.4, 1.0)),
         (overfits, follows),
         {"tiny": Size(20, 3, 40, 7), "quick": Size(150, 16), "full": Size(1000, 32)},
@@ -167,9 +165,7 @@ PANELS = (
         "The loss of narrow networks rises first; width removes this.",
         "L = 4, alpha_B = 0.05",
         "gamma0 = 2, centered, no label noise, lr 0.01, 100 steps, muP",
-        Training(
-            tuple(Line(nu, f"ν = {nu:g}", online(nu, 0.05, 0.01, 100)) for nu in (0.25, 0.5, 1.0, 2.0))
-        ),
+        Training(tuple(Line(nu, f"ν = {nu:g}", online(nu, 0.05, 0.01, 100)) for nu in (0.25, 0.5, 1.0, 2.0))),
         OverSteps(x="log"),
         (width_removes_the_rise, follows),
         {"tiny": Size(20, 3, 20, 3), "quick": Size(400, 16), "full": Size(2000, 64)},

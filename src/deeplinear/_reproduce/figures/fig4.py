@@ -20,14 +20,13 @@ def problem(depth: float = 16, richness: float = 1.0, branch: float = 1.0) -> dl
 
 def first_slope(each: Trained, loss: np.ndarray) -> float:
     """Change of the loss in the first step, per unit of learning rate."""
-    return float((loss[1] - loss[0]) / each.line.problem.optimizer.lr)  # type: ignore[operator]
+    return float((loss[1] - loss[0]) / each.line.problem.optimizer.lr)
 
 
 def slopes(results: Trainings) -> str:
     """First slopes of theory and of networks."""
-    labels = [each.line.label for each in results]
-    theory = lists(labels, [first_slope(each, each.theory()) for each in results])
-    networks = lists(labels, [first_slope(each, each.mean()) for each in results])
+    theory = lists(results.labels, [first_slope(each, each.theory()) for each in results])
+    networks = lists(results.labels, [first_slope(each, each.mean()) for each in results])
     return f"first step over lr: {theory} (theory); {networks} (networks)"
 
 
@@ -48,7 +47,7 @@ def faster_when_rich(results: Trainings) -> Claim:
     reached = [steps_to(each, 0.1) for each in results]
     return Claim(
         "training is faster the larger gamma0",
-        f"steps to test loss 0.1: {lists([each.line.label for each in results], reached)}",
+        f"steps to test loss 0.1: {lists(results.labels, reached)}",
         reached == sorted(reached, reverse=True) and reached[0] > reached[-1],
     )
 
@@ -56,7 +55,11 @@ def faster_when_rich(results: Trainings) -> Claim:
 def branch_changes_the_kernel(results: Trainings) -> Claim:
     """The first slope grows with the branch scale."""
     found = [-first_slope(each, each.theory()) for each in results]
-    return Claim("the branch scale changes the initial kernel", slopes(results), found == sorted(found) and found[-1] > 1.2 * found[0])
+    return Claim(
+        "the branch scale changes the initial kernel",
+        slopes(results),
+        found == sorted(found) and found[-1] > 1.2 * found[0],
+    )
 
 
 def branch_changes_the_dynamics(results: Trainings) -> Claim:
@@ -64,7 +67,7 @@ def branch_changes_the_dynamics(results: Trainings) -> Claim:
     growth = [float(each.theory("kernel")[-1] / each.theory("kernel")[0]) for each in results]
     return Claim(
         "the branch scale changes the later dynamics too",
-        f"kernel at the end over that at the start: {lists([each.line.label for each in results], growth)}",
+        f"kernel at the end over that at the start: {lists(results.labels, growth)}",
         max(growth) > 1.05 * min(growth),
     )
 
@@ -77,7 +80,7 @@ def converges_in_depth(results: Trainings) -> Claim:
     exponent, error = slope(results.values[deep:-1], np.array(distance[deep:]))
     return Claim(
         "the curves converge to that of infinite depth",
-        f"largest distance: {lists([each.line.label for each in finite], distance)}; it goes as "
+        f"largest distance: {lists(results.labels[:-1], distance)}; it goes as "
         f"L^({exponent:.2f} ± {error:.2f}) at large L",
         distance == sorted(distance, reverse=True) and exponent < -0.5,
     )

@@ -15,9 +15,7 @@ MOVED = 0.25
 """Fraction by which the optimum may move at the last doubling of the depth."""
 
 
-def across(
-    depths: tuple[int, ...], branch: float, scaling: str, lrs: tuple[float, float, int] | None = None
-) -> Rates:
+def across(depths: tuple[int, ...], branch: float, scaling: str, lrs: tuple[float, float, int] | None = None) -> Rates:
     """Several depths."""
 
     def problem(depth: int) -> dl.Problem:
@@ -29,8 +27,8 @@ def across(
 
 def shift(results: Optima) -> tuple[float, float]:
     """By what factor the optimum moves from the first to the last depth, in theory and in networks."""
-    theory, networks = ([f(each) for each in results] for f in (lambda each: each.lr, lambda each: each.measured_lr[0]))
-    return theory[0] / theory[-1], networks[0] / networks[-1]
+    first, last = results[0], results[-1]
+    return first.lr / last.lr, first.measured_lr[0] / last.measured_lr[0]
 
 
 def shifts_by_orders(results: Optima) -> Claim:
@@ -51,9 +49,9 @@ def stays(results: Optima) -> Claim:
     local = lrs[:-1] / lrs[1:]
     settles = bool((np.diff(local) < 0).all()) and local[-1] < 1 + MOVED
     return Claim(
-        f"the optimum does not shift significantly as depth increases (by less than {percent(MOVED)} at the last doubling)",
-        f"from each depth to the next by {', '.join(f'{each:.2f}' for each in local)}, in all by {theory:.3g} (theory), "
-        f"{networks:.3g} (networks); theory: {optima(results)}",
+        f"the optimum does not shift significantly with depth (by less than {percent(MOVED)} at the last doubling)",
+        f"from each depth to the next by {', '.join(f'{each:.2f}' for each in local)}, in all by {theory:.3g} "
+        f"(theory), {networks:.3g} (networks); theory: {optima(results)}",
         settles,
         "It still moves between shallow networks, and settles as 1/L towards the optimum of infinite depth.",
     )

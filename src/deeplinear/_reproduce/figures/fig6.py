@@ -16,7 +16,14 @@ EASY, HARD = 1.5, 0.5
 
 
 def problem(
-    width: float | str, source: float, batch: float, richness: float, lr: float, steps: int, *, small_batch: bool = False
+    width: float | str,
+    source: float,
+    batch: float,
+    richness: float,
+    lr: float,
+    steps: int,
+    *,
+    small_batch: bool = False,
 ) -> dl.Problem:
     """Training on fresh batches of power-law data; an infinite batch is the population loss."""
     network = dl.MLP(DEPTH, width, richness=richness, centered=True)  # type: ignore[arg-type]
@@ -27,7 +34,9 @@ def problem(
 def widths(counts: tuple[int, ...], source: float, richness: float, lr: float) -> Training:
     """Several widths at B = 16, the infinite width, and the limit without noise over a long time."""
     lines = [Line(n, f"N = {n}", problem(n, source, BATCH, richness, lr, 300, small_batch=True)) for n in counts]
-    wide = Line(math.inf, "N = ∞", problem("infinite", source, BATCH, richness, lr, 300, small_batch=True), networks=False)
+    wide = Line(
+        math.inf, "N = ∞", problem("infinite", source, BATCH, richness, lr, 300, small_batch=True), networks=False
+    )
     limit = problem("infinite", source, math.inf, richness, lr, 20_000)
     return Training((*lines, wide, Line(math.inf, "N = B = ∞", limit, networks=False)))
 
@@ -61,20 +70,22 @@ def lazy_exponent(results: Trainings) -> Claim:
     """The easy task falls with the lazy exponent."""
     exponent, _ = last_decade(results[-1])
     expected = dl.lazy_exponent(EASY)
-    return Claim(f"wide networks have the lazy exponent {expected:g}", slopes(results), abs(exponent - expected) < 0.1 * expected)
+    return Claim(
+        f"wide networks have the lazy exponent {expected:g}", slopes(results), abs(exponent - expected) < 0.1 * expected
+    )
 
 
 def bends_away(results: Trainings) -> Claim:
     """Narrow networks are slower at the end."""
-    finite = [each for each in results if math.isfinite(each.line.value)]
+    finite = results.lines[:-2]
     wide = last_decade(results[-2])[0]
     found = [last_decade(each)[0] for each in finite]
     factors = [float(each.mean()[-1] / results[-2].theory()[-1]) for each in finite]
     return Claim(
         "networks of finite width bend away to slower decay",
         f"exponent over the last decade less that of infinite width: "
-        f"{lists([each.line.label for each in finite], [each - wide for each in found], '{:+.2f}')}; loss of networks at the "
-        f"last step over that of infinite width: {lists([each.line.label for each in finite], factors)}",
+        f"{lists(results.labels[:-2], [each - wide for each in found], '{:+.2f}')}; "
+        f"loss of networks at the last step over that of infinite width: {lists(results.labels[:-2], factors)}",
         max(found) < wide - 0.1 and min(factors) > 1.5,
     )
 
@@ -85,7 +96,8 @@ def faster_than_lazy(results: Trainings) -> Claim:
     batched = last_decade(results[-2])
     return Claim(
         f"the hard task is learned faster than the lazy t^(-{HARD:g})",
-        f"exponent over the last decade {with_error(exponent, error)} (N = B = ∞), {with_error(*batched)} (N = ∞, B = {BATCH})",
+        f"exponent over the last decade: {with_error(exponent, error)} without noise, "
+        f"{with_error(*batched)} at B = {BATCH}, both at N = ∞",
         exponent > HARD + 0.05 and batched[0] > HARD,
     )
 
@@ -111,9 +123,7 @@ PANELS = (
         "L = 4, N = 1024",
         "capacity 2, source 1, gamma0 = 1, centered, lr 0.03, 200 steps, muP; theory keeps the 1/B part of the noise",
         Training(
-            tuple(
-                Line(b, f"B = {b}", problem(1024, 1.0, b, 1.0, 0.03, 200, small_batch=True)) for b in (2, 4, 16, 128)
-            )
+            tuple(Line(b, f"B = {b}", problem(1024, 1.0, b, 1.0, 0.03, 200, small_batch=True)) for b in (2, 4, 16, 128))
         ),
         OverSteps(x="log"),
         (follows,),
