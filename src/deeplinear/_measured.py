@@ -14,7 +14,7 @@ from deeplinear._simulate import read_seeds, simulate
 Array = NDArray[np.float64]
 
 _RESAMPLES = 400
-_ARGUMENTS = ("dim", "seeds", "workers")
+_ARGUMENTS = ("dim", "seeds", "workers", "device")
 
 
 @dataclass(frozen=True, eq=False)

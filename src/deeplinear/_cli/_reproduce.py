@@ -33,7 +33,7 @@ class Choice:
     ids: list[str] | None
     scale: str
     out: Path
-    device: str | None
+    device: str
     only_list: bool
 
 
@@ -59,15 +59,7 @@ CHOICE = Group(
         _IDS,
         _option("scale", str, "quick", "--scale", metavar="|".join(SCALES[1:]), help="Size of the experiments."),
         _option("out", str, "reproduction", "--out", metavar="DIR", help="Folder for gallery, pictures and results."),
-        _option(
-            "device",
-            str | None,
-            None,
-            "--device",
-            metavar="NAME",
-            show_default="the processor",
-            help="Where networks are trained, such as cuda.",
-        ),
+        _option("device", str, "cpu", "--device", metavar="NAME", help="Where networks are trained, such as cuda."),
         _option("only_list", bool, False, "--list", help="Show what there is and what it would take, and do nothing."),
     ),
     _choice,

@@ -57,7 +57,7 @@ class Job(Protocol):
     def work(self) -> Work:
         """What it takes."""
 
-    def run(self, progress: Progress, device: str | None) -> xr.Dataset:
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Do it."""
 
 
@@ -95,7 +95,7 @@ class Train:
             held(self.problem),
         )
 
-    def run(self, progress: Progress, device: str | None) -> xr.Dataset:
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Solve, train, compare."""
         theory = dl.solve(self.problem)
         variables: dict[str, Any] = {
@@ -109,7 +109,7 @@ class Train:
             self.seeds,
             record="losses",
             progress=lambda done, total: progress(done / total),
-            **on(device),
+            device=device,
         )
         for name in ("test_loss", "train_loss"):
             variables[f"measured_{name}"] = (("seed", "step"), getattr(networks, name).astype(np.float32))
@@ -146,11 +146,18 @@ class Tune:
         trained = rates * training(self.problem, self.dim, self.seeds)
         return Work(_SEARCH_SOLVES * solving(self.problem), trained, held(self.problem))
 
-    def run(self, progress: Progress, device: str | None) -> xr.Dataset:
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Search, and train."""
-        experiment = {"dim": self.dim, "seeds": self.seeds} | on(device)
+        experiment = {"dim": self.dim, "seeds": self.seeds, "device": device}
         lrs = None if self.lrs is None else np.geomspace(*self.lrs)
-        found = dl.transfer(self.problem, self.over, [self.value], lrs=lrs, experiment=experiment)
+        found = dl.transfer(
+            self.problem,
+            self.over,
+            [self.value],
+            lrs=lrs,
+            experiment=experiment,
+            progress=lambda done, total: progress(min(done / total, 1.0)),
+        )
         (optimum,) = found.optima
         searched = {"searched_lr": ("search", optimum.lrs), "searched_loss": ("search", optimum.losses)}
         return found.to_xarray().assign(searched)
@@ -175,7 +182,7 @@ class Limit:
         trained = 0.0 if self.dim is None else training(self.problem, self.dim, self.seeds)
         return Work(_EDGE_SOLVES * solving(self.problem), len(_EDGE_RATES) / 2 * trained, held(self.problem))
 
-    def run(self, progress: Progress, device: str | None) -> xr.Dataset:
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Search; then find, for each network, the largest rate at which its train loss has not grown at the end."""
         edge = dl.max_stable_lr(self.problem).lr
         if self.dim is None:
@@ -183,7 +190,7 @@ class Limit:
         stable = []
         for index, rate in enumerate(edge * _EDGE_RATES):
             problem = replace(self.problem, optimizer=replace(self.problem.optimizer, lr=float(rate)))
-            losses = dl.simulate(problem, self.dim, self.seeds, record="losses", **on(device)).train_loss
+            losses = dl.simulate(problem, self.dim, self.seeds, record="losses", device=device).train_loss
             stable.append(losses[:, -1] <= losses[:, 0])
             progress((index + 1) / len(_EDGE_RATES))
         rates = np.where(stable, (edge * _EDGE_RATES)[:, None], edge * _EDGE_RATES[0]).max(axis=0)
@@ -210,7 +217,7 @@ class Clock:
             return Work(0.0, training(self.problem, self.dim or 1, 1), held(self.problem))
         return Work(solving(self.problem), 0.0, held(self.problem))
 
-    def run(self, progress: Progress, device: str | None) -> xr.Dataset:
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Return the least of several times, since others are disturbed."""
         seconds = [self._once()]
         while len(seconds) < _REPEATS and sum(seconds) < _ENOUGH:
@@ -223,7 +230,7 @@ class Clock:
         return float(dl.solve(self.problem, method="panels" if self.what == "panels" else "dense").stats["seconds"])
 
 
-def run(job: Job, progress: Progress, device: str | None) -> xr.Dataset:
+def run(job: Job, progress: Progress, device: str) -> xr.Dataset:
     """Run a job and note how long it took."""
     start = time.perf_counter()
     data = job.run(progress, device)
@@ -234,11 +241,6 @@ def run(job: Job, progress: Progress, device: str | None) -> xr.Dataset:
         "version": version("deeplinear"),
     }
     return data.assign_attrs(made=json.dumps(made))
-
-
-def on(device: str | None) -> dict[str, Any]:
-    """Return the argument that says where networks are trained, if it is not the usual place."""
-    return {} if device is None else {"device": device}
 
 
 # --- how much there is to do ---------------------------------------------------------------------------------

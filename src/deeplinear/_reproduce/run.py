@@ -59,7 +59,7 @@ def reproduce(
     scale: str = "quick",
     out: str | Path = "reproduction",
     *,
-    device: str | None = None,
+    device: str = "cpu",
     command: str = "",
     progress: Progress | None = None,
 ) -> list[Reproduction]:
@@ -124,6 +124,8 @@ def reproduce(
 def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
     """Return the plans of panels, in the order of the paper."""
     _checks.word("scale", scale, SCALES)
+    if isinstance(ids, str):
+        raise ValueError(f"ids must be a list of panels or figures, got {ids!r}")
     wanted = list(PANELS) if ids is None else list(ids)
     for each in wanted:
         if not any(each in (panel.id, panel.figure) for panel in PANELS.values()):
@@ -132,25 +134,26 @@ def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
     return [Plan.of(panel, scale) for panel in chosen]
 
 
-def _compute(plans: list[Plan], store: Store, device: str | None, progress: Progress | None) -> dict[str, xr.Dataset]:
+def _compute(plans: list[Plan], store: Store, device: str, progress: Progress | None) -> dict[str, xr.Dataset]:
     """Return the results of all jobs by their keys, running those that are not kept."""
     wanted = {jobs.key(job): job for plan in plans for job in plan.jobs}
     kept = {name: data for name, job in wanted.items() if (data := store.load(job)) is not None}
     missing = {name: job for name, job in wanted.items() if name not in kept}
     cost = {name: 1000 * speed().seconds(job) for name, job in missing.items()} if missing else {}
-    total, done = round(sum(cost.values())), 0.0
+    total, done, reported = round(sum(cost.values())), 0.0, -1
+
+    def report(milliseconds: float) -> None:
+        nonlocal reported
+        if progress is not None and round(milliseconds) > reported:  # what is left of a job may be guessed anew
+            reported = round(milliseconds)
+            progress(min(reported, total), total)
+
     for name, job in missing.items():
-
-        def advance(fraction: float, start: float = done, own: float = cost[name]) -> None:
-            if progress is not None:
-                progress(round(start + fraction * own), max(total, 1))
-
-        advance(0.0)
-        data = jobs.run(job, advance, device)
-        store.save(job, data)
-        kept[name] = data
-        done += cost[name]
-        advance(0.0, done)
+        start, own = done, cost[name]
+        kept[name] = jobs.run(job, lambda fraction, start=start, own=own: report(start + fraction * own), device)  # type: ignore[misc]
+        store.save(job, kept[name])
+        done += own
+        report(done)
     return kept
 
 

@@ -266,6 +266,6 @@ PANELS = (
             },
         ),
         (one_layer, any_depth, our_law),
-        {"tiny": Size(1, 1, 1200), "quick": Size(1, 1), "full": Size(1, 1)},
+        {"tiny": Size(1, 1, 200, 4), "quick": Size(1, 1), "full": Size(1, 1)},
     ),
 )

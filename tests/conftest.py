@@ -1,0 +1,1 @@
+from browser import browser  # noqa: F401
