@@ -1,5 +1,7 @@
 """Predict from theory how deep linear networks train, and check it against real ones."""
 
+from typing import TYPE_CHECKING, Any
+
 from deeplinear._compare import Comparison, ObservableComparison, Verdict, compare
 from deeplinear._data import Isotropic
 from deeplinear._early import first_rise_lr, first_step_growth
@@ -20,6 +22,9 @@ from deeplinear._spectrum import Spectrum
 from deeplinear._sweep import open_sweep, sweep
 from deeplinear._transfer import Transfer, transfer
 
+if TYPE_CHECKING:
+    from deeplinear._reproduce import Reproduction, reproduce
+
 __all__ = [
     "MLP",
     "Comparison",
@@ -38,6 +43,7 @@ __all__ = [
     "Population",
     "PowerLawFit",
     "Problem",
+    "Reproduction",
     "ResNet",
     "Sensitivity",
     "Solution",
@@ -56,6 +62,7 @@ __all__ = [
     "max_stable_lr",
     "open_sweep",
     "optimal_lr",
+    "reproduce",
     "rich_exponent",
     "sensitivity",
     "simulate",
@@ -63,3 +70,12 @@ __all__ = [
     "sweep",
     "transfer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what draws when it is first asked for: matplotlib takes longer than all the rest."""
+    if name in ("Reproduction", "reproduce"):
+        import deeplinear._reproduce as package
+
+        return getattr(package, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ from deeplinear._simulate import read_seeds, simulate
 Array = NDArray[np.float64]
 
 _RESAMPLES = 400
-_ARGUMENTS = ("dim", "seeds", "workers")
+_ARGUMENTS = ("dim", "seeds", "workers", "device")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,8 @@ def locate_minimum(lrs: Array, losses: Array) -> float:
     minima = [root.real for root in flat if abs(root.imag) < 1e-9 and fitted.deriv(2)(root.real) > 0]
     if not minima:
         return float(lrs[best])
-    return float(np.clip(lrs[best] * np.exp(min(minima, key=abs)), lrs[best - 1], lrs[best + 1]))
+    log_lr = np.log(lrs)
+    return float(np.exp(np.clip(log_lr[best] + min(minima, key=abs), log_lr[best - 1], log_lr[best + 1])))
 
 
 def fit_exponent(values: Array, lrs: Array) -> tuple[float, float]:

@@ -1,0 +1,151 @@
+"""The command ``reproduce``: the paper's figures and table, each with its claims checked."""
+
+import inspect
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from deeplinear._cli._commands import command
+from deeplinear._cli._errors import OK
+from deeplinear._cli._options import REPORT, Group, _option
+from deeplinear._cli._report import Report, table
+from deeplinear._estimate import in_bytes, in_time
+from deeplinear._reproduce import Reproduction
+from deeplinear._reproduce import reproduce as reproduce_panels
+from deeplinear._reproduce.cost import speed
+from deeplinear._reproduce.panel import SCALES
+from deeplinear._reproduce.plan import Plan
+from deeplinear._reproduce.run import plan_panels
+from deeplinear._reproduce.store import Store
+
+_WORDS = {True: "holds", False: "DOES NOT HOLD", None: "open"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to reproduce, how, and where to."""
+
+    ids: list[str] | None
+    scale: str
+    out: Path
+    device: str
+    only_list: bool
+
+
+def _choice(values: dict[str, Any]) -> Choice:
+    return Choice(values["ids"] or None, values["scale"], Path(values["out"]), values["device"], values["only_list"])
+
+
+_IDS = inspect.Parameter(
+    "ids",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[IDS]...", help="Panels (1a) or whole figures (1, A2, T1); all by default.", show_default=False
+        ),
+    ],
+)
+
+CHOICE = Group(
+    "choice",
+    (
+        _IDS,
+        _option("scale", str, "quick", "--scale", metavar="|".join(SCALES[1:]), help="Size of the experiments."),
+        _option("out", str, "reproduction", "--out", metavar="DIR", help="Folder for gallery, pictures and results."),
+        _option("device", str, "cpu", "--device", metavar="NAME", help="Where networks are trained, such as cuda."),
+        _option("only_list", bool, False, "--list", help="Show what there is and what it would take, and do nothing."),
+    ),
+    _choice,
+)
+
+
+@command(CHOICE, REPORT)
+def reproduce(choice: Choice, report: Report) -> int:
+    """Reproduce the paper: every figure, with its claims checked, in a gallery to look at.
+
+    Results are kept in DIR/results: an interrupted run goes on where it was, and drawing again trains nothing.
+
+    Exit codes: 0 done, whether the claims hold or not; 2 bad input, 4 not enough memory.
+
+    Examples: deeplinear reproduce --list
+
+    deeplinear reproduce 2 A1 --out transfer
+
+    deeplinear reproduce --scale full --out gallery
+    """
+    if choice.only_list:
+        plans = plan_panels(choice.ids, choice.scale)
+        rows = [_cost(plan, Store(choice.out / "results")) for plan in plans]
+        report.result({"command": "reproduce", "scale": choice.scale, "panels": rows}, _listed(rows, choice))
+        return OK
+    with report.stage("reproduce") as progress:
+        found = reproduce_panels(
+            choice.ids,
+            choice.scale,
+            choice.out,
+            device=choice.device,
+            command=shlex.join(["deeplinear", *sys.argv[1:]]),
+            progress=progress,
+        )
+    page = choice.out / "index.html"
+    document = {"command": "reproduce", "scale": choice.scale, "gallery": str(page), "claims": _documents(found)}
+    report.result(document, _claims(found), f"gallery: {page} ({in_bytes(page.stat().st_size)})")
+    return OK
+
+
+def _cost(plan: Plan, store: Store) -> dict[str, Any]:
+    """What a panel would take, of which some may be there already."""
+    left = [job for job in plan.jobs if not store.path(job).exists()]
+    parts = [speed().parts(job) for job in left]
+    return {
+        "id": plan.panel.id,
+        "title": plan.panel.title,
+        "results": len(plan.jobs),
+        "kept": len(plan.jobs) - len(left),
+        "theory_seconds": sum(theory for theory, _ in parts),
+        "experiment_seconds": sum(experiment for _, experiment in parts),
+        "bytes": max((job.work.bytes for job in left), default=0.0),
+    }
+
+
+def _listed(rows: list[dict[str, Any]], choice: Choice) -> Table:
+    shown = [
+        [
+            row["id"],
+            row["title"],
+            in_time(row["theory_seconds"]),
+            in_time(row["experiment_seconds"]),
+            in_bytes(row["bytes"]),
+            f"{row['kept']} of {row['results']}",
+        ]
+        for row in rows
+    ]
+    total = [sum(row[name] for row in rows) for name in ("theory_seconds", "experiment_seconds")]
+    shown.append(["all", "", *map(in_time, total), "", ""])
+    title = f"what is left to do at scale {choice.scale}, about, on this machine's processor"
+    return table(title, ["", "panel", "theory", "networks", "memory", "kept"], shown)
+
+
+def _claims(found: list[Reproduction]) -> Table:
+    shown = Table(title="claims", title_justify="left", title_style="bold")
+    for column in ("", "claim", "measured", ""):
+        shown.add_column(column, overflow="fold")
+    for panel in found:
+        for claim in panel.claims:
+            shown.add_row(panel.id, claim.text + (" (ours)" if claim.ours else ""), claim.measured, _WORDS[claim.holds])
+    return shown
+
+
+def _documents(found: list[Reproduction]) -> list[dict[str, Any]]:
+    return [
+        {"id": panel.id, "claim": claim.text, "measured": claim.measured, "holds": claim.holds, "ours": claim.ours}
+        for panel in found
+        for claim in panel.claims
+    ]

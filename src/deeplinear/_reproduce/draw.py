@@ -1,0 +1,295 @@
+"""Pictures of panels: theory dashed, networks solid with a band of one standard error."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
+from numpy.typing import NDArray
+from PIL import Image
+
+from deeplinear._plot import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style
+from deeplinear._plot_transfer import _MARKERS, _lr_axis, _mean_and_error, _smooth
+from deeplinear._reproduce.panel import (
+    OverRates,
+    OverSizes,
+    OverSteps,
+    OverValues,
+    Panel,
+    RateOverValues,
+    SlopeOverValues,
+)
+from deeplinear._reproduce.results import Costs, Edges, Optima, Trained, Trainings
+
+Array = NDArray[np.float64]
+
+_WIDTH, _HEIGHT, _DPI = 5.4, 3.4, 200
+_COLORS = 96
+"""Size of the palette: enough for bands that overlap, and a third of the bytes."""
+
+_PATTERNS: Sequence[Any] = ((0, (1, 1)), (0, (5, 1, 1, 1)), "solid")
+"""Of lines that are neither theory nor networks."""
+
+_LOSSES = {"test_loss": "test loss", "train_loss": "train loss"}
+
+
+def draw(panel: Panel, results: Any, note: str) -> Figure:
+    """Draw a panel; ``note`` says in small letters what was trained."""
+    with _style():
+        figure = _new_figure(_WIDTH, _HEIGHT)
+        figure.suptitle(f"{panel.id}   {panel.title}", x=0.01, ha="left", fontsize=9)
+        _VIEWS[type(panel.view)](figure, panel.view, results)
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=6, color=_INK)
+        return figure
+
+
+def to_png(figure: Figure) -> bytes:
+    """Return a picture as a small PNG file."""
+    with _style():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=_DPI)
+        image = Image.open(buffer).convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
+        packed = io.BytesIO()
+        image.save(packed, format="png", optimize=True)
+        return packed.getvalue()
+
+
+def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
+    ax = figure.add_subplot()
+    first = 1 if view.x == "log" else 0
+    last = max(len(each.mean()) - 1 if each.has_networks else 0 for each in results) or max(
+        e.times[-1] for e in results
+    )
+    keys = []
+    for color, each in zip(_sequence(len(results)), results, strict=True):
+        for name in view.losses:
+            thin = 0.55 if name == "train_loss" else 1.0
+            _curve(ax, each, name, color, first, last, thin)
+        keys.append(Line2D([], [], color=color, label=each.line.label, linestyle="-" if each.has_networks else "--"))
+    if view.guides is not None:
+        guides = view.guides(results)
+        patterns = dict(zip(dict.fromkeys(label for label, _, _ in guides), _PATTERNS, strict=False))
+        for label, x, y in guides:
+            ax.plot(x, y, color=_INK, linestyle=patterns[label], linewidth=1.0, zorder=4)
+        keys += [
+            Line2D([], [], color=_INK, linestyle=each, linewidth=1.0, label=label) for label, each in patterns.items()
+        ]
+    if len(view.losses) > 1:
+        keys += [
+            Line2D([], [], color=_INK, linewidth=2.2, label="test loss"),
+            Line2D([], [], color=_INK, linewidth=1.2, label="train loss"),
+        ]
+    ax.set_xscale(view.x)
+    ax.set_xlim(view.xlim if view.xlim is not None else (first, last))
+    if view.xlim is not None:
+        ax.set_xlim(view.xlim[0], min(view.xlim[1], last))
+    ax.set_xlabel("training step $t$")
+    ax.set_ylabel("loss" if len(view.losses) > 1 else _LOSSES[view.losses[0]])
+    _set_y(ax, view.y, view.ylim)
+    _legend(figure, keys)
+
+
+def _curve(ax: Axes, each: Trained, name: str, color: Any, first: int, last: float, thin: float) -> None:
+    """One line: networks solid with a band, theory dashed over it, or coloured where there are no networks."""
+    known = (each.times >= first) & (each.times <= 1.2 * last)
+    style = dict(_THEORY) if each.has_networks else _THEORY | {"color": color, "linewidth": 1.6}
+    ax.plot(each.times[known], _positive(each.theory(name)[known]), **style)
+    if each.has_networks:
+        mean, error = each.mean(name)[first:], each.error(name)[first:]
+        steps = np.arange(first, first + len(mean), dtype=float)
+        _band(ax, steps, _positive(mean), error, color, linewidth=2.2 * thin)
+
+
+def _over_values(figure: Figure, view: OverValues, results: Trainings) -> None:
+    ax, keys = figure.add_subplot(), []
+    for color, fraction in zip(_sequence(len(view.at)), view.at, strict=True):
+        step = round(fraction * (len(results[0].times) - 1))
+        trained = results.trained
+        ax.plot(results.values, [each.theory()[step] for each in results], **_THEORY)
+        at = np.array([each.line.value for each in trained])
+        mean, error = (np.array([f(each)[step] for each in trained]) for f in (Trained.mean, Trained.error))
+        _band(ax, at, mean, error, color, marker="o", markersize=3)
+        keys.append(Line2D([], [], color=color, marker="o", markersize=3, label=f"step {step}"))
+    ax.set_xlabel(view.x)
+    ax.set_ylabel("test loss")
+    _set_y(ax, view.y, None)
+    _legend(figure, keys)
+
+
+def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
+    ax, keys = figure.add_subplot(), []
+    top, bottom = [], []
+    for index, (color, each) in enumerate(zip(_sequence(len(results)), results, strict=True)):
+        rates, losses = each.curve
+        shown = np.isfinite(losses) & (rates >= each.lrs[0]) & (rates <= each.lrs[-1])
+        ax.plot(*_smooth(rates[shown], losses[shown]), **_THEORY)
+        mean, error = _mean_and_error(each.networks)
+        _band(ax, each.lrs, mean, error, color)
+        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "color": color, "zorder": 6}
+        lr, spread = each.measured_lr
+        least = float(np.exp(np.interp(np.log(lr), np.log(each.lrs), np.log(mean))))
+        ax.errorbar(lr, least, xerr=spread, markersize=6.5, markerfacecolor="white", elinewidth=1, capsize=2, **marker)
+        best = float(each.data["optimal_loss"].item())
+        ax.plot(each.lr, best, markersize=6, markeredgecolor="black", markeredgewidth=0.7, linestyle="none", **marker)
+        keys.append(
+            Line2D(
+                [],
+                [],
+                markersize=5,
+                label=each.line.label,
+                linewidth=1.8,
+                **{k: v for k, v in marker.items() if k != "zorder"},
+            )
+        )
+        top.append(losses[shown][0])
+        bottom.append(min(best, float(np.nanmin(mean))))
+    ax.set_xscale("log")
+    ax.set_xlabel("learning rate")
+    ax.set_ylabel("test loss at the last step")
+    _set_y(ax, "log", (min(bottom) / 1.3, max(top) * 1.3))
+    _lr_axis(ax)
+    keys += [
+        Line2D(
+            [],
+            [],
+            marker="o",
+            color=_INK,
+            markersize=5,
+            markeredgecolor="black",
+            linestyle="none",
+            label="optimum, theory",
+        ),
+        Line2D(
+            [],
+            [],
+            marker="o",
+            color=_INK,
+            markersize=5,
+            markerfacecolor="white",
+            linestyle="none",
+            label="optimum, networks",
+        ),
+    ]
+    _legend(figure, keys)
+
+
+def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> None:
+    ax, keys = figure.add_subplot(), []
+    groups = list(dict.fromkeys(each.line.group for each in results))
+    for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
+        lines = results.group(name)
+        ax.plot([each.line.value for each in lines], [each.lr for each in lines], **_THEORY)
+        trained = [each for each in lines if each.has_networks]
+        mean, error = np.array([each.measured for each in trained]).T
+        style: dict[str, Any] = {"marker": _MARKERS[index], "markersize": 4}
+        _band(ax, np.array([each.line.value for each in trained]), mean, error, color, **style)
+        keys.append(Line2D([], [], color=color, label=name, **style))
+    ax.set_xscale("log")
+    ax.set_xlabel(view.x)
+    ax.set_ylabel("largest stable learning rate")
+    _set_y(ax, "log", None)
+    _lr_axis(ax)
+    _legend(figure, keys)
+
+
+def _slope_over_values(figure: Figure, view: SlopeOverValues, results: Trainings) -> None:
+    ax, keys = figure.add_subplot(), []
+    fine = np.linspace(0.0, 1.0, 101)
+    for pattern, (label, law) in zip(_PATTERNS, view.laws.items(), strict=True):
+        keys += ax.plot(fine, law(fine), color=_INK, linewidth=1.0, linestyle=pattern, label=label)
+    groups = list(dict.fromkeys(each.line.group for each in results))
+    for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
+        lines = results.group(name)
+        fits = [each.fit(*view.window(each)) for each in lines]
+        style: dict[str, Any] = {"color": color, "marker": _MARKERS[index], "markersize": 6, "linestyle": "none"}
+        ax.errorbar(
+            [each.line.value for each in lines],
+            [fit.exponent for fit in fits],
+            [fit.standard_error for fit in fits],
+            zorder=5,
+            **style,
+        )
+        keys.append(Line2D([], [], label=f"theory, {name}", **style))
+    ax.set_xlabel(view.x)
+    ax.set_ylabel("fitted exponent of the loss")
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.05)
+    _legend(figure, keys, theory=False)
+
+
+def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
+    kinds = {"network": "finite network", "MLP theory": "MLP theory", "residual": "residual theory, panels"}
+    axes = figure.subplots(1, 3, sharey=True)
+    for ax, (start, title) in zip(axes, kinds.items(), strict=True):
+        series = [
+            each
+            for each in results.series
+            if each.series.label.startswith(start) or (start == "residual" and each.series.what == "panels")
+        ]
+        for index, (color, each) in enumerate(zip(_sequence(len(series)), series, strict=True)):
+            exponent, _ = each.exponent
+            name = each.series.label.split(", ")[1] if each.series.what != "panels" else "T, panels"
+            said = "" if each.series.exponent is None else f" (table: {each.series.exponent:g})"
+            ax.plot(
+                each.sizes / each.sizes[0],
+                each.seconds / each.seconds[0],
+                color=color,
+                marker=_MARKERS[index],
+                markersize=4,
+                linewidth=1.4,
+                label=f"{name}$^{{{exponent:.2f}}}${said}",
+            )
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_title(title)
+        ax.legend(loc="upper left", fontsize=6.5, handlelength=1.4)
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    axes[0].set_ylim(0.5, 3e4)
+    axes[0].set_ylabel("time over that of the smallest")
+    axes[1].set_xlabel("size over the smallest")
+
+
+_VIEWS: dict[type, Any] = {
+    OverSteps: _over_steps,
+    OverValues: _over_values,
+    OverRates: _over_rates,
+    RateOverValues: _rate_over_values,
+    SlopeOverValues: _slope_over_values,
+    OverSizes: _over_sizes,
+}
+
+
+def _band(ax: Axes, x: Array, mean: Array, error: Array, color: Any, **style: Any) -> None:
+    """Networks: solid, with a band of one standard error."""
+    ax.plot(x, mean, color=color, **style)
+    low = np.maximum(mean - error, 1e-2 * mean)  # a band down to zero has no place on a log axis
+    ax.fill_between(x, low, mean + error, color=color, alpha=0.25, linewidth=0)
+
+
+def _legend(figure: Figure, keys: list[Line2D], theory: bool = True) -> None:
+    """Keys beside the axes, where they cover nothing."""
+    common = [Line2D([], [], label="theory", **_THEORY), Patch(color=_BAND, label="± standard error")] if theory else []
+    figure.legend(handles=[*keys, *common], loc="outside right upper")
+
+
+def _sequence(count: int) -> Array:
+    """Dark to light, distinct in grey too."""
+    return np.asarray(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, count) if count > 1 else [0.3]))
+
+
+def _set_y(ax: Axes, scale: str, limits: tuple[float, float] | None) -> None:
+    ax.set_yscale(scale)
+    if limits is not None:
+        ax.set_ylim(limits)
+    if scale == "log":
+        _log_axis(ax)
+
+
+def _positive(values: Array) -> Array:
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)

@@ -1,0 +1,74 @@
+"""Figure 7: whether the optimal learning rate moves with width, on power-law data."""
+
+import math
+
+import deeplinear as dl
+from deeplinear._reproduce.measure import optima, transfer_exponents
+from deeplinear._reproduce.panel import Claim, Line, OverRates, Panel, Rates, Size
+from deeplinear._reproduce.results import Optima
+
+RICHNESS, REFERENCE = 0.4, 64
+SIZES = {"tiny": Size(30, 2, 8, 2), "quick": Size(200, 12), "full": Size(1000, 64)}
+GIVEN = "L = 3, B = 128, capacity 2, source 1.75, gamma0 = 0.4"
+CHOICES = "NTK has gamma0 = 0.4 at N = 64; no centering, test loss after 50 steps"
+LRS = (0.12, 1.2, 14)
+STAYS = 0.05
+"""Largest exponent that counts as staying."""
+
+
+def widths(parameterization: str, richness: float) -> Rates:
+    """Several widths."""
+
+    def problem(width: int) -> dl.Problem:
+        network = dl.MLP(3, width, richness=richness, parameterization=parameterization)
+        data = dl.Spectrum.power_law(capacity=2.0, source=1.75)
+        return dl.Problem(network, data, dl.OnlineSGD(128), dl.GradientDescent(0.1), steps=51)
+
+    lines = (Line(width, f"N = {width}", problem(width), group="N") for width in (64, 128, 256, 512))
+    return Rates("width", tuple(lines), LRS)
+
+
+def fails(results: Optima) -> Claim:
+    """The optimum moves."""
+    found = (results.exponent, results.measured_exponent)
+    return Claim(
+        f"the optimum does not transfer (exponent beyond ± {STAYS}, significantly)",
+        f"{transfer_exponents(results)}; theory: {optima(results)}",
+        all(abs(value) > STAYS and abs(value) > 2 * error for value, error in found),
+    )
+
+
+def succeeds(results: Optima) -> Claim:
+    """The optimum stays."""
+    exponent, (measured, error) = results.exponent[0], results.measured_exponent
+    return Claim(
+        f"the optimum transfers (exponent within ± {STAYS})",
+        f"{transfer_exponents(results)}; theory: {optima(results)}",
+        abs(exponent) < STAYS and abs(measured) < STAYS + 2 * error,
+    )
+
+
+PANELS = (
+    Panel(
+        "7a",
+        "Power-law data, learning rates in NTK",
+        "The best learning rate grows with width.",
+        GIVEN,
+        CHOICES,
+        widths("ntk", RICHNESS * math.sqrt(REFERENCE)),
+        OverRates(),
+        (fails,),
+        SIZES,
+    ),
+    Panel(
+        "7b",
+        "Power-law data, learning rates in muP",
+        "The best learning rate transfers from narrow to wide networks.",
+        GIVEN,
+        CHOICES,
+        widths("mup", RICHNESS),
+        OverRates(),
+        (succeeds,),
+        SIZES,
+    ),
+)

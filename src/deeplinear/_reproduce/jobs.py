@@ -1,0 +1,275 @@
+"""The work behind the panels, in pieces that are kept one by one: each piece knows its key, its cost and how to run."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any, Protocol
+
+import numpy as np
+import xarray as xr
+
+import deeplinear as dl
+
+Progress = Callable[[float], object]
+"""Called with the fraction of a job that is done."""
+
+_EDGE_RATES = 2.0 ** (np.arange(-6, 7) / 6)
+"""Rates at which networks are tried, around the largest stable one of theory."""
+
+_SEARCH_SOLVES, _EDGE_SOLVES = 60, 40
+"""Solutions that the search for an optimum, and for the edge of stability, usually takes."""
+
+_SWEEPS = 5
+"""Passes over the matrices of a long run solved on a coarse grid of times."""
+
+_RATES_TRAINED = 9
+"""Rates at which networks are trained for one optimum, less those that diverge at once."""
+
+_REPEATS, _ENOUGH = 5, 0.5
+"""How often something is timed, unless so many seconds are spent on it."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a job has to do, in numbers to go through (``_reproduce.cost`` has seconds), and bytes that it holds."""
+
+    theory: float = 0.0
+    experiment: float = 0.0
+    bytes: float = 0.0
+
+
+class Job(Protocol):
+    """One piece of work."""
+
+    @property
+    def problem(self) -> dl.Problem:
+        """What is solved and trained."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that the result depends on, beside the problem."""
+
+    @property
+    def work(self) -> Work:
+        """What it takes."""
+
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
+        """Do it."""
+
+
+def key(job: Job) -> str:
+    """Name of a job's result: what is computed and a fingerprint of all that it depends on."""
+    kind = type(job).__name__.lower()
+    text = json.dumps([kind, version("deeplinear"), job.problem.to_toml(), job.settings], sort_keys=True)
+    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class Train:
+    """Solve a problem; train networks too, unless ``dim`` is None, and compare.
+
+    Networks see the first ``dim`` modes of a power law, theory all of them: there no verdict is asked.
+    """
+
+    problem: dl.Problem
+    dim: int | None
+    seeds: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Size of the experiment."""
+        return {} if self.dim is None else {"dim": self.dim, "seeds": self.seeds}
+
+    @property
+    def work(self) -> Work:
+        """Comparing takes two more solutions."""
+        if self.dim is None:
+            return Work(solving(self.problem))
+        return Work(
+            (1 if self.problem.data.dimension_free else 3) * solving(self.problem),
+            training(self.problem, self.dim, self.seeds),
+            held(self.problem),
+        )
+
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
+        """Solve, train, compare."""
+        theory = dl.solve(self.problem)
+        variables: dict[str, Any] = {
+            name: ("time", getattr(theory, name)) for name in ("test_loss", "train_loss", "kernel")
+        }
+        if self.dim is None:
+            return xr.Dataset(variables, {"time": theory.times}, {"verdict": ""})
+        networks = dl.simulate(
+            self.problem,
+            self.dim,
+            self.seeds,
+            record="losses",
+            progress=lambda done, total: progress(done / total),
+            device=device,
+        )
+        for name in ("test_loss", "train_loss"):
+            variables[f"measured_{name}"] = (("seed", "step"), getattr(networks, name).astype(np.float32))
+        return xr.Dataset(variables, {"time": theory.times}, {"verdict": _verdict(theory, networks)})
+
+
+def _verdict(theory: dl.Solution, networks: dl.Ensemble) -> str:
+    if theory.problem.data.dimension_free:
+        return ""
+    found = dl.compare(theory, networks)
+    return f"{found.verdict}{' (near the edge of stability)' if found.near_edge else ''}"
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Find the optimal learning rate of theory and of networks."""
+
+    problem: dl.Problem
+    over: str
+    value: float
+    lrs: tuple[float, float, int] | None
+    dim: int
+    seeds: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Size of the experiment, and what the optimum is differentiated by."""
+        return {"over": self.over, "value": self.value, "lrs": self.lrs, "dim": self.dim, "seeds": self.seeds}
+
+    @property
+    def work(self) -> Work:
+        """A search, and networks at several rates."""
+        rates = self.lrs[2] if self.lrs else _RATES_TRAINED
+        trained = rates * training(self.problem, self.dim, self.seeds)
+        return Work(_SEARCH_SOLVES * solving(self.problem), trained, held(self.problem))
+
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
+        """Search, and train."""
+        experiment = {"dim": self.dim, "seeds": self.seeds, "device": device}
+        lrs = None if self.lrs is None else np.geomspace(*self.lrs)
+        found = dl.transfer(
+            self.problem,
+            self.over,
+            [self.value],
+            lrs=lrs,
+            experiment=experiment,
+            progress=lambda done, total: progress(min(done / total, 1.0)),
+        )
+        (optimum,) = found.optima
+        searched = {"searched_lr": ("search", optimum.lrs), "searched_loss": ("search", optimum.losses)}
+        return found.to_xarray().assign(searched)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Find the largest stable learning rate of theory and of each network."""
+
+    problem: dl.Problem
+    dim: int | None
+    seeds: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Size of the experiment."""
+        return {} if self.dim is None else {"dim": self.dim, "seeds": self.seeds, "rates": _EDGE_RATES.tolist()}
+
+    @property
+    def work(self) -> Work:
+        """A search, and networks at many rates, half of which diverge soon."""
+        trained = 0.0 if self.dim is None else training(self.problem, self.dim, self.seeds)
+        return Work(_EDGE_SOLVES * solving(self.problem), len(_EDGE_RATES) / 2 * trained, held(self.problem))
+
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
+        """Search; then find, for each network, the largest rate at which its train loss has not grown at the end."""
+        edge = dl.max_stable_lr(self.problem).lr
+        if self.dim is None:
+            return xr.Dataset({"lr": edge})
+        stable = []
+        for index, rate in enumerate(edge * _EDGE_RATES):
+            problem = replace(self.problem, optimizer=replace(self.problem.optimizer, lr=float(rate)))
+            losses = dl.simulate(problem, self.dim, self.seeds, record="losses", device=device).train_loss
+            stable.append(losses[:, -1] <= losses[:, 0])
+            progress((index + 1) / len(_EDGE_RATES))
+        rates = np.where(stable, (edge * _EDGE_RATES)[:, None], edge * _EDGE_RATES[0]).max(axis=0)
+        return xr.Dataset({"lr": edge, "measured_lr": ("seed", rates)})
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time a solution ("theory", "panels") or the training of one network ("network")."""
+
+    problem: dl.Problem
+    what: str
+    dim: int | None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is timed."""
+        return {"what": self.what, "dim": self.dim}
+
+    @property
+    def work(self) -> Work:
+        """Once, for what takes long is not repeated."""
+        if self.what == "network":
+            return Work(0.0, training(self.problem, self.dim or 1, 1), held(self.problem))
+        return Work(solving(self.problem), 0.0, held(self.problem))
+
+    def run(self, progress: Progress, device: str) -> xr.Dataset:
+        """Return the least of several times, since others are disturbed."""
+        seconds = [self._once()]
+        while len(seconds) < _REPEATS and sum(seconds) < _ENOUGH:
+            seconds.append(self._once())
+        return xr.Dataset({"seconds": min(seconds)})
+
+    def _once(self) -> float:
+        if self.what == "network":
+            return float(dl.simulate(self.problem, self.dim, 1, workers=1, record="losses").stats["seconds"])
+        return float(dl.solve(self.problem, method="panels" if self.what == "panels" else "dense").stats["seconds"])
+
+
+def run(job: Job, progress: Progress, device: str) -> xr.Dataset:
+    """Run a job and note how long it took."""
+    start = time.perf_counter()
+    data = job.run(progress, device)
+    made = {
+        "seconds": time.perf_counter() - start,
+        "problem": job.problem.to_toml(),
+        "settings": job.settings,
+        "version": version("deeplinear"),
+    }
+    return data.assign_attrs(made=json.dumps(made))
+
+
+# --- how much there is to do ---------------------------------------------------------------------------------
+
+
+def solving(problem: dl.Problem) -> float:
+    """Numbers that a solution goes through: three dozen matrices of growing size per layer, and some per mode."""
+    layers = min(float(problem.network.depth), 200.0)
+    skip = 2.0 if isinstance(problem.network, dl.ResNet) else 1.0
+    matrices = 9 * layers * skip + 4 * len(problem.data.modes.eigenvalues)
+    steps = float(problem.steps)
+    if steps > 1000 and isinstance(problem.sampling, dl.Population | dl.FullBatch):
+        nodes = 100 + 40 * math.log10(steps / 1000)
+        return _SWEEPS * matrices * nodes**3 / 3
+    overhead = 4e4 * steps * layers * skip  # calls, in numbers that could have been read meanwhile
+    return matrices * steps**3 / 3 + overhead
+
+
+def training(problem: dl.Problem, dim: int, seeds: int) -> float:
+    """Numbers that training goes through: weights and inputs, at every step of every network."""
+    unit = 1 if problem.data.dimension_free else dim
+    widths = [width * unit for width in problem.network.widths]
+    weights = sum(a * b for a, b in zip([dim, *widths], [*widths, 1], strict=True))
+    samples = getattr(problem.sampling, "batch", getattr(problem.sampling, "samples", 0.0)) * unit
+    fresh = 4 if isinstance(problem.sampling, dl.OnlineSGD) else 1  # drawing takes longer than reading
+    return seeds * problem.steps * (weights + fresh * samples * dim + 2e4 * len(widths))
+
+
+def held(problem: dl.Problem) -> float:
+    """Bytes of a solution's matrices."""
+    nodes = min(problem.steps, 500)
+    return 8.0 * nodes**2 * (9 * min(float(problem.network.depth), 200.0) + len(problem.data.modes.eigenvalues))

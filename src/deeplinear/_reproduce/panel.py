@@ -1,0 +1,231 @@
+"""What a panel of the paper is: data. What is trained, how it is shown, and what is claimed of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import deeplinear as dl
+from deeplinear._reproduce.results import Costs, Edges, Optima, Trainings
+
+SCALES = ("tiny", "quick", "full")
+"""How large experiments are: for tests, for a look, for pictures to keep."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the experiment of a panel is at one scale.
+
+    Attributes
+    ----------
+    dim
+        Input dimension D of the networks (for power laws, how many modes they see).
+    seeds
+        Networks per curve.
+    steps
+        Most training steps, as many as the problem has by default.
+    curves
+        Most curves, evenly chosen; all by default.
+    """
+
+    dim: int
+    seeds: int
+    steps: int | None = None
+    curves: int | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: a problem, the value in which it differs from the other curves, and what to call it.
+
+    ``networks`` is False for what can only be solved, such as infinite width.
+    """
+
+    value: float
+    label: str
+    problem: dl.Problem
+    networks: bool = True
+    group: str = ""
+
+    def at(self, size: Size) -> "Line":
+        """Return the line with as many steps as the size allows."""
+        steps = min(self.problem.steps, size.steps or self.problem.steps)
+        return replace(self, problem=replace(self.problem, steps=steps))
+
+
+def chosen(lines: tuple[Any, ...], size: Size) -> tuple[Any, ...]:
+    """Return as many lines as the size allows, the first and the last among them."""
+    count = min(len(lines), size.curves or len(lines))
+    if count == 1:
+        return lines[-1:]
+    return tuple(lines[round(index * (len(lines) - 1) / (count - 1))] for index in range(count))
+
+
+@dataclass(frozen=True)
+class Training:
+    """Loss curves: each line is solved, and trained where networks can be."""
+
+    lines: tuple[Line, ...]
+    results = Trainings
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Losses against the learning rate, with the optimum of each line; lines differ in the field ``over``.
+
+    ``lrs`` are the rates at which networks are trained: lowest, highest and how many, evenly spaced in the logarithm.
+    By default they are a factor sqrt(2) apart, around the optimum of each line.
+    """
+
+    over: str
+    lines: tuple[Line, ...]
+    lrs: tuple[float, float, int] | None = None
+    results = Optima
+
+
+@dataclass(frozen=True)
+class Stability:
+    """The largest learning rate that trains, of each line."""
+
+    lines: tuple[Line, ...]
+    results = Edges
+
+
+@dataclass(frozen=True)
+class Series:
+    """Problems of growing cost: what is timed, along which field, and how the paper says that its cost grows.
+
+    ``what`` is "network", "theory" or "panels"; ``exponent`` is None where the paper says nothing.
+    """
+
+    what: str
+    label: str
+    along: str
+    lines: tuple[Line, ...]
+    dim: int | None = None
+    exponent: float | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds that problems of growing size take."""
+
+    series: tuple[Series, ...]
+    results = Costs
+
+
+Study = Training | Rates | Stability | Timing
+
+
+@dataclass(frozen=True)
+class OverSteps:
+    """Loss against training step. ``guides`` are dotted lines: a label, steps and losses, from the results."""
+
+    x: str = "linear"
+    y: str = "log"
+    losses: tuple[str, ...] = ("test_loss",)
+    xlim: tuple[float, float] | None = None
+    ylim: tuple[float, float] | None = None
+    guides: Callable[[Any], list[tuple[str, Any, Any]]] | None = None
+
+
+@dataclass(frozen=True)
+class OverValues:
+    """Test loss against the value of the lines, at several steps (as fractions of the horizon)."""
+
+    x: str
+    at: tuple[float, ...]
+    y: str = "log"
+
+
+@dataclass(frozen=True)
+class OverRates:
+    """Loss at the last step against the learning rate, optima marked."""
+
+
+@dataclass(frozen=True)
+class RateOverValues:
+    """A rate against the value of the lines, one curve per group."""
+
+    x: str
+    guides: Callable[[Any], list[tuple[str, Any, Any]]] | None = None
+
+
+@dataclass(frozen=True)
+class SlopeOverValues:
+    """Fitted exponents of the lines against their value, one curve per group, with laws as functions of the value."""
+
+    x: str
+    window: Callable[[Any], tuple[float, float]]
+    laws: dict[str, Callable[[Any], Any]] = field(hash=False)
+
+
+@dataclass(frozen=True)
+class OverSizes:
+    """Seconds against size, one axis for each kind of work."""
+
+
+View = OverSteps | OverValues | OverRates | RateOverValues | SlopeOverValues | OverSizes
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement and what was measured.
+
+    Attributes
+    ----------
+    text
+        The statement, in words.
+    measured
+        The numbers, with their uncertainty.
+    holds
+        Whether it holds; None where the numbers cannot tell.
+    why
+        Why it does not hold, or what to make of it.
+    ours
+        Whether the statement is not the paper's.
+    """
+
+    text: str
+    measured: str
+    holds: bool | None
+    why: str = ""
+    ours: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))  # not NumPy's own kind
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of the paper.
+
+    Attributes
+    ----------
+    id, title
+        Such as "1a", and what it shows in a few words.
+    says
+        What the paper concludes from it, in other words.
+    given, choices
+        Parameters that the paper gives, and those chosen here because it gives none.
+    study, view
+        What is computed, and how it is shown.
+    claims
+        Functions of the results.
+    sizes
+        Size of the experiment at each scale.
+    """
+
+    id: str
+    title: str
+    says: str
+    given: str
+    choices: str
+    study: Study
+    view: View
+    claims: tuple[Callable[[Any], Claim], ...]
+    sizes: dict[str, Size] = field(hash=False)
+
+    @property
+    def figure(self) -> str:
+        """The figure that it is part of, such as "1"."""
+        return self.id.rstrip("abcd")

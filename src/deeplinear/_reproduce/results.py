@@ -1,0 +1,299 @@
+"""What was computed for a panel, as its claims and its picture read it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+import deeplinear as dl
+
+if TYPE_CHECKING:
+    from deeplinear._reproduce.panel import Line, Series
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far theory and networks are apart, over all steps or rates of a curve.
+
+    ``rms_z`` is in standard errors, ``error`` the median relative deviation. ``verdict`` is that of ``compare``,
+    empty where it was not asked.
+    """
+
+    label: str
+    rms_z: float
+    error: float
+    verdict: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """One line: losses from theory, and of each network."""
+
+    line: "Line"
+    data: xr.Dataset
+
+    @property
+    def times(self) -> Array:
+        """Steps at which theory is known."""
+        return np.asarray(self.data["time"].values, dtype=float)
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether networks were trained."""
+        return "measured_test_loss" in self.data
+
+    def theory(self, name: str = "test_loss") -> Array:
+        """Return a curve of theory, at ``times``."""
+        return np.asarray(self.data[name].values, dtype=float)
+
+    def networks(self, name: str = "test_loss") -> Array:
+        """Losses of all networks, shape (seed, step)."""
+        return np.asarray(self.data[f"measured_{name}"].values, dtype=float)
+
+    def mean(self, name: str = "test_loss") -> Array:
+        """Mean over networks, at steps 0, 1, 2, ..."""
+        return np.asarray(self.networks(name).mean(axis=0))
+
+    def error(self, name: str = "test_loss") -> Array:
+        """Standard error of the mean."""
+        return standard_error(self.networks(name), axis=0)
+
+    def best(self, name: str = "test_loss") -> Array:
+        """Return the mean over networks where there are any, theory otherwise."""
+        return self.mean(name) if self.has_networks else self.theory(name)
+
+    def fit(self, start: float, stop: float, name: str = "test_loss") -> dl.PowerLawFit:
+        """Fit a power law of time to theory."""
+        return dl.fit_exponent(self.times, self.theory(name), start, stop)
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """How well theory and networks agree in the test loss."""
+        if not self.has_networks:
+            return None
+        return Agreement(
+            self.line.label, *deviation(self.theory(), self.mean(), self.error()), str(self.data.attrs["verdict"])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """One line: loss against learning rate."""
+
+    line: "Line"
+    data: xr.Dataset
+
+    @property
+    def lr(self) -> float:
+        """Optimal rate of theory."""
+        return float(self.data["optimal_lr"].item())
+
+    @property
+    def measured_lr(self) -> tuple[float, float]:
+        """Optimal rate of the networks and its standard error."""
+        return float(self.data["measured_lr"].item()), float(self.data["measured_lr_error"].item())
+
+    @property
+    def lrs(self) -> Array:
+        """Rates at which networks were trained."""
+        return np.asarray(self.data["lr"].values)
+
+    @property
+    def networks(self) -> Array:
+        """Loss of each network at each rate, shape (lr, seed)."""
+        return np.asarray(self.data["measured_loss"].values[0])
+
+    @cached_property
+    def curve(self) -> tuple[Array, Array]:
+        """Rates and losses of theory, increasing, those of the search among them."""
+        at = np.concatenate([self.lrs, self.data["searched_lr"].values, [self.lr]])
+        loss = np.concatenate(
+            [self.data["loss"].values[0], self.data["searched_loss"].values, self.data["optimal_loss"].values]
+        )
+        at, first = np.unique(at, return_index=True)
+        return at, loss[first]
+
+    @property
+    def agreement(self) -> Agreement:
+        """How well theory and networks agree, up to the optimum and somewhat beyond, where networks still train."""
+        loss, theory = self.networks, np.asarray(self.data["loss"].values[0])
+        use = np.isfinite(loss).all(axis=1) & np.isfinite(theory) & (self.lrs <= self.lr)
+        parts = deviation(theory[use], loss[use].mean(axis=1), standard_error(loss[use], axis=1))
+        return Agreement(self.line.label, *parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """One line: the largest stable rate, of theory and of each network."""
+
+    line: "Line"
+    data: xr.Dataset
+
+    @property
+    def lr(self) -> float:
+        """Largest stable rate of theory."""
+        return float(self.data["lr"].item())
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether networks were trained."""
+        return "measured_lr" in self.data
+
+    @property
+    def measured(self) -> tuple[float, float]:
+        """Geometric mean over networks and its standard error."""
+        logs = np.log(self.data["measured_lr"].values)
+        mean = float(np.exp(logs.mean()))
+        return mean, mean * float(standard_error(logs, axis=0))
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """How well the rates agree."""
+        if not self.has_networks:
+            return None
+        mean, error = self.measured
+        return Agreement(self.line.label, *deviation(np.array([self.lr]), np.array([mean]), np.array([error])))
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """One series: seconds at growing size."""
+
+    series: "Series"
+    data: list[xr.Dataset]
+
+    @property
+    def sizes(self) -> Array:
+        """Values of the field along which the size grows."""
+        return np.array([line.value for line in self.series.lines[: len(self.data)]])
+
+    @property
+    def seconds(self) -> Array:
+        """Seconds at each size."""
+        return np.array([float(each["seconds"].item()) for each in self.data])
+
+    @property
+    def exponent(self) -> tuple[float, float]:
+        """Slope of log(seconds) against log(size) over the upper half, and its standard error."""
+        half = len(self.sizes) // 2 if len(self.sizes) > 4 else 0
+        return slope(self.sizes[half:], self.seconds[half:])
+
+
+class Lines:
+    """The results of a panel's lines, in their order."""
+
+    make: type[Any]
+
+    def __init__(self, lines: list[Any]) -> None:
+        self.lines = lines
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.lines[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.lines)
+
+    @property
+    def values(self) -> Array:
+        """The value in which the lines differ."""
+        return np.array([each.line.value for each in self.lines])
+
+    @property
+    def labels(self) -> list[str]:
+        """What the lines are called."""
+        return [each.line.label for each in self.lines]
+
+    @property
+    def agreements(self) -> list[Agreement]:
+        """How well theory and networks agree, line by line."""
+        return [each.agreement for each in self.lines if each.agreement is not None]
+
+    def group(self, name: str) -> list[Any]:
+        """Lines of one group."""
+        return [each for each in self.lines if each.line.group == name]
+
+
+class Trainings(Lines):
+    """Results of ``Training``."""
+
+    make = Trained
+
+    @property
+    def trained(self) -> list[Trained]:
+        """Those lines of which networks were trained."""
+        return [each for each in self.lines if each.has_networks]
+
+
+class Optima(Lines):
+    """Results of ``Rates``."""
+
+    make = Tuned
+
+    @property
+    def exponent(self) -> tuple[float, float]:
+        """Slope of log(lr*) against log(value) in theory, and its standard error."""
+        return slope(self.values, np.array([each.lr for each in self.lines]))
+
+    @property
+    def measured_exponent(self) -> tuple[float, float]:
+        """The same of networks; its error is the larger of scatter about the line and sampling."""
+        lr, error = np.array([each.measured_lr for each in self.lines]).T
+        exponent, scatter = slope(self.values, lr)
+        x = np.log(self.values) - np.log(self.values).mean()
+        sampling = float(np.sqrt(((x * error / lr) ** 2).sum()) / (x @ x))
+        return exponent, float(np.nanmax([scatter, sampling]))
+
+
+class Edges(Lines):
+    """Results of ``Stability``."""
+
+    make = Edge
+
+
+class Costs:
+    """Results of ``Timing``."""
+
+    agreements: tuple[Agreement, ...] = ()
+
+    def __init__(self, series: list[Timed]) -> None:
+        self.series = series
+
+    def __getitem__(self, label: str) -> Timed:
+        return next(each for each in self.series if each.series.label == label)
+
+
+def standard_error(values: Array, axis: int) -> Array:
+    """Standard error of the mean along an axis; nan from one value, or where some are infinite."""
+    count = values.shape[axis]
+    if count < 2:
+        return np.full(np.delete(values.shape, axis), np.nan)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values.std(axis=axis, ddof=1) / np.sqrt(count))
+
+
+def deviation(theory: Array, mean: Array, error: Array) -> tuple[float, float]:
+    """Root mean square of the deviation in standard errors, and its median relative to theory."""
+    use = np.isfinite(theory) & np.isfinite(mean) & (theory > 0)
+    scatters = use & (error > 1e-9 * np.abs(mean))
+    z = (mean[scatters] - theory[scatters]) / error[scatters]
+    relative = np.abs(mean[use] / theory[use] - 1)
+    rms = float(np.sqrt(np.mean(z**2))) if len(z) else float("nan")
+    return rms, float(np.median(relative)) if len(relative) else float("nan")
+
+
+def slope(x: Array, y: Array) -> tuple[float, float]:
+    """Slope of log(y) against log(x) by least squares, and its standard error (nan from two points)."""
+    log_x, log_y = np.log(x) - np.log(x).mean(), np.log(y) - np.log(y).mean()
+    found = float(log_x @ log_y / (log_x @ log_x))
+    rest = log_y - found * log_x
+    freedom = len(x) - 2
+    return found, float(np.sqrt(rest @ rest / freedom / (log_x @ log_x))) if freedom > 0 else float("nan")

@@ -1,0 +1,195 @@
+"""Reproduce panels: run what is not kept yet, check the claims, draw, and write the gallery."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from deeplinear import _checks
+from deeplinear._files import write_atomically
+from deeplinear._reproduce import jobs
+from deeplinear._reproduce.cost import speed
+from deeplinear._reproduce.draw import draw, to_png
+from deeplinear._reproduce.figures import PANELS
+from deeplinear._reproduce.page import write_page
+from deeplinear._reproduce.panel import SCALES, Claim, Panel
+from deeplinear._reproduce.plan import Plan
+from deeplinear._reproduce.results import Agreement
+from deeplinear._reproduce.store import Store
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What became of one panel.
+
+    Attributes
+    ----------
+    id, title
+        Which panel.
+    claims
+        Statements with what was measured, and whether they hold.
+    agreements
+        How far theory and networks are apart, curve by curve.
+    picture
+        The PNG file.
+    seconds
+        Time that its results took to compute, whenever that was.
+    """
+
+    id: str
+    title: str
+    claims: tuple[Claim, ...]
+    agreements: tuple[Agreement, ...]
+    picture: Path
+    seconds: float
+    panel: Panel = field(repr=False)
+    plan: Plan = field(repr=False)
+
+
+def reproduce(
+    ids: Iterable[str] | None = None,
+    scale: str = "quick",
+    out: str | Path = "reproduction",
+    *,
+    device: str = "cpu",
+    command: str = "",
+    progress: Progress | None = None,
+) -> list[Reproduction]:
+    """Reproduce figures of the paper: solve, train networks, check the claims, draw pictures, write a gallery.
+
+    Results are kept in ``out/results``, one file for each curve, as soon as they are there: a run that was
+    interrupted goes on where it was, and drawing again trains nothing. The folder may be copied to another machine.
+
+    Parameters
+    ----------
+    ids
+        Panels such as "1a", or whole figures such as "1"; all by default.
+    scale
+        ``"quick"``, about ten minutes on two cores for everything, or ``"full"``, at sizes where theory and
+        networks can hardly be told apart; ``"tiny"`` is for tests.
+    out
+        Folder for ``index.html`` (the gallery), a PNG file for each panel, ``claims.json`` and the results.
+    device
+        Where networks are trained, as for ``simulate``.
+    command
+        What to say in the gallery about how it was made; this call by default.
+    progress
+        Called as ``progress(done, total)``, in milliseconds of work as estimated beforehand.
+
+    Returns
+    -------
+    list of Reproduction
+        One for each panel, in the order of the paper.
+
+    Raises
+    ------
+    ValueError
+        If there is no such panel or scale.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (panel,) = reproduce(["1c"], scale="tiny", out=folder)
+    >>> panel.id, len(panel.claims)
+    ('1c', 2)
+    """
+    plans = plan_panels(ids, scale)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    store = Store(folder / "results")
+    kept = _compute(plans, store, device, progress)
+    found = [_finish(plan, [kept[jobs.key(job)] for job in plan.jobs], folder) for plan in plans]
+    made = {
+        "command": command or f"deeplinear.reproduce(scale={scale!r})",
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "version": version("deeplinear"),
+        "scale": scale,
+    }
+    document = made | {"panels": [_document(each) for each in found]}
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    write_atomically(folder / "claims.json", lambda path: path.write_text(text + "\n"))
+    write_page(folder / "index.html", found, made)
+    return found
+
+
+def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
+    """Return the plans of panels, in the order of the paper."""
+    _checks.word("scale", scale, SCALES)
+    if isinstance(ids, str):
+        raise ValueError(f"ids must be a list of panels or figures, got {ids!r}")
+    wanted = list(PANELS) if ids is None else list(ids)
+    for each in wanted:
+        if not any(each in (panel.id, panel.figure) for panel in PANELS.values()):
+            raise ValueError(f"ids must be panels or figures ({', '.join(PANELS)}), got {each!r}")
+    chosen = [panel for panel in PANELS.values() if panel.id in wanted or panel.figure in wanted]
+    return [Plan.of(panel, scale) for panel in chosen]
+
+
+def _compute(plans: list[Plan], store: Store, device: str, progress: Progress | None) -> dict[str, xr.Dataset]:
+    """Return the results of all jobs by their keys, running those that are not kept."""
+    wanted = {jobs.key(job): job for plan in plans for job in plan.jobs}
+    kept = {name: data for name, job in wanted.items() if (data := store.load(job)) is not None}
+    missing = {name: job for name, job in wanted.items() if name not in kept}
+    cost = {name: 1000 * speed().seconds(job) for name, job in missing.items()} if missing else {}
+    total, done, reported = round(sum(cost.values())), 0.0, -1
+
+    def report(milliseconds: float) -> None:
+        nonlocal reported
+        if progress is not None and round(milliseconds) > reported:  # what is left of a job may be guessed anew
+            reported = round(milliseconds)
+            progress(min(reported, total), total)
+
+    for name, job in missing.items():
+        start, own = done, cost[name]
+        kept[name] = jobs.run(job, lambda fraction, start=start, own=own: report(start + fraction * own), device)  # type: ignore[misc]
+        store.save(job, kept[name])
+        done += own
+        report(done)
+    return kept
+
+
+def _finish(plan: Plan, data: list[xr.Dataset], folder: Path) -> Reproduction:
+    """Check the claims of a panel and draw it."""
+    panel, results = plan.panel, plan.results(data)
+    picture = folder / f"{panel.id}.png"
+    png = to_png(draw(panel, results, _note(plan)))
+    write_atomically(picture, lambda path: path.write_bytes(png))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        claims = tuple(claim(results) for claim in panel.claims)
+    return Reproduction(
+        id=panel.id,
+        title=panel.title,
+        claims=claims,
+        agreements=tuple(results.agreements),
+        picture=picture,
+        seconds=sum(json.loads(each.attrs["made"])["seconds"] for each in data),
+        panel=panel,
+        plan=plan,
+    )
+
+
+def _note(plan: Plan) -> str:
+    """Say what was trained."""
+    if not any(line.networks for line in plan.lines) or plan.size.seeds == 1:
+        return ""
+    what = "modes" if plan.lines[0].problem.data.dimension_free else "inputs"
+    return f"networks: D = {plan.size.dim} {what}, mean of {plan.size.seeds} for each curve"
+
+
+def _document(found: Reproduction) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "title": found.title,
+        "claims": [asdict(claim) for claim in found.claims],
+        "agreement": [asdict(each) for each in found.agreements],
+        "seconds": round(found.seconds, 2),
+    }

@@ -1,0 +1,345 @@
+"""The paper's panels at a tiny scale: what is claimed, kept, drawn and shown."""
+
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+import xarray as xr
+from PIL import Image
+from typer.testing import CliRunner
+
+import deeplinear as dl
+from deeplinear._cli import app
+from deeplinear._reproduce import jobs, measure
+from deeplinear._reproduce.cost import speed
+from deeplinear._reproduce.figures import COLUMNS, PANELS, TITLES, fig1, fig2, fig3, fig4
+from deeplinear._reproduce.jobs import Train, key
+from deeplinear._reproduce.panel import Claim, Line
+from deeplinear._reproduce.plan import Plan
+from deeplinear._reproduce.results import Optima, Trained, Trainings, Tuned, deviation, slope
+from deeplinear._reproduce.run import plan_panels
+from deeplinear._reproduce.store import Store
+
+PAPER = "1a 1b 1c 2a 2b 3a 3b 3c 3d 4a 4b 4c 5a 5b 6a 6b 6c 7a 7b A1 A2a A2b A3 T1".split()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Results that all tests share, also those that run in other processes, so that each is computed once."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "results"
+    shared.mkdir(exist_ok=True)
+    return shared
+
+
+@pytest.fixture
+def folder(results, tmp_path):
+    """An own folder for pictures and page, with the shared results."""
+    (tmp_path / "results").symlink_to(results)
+    return tmp_path
+
+
+# --- every panel ---------------------------------------------------------------------------------------------
+
+
+def test_every_panel_of_the_paper_is_there():
+    assert list(PANELS) == PAPER
+    assert set(COLUMNS) == set(TITLES) == {panel.figure for panel in PANELS.values()}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_panel_runs_and_its_claims_are_evaluated(name, folder):
+    (found,) = dl.reproduce([name], scale="tiny", out=folder)
+    assert found.id == name
+    assert len(found.claims) == len(PANELS[name].claims) >= 1
+    for claim in found.claims:
+        assert claim.holds in (True, False, None)
+        assert any(letter.isdigit() for letter in claim.measured), claim
+    with Image.open(found.picture) as picture:
+        assert picture.width > 1000
+        assert len(picture.convert("L").getcolors()) > 10
+    assert found.picture.stat().st_size < 100_000
+    is_theory_only = not any(getattr(job, "dim", None) for job in found.plan.jobs) or name == "T1"
+    assert bool(found.agreements) != is_theory_only
+
+
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_sizes_of_networks_are_whole(scale):
+    """A batch of 12.5 examples would be another problem than the one that is solved."""
+    for plan in plan_panels(None, scale):
+        for line, job in zip(plan.lines, plan.jobs, strict=True):
+            dim = getattr(job, "dim", None)
+            if dim is None or line.problem.data.dimension_free:
+                continue
+            problem = line.problem
+            ratios = [problem.network.width, *(getattr(problem.sampling, name, 1.0) for name in ("samples", "batch"))]
+            for ratio in ratios:
+                assert ratio * dim == pytest.approx(round(ratio * dim), abs=1e-6), (plan.panel.id, ratio, dim)
+
+
+def test_given_values_of_the_paper_are_kept():
+    def problems(name):
+        return [line.problem for line in PANELS[name].study.lines]
+
+    assert all(
+        p.network.depth == 4 for name in ("1a", "1b", "3a", "3b", "3c", "3d", "6a", "6b", "6c") for p in problems(name)
+    )
+    assert all(p.network.richness == 2.0 for p in problems("3a"))
+    assert all(p.network.width == 0.25 for name in ("3c", "A2a") for p in problems(name))
+    assert all(p.sampling.batch == 0.05 for name in ("3d", "A2b") for p in problems(name))
+    assert all(p.network.depth == 16 for name in ("4a", "4b") for p in problems(name))
+    assert all(p.network.branch == 1.2 for p in problems("4c"))
+    assert all(p.network.beta == 1.0 for p in problems("5a"))
+    assert all(p.network.beta == pytest.approx(1.25 / math.sqrt(p.network.depth)) for p in problems("5b"))
+    assert all(p.network.width == 1024 for p in problems("6a"))
+    for p in problems("7a") + problems("7b"):
+        assert (p.network.depth, p.sampling.batch, p.data.capacity, p.data.source) == (3, 128, 2.0, 1.75)
+    assert problems("7b")[0].network.gamma0 == pytest.approx(0.4)
+    assert problems("7a")[0].network.gamma0 == pytest.approx(0.4)
+
+
+# --- claims can fail -----------------------------------------------------------------------------------------
+
+
+def made_up(problem, losses, label="x", value=1.0, networks=None):
+    """A line with given losses."""
+    losses = np.asarray(losses, dtype=float)
+    variables = dict.fromkeys(("test_loss", "train_loss", "kernel"), ("time", losses))
+    if networks is not None:
+        variables |= dict.fromkeys(("measured_test_loss", "measured_train_loss"), (("seed", "step"), networks))
+    data = xr.Dataset(variables, {"time": np.arange(len(losses))}, {"verdict": ""})
+    return Trained(Line(value, label, problem), data)
+
+
+def tuned(value, lr, measured, error=0.01):
+    data = xr.Dataset({"optimal_lr": lr, "measured_lr": measured, "measured_lr_error": error})
+    return Tuned(Line(value, f"{value}", PANELS["2a"].study.lines[0].problem, group="nu"), data)
+
+
+def test_transfer_claims_tell_a_moving_optimum_from_one_that_stays():
+    moving = Optima([tuned(nu, 0.1 * nu**0.5, 0.1 * nu**0.48) for nu in (0.5, 1.0, 2.0, 4.0)])
+    staying = Optima([tuned(nu, 0.1 * nu**0.01, 0.1 * nu**-0.03) for nu in (0.5, 1.0, 2.0, 4.0)])
+    assert fig2.moves_right(moving).holds
+    assert not fig2.moves_right(staying).holds
+    assert fig2.stays(staying).holds
+    assert not fig2.stays(moving).holds
+    theory_alone = Optima([tuned(nu, 0.1 * nu**0.5, 0.1) for nu in (0.5, 1.0, 2.0, 4.0)])
+    assert not fig2.moves_right(theory_alone).holds
+
+
+def test_uncertainty_of_a_measured_exponent_has_scatter_and_sampling():
+    values = (1.0, 2.0, 4.0, 8.0)
+    exact = Optima([tuned(value, 1.0, value**0.5, 0.1 * value**0.5) for value in values])
+    exponent, error = exact.measured_exponent
+    assert exponent == pytest.approx(0.5)
+    spread = np.log(values).std() * math.sqrt(len(values))
+    assert error == pytest.approx(0.1 / spread)
+
+
+def test_curve_claims_fail_on_curves_that_contradict_them():
+    problem, t = PANELS["1b"].study.lines[0].problem, np.arange(60)
+    scatter = np.exp(0.01 * np.random.default_rng(0).standard_normal((8, 60)))
+
+    def falling(rate, value):
+        loss = np.exp(-rate * t)
+        return made_up(problem, loss, f"{value}", value, loss * scatter)
+
+    slow_to_fast = Trainings([falling(rate, rate) for rate in (0.02, 0.05, 0.1)])
+    fast_to_slow = Trainings(slow_to_fast.lines[::-1])
+    assert fig1.falls_with_width(slow_to_fast).holds
+    assert not fig1.falls_with_width(fast_to_slow).holds
+    assert fig3.small_batches_are_slower(slow_to_fast).holds
+    assert not fig3.small_batches_are_slower(fast_to_slow).holds
+    assert fig3.no_plateau(slow_to_fast).holds
+    plateau = made_up(problem, 0.1 + np.exp(-0.2 * t), "p", 1.0, (0.1 + np.exp(-0.2 * t)) * scatter)
+    assert not fig3.no_plateau(Trainings([plateau])).holds
+    assert fig4.faster_when_rich(Trainings([falling(rate, rate) for rate in (0.06, 0.1)])).holds
+    assert not fig4.faster_when_rich(Trainings([falling(rate, rate) for rate in (0.1, 0.06)])).holds
+
+
+def test_theory_that_is_off_does_not_follow():
+    problem, rng = PANELS["1c"].study.lines[0].problem, np.random.default_rng(1)
+    theory = np.exp(-0.05 * np.arange(50))
+
+    def networks(bias, scatter):
+        return bias * theory * np.exp(scatter * rng.standard_normal((16, 1)))
+
+    assert measure.follows(Trainings([made_up(problem, theory, networks=networks(1.0, 0.1))])).holds
+    assert measure.follows(Trainings([made_up(problem, theory, networks=networks(1.03, 0.001))])).holds  # close
+    assert not measure.follows(Trainings([made_up(problem, theory, networks=networks(1.2, 0.02))])).holds
+
+
+def test_measurements():
+    x = np.array([1.0, 2.0, 4.0])
+    assert slope(x, 3 * x**1.5) == pytest.approx((1.5, 0.0), abs=1e-12)
+    assert math.isnan(slope(x[:2], x[:2])[1])
+    line = made_up(PANELS["1a"].study.lines[0].problem, np.exp(-0.1 * np.arange(40)))
+    assert measure.steps_to(line, 0.5) == pytest.approx(math.log(2) / 0.1)
+    assert measure.steps_to(line, 1e-9) == math.inf
+    theory = np.array([1.0, 1.0, 2.0])
+    assert deviation(theory, np.array([1.1, 0.9, 2.2]), np.array([0.1, 0.1, 0.1])) == pytest.approx((math.sqrt(2), 0.1))
+
+
+# --- what is kept --------------------------------------------------------------------------------------------
+
+
+def test_drawing_again_trains_nothing(folder, monkeypatch):
+    before = dl.reproduce(["1c"], scale="tiny", out=folder)
+
+    def refuse(*_):
+        raise AssertionError("nothing is to be computed")
+
+    monkeypatch.setattr(jobs, "run", refuse)
+    again = dl.reproduce(["1c"], scale="tiny", out=folder)
+    assert [each.claims for each in again] == [each.claims for each in before]
+    assert json.loads((folder / "claims.json").read_text())["panels"][0]["id"] == "1c"
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    """The third job is interrupted; what the first two found is there, and is not computed again."""
+    count = 0
+    run = jobs.run
+
+    def interrupted(*arguments):
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        return run(*arguments)
+
+    monkeypatch.setattr(jobs, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dl.reproduce(["1b"], scale="tiny", out=tmp_path)
+    assert len(list((tmp_path / "results").glob("*.nc"))) == 2
+    count = 10
+    dl.reproduce(["1b"], scale="tiny", out=tmp_path)
+    assert count == 10 + len(Plan.of(PANELS["1b"], "tiny").jobs) - 2
+
+
+def test_a_damaged_result_is_computed_again(tmp_path):
+    dl.reproduce(["4c"], scale="tiny", out=tmp_path)
+    (damaged, *_) = sorted((tmp_path / "results").glob("*.nc"))
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    dl.reproduce(["4c"], scale="tiny", out=tmp_path)
+    assert xr.load_dataset(damaged, engine="h5netcdf")["test_loss"].size
+
+
+def test_results_are_told_apart_by_all_they_depend_on():
+    problem = PANELS["1c"].study.lines[0].problem
+    found = {key(Train(problem, dim, seeds)) for dim in (10, 20) for seeds in (2, 3)}
+    found.add(key(Train(PANELS["1c"].study.lines[1].problem, 10, 2)))
+    assert len(found) == 5
+    assert key(Train(problem, 10, 2)) == key(Train(problem, 10, 2))
+
+
+def test_kept_results_are_those_of_solve_and_simulate(tmp_path):
+    dl.reproduce(["1c"], scale="tiny", out=tmp_path)
+    job = Plan.of(PANELS["1c"], "tiny").jobs[-1]
+    data = Store(tmp_path / "results").load(job)
+    assert data["test_loss"].values == pytest.approx(dl.solve(job.problem).test_loss, rel=1e-12)
+    networks = dl.simulate(job.problem, job.dim, job.seeds, record="losses")
+    assert data["measured_train_loss"].values == pytest.approx(
+        networks.train_loss, rel=1e-6
+    )  # kept in single precision
+
+
+def test_progress_ends_when_all_is_done(tmp_path):
+    seen = []
+    dl.reproduce(["3d"], scale="tiny", out=tmp_path, progress=lambda done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == seen[-1][1]
+    assert len({total for _, total in seen}) == 1
+
+
+# --- what can go wrong ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ids": ["9z"]}, "ids must be panels or figures .*1a.*, got '9z'"),
+        ({"scale": "huge"}, "scale must be .*quick.*, got 'huge'"),
+        ({"ids": "1a"}, "ids must be a list .*, got '1a'"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        dl.reproduce(**arguments, out=tmp_path)
+
+
+# --- command line --------------------------------------------------------------------------------------------
+
+
+def test_list_says_what_there_is_and_what_it_takes(tmp_path):
+    def listed(scale):
+        result = CliRunner().invoke(app, ["reproduce", "--list", "--scale", scale, "--json", "--out", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)["panels"]
+
+    quick, full = listed("quick"), listed("full")
+    assert [each["id"] for each in quick] == PAPER
+    networks = [sum(each["experiment_seconds"] for each in found) for found in (quick, full)]
+    assert networks[1] > 10 * networks[0] > 0
+    assert not any(tmp_path.iterdir())
+
+
+def test_command_prints_claims_and_writes_the_gallery(folder):
+    result = CliRunner().invoke(app, ["reproduce", "1c", "--scale", "tiny", "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert "theory follows" in " ".join(result.stdout.split())
+    assert (folder / "index.html").exists()
+
+
+def test_estimates_are_of_the_right_order(tmp_path):
+    """Within a factor ten of what the solutions and networks of a panel really take."""
+    (found,) = dl.reproduce(["3a"], "tiny", tmp_path)
+    assert 0.1 < sum(speed().seconds(job) for job in found.plan.jobs) / found.seconds < 10
+
+
+# --- the page ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gallery(results, tmp_path_factory):
+    """The gallery of all panels."""
+    folder = tmp_path_factory.mktemp("gallery")
+    (folder / "results").symlink_to(results)
+    dl.reproduce(scale="tiny", out=folder)
+    return folder / "index.html"
+
+
+def test_every_picture_loads_in_a_browser(gallery, browser):
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(gallery.as_uri())
+    widths = page.eval_on_selector_all("img", "all => all.map(each => each.complete ? each.naturalWidth : 0)")
+    assert len(widths) == len(PAPER)
+    assert min(widths) > 1000
+    assert [url for url in asked if not url.startswith("data:")] == [gallery.as_uri()]
+    rows = page.locator("h2#claims + div tr").count()
+    assert rows == 1 + sum(len(panel.claims) for panel in PANELS.values())
+    for link in page.eval_on_selector_all("nav a", "all => all.map(each => each.getAttribute('href'))"):
+        assert page.locator(f'[id="{link[1:]}"]').count() == 1
+    page.close()
+
+
+def test_the_page_can_be_read_on_a_narrow_window_and_in_the_dark(gallery, browser):
+    page = browser.new_page(viewport={"width": 380, "height": 800}, color_scheme="dark")
+    page.goto(gallery.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(map(int, background[4:-1].split(","))) < 64
+    page.close()
+    page = browser.new_page(color_scheme="light")
+    page.goto(gallery.as_uri())
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.close()
+
+
+def test_what_a_claim_says_is_not_taken_for_markup():
+    from deeplinear._reproduce.page import _cells
+
+    assert "<b>" not in _cells(Claim("a < b", "<b>1</b>", True))
