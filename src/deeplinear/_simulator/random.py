@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._arrays import Array, computing
+from deeplinear._arrays import Array, computing, namespace
 from deeplinear._device import Device
 
 
@@ -48,7 +48,7 @@ class Generators:
         def fill(index: int) -> None:
             drawn = draw(self._each[index])
             with computing(numbers):
-                numbers[index] = self._device.put(drawn)
+                numbers[index] = namespace(numbers).asarray(drawn)  # straight to its place on the device
 
         list(self._threads.map(fill, range(len(self._each))))  # a list, so that errors come to light
         return numbers
