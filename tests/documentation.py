@@ -10,7 +10,7 @@ DOCS = ROOT / "docs"
 _BLOCK = re.compile(
     r"^(?P<before>[^\n]*)\n(?P<fence>`{3,})(?P<info>[^\n`]+)\n(?P<text>.*?)^(?P=fence)\s*$", re.M | re.S
 )
-_NOT_RUN = re.compile(r"^% not run: .+")
+_NOT_RUN = re.compile(r"^(% not run: .+|<!-- not run: .+ -->)$")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Block:
     line
         Number of its first line on the page.
     is_run
-        False if the line before it says ``% not run:`` and why.
+        False if the line before it is a comment, ``% not run:`` or ``<!-- not run: -->``, that says why.
     """
 
     kind: str

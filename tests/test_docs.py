@@ -69,26 +69,31 @@ def test_other_python_blocks_run_or_say_why_not(page: Path, tmp_path: Path, monk
 
 @pytest.mark.parametrize("page", pages(), ids=NAMES.get)
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``deeplinear`` runs beside the TOML files of the page; ``make`` has its target; others have to be marked."""
+    """``deeplinear`` runs beside the TOML files of the page; what is not run is at least known."""
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
         if block.kind == "toml":
             document = tomllib.loads(block.text)
             (tmp_path / ("grid.toml" if "grid" in document else "problem.toml")).write_text(block.text)
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-    for line in _commands(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for line, is_run in _commands(page):
         program, *arguments = shlex.split(line, comments=True)
         if program == "make":
             assert set(arguments) <= targets, line
+        elif program == "pip":
+            assert not is_run, f"{NAMES[page]}: {line} would change the environment"
+            assert set(re.findall(r"deeplinear\[(\w+)\]", line)) <= set(extras), line
         else:
             assert program == "deeplinear", f"{NAMES[page]}: mark what is not run, got {line!r}"
-            result = CliRunner().invoke(app, arguments)
+            result = CliRunner().invoke(app, arguments if is_run else [arguments[0], "--help"])
             assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
-def _commands(page: Path) -> list[str]:
-    run = [block.text for block in blocks(page) if block.kind == "console" and block.is_run]
-    return [line for text in run for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+def _commands(page: Path) -> list[tuple[str, bool]]:
+    """Return the commands on a page, and whether they are run."""
+    consoles = [(block.text.replace("\\\n", " "), block.is_run) for block in blocks(page) if block.kind == "console"]
+    return [(line, is_run) for text, is_run in consoles for line in text.splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize("page", pages(), ids=NAMES.get)

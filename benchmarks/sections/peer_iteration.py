@@ -72,11 +72,12 @@ def show(data: dict[str, Any]) -> list[str]:
     largest = max(cell["difference"] for cell in cells if "difference" in cell)
     return [
         "The usual way to solve such equations: all matrices are updated together from the previous ones, until no "
-        f"entry changes by more than {TOLERANCE:g} of the largest ([peer.py](peer.py), written to be fast: triangular "
-        f"inverses, the better of the usual starts). MLP of depth {DEPTH}, full batch, lr {RATE:g}. Dampings "
-        f"{', '.join(f'{damping:g}' for damping in DAMPINGS)} are tried in turn; only the first that converges within "
-        f"{MOST} iterations is timed. Of {len(cells)} problems {undamped} fail without damping and {failed} with every "
-        "damping; stepping, which needs no iteration, solves them all. Where the iteration converges it agrees with "
+        f"entry changes by more than {TOLERANCE:g} of the largest (`benchmarks/peer.py`, written to be fast: "
+        f"triangular inverses, the better of the usual starts). MLP of depth {DEPTH}, full batch, lr {RATE:g}. "
+        f"Dampings {', '.join(f'{damping:g}' for damping in DAMPINGS)} are tried in turn; only the first that "
+        f"converges within {MOST} iterations is timed. Of {len(cells)} problems {undamped} fail without damping and "
+        f"{failed} with every damping; stepping, which needs no iteration, solves them all. Where the iteration "
+        "converges it agrees with "
         f"`solve` to {largest:.0e}.",
         "",
         "![Time and iterations over steps](images/peer.png)",
