@@ -157,7 +157,8 @@ def transfer(
         ``"test"`` or ``"train"`` loss.
     experiment
         Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks at all rates and
-        values as well. Their optima are the minima of cubics through the least five points of the mean loss, log against log.
+        values as well. Their optima are the minima of cubics through the least five points of the mean loss, both in
+        logarithms.
     progress
         Called as ``progress(done, total)``, counted in solutions and trained networks. Unless ``lrs`` are given,
         ``total`` is known once the optima are, and a guess before.
