@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,32 @@ from deeplinear._reproduce.results import Optima, Trained, Trainings, Tuned, dev
 from deeplinear._reproduce.run import plan_panels
 from deeplinear._reproduce.store import Store
 
-PAPER = "1a 1b 1c 2a 2b 3a 3b 3c 3d 4a 4b 4c 5a 5b 6a 6b 6c 7a 7b A1 A2a A2b A3 T1".split()
+PAPER = [
+    "1a",
+    "1b",
+    "1c",
+    "2a",
+    "2b",
+    "3a",
+    "3b",
+    "3c",
+    "3d",
+    "4a",
+    "4b",
+    "4c",
+    "5a",
+    "5b",
+    "6a",
+    "6b",
+    "6c",
+    "7a",
+    "7b",
+    "A1",
+    "A2a",
+    "A2b",
+    "A3",
+    "T1",
+]
 
 
 @pytest.fixture(scope="module")
@@ -310,7 +336,9 @@ def gallery(results, tmp_path_factory):
     return folder / "index.html"
 
 
-def test_every_picture_loads_in_a_browser(gallery, browser):
+@pytest.mark.parametrize("which", ["made now", "committed"])
+def test_every_picture_loads_in_a_browser(which, gallery, browser):
+    gallery = gallery if which == "made now" else Path(__file__).parents[1] / "docs" / "gallery" / "index.html"
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     asked = []
     page.on("request", lambda request: asked.append(request.url))

@@ -195,8 +195,8 @@ def test_named_axes_and_a_table():
         ({"over": "depth", "values": [1.5]}, "depth must be a whole number"),
         ({"lrs": [0.1, 0.0]}, r"lrs\[1\] must be a positive finite number, got 0.0"),
         ({"objective": "loss"}, "objective must be 'test' or 'train', got 'loss'"),
-        ({"experiment": {"dims": 3}}, "experiment must be a dict of dim, seeds, workers, got"),
-        ({"experiment": 30}, "experiment must be a dict of dim, seeds, workers, got 30"),
+        ({"experiment": {"dims": 3}}, "experiment must be a dict of dim, seeds, workers, device, got"),
+        ({"experiment": 30}, "experiment must be a dict of dim, seeds, workers, device, got 30"),
         ({"problem": 3}, "problem must be a Problem, got 3"),
     ],
 )

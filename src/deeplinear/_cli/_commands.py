@@ -49,6 +49,8 @@ Examples:
 
     deeplinear estimate --steps 3000
 
+    deeplinear reproduce 2 --out transfer
+
     deeplinear explore
 
 Exit codes: 0 done (and theory and experiment agree or are close), 1 they disagree, 2 bad input, 3 training

@@ -127,13 +127,16 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
     top, bottom = [], []
     for index, (color, each) in enumerate(zip(_sequence(len(results)), results, strict=True)):
         rates, losses = each.curve
-        shown = np.isfinite(losses) & (rates >= each.lrs[0]) & (rates <= each.lrs[-1])
+        last = min(each.lrs[-1], view.beyond * each.lr)
+        shown = np.isfinite(losses) & (rates >= each.lrs[0]) & (rates <= last)
         ax.plot(*_smooth(rates[shown], losses[shown]), **_THEORY)
         mean, error = _mean_and_error(each.networks)
-        _band(ax, each.lrs, mean, error, color)
+        near = each.lrs <= last
+        _band(ax, each.lrs[near], mean[near], error[near], color)
         marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "color": color, "zorder": 6}
         lr, spread = each.measured_lr
-        least = float(np.exp(np.interp(np.log(lr), np.log(each.lrs), np.log(mean))))
+        known = np.isfinite(mean)
+        least = float(np.exp(np.interp(np.log(lr), np.log(each.lrs[known]), np.log(mean[known]))))
         ax.errorbar(lr, least, xerr=spread, markersize=6.5, markerfacecolor="white", elinewidth=1, capsize=2, **marker)
         best = float(each.data["optimal_loss"].item())
         ax.plot(each.lr, best, markersize=6, markeredgecolor="black", markeredgewidth=0.7, linestyle="none", **marker)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -88,11 +89,11 @@ class Train:
     def work(self) -> Work:
         """Comparing takes two more solutions."""
         if self.dim is None:
-            return Work(solving(self.problem))
+            return Work(solving(self.problem), 0.0, held(self.problem))
         return Work(
             (1 if self.problem.data.dimension_free else 3) * solving(self.problem),
             training(self.problem, self.dim, self.seeds),
-            held(self.problem),
+            held(self.problem, self.dim, self.seeds),
         )
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
@@ -144,7 +145,7 @@ class Tune:
         """A search, and networks at several rates."""
         rates = self.lrs[2] if self.lrs else _RATES_TRAINED
         trained = rates * training(self.problem, self.dim, self.seeds)
-        return Work(_SEARCH_SOLVES * solving(self.problem), trained, held(self.problem))
+        return Work(_SEARCH_SOLVES * solving(self.problem), trained, held(self.problem, self.dim, self.seeds))
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Search, and train."""
@@ -180,7 +181,11 @@ class Limit:
     def work(self) -> Work:
         """A search, and networks at many rates, half of which diverge soon."""
         trained = 0.0 if self.dim is None else training(self.problem, self.dim, self.seeds)
-        return Work(_EDGE_SOLVES * solving(self.problem), len(_EDGE_RATES) / 2 * trained, held(self.problem))
+        return Work(
+            _EDGE_SOLVES * solving(self.problem),
+            len(_EDGE_RATES) / 2 * trained,
+            held(self.problem, self.dim, self.seeds),
+        )
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Search; then find, for each network, the largest rate at which its train loss has not grown at the end."""
@@ -214,7 +219,7 @@ class Clock:
     def work(self) -> Work:
         """Once, for what takes long is not repeated."""
         if self.what == "network":
-            return Work(0.0, training(self.problem, self.dim or 1, 1), held(self.problem))
+            return Work(0.0, training(self.problem, self.dim or 1, 1), held(self.problem, self.dim))
         return Work(solving(self.problem), 0.0, held(self.problem))
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
@@ -262,14 +267,21 @@ def solving(problem: dl.Problem) -> float:
 def training(problem: dl.Problem, dim: int, seeds: int) -> float:
     """Numbers that training goes through: weights and inputs, at every step of every network."""
     unit = 1 if problem.data.dimension_free else dim
-    widths = [width * unit for width in problem.network.widths]
-    weights = sum(a * b for a, b in zip([dim, *widths], [*widths, 1], strict=True))
     samples = getattr(problem.sampling, "batch", getattr(problem.sampling, "samples", 0.0)) * unit
     fresh = 4 if isinstance(problem.sampling, dl.OnlineSGD) else 1  # drawing takes longer than reading
-    return seeds * problem.steps * (weights + fresh * samples * dim + 2e4 * len(widths))
+    return seeds * problem.steps * (weights(problem, dim) + fresh * samples * dim + 2e4 * problem.network.layers)
 
 
-def held(problem: dl.Problem) -> float:
-    """Bytes of a solution's matrices."""
+def held(problem: dl.Problem, dim: int | None = None, seeds: int = 1) -> float:
+    """Bytes of a solution's matrices, and of the networks that are trained at the same time."""
     nodes = min(problem.steps, 500)
-    return 8.0 * nodes**2 * (9 * min(float(problem.network.depth), 200.0) + len(problem.data.modes.eigenvalues))
+    matrices = 9 * min(float(problem.network.depth), 200.0) + len(problem.data.modes.eigenvalues)
+    networks = 0.0 if dim is None else min(seeds, os.cpu_count() or 1) * weights(problem, dim)
+    return 8.0 * (nodes**2 * matrices + networks)
+
+
+def weights(problem: dl.Problem, dim: int) -> float:
+    """Number of weights of a network."""
+    unit = 1 if problem.data.dimension_free else dim
+    widths = [width * unit for width in problem.network.widths]
+    return sum(a * b for a, b in zip([dim, *widths], [*widths, 1], strict=True))

@@ -1,5 +1,6 @@
 """What a panel of the paper is: data. What is trained, how it is shown, and what is claimed of it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -92,14 +93,13 @@ class Stability:
 
 @dataclass(frozen=True)
 class Series:
-    """Problems of growing cost: what is timed, along which field, and how the paper says that its cost grows.
+    """Problems of growing size, which is the value of their lines; what is timed, and how the paper says it grows.
 
     ``what`` is "network", "theory" or "panels"; ``exponent`` is None where the paper says nothing.
     """
 
     what: str
     label: str
-    along: str
     lines: tuple[Line, ...]
     dim: int | None = None
     exponent: float | None = None
@@ -139,7 +139,13 @@ class OverValues:
 
 @dataclass(frozen=True)
 class OverRates:
-    """Loss at the last step against the learning rate, optima marked."""
+    """Loss at the last step against the learning rate, optima marked.
+
+    ``beyond`` is how far beyond its optimum a curve is shown, as a factor: far beyond, training is unstable and the
+    loss at one step says little.
+    """
+
+    beyond: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -64,10 +64,6 @@ class Trained:
         """Standard error of the mean."""
         return standard_error(self.networks(name), axis=0)
 
-    def best(self, name: str = "test_loss") -> Array:
-        """Return the mean over networks where there are any, theory otherwise."""
-        return self.mean(name) if self.has_networks else self.theory(name)
-
     def fit(self, start: float, stop: float, name: str = "test_loss") -> dl.PowerLawFit:
         """Fit a power law of time to theory."""
         return dl.fit_exponent(self.times, self.theory(name), start, stop)

@@ -98,7 +98,7 @@ def no_plateau(results: Trainings) -> Claim:
         a, b = (round(fraction * (len(loss) - 1)) for fraction in (start, stop))
         return float(np.log(loss[a] / loss[b]) / (b - a))
 
-    ratios = [rate(each.best(), 2 / 3, 1.0) / rate(each.best(), 1 / 3, 2 / 3) for each in results]
+    ratios = [rate(each.mean(), 2 / 3, 1.0) / rate(each.mean(), 1 / 3, 2 / 3) for each in results]
     return Claim(
         "there is no plateau: the loss goes on falling at the same rate",
         f"networks: rate in the last third over that in the middle third: {lists(results.labels, ratios)}",

@@ -55,7 +55,7 @@ def guides(*exponents: float) -> Callable[[Trainings], list[tuple[str, Any, Any]
         wide = results[-2]
         start = len(wide.times) // 10
         steps = np.array([start, len(wide.times)])
-        return [(f"t^(-{b:.3g})", steps, 0.6 * wide.theory()[start] * (steps / start) ** -b) for b in exponents]
+        return [(f"$t^{{-{b:.3g}}}$", steps, 0.6 * wide.theory()[start] * (steps / start) ** -b) for b in exponents]
 
     return lines
 

@@ -35,19 +35,15 @@ DIM = 64
 """Input dimension where widths and data sets grow."""
 
 SERIES = (
-    Series("network", "network, T", "steps", lines({t: mlp(steps=t) for t in (25, 50, 100, 200, 400)}), 200, 1.0),
-    Series("network", "network, L", "depth", lines({n: mlp(n, steps=20) for n in (2, 4, 8, 16, 32)}), 300, 1.0),
-    Series("network", "network, N", "width", lines({DIM * n: mlp(3, n, 1.0, 10) for n in (2, 4, 8, 16, 32)}), DIM, 2.0),
-    Series("network", "network, P", "samples", lines({DIM * n: mlp(3, 4, n, 50) for n in (2, 8, 32, 128)}), DIM, 1.0),
-    Series(
-        "theory", "MLP theory, T", "steps", lines({t: mlp(2, steps=t) for t in (50, 100, 200, 400, 800)}), None, 3.0
-    ),
-    Series("theory", "MLP theory, L", "depth", lines({n: mlp(n) for n in (2, 4, 8, 16, 32)}), None, 1.0),
-    Series(
-        "theory", "residual theory, T", "steps", lines({t: resnet(2, t) for t in (50, 100, 200, 400, 800)}), None, 3.0
-    ),
-    Series("theory", "residual theory, L", "depth", lines({n: resnet(n) for n in (4, 8, 16, 32, 64)}), None, 2.0),
-    Series("panels", "panels, T", "steps", lines({10**n: mlp(2, steps=10**n) for n in (3, 4, 5, 6)})),
+    Series("network", "network, T", lines({t: mlp(steps=t) for t in (25, 50, 100, 200, 400)}), 200, 1.0),
+    Series("network", "network, L", lines({n: mlp(n, steps=20) for n in (2, 4, 8, 16, 32)}), 300, 1.0),
+    Series("network", "network, N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in (2, 4, 8, 16, 32)}), DIM, 2.0),
+    Series("network", "network, P", lines({DIM * n: mlp(3, 4, n, 50) for n in (2, 8, 32, 128)}), DIM, 1.0),
+    Series("theory", "MLP theory, T", lines({t: mlp(2, steps=t) for t in (50, 100, 200, 400, 800)}), None, 3.0),
+    Series("theory", "MLP theory, L", lines({n: mlp(n) for n in (2, 4, 8, 16, 32)}), None, 1.0),
+    Series("theory", "residual theory, T", lines({t: resnet(2, t) for t in (50, 100, 200, 400, 800)}), None, 3.0),
+    Series("theory", "residual theory, L", lines({n: resnet(n) for n in (4, 8, 16, 32, 64)}), None, 2.0),
+    Series("panels", "panels, T", lines({10**n: mlp(2, steps=10**n) for n in (3, 4, 5, 6)})),
 )
 
 
