@@ -149,10 +149,10 @@ PANELS = (
         "Online SGD, batch sizes",
         "Small batches slow training down, but the loss does not stop falling.",
         "L = 4, nu = 0.25",
-        "gamma0 = 2, centered, no label noise, lr 0.005, 400 steps, muP",
+        "gamma0 = 2, centered, no label noise, lr 0.005, 200 steps, muP",
         Training(
             tuple(
-                Line(batch, f"B/D = {batch:g}", online(0.25, batch, 0.005, 400)) for batch in (0.05, 0.1, 0.2, 0.5, 2.0)
+                Line(batch, f"B/D = {batch:g}", online(0.25, batch, 0.005, 200)) for batch in (0.05, 0.1, 0.2, 0.5, 2.0)
             )
         ),
         OverSteps(),
