@@ -241,11 +241,17 @@ def test_the_site_builds_without_the_network() -> None:
 
 def test_the_gallery_is_made_from_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS / "_ext")
-    claims = [{"claim": "x|y", "measured": 1.5, "holds": False}, {"claim": "z", "measured": "2", "holds": True}]
-    entry = {"id": "1", "title": "A", "picture": "a.png", "parameters": {"L": 4, "lr": 0.1}, "claims": claims}
-    lines = importlib.import_module("gallery").section(entry)
-    assert lines[0] == "## A"
-    assert any("/gallery/a.png" in line for line in lines)
-    assert "*L = 4, lr = 0.1*" in lines
-    assert "| x\\|y | 1.5 | **no** |" in lines
-    assert "| z | 2 | yes |" in lines
+    wrong = {"text": "x|y", "measured": "1.5", "holds": False, "why": "a_b", "ours": True}
+    unclear = {"text": "z", "measured": "2", "holds": None, "why": "", "ours": False}
+    lines = importlib.import_module("gallery").section({"id": "1a", "title": "A", "claims": [wrong, unclear]})
+    assert lines[0] == "## 1a: A"
+    assert any("/gallery/1a.png" in line for line in lines)
+    assert "| x\\|y (not the paper's) | 1.5; a\\_b | **no** |" in lines
+    assert "| z | 2 | open |" in lines
+
+
+def test_every_picture_of_the_gallery_is_there() -> None:
+    listed = DOCS / "gallery" / "claims.json"
+    if listed.exists():
+        for panel in json.loads(listed.read_text())["panels"]:
+            assert (listed.parent / f"{panel['id']}.png").exists(), panel["id"]

@@ -1,7 +1,6 @@
-"""The gallery of reproduced figures: a directive that shows what ``gallery/gallery.json`` lists.
+"""The gallery of reproduced figures: a directive that shows what ``deeplinear reproduce --out docs/gallery`` wrote.
 
-Each entry of the list has an ``id``, a ``title``, a ``picture`` (a file beside the list), ``parameters`` (words to
-values, or one string) and ``claims``, each with ``claim``, ``measured`` and ``holds``.
+That is ``claims.json`` and a picture for each of its panels, named by the panel's id.
 """
 
 import json
@@ -13,11 +12,13 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-LIST = "gallery/gallery.json"
+LIST = "gallery/claims.json"
+
+_HOLDS = {True: "yes", False: "**no**", None: "open"}
 
 
 class Gallery(SphinxDirective):
-    """One section for each entry of the list; a sentence where there is no list yet."""
+    """One section for each panel; a sentence where there are none yet."""
 
     def run(self) -> list[nodes.Node]:
         """Return the sections."""
@@ -25,32 +26,35 @@ class Gallery(SphinxDirective):
         self.env.note_dependency(str(path))
         if not path.exists():
             return self.parse_text_to_nodes("No figures have been reproduced into this copy of the documentation yet.")
-        entries: list[dict[str, Any]] = json.loads(path.read_text())
-        lines = [line for entry in entries for line in section(entry)]
+        document = json.loads(path.read_text())
+        lines = [line for panel in document["panels"] for line in section(panel)]
         holder = nodes.Element()
         self.state.nested_parse(StringList(lines, source=str(path)), 0, holder, match_titles=True)
-        return holder.children
+        made = f"Made on {document['date']} by `{document['command']}`, version {document['version']}."
+        return [*self.parse_text_to_nodes(made), *holder.children]
 
 
-def section(entry: dict[str, Any]) -> list[str]:
-    """Return the section of one figure, as lines of MyST Markdown."""
-    parameters = entry.get("parameters", "")
-    if isinstance(parameters, dict):
-        parameters = ", ".join(f"{name} = {value}" for name, value in parameters.items())
-    lines = [f"## {entry['title']}", "", f"```{{image}} /gallery/{entry['picture']}", f":alt: {entry['title']}", "```"]
-    if parameters:
-        lines += ["", f"*{parameters}*"]
-    if entry["claims"]:
-        lines += ["", "| claim | measured | holds |", "|---|---|---|"]
-        lines += [
-            f"| {_cell(each['claim'])} | {_cell(each['measured'])} | {'yes' if each['holds'] else '**no**'} |"
-            for each in entry["claims"]
-        ]
+def section(panel: dict[str, Any]) -> list[str]:
+    """Return the section of one panel: picture, and claims with what was measured."""
+    title = f"{panel['id']}: {panel['title']}"
+    lines = [f"## {title}", "", f"```{{image}} /gallery/{panel['id']}.png", f":alt: {title}", "```", ""]
+    if panel["claims"]:
+        lines += ["| claim | measured | holds |", "|---|---|---|"]
+        lines += [_row(each) for each in panel["claims"]]
     return [*lines, ""]
 
 
-def _cell(value: Any) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
+def _row(claim: dict[str, Any]) -> str:
+    text = claim["text"] + (" (not the paper's)" if claim["ours"] else "")
+    measured = claim["measured"] + (f"; {claim['why']}" if claim["why"] else "")
+    return f"| {_cell(text)} | {_cell(measured)} | {_HOLDS[claim['holds']]} |"
+
+
+def _cell(text: str) -> str:
+    """Escape what Markdown would read as markup."""
+    for mark in "\\|*_`<[$":
+        text = text.replace(mark, f"\\{mark}")
+    return text.replace("\n", " ")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
