@@ -190,7 +190,7 @@ def summary(records: list[Record]) -> str:
         f"{datetime.date.today()}: {len(records)} problems drawn at random (MLP and residual, full batch and "
         "population loss, isotropic data, spectra and power laws, one to three outputs, schedules, weight decay, "
         f"100 to 1200 steps), each solved densely and by panels. Promise: true error at most {ALLOWED:g} times "
-        "that reported. `python benchmarks/honesty.py` repeats it.",
+        f"that reported. Source of the solver: {solver_version()}. `python benchmarks/honesty.py` repeats it.",
         "",
         "![True against reported error](images/honesty.png)",
         "",

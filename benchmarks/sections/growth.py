@@ -109,4 +109,4 @@ def _draw(ax: Axes, sweep: Sweep, found: dict[str, list[float]], slope: float) -
     line.set_color(COLORS[len(ax.get_lines()) // 2])
     sizes = np.array(found["sizes"][-FITTED:], dtype=float)
     scale = np.exp(np.mean(np.log(found["seconds"][-FITTED:]) - slope * np.log(sizes)))
-    ax.plot(sizes, 0.6 * scale * sizes**slope, color=INK, linewidth=0.9, linestyle="--", label=f"slope {slope:.2f}")
+    ax.plot(sizes, 1.6 * scale * sizes**slope, color=INK, linewidth=0.9, linestyle="--", label=f"slope {slope:.2f}")

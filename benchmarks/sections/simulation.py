@@ -121,7 +121,7 @@ def _draw_errors(ax: Axes, errors: list[dict[str, float]], fit: dict[str, float]
     ):
         ax.plot(dims, curve, color=color, linewidth=1, label=label)
     log_axis(ax)
-    ax.set(xlabel="input dimension $D$", ylabel="relative to the test loss", ylim=(1e-3, 1))
+    ax.set(xlabel="input dimension $D$", ylabel="relative to the test loss", ylim=(1e-3, 4))
     ax.legend(loc="upper right", ncols=2)
     sizes_axis(ax.xaxis, dims)
 
