@@ -250,6 +250,16 @@ def test_divergence_is_reported_with_its_step():
     assert not np.isnan(solution.feature_correlation).any()
 
 
+@pytest.mark.parametrize("top", [0.6, 1.0])
+def test_an_instability_that_begins_late_is_not_missed(top):
+    """A smooth solution goes on to exist beyond the edge of stability, but training leaves it."""
+    problem = make(dl.FullBatch(4.0), depth=1, width=1.0, lr=np.linspace(0.05, top, 400), steps=400)
+    exact = dl.solve(problem, method="dense")
+    assert not exact.test_loss[-1] < 2 * exact.test_loss[200]
+    with pytest.raises(ArithmeticError, match="training is at the edge of stability about step"):
+        dl.solve(problem, method="panels")
+
+
 def test_a_jump_of_the_learning_rate_is_taken_step_by_step():
     problem = make(lr=[0.01] * 150 + [0.002] * 150)
     exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")

@@ -53,6 +53,12 @@ _FLOOR = 1e-3
 LOSS_FLOOR = 1e-5
 """Losses are accurate relative to their value, or to this fraction of the initial one if it is larger."""
 
+_PROBED = 64
+"""Single steps that are taken on trial, to see whether a disturbance of one step dies out."""
+
+_STIFFER = 1.05
+"""Growth of learning rate times kernel after which that is tried again."""
+
 _INNER = 1e-1
 """How much closer layer 0 is settled within a sweep: what it leaves would be noise to the sweeps."""
 
@@ -90,6 +96,7 @@ class Panels:
         self._outputs = problem.data.outputs
         self.equations = self._allocate(min(problem.steps, START + 20 * NODES))
         self._initial: list[float] = []
+        self._probed = 0.0  # largest product of learning rate and kernel at which disturbances were seen to die out
 
     def run(self, progress: Callable[[int, int], object] | None = None) -> None:
         """Cover all steps; stop early if training diverges."""
@@ -157,11 +164,35 @@ class Panels:
             error = max(error, self._truncation(rows)) if good else np.inf
             if error <= self.tolerance:
                 self.error = max(self.error, error, residual)
+                self._check_stability()
                 return error
         self.grid.remove()
         for matrix in _matrices(self.equations):
             _clear(matrix, rows)
         return error if np.isfinite(error) else np.inf
+
+    def _check_stability(self) -> None:
+        """Raise Unresolved if a disturbance of one step would grow, which a panel, being smooth, never shows."""
+        stiffness = self._propagator.rate * float(self.chain.kernel()[0, len(self.grid) - 1].real)
+        nodes = len(self.grid)
+        # A run that is short compared with the trial consists of single steps, most of it.
+        if stiffness <= _STIFFER * self._probed or nodes + _PROBED > self.problem.steps:
+            return
+        for _ in range(_PROBED):
+            rows = self._place(1)[0]  # which may make room in new equations
+            self.equations.fill(rows)
+        first, probed = self.rows(slice(nodes, nodes + 1)), self.rows(slice(nodes, nodes + _PROBED))
+        answer = self.equations.data.H[0, :, probed, first].real.copy()
+        answer = answer.reshape(len(answer), _PROBED, self._outputs, self._outputs)
+        for _ in range(_PROBED):
+            self.grid.remove()
+        for matrix in _matrices(self.equations):
+            _clear(matrix, probed)
+        if _grows(answer):
+            raise Unresolved(
+                f"training is at the edge of stability about step {self.grid.end}, which panels cannot follow; lower lr"
+            )
+        self._probed = stiffness
 
     def _place(self, length: int) -> tuple[slice, float]:
         """Append a set to the grid, and to d and a; return its rows and the misfit of the learning rate."""
@@ -211,14 +242,15 @@ class Panels:
         for matrix in [*(each.matrix for each in correlations), *chain.correlations(), eq.data_covariances.Cv]:
             Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
         settled = max(_SETTLED * self.tolerance, 0.01 * _ROUNDING)
+        closely = settled
 
         def sweep(respond: bool, correlate: bool) -> None:
             chain.prepare(data.Rhr, rows)
             chain.backward(rows, respond=respond, correlate=correlate)
             if respond:
-                self._sweep_data(rows, _INNER * settled)
+                self._sweep_data(rows, _INNER * closely)
             if correlate:
-                _sweep_noise(eq.data_covariances, chain.Cg_first, rows, _INNER * settled)
+                _sweep_noise(eq.data_covariances, chain.Cg_first, rows, _INNER * closely)
             chain.forward(data.Rhr, rows, respond=respond, correlate=correlate)
 
         coarse: Any = {"tolerance": _COARSE, "most_sweeps": _SWEEPS // 2}
@@ -227,7 +259,20 @@ class Panels:
         if not settle(correlations, lambda: sweep(False, True), rows, **coarse) < 0.1:
             return np.inf
         every = [*responses, *correlations]
-        return settle(every, lambda: sweep(True, True), rows, tolerance=settled, most_sweeps=_SWEEPS)
+        losses = 2 * [self._losses(rows)]
+
+        def sweep_all() -> None:
+            sweep(True, True)
+            losses.append(self._losses(rows))
+
+        # Losses can be small differences, which need more than what they are made of.
+        for closer in (1.0, 1e-2, 1e-4):
+            closely = max(closer * settled, _NOISE)
+            residual = settle(every, sweep_all, rows, tolerance=closely, most_sweeps=_SWEEPS)
+            change = float((np.abs(losses[-1] - losses[-2]) / np.maximum(losses[-1], self._loss_floors)).max())
+            if change <= settled or not residual <= settled:
+                break
+        return max(residual, change)
 
     def _sweep_data(self, rows: slice, tolerance: float) -> None:
         """Fill rows of layer 0's responses: R_Delta and the transfer functions need each other."""
@@ -288,29 +333,39 @@ class Panels:
 
     # Errors ----------------------------------------------------------------------------------------------
 
+    def _losses(self, rows: slice) -> Array:
+        """Test loss, and train loss if it differs, per output at the nodes of a set, shape (1 or 2, nodes)."""
+        C0, outputs = self.equations.data_covariances, self._outputs
+        nodes = slice(rows.start // outputs, rows.stop // outputs)
+        test: Array = self.equations.loss_curve(nodes)[0].real / outputs
+        if not C0.noisy:
+            return test[None]
+        return np.stack([test, np.trace(C0.CDelta_equal[0, nodes].real, axis1=-2, axis2=-1) / outputs])
+
     def _equal_times(self, rows: slice) -> list[Array]:
-        """Test loss, train loss if it differs, then C_h and C_g of the hidden layers, at the nodes of a set."""
-        C0, c, outputs = self.equations.data_covariances, self.equations.c, self._outputs
-        test, *fields = (
-            mean_diagonal(matrix[:, rows, rows], outputs)[0].real for matrix in [C0.Cv, *self.chain.correlations()]
-        )
-        residuals = C0.CDelta_equal[0, rows.start // outputs : rows.stop // outputs].real
-        train = [np.trace(residuals, axis1=-2, axis2=-1) / outputs] if C0.noisy else []
-        return [test + c.sigma2[0, 0, 0].real, *train, *fields]
+        """Losses, then C_h and C_g of the hidden layers, at the nodes of a set."""
+        fields = (mean_diagonal(C[:, rows, rows], self._outputs)[0].real for C in self.chain.correlations())
+        return [*self._losses(rows), *fields]
+
+    @property
+    def _loss_floors(self) -> Array:
+        """What losses are judged by if they are smaller, shape (1 or 2, 1)."""
+        losses = 2 if self.equations.data_covariances.noisy else 1
+        return np.array([[LOSS_FLOOR * each] for each in self._initial[:losses]])
 
     def _truncation(self, rows: slice) -> float:
         """Relative size of what comes after the last coefficients of the panel's polynomials.
 
         Features that have died out only count through what they still add to the kernels, lr t C_h.
         """
-        losses = 2 if self.equations.data_covariances.noisy else 1
+        losses = len(self._loss_floors)
         added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
         worst = 0.0
         for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
             sizes = np.abs(to_legendre() @ values)
             last, before = sizes[-2:].max(), sizes[-4:-2].max()
             floor = max(LOSS_FLOOR if index < losses else 1.0 / (1.0 + added), _NOISE / self.tolerance)
-            scale = max(np.abs(values).max(), floor * initial)
+            scale = max(np.abs(values).min() if index < losses else np.abs(values).max(), floor * initial)
             rest = last * min(1.0, last / before) if before > 0 else last
             worst = max(worst, float(rest / scale)) if np.isfinite(rest) else np.inf
         return worst
@@ -358,6 +413,19 @@ def _sweep_noise(
     else:
         errors = [Unknown(covariances.Cv, True, 0.0)]
         settle(errors, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
+
+
+def _grows(answer: Array) -> bool:
+    """Whether what alternates from step to step, in the answer (modes, steps, ...) to a disturbance, does not die out.
+
+    High differences remove what is smooth. Near the edge of a continuous spectrum of rates, what alternates at the edge
+    of stability falls as the power 3/2 of the time, so it must fall faster than that.
+    """
+    differences = np.abs(np.diff(answer, n=8, axis=1)) / 2.0**8
+    alternating = differences.reshape(len(answer), differences.shape[1], -1).max(axis=(0, 2))
+    steps = 1.0 + np.arange(len(alternating))
+    third, last = np.split(alternating * steps**1.5, [len(steps) // 2, 3 * len(steps) // 4])[1:]
+    return bool(last.max() > third.max() and alternating[-len(last) :].max() > _NOISE)
 
 
 def _correlation(matrix: Array) -> Unknown:
