@@ -35,8 +35,8 @@ def fails(results: Optima) -> Claim:
         f"the optimum does not transfer (exponent beyond ± {STAYS}, significantly)",
         f"{transfer_exponents(results)}; theory: {optima(results)}",
         all(abs(value) > STAYS and abs(value) > 2 * error for value, error in found),
-        "In theory the optimum lies at the edge of stability and moves with it. Networks of this size leave theory there: "
-        "transients that theory survives throw some of them out, and their optima are flat and hardly move.",
+        "In theory the optimum lies at the edge of stability and moves with it. Networks of this size leave theory "
+        "there: transients that theory survives throw some of them out, and their optima are flat and hardly move.",
     )
 
 
