@@ -178,9 +178,10 @@ class Panels:
         # A run that is short compared with the trial consists of single steps, most of it.
         if stiffness <= _STIFFER * self._probed or nodes + _PROBED > self.problem.steps:
             return
-        for _ in range(_PROBED):
-            rows = self._place(1)[0]  # which may make room in new equations
-            self.equations.fill(rows)
+        with self._propagator.held():  # a schedule that is not smooth would seem to answer
+            for _ in range(_PROBED):
+                rows = self._place(1)[0]  # which may make room in new equations
+                self.equations.fill(rows)
         first, probed = self.rows(slice(nodes, nodes + 1)), self.rows(slice(nodes, nodes + _PROBED))
         answer = self.equations.data.H[0, :, probed, first].real.copy()
         answer = answer.reshape(len(answer), _PROBED, self._outputs, self._outputs)

@@ -5,6 +5,8 @@
 with G(s) the gradient outer product at step s. Plain gradient descent has d = 1, a(t, s) = lr_s.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import factorial
 from typing import Any
 
@@ -97,15 +99,24 @@ class GridPropagator:
         """Learning rate at the last node."""
         return float(self._rate[-1].real)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the learning rate as it is at the last node."""
+        scheduled, self._rates = self._rates, np.asarray(self._rate[-1])
+        try:
+            yield
+        finally:
+            self._rates = scheduled
+
     def _fit(self) -> tuple[NDArray[Any], float]:
         """Learning rate at the nodes of the last set, and the largest relative deviation at its steps."""
         length, end = self._grid.lengths[-1], self._grid.end
         count = self._grid.last.stop - self._grid.last.start
         if self._rates.ndim == 0:
             return np.full(count, self._rates), 0.0
-        if length == 1:  # steps on trial may go on beyond the last, at its rate
-            return self._rates[min(end, len(self._rates) - 1)][None], 0.0
         rates = self._rates[end + 1 - length : end + 1]
+        if length == 1:
+            return rates, 0.0
         basis = legendre.legvander(2.0 * np.arange(1, length + 1) / length - 1.0, NODES - 1)
         coefficients = np.linalg.solve(basis.T @ basis, basis.T @ rates)
         largest = np.abs(rates).max()
