@@ -157,7 +157,7 @@ PANELS = (
         ),
         OverSteps(),
         (small_batches_are_slower, no_plateau, follows),
-        {"tiny": Size(20, 3, 60, 3), "quick": Size(200, 16), "full": Size(2000, 32)},
+        {"tiny": Size(20, 3, 60, 3), "quick": Size(200, 16), "full": Size(2000, 64)},
     ),
     Panel(
         "3d",
