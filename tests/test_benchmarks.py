@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._solve import takes_panels
+from deeplinear._solve import chosen_method
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -40,7 +40,7 @@ def test_random_problems_are_reproducible_and_fit_for_panels():
     honesty = load("honesty")
     problems = [honesty.draw(seed) for seed in range(200)]
     assert problems[7] == honesty.draw(7)
-    assert all(takes_panels(problem, "panels") for problem in problems)
+    assert all(chosen_method(problem, "panels") == "panels" for problem in problems)
     assert max(problem.steps for problem in problems) > 1000
     for kind in ("network", "data", "sampling"):
         assert len({type(getattr(problem, kind)) for problem in problems}) == 2
