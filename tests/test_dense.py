@@ -105,6 +105,7 @@ def test_striped_products_agree_with_plain_ones(monkeypatch):
     problems = [make(sampling, steps=30, gram=[[1, 0.3], [0.3, 0.5]]) for sampling in SAMPLINGS]
     plain = dl.solve(problems)
     monkeypatch.setattr("deeplinear._closure.causal._BLOCK", 7)
+    monkeypatch.setattr("deeplinear._closure.causal._LAUNCH", 7)
     for expected, actual in zip(plain, dl.solve(problems), strict=True):
         assert_close(actual.test_loss, expected.test_loss, 1e-13)
         assert_close(actual.feature_correlation, expected.feature_correlation, 1e-13)

@@ -85,6 +85,7 @@ def test_small_batches():
 def test_striped_products(monkeypatch):
     monkeypatch.setattr("deeplinear._closure.causal._BLOCK", 7)
     monkeypatch.setattr("deeplinear._closure.causal._LAUNCH", 7)
+    monkeypatch.setattr("deeplinear._closure.causal._LAUNCH_ON_DEVICE", 7)
     problem = make(steps=40)
     assert_same(dl.solve(problem, device=DEVICE), dl.solve(problem))
 

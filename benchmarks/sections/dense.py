@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._closure.causal import _BLOCK, _stripes
+from deeplinear._closure.causal import _BLOCK, _LAUNCH, _stripes
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
 from deeplinear._estimate import products
@@ -21,7 +21,8 @@ TITLE = "Dense stepping against memory bandwidth"
 def entries_read(shape: Structure, e: int) -> float:
     """Entries of matrices that step e reads: of causal ones the stripes that are not zero."""
     causal, symmetric = products(shape)
-    striped = e * e if e <= _BLOCK else sum((s.stop - s.start) * (e - s.start) for s in _stripes(1, e, _BLOCK))
+    least = max(_BLOCK, _LAUNCH // (2 * e))  # responses to two sources are read together
+    striped = e * e if e <= least else sum((s.stop - s.start) * (e - s.start) for s in _stripes(1, e, least))
     return causal * striped + symmetric * e * e
 
 

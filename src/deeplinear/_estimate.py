@@ -195,7 +195,7 @@ def products(shape: Structure) -> tuple[float, float]:
 
     A hidden layer takes 8 causal products (rows of two responses of h and of g, and their transposes in
     C_h and C_g) and 4 with correlations, 2 in the last layer. Skip connections add 12 and 4 for the two cut
-    chains. Layer 0 takes 13 with a data set and one mode.
+    chains. Layer 0 takes 12 with a data set and one mode.
     """
     modes = shape.modes
     if shape.nodes:
@@ -211,7 +211,7 @@ def products(shape: Structure) -> tuple[float, float]:
         causal += 1  # Z with the mean of H
     if shape.reuses_data:
         causal += 4  # R_Delta with K, its own rows, and its transpose in C_h
-        symmetric += 4  # C_v in the noise, in C_Delta and in Psi; Psi in C_h
+        symmetric += 3  # C_v in the noise, and in C_Delta and Psi together; Psi in C_h
     return causal, symmetric
 
 

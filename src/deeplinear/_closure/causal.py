@@ -11,8 +11,8 @@ from deeplinear._arrays import Array, identity, namespace
 _BLOCK = 64
 """Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
 
-_LAUNCH = 2**24
-"""Least number of entries in a stripe on a device, where starting a product takes the time of reading as many."""
+_LAUNCH, _LAUNCH_ON_DEVICE = 2**16, 2**24
+"""Least number of entries in a stripe: starting a product takes the time of reading as many."""
 
 _SETS = 8
 """Stripes begin at multiples of this many row sets, and so never inside of a panel, where rows are all coupled."""
@@ -51,7 +51,8 @@ def times(*factors: Array | None) -> Array:
 
 def _least_width(lower: Array, e: int) -> int:
     """Width of a stripe below which a product of its own does not pay."""
-    return _BLOCK if isinstance(lower, np.ndarray) else max(_BLOCK, _LAUNCH // (e * math.prod(lower.shape[:-2])))
+    launch = _LAUNCH if isinstance(lower, np.ndarray) else _LAUNCH_ON_DEVICE
+    return max(_BLOCK, launch // (e * math.prod(lower.shape[:-2])))
 
 
 def _stripes(rows: int, e: int, least: int) -> list[slice]:

@@ -157,9 +157,7 @@ class DataCovariances:
     def step(self, Cg: Array | None, rows: slice) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
         self._error(Cg, rows)
-        if self.noisy:
-            self._residuals(rows)
-        self._signal(rows)
+        self._signal(rows, self._noise(rows) if self.noisy else None)
 
     def _error(self, Cg: Array | None, rows: slice) -> None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""
@@ -202,15 +200,28 @@ class DataCovariances:
 
         return apply
 
-    def _residuals(self, rows: slice) -> None:
-        """C_Delta = R_Delta Z R_Delta^T / reuse at equal times, without this step's own draw, or C_v + sigma^2."""
+    def _noise(self, rows: slice) -> Array:
+        """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
+
+        On the way C_Delta = R_Delta Z R_Delta^T / reuse at equal times, without this step's own draw, or
+        C_v + sigma^2.
+        """
         c, e, R, outputs = self.c, rows.stop, self.responses, self.c.structure.outputs
+        Cv = self.Cv[:, rows, :e]
+        one = c.xp.zeros_like(Cv)
+        add_identity(one, rows)
+        learned = c.moments[1].sum(axis=1) * one - R.mean_H(rows)
         if R.RDelta is None:
-            residual = self.Cv[:, rows, rows] + self._label_noise[..., :outputs]
+            learned_Z = self._times_Z(learned, e)
+            residual = Cv[..., rows] + self._label_noise[..., :outputs]
         else:
             F = R.RDelta[:, rows, :e]
-            residual = self._times_Z(F, e) @ F.mT / c.reuse
+            both = self._times_Z(c.xp.concat([learned, F], axis=-2), e)
+            learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
+            residual = F_Z @ F.mT / c.reuse
         self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
+        Z = self._with_draws(one, Cv if c.structure.reuses_data else None)
+        return R.times_mean_H_transpose(Z, e) - learned_Z
 
     def _times_Z(self, x: Array, e: int) -> Array:
         """Rows times Z; draws of batches not yet known count zero."""
@@ -220,8 +231,9 @@ class DataCovariances:
         """Rows x times Z, given x C_v where data are reused."""
         c, outputs = self.c, self.c.structure.outputs
         e, steps = x.shape[-1], x.shape[-1] // outputs
-        total: Array = c.xp.zeros_like(x)
-        if x_Cv is not None:
+        if x_Cv is None:
+            total: Array = c.xp.zeros_like(x)
+        else:
             over_time = x.reshape(*x.shape[:-1], steps, outputs).sum(axis=-2)
             total = c.reuse * (x_Cv + over_time @ self._label_noise[..., :e])
         if c.structure.subsamples:
@@ -229,17 +241,13 @@ class DataCovariances:
             total = total + c.subsampling * by_step.reshape(x.shape)
         return total
 
-    def _signal(self, rows: slice) -> None:
+    def _signal(self, rows: slice, noise: Array | None) -> None:
         """C_h^0 = R_Delta Psi R_Delta^T, with all that goes into Psi."""
         c, e, R = self.c, rows.stop, self.responses
         Cv = self.Cv[:, rows, :e]
         Psi = c.eigenvalues[:, 0] * Cv if self._Cv2 is None else self._Cv2[:, rows, :e]
-        if self.noisy:
-            one = c.xp.zeros_like(Cv)
-            add_identity(one, rows)
-            Z = self._with_draws(one, Cv if c.structure.reuses_data else None)
-            learned = c.moments[1].sum(axis=1) * one - R.mean_H(rows)
-            Psi = Psi - self._times_Z(learned, e) + R.times_mean_H_transpose(Z, e)
+        if noise is not None:
+            Psi = Psi + noise
         if self._own is not None:
             # <u_k u_k> + lam_k <v_k u_k>; lam_k^2 <v_k v_k> has its part of it.
             Psi = Psi + mode_sum(c, R.H[..., rows, :e] * self._own[..., :e], 2)

@@ -219,7 +219,8 @@ def readout(c: Coefficients) -> Source:
 
     def apply(x: Array, e: int) -> Array:
         w = c.d[:, None, :e] if c.structure.decays else None
-        over_time = times(x, w).reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)
-        return times(c.xp.tile(over_time, (e // outputs,)), w)
+        by_step = times(x, w).reshape(*x.shape[:-1], e // outputs, outputs)
+        over_time = c.xp.broadcast_to(by_step.sum(axis=-2)[..., None, :], by_step.shape)
+        return times(over_time.reshape(x.shape), w)
 
     return apply

@@ -89,7 +89,7 @@ class Site:
 def sandwich(response: Array, sources: tuple[Source, Source], rows: slice) -> Array:
     """Rows of sum_i F_i S_i F_i^T, for two responses F_i and the covariances S_i of their sources."""
     e = rows.stop
-    weighted = [source(response[i][..., rows, :e], e) for i, source in enumerate(sources)]
-    stacked = namespace(response).stack(weighted)
-    total: Array = rows_times_transpose(stacked, response, e).sum(axis=0)
+    weighted = [source(response[i, ..., rows, :e], e)[None] for i, source in enumerate(sources)]
+    first, second = rows_times_transpose(namespace(response).concat(weighted), response, e)
+    total: Array = first + second
     return total
