@@ -181,6 +181,25 @@ def test_says_when_the_loss_is_down_to_rounding():
     assert "down to rounding" in str(found)
 
 
+def test_label_noise_does_not_hide_that_nothing_is_left_to_learn():
+    problem = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.5), dl.Population(), dl.GradientDescent(0.05), 120)
+    found = optimal_lr(problem)
+    assert not found.is_resolved
+    assert found.loss == pytest.approx(0.25, abs=1e-12)
+    assert found.losses.min() == pytest.approx(0.25, abs=1e-12)
+
+
+def test_what_is_left_to_learn_counts_beside_large_label_noise():
+    quiet, noisy = (
+        dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(noise), dl.Population(), dl.GradientDescent(0.05), 40)
+        for noise in (0.0, 3.0)
+    )
+    expected, actual = optimal_lr(quiet), optimal_lr(noisy)
+    assert actual.lr == pytest.approx(expected.lr, rel=1e-4)
+    assert actual.loss - 9.0 == pytest.approx(expected.loss, rel=1e-4)
+    assert (actual.at_edge, actual.is_resolved) == (expected.at_edge, True)
+
+
 def test_where_there_is_nothing_to_learn_no_rate_is_good():
     data = dl.Isotropic(target_gram=[[0.0]], noise=0.5)
     network = dl.MLP(2, 1.0, centered=True)

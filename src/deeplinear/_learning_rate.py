@@ -37,7 +37,7 @@ _ABOUT_AS_GOOD = 1.2
 """How much more than at the best rung the loss may be at others that are refined as well."""
 
 _ROUNDING = 1e-12
-"""Fraction of the initial loss below which a loss is mostly rounding error."""
+"""Fraction of what can be learned at the start below which what is left to learn is mostly rounding error."""
 
 _SLOPE = 2.5
 """Cost of a loss with its slope, in units of a solution."""
@@ -90,8 +90,8 @@ class OptimalLr:
         Whether the optimum sits at the edge of stability: a rate 5 % higher no longer trains (see ``max_stable_lr``),
         or raises the loss more than ten times as much as a rate 5 % lower.
     is_resolved
-        False where the loss at the optimum is lost in rounding (below 10^-12 of its initial value), so that many rates
-        are equally good; ``lr`` is then one of them.
+        False where the loss at the optimum, less the label noise that no rate can lower, is lost in rounding (below
+        10^-12 of its initial value), so that many rates are equally good; ``lr`` is then one of them.
     horizon
         Step whose loss is minimised.
     objective
@@ -222,22 +222,22 @@ def optimal_lr(
     if horizon > last:
         raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
     problem = up_to(problem, horizon)
-    counter = _Counter(problem.steps, progress)
-    rungs = _search(problem, objective, counter)
-    found, resolved = _refine(problem, objective, rungs, tolerance, counter)
-    at_edge = _is_at_edge(problem, objective, found, counter)
+    excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
+    rungs = _search(problem, excess, counter)
+    found = _refine(problem, excess, rungs, tolerance, counter)
+    at_edge = _is_at_edge(problem, excess, found, counter)
     counter.end()
     return OptimalLr(
         lr=math.exp(found.x),
-        loss=found.value,
+        loss=found.value + excess.label_noise,
         curvature=found.curvature,
         at_edge=at_edge,
-        is_resolved=resolved,
+        is_resolved=found.value > excess.rounding,
         horizon=horizon,
         objective=objective,
         is_factor=has_schedule(problem),
         lrs=np.array([rung.rate for rung in rungs]),
-        losses=np.array([rung.final for rung in rungs]),
+        losses=np.array([rung.final for rung in rungs]) + excess.label_noise,
     )
 
 
@@ -333,23 +333,53 @@ class _Counter:
         self.advance(self._total)
 
 
+@dataclass(frozen=True)
+class _Excess:
+    """The loss that is minimised, less the label noise in it that no rate can lower.
+
+    Attributes
+    ----------
+    objective
+        Which loss.
+    label_noise
+        What is subtracted: the noise of examples that were never trained on.
+    rounding
+        Size of rounding errors.
+    """
+
+    objective: str
+    label_noise: float
+    rounding: float
+
+    @classmethod
+    def of(cls, problem: Problem, objective: str) -> "_Excess":
+        is_fit = objective == "train" and problem.sampling.reuse > 0
+        label_noise = 0.0 if is_fit else problem.data.outputs * problem.data.noise**2
+        (curve,) = curves([up_to(problem, 0)])
+        return cls(objective, label_noise, _ROUNDING * float(curve.loss(objective)[0] - label_noise))
+
+    def __call__(self, curve: Curve) -> Array:
+        """Return it at each step."""
+        return np.maximum(curve.loss(self.objective) - self.label_noise, 0.0)
+
+
 class _Rung:
     """A rate that was solved."""
 
-    def __init__(self, rate: float, curve: Curve, objective: str) -> None:
-        loss = curve.loss(objective)
+    def __init__(self, rate: float, loss: Array) -> None:
         self.rate = rate
-        self.initial, self.final, self.least = float(loss[0]), float(loss[-1]), float(loss.min())
+        self.final, self.least = float(loss[-1]), float(loss.min())
         # The lower rate that should reach the least loss at the last step, training time being rate times steps.
         self.dip = rate * max(int(loss.argmin()), 1) / (len(loss) - 1)
 
 
-def _search(problem: Problem, objective: str, counter: _Counter) -> list[_Rung]:
+def _search(problem: Problem, excess: _Excess, counter: _Counter) -> list[_Rung]:
     """Solve rates on a ladder until the least loss is enclosed; return them in increasing order."""
 
     def solved(rates: list[float]) -> list[_Rung]:
         counter.expect(len(rates) + _REFINING)
-        return [_Rung(*each, objective) for each in zip(rates, _solve(problem, rates, counter.advance), strict=True)]
+        found = _solve(problem, rates, counter.advance)
+        return [_Rung(rate, excess(curve)) for rate, curve in zip(rates, found, strict=True)]
 
     # The few steps after which runs blow up count for nothing.
     top, count = _ceiling(problem, lambda _: counter.advance(0.0)), worth_batching(problem, 8)
@@ -357,7 +387,8 @@ def _search(problem: Problem, objective: str, counter: _Counter) -> list[_Rung]:
     next_rung, best = 0, math.inf
     while not down or down[-1].final <= best or down[-1].least < best:
         if next_rung > _MOST_RUNGS:
-            raise ArithmeticError(f"no learning rate from {down[-1].rate:.3g} to {top:.3g} lowers the {objective} loss")
+            tried = f"from {down[-1].rate:.3g} to {top:.3g}"
+            raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
         down += solved(_ladder(top, next_rung, count))
         best = min(rung.final for rung in down)
         # Where the curve dips early, rungs are left out; not too many, since the dip may be a transient's.
@@ -380,43 +411,45 @@ def _search(problem: Problem, objective: str, counter: _Counter) -> list[_Rung]:
     return sorted(rungs + (solved(between) if between else []), key=lambda rung: rung.rate)
 
 
-def _refine(
-    problem: Problem, objective: str, rungs: list[_Rung], tolerance: float, counter: _Counter
-) -> tuple[Minimum, bool]:
-    """Find the exact optimum, and whether it is well defined, near the best rung and near others about as good."""
+def _refine(problem: Problem, excess: _Excess, rungs: list[_Rung], tolerance: float, counter: _Counter) -> Minimum:
+    """Find the exact optimum, near the best rung and near others about as good; a rung if it is down to rounding."""
     best = min(rungs, key=lambda rung: rung.final)
-    if best.final <= _ROUNDING * best.initial:
-        return Minimum(math.log(best.rate), max(best.final, 0.0), math.nan), False
-    evaluate = _slope(problem, objective, counter)
+    if best.final <= excess.rounding:
+        return Minimum(math.log(best.rate), best.final, math.nan)
+    evaluate = _slope(problem, excess, counter)
     minima = []
     for around in zip(rungs, rungs[1:], rungs[2:], strict=False):
         left, middle, right = ((math.log(rung.rate), rung.final) for rung in around)
         if middle[1] <= min(left[1], right[1], _ABOUT_AS_GOOD * best.final):
             minima.append(find_minimum(evaluate, left, middle, right, tolerance))
-    return min(minima, key=lambda minimum: minimum.value), True
+    return min(minima, key=lambda minimum: minimum.value)
 
 
-def _slope(problem: Problem, objective: str, counter: _Counter) -> Callable[[float], Point]:
-    """Loss at the last step and its derivative, as a function of log(lr)."""
+def _slope(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[float], Point]:
+    """Excess loss at the last step and its derivative, as a function of log(lr)."""
 
     def evaluate(x: float) -> Point:
         counter.expect(_SLOPE + 1)
         at = with_rate(problem, math.exp(x))
         derivative = derivatives([(at, "lr")], advance=lambda part: counter.advance(_SLOPE * part))[0]
-        value, slope = derivative.value.loss(objective)[-1], derivative.slope.loss(objective)[-1]
-        return Point(x, float(value), float(slope) * rate_of(at))
+        value = max(float(excess(derivative.value)[-1]), excess.rounding)
+        slope = float(derivative.slope.loss(excess.objective)[-1])
+        return Point(x, value, slope * rate_of(at))
 
     return evaluate
 
 
-def _is_at_edge(problem: Problem, objective: str, found: Minimum, counter: _Counter) -> bool:
-    lr, loss = math.exp(found.x), found.value
+def _is_at_edge(problem: Problem, excess: _Excess, found: Minimum, counter: _Counter) -> bool:
+    lr = math.exp(found.x)
+
+    def rise(curve: Curve) -> float:
+        return float(excess(curve)[-1]) - found.value
+
     (higher,) = _solve(problem, [lr * (1 + _EDGE)], counter.advance)
     if not _is_stable(higher, _bound(problem)):
         return True
-    right = float(higher.loss(objective)[-1]) - loss
     parabola = 0.5 * found.curvature * math.log1p(_EDGE) ** 2
-    if right <= max(1.5 * parabola, _STEEPER * _ROUNDING * float(higher.loss(objective)[0])):
+    if rise(higher) <= max(1.5 * parabola, _STEEPER * excess.rounding):
         return False  # what is nearly a parabola on one side is so on the other
     (lower,) = _solve(problem, [lr / (1 + _EDGE)], counter.advance)
-    return right > _STEEPER * (float(lower.loss(objective)[-1]) - loss)
+    return rise(higher) > _STEEPER * rise(lower)
