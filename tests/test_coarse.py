@@ -51,6 +51,18 @@ def test_agrees_with_the_dense_method(change):
         np.testing.assert_allclose(ours[whole], theirs[steps], atol=1e-3 * exact.test_loss[0])
 
 
+def test_progress_goes_up_to_the_steps_of_the_problem():
+    seen = []
+    problem = make(steps=2000, lr=0.004)
+    dl.solve(problem, method="coarse", tolerance=1e-4, progress=lambda done, total: seen.append((done, total)))
+    done, totals = zip(*seen, strict=True)
+    assert set(totals) == {problem.steps}
+    assert list(done) == sorted(done)
+    assert done[0] < 0.1 * problem.steps
+    assert done[-1] == problem.steps
+    assert len(set(done)) > 20
+
+
 def test_more_steps_of_a_lower_rate_need_no_more_nodes():
     few, many = (
         dl.solve(make(steps=steps, lr=8.0 / steps, sampling=dl.OnlineSGD(2000 / steps)), tolerance=1e-4)

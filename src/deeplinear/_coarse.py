@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from deeplinear._panels import LOSS_FLOOR, Unresolved
 from deeplinear._problem import Problem
+from deeplinear._progress import Progress
 from deeplinear._sampling import MultiPassSGD, OnlineSGD
 from deeplinear._solution import PARTS, Decomposition, Solution, spline
 
@@ -58,7 +59,12 @@ def no_coarse(problem: Problem) -> str | None:
     return None
 
 
-def solve_coarse(problem: Problem, tolerance: float, solve_steps: Callable[[Problem], Solution]) -> Solution:
+def solve_coarse(
+    problem: Problem,
+    tolerance: float,
+    solve_steps: Callable[[Problem, Progress | None], Solution],
+    advance: Progress,
+) -> Solution:
     """Solve a long run of stochastic gradient descent.
 
     Parameters
@@ -68,19 +74,22 @@ def solve_coarse(problem: Problem, tolerance: float, solve_steps: Callable[[Prob
     tolerance
         Relative error of the losses.
     solve_steps
-        Solves every step of a problem.
+        Solves every step of a problem, and says how far it is.
+    advance
+        Called as ``advance(done, total)``, counted in steps of the problem. Each attempt takes half of what is left,
+        as it is not known which will be the last.
 
     Raises
     ------
     Unresolved
         If that takes nearly as many steps as the run has, or too many.
     """
-    start = solve_steps(replace(problem, steps=EXACT))
+    start = solve_steps(replace(problem, steps=EXACT), None)
     if start.status.diverged:
         return replace(start, problem=problem)
     # The largest steps, of the coarsest run, must be stable to be of any use.
     rate = problem.optimizer.rates(1)[0] * problem.data.modes.eigenvalues.max() * start.kernel.max()
-    count, error = max(_FEWEST, math.ceil(rate * problem.steps / (2 * _RUNS[0]))), math.inf
+    count, error, left = max(_FEWEST, math.ceil(rate * problem.steps / (2 * _RUNS[0]))), math.inf, 1.0
     while True:
         finest = count * _FINEST
         if finest > _GAIN * problem.steps or finest * problem.data.outputs > _MOST_ROWS:
@@ -88,9 +97,14 @@ def solve_coarse(problem: Problem, tolerance: float, solve_steps: Callable[[Prob
                 f"{problem.steps} steps of stochastic gradient descent were not resolved to tolerance {tolerance:g} "
                 f"by {finest} larger ones (error {error:.1g}): raise tolerance, or lower lr or steps"
             )
-        times, curves, error = _extrapolated(problem, count, solve_steps)
+
+        def attempt(part: float, left: float = left) -> None:
+            advance(round((1.0 - left + 0.5 * left * part) * problem.steps), problem.steps)
+
+        times, curves, error = _extrapolated(problem, count, solve_steps, attempt)
         if error <= tolerance:
             break
+        left *= 0.5
         growth = 1.2 * (error / tolerance) ** (1 / len(_RUNS)) if np.isfinite(error) else 2.0
         count = math.ceil(count * min(max(growth, 1.3), 2.5))
 
@@ -116,11 +130,25 @@ def solve_coarse(problem: Problem, tolerance: float, solve_steps: Callable[[Prob
 
 
 def _extrapolated(
-    problem: Problem, count: int, solve_steps: Callable[[Problem], Solution]
+    problem: Problem,
+    count: int,
+    solve_steps: Callable[[Problem, Progress | None], Solution],
+    attempt: Callable[[float], None],
 ) -> tuple[Array, dict[str, Array], float]:
-    """Curves at the times of the finest run, and their relative error after the exact steps."""
+    """Curves at the times of the finest run, and their relative error after the exact steps.
+
+    ``attempt`` is told which part of the work is done, which goes as the cube of the steps.
+    """
     spacing = (problem.steps - 1) / count
-    runs = {run: _curves(solve_steps(_merged(problem, spacing / run, count * run + 1))) for run in _RUNS}
+    work = {run: sum(each**3 for each in _RUNS if each < run) for run in _RUNS}
+    total = work[_FINEST] + _FINEST**3
+    runs = {}
+    for run in _RUNS:
+
+        def part(step: int, steps: int, run: int = run) -> None:
+            attempt((work[run] + (run * step / steps) ** 3) / total)
+
+        runs[run] = _curves(solve_steps(_merged(problem, spacing / run, count * run + 1), part))
     times = spacing / _FINEST * np.arange(count * _FINEST + 1)
     late = times >= EXACT
     curves, error = {}, 0.0

@@ -11,7 +11,8 @@ from deeplinear import _memory
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
-from deeplinear._solve import _CACHE, Progress, _batches, plan, run_dense
+from deeplinear._progress import Progress
+from deeplinear._solve import _CACHE, _batches, plan, run_dense
 from deeplinear._threads import one_blas_thread
 
 Array = NDArray[Any]

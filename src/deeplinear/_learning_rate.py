@@ -17,9 +17,9 @@ from deeplinear._curves import Curve, curves, worth_batching
 from deeplinear._fields import replace
 from deeplinear._minimum import Minimum, Point, find_minimum
 from deeplinear._problem import Problem
+from deeplinear._progress import Progress
 from deeplinear._rates import has_schedule, rate_of, up_to, with_rate
 from deeplinear._sensitivity import derivatives
-from deeplinear._solve import Progress
 
 Array = NDArray[np.float64]
 

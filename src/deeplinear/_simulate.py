@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
@@ -14,12 +14,11 @@ from deeplinear import _checks, _memory
 from deeplinear._device import CPU, Device, find_device
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._problem import Problem
+from deeplinear._progress import Progress
 from deeplinear._simulator.log import RECORDS
 from deeplinear._simulator.sizes import Sizes, sizes_of
 from deeplinear._simulator.train import train
 from deeplinear._threads import one_blas_thread
-
-Progress = Callable[[int, int], object]
 
 
 def simulate(

@@ -17,11 +17,11 @@ from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import ResNet
 from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
+from deeplinear._progress import Progress
 from deeplinear._reach import check_reach
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
 
-Progress = Callable[[int, int], object]
 Solver = TypeVar("Solver", Dense, Panels)
 
 _NODES = (5, 7, 9, 12, 16, 21)
@@ -208,14 +208,14 @@ def _solve_long(
     shape = plan(problem)
     start = time.perf_counter()
 
-    def solve_steps(each: Problem) -> Solution:
+    def solve_steps(each: Problem, progress: Progress | None) -> Solution:
         _memory.require(dense_memory(plan(each), 1), "solving", "lower outputs, or raise tolerance", device)
-        return _solve_dense([each], plan(each), tolerance, None, device)[0]
+        return _solve_dense([each], plan(each), tolerance, progress, device)[0]
 
     try:
         if name == "panels":
             return _solve_panels(problem, shape, tolerance, advance)
-        solution = solve_coarse(problem, tolerance, solve_steps)
+        solution = solve_coarse(problem, tolerance, solve_steps, advance)
     except Unresolved:
         if not free or dense_memory(shape, 1) > psutil.virtual_memory().available:
             raise

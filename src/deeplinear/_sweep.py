@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from deeplinear import _checks
 from deeplinear._problem import Problem
+from deeplinear._progress import Progress
 from deeplinear._simulate import count_cores
 from deeplinear._sweeping.assemble import is_published, to_dataset, write_zarr
-from deeplinear._sweeping.drive import Progress, drive
+from deeplinear._sweeping.drive import drive
 from deeplinear._sweeping.plan import Plan, batches_of
 from deeplinear._sweeping.runners import DaskCluster, InProcess, LocalProcesses, Runner
 from deeplinear._sweeping.store import WORK_FOLDER, Folder, Memory, Store, local_path, read_manifest, read_results

@@ -1,7 +1,7 @@
 """Reproduce panels: run what is not kept yet, check the claims, draw, and write the gallery."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,6 +13,7 @@ import xarray as xr
 
 from deeplinear import _checks
 from deeplinear._files import write_atomically
+from deeplinear._progress import Progress
 from deeplinear._reproduce import jobs
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.draw import draw, to_png
@@ -22,8 +23,6 @@ from deeplinear._reproduce.panel import SCALES, Claim, Panel
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.results import Agreement
 from deeplinear._reproduce.store import Store
-
-Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from deeplinear._progress import Progress
 from deeplinear._sweeping.plan import EXPERIMENT, Batch, Plan
 from deeplinear._sweeping.runners import Runner, WorkerLost
 from deeplinear._sweeping.store import Store
 from deeplinear._sweeping.work import Result, Task, failed, join, run_task, singles
-
-Progress = Callable[[int, int], object]
 
 _OTHERS_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
