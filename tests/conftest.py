@@ -1,1 +1,7 @@
-from browser import browser  # noqa: F401
+import pytest
+
+pytest.register_assert_rewrite("agreement", "command_line", "explorer", "sweeps")
+
+from browser import browser  # noqa: E402, F401
+from command_line import in_folder  # noqa: E402, F401
+from sweeps import counting  # noqa: E402, F401

@@ -1,8 +1,10 @@
 """The project's Markdown as tests read it: pages, fenced blocks, links."""
 
+import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -62,3 +64,13 @@ def links(page: Path) -> list[str]:
     text = re.sub(r"^(`{3,})(?!\{(?:include|image)).*?^\1\s*$", "", page.read_text(), flags=re.M | re.S)
     directives = re.findall(r"^`{3,}\{(?:include|image)\} (\S+)", text, re.M)
     return re.findall(r"\]\(([^()\s]+)\)", re.sub(r"`[^`\n]*`(?!\])", "", text)) + directives
+
+
+def script(path: Path) -> ModuleType:
+    """Import a script that is not part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

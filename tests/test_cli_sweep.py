@@ -1,6 +1,5 @@
 """The commands that go over many problems."""
 
-import json
 import os
 import re
 import signal
@@ -8,55 +7,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import xarray as xr
-from typer.testing import CliRunner
 
-from deeplinear import _cli
+from command_line import document, refused, run
 from deeplinear._cli import _report
 from deeplinear._cli._grid import read_values
 from deeplinear._sweep import open_sweep
 
+pytestmark = pytest.mark.usefixtures("in_folder")
+
 SMALL = ("--depth", "1", "--steps", "5")
 GRID = ("--over", "width=1,2", "--over", "lr=0.01:0.04:3log")
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that a command writes by default go into the folder of the test; the terminal is wide."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERMINAL_WIDTH", "200")
-
-
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(_cli.app, [str(each) for each in arguments])
-
-
-def document(*arguments: str, code: int = 0) -> dict[str, Any]:
-    """Run with --json and parse stdout strictly: no NaN, nothing before or after."""
-    result = run(*arguments, "--json")
-    assert result.exit_code == code, result.output
-    assert result.stderr == ""
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is not JSON")
-
-    parsed: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
-    return parsed
-
-
-def refused(*arguments: str) -> str:
-    """Run what must be refused and return the one line that says why."""
-    result = run(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    lines = [line for line in result.stderr.splitlines() if not line.endswith(": started")]
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    return str(lines[0])
 
 
 class TestSweep:

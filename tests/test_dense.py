@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 
 import deeplinear as dl
+from agreement import assert_agrees_with_the_reference, assert_close
 from deeplinear._coefficients import structure
 from deeplinear._dense import dense_memory
-from deeplinear._reference import reference
 from strategies import problems
 
 SAMPLINGS = [
@@ -23,34 +23,10 @@ def make(sampling=SAMPLINGS[1], steps=12, lr=0.03, noise=0.3, gram=None, **netwo
     return dl.Problem(dl.MLP(**network), dl.Isotropic(noise, gram), sampling, dl.GradientDescent(lr), steps)
 
 
-def assert_close(actual, expected, tolerance=1e-10):
-    scale = max(1.0, np.abs(expected).max())
-    assert np.abs(actual - expected).max() <= tolerance * scale
-
-
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(problems())
 def test_agrees_with_the_reference(problem):
-    expected, solution = reference(problem), dl.solve(problem)
-    for name, actual in {
-        "test_loss": solution.test_loss,
-        "train_loss": solution.train_loss,
-        "Cv": solution.error_correlation,
-        "CDelta": solution.residual_correlation,
-        "Ch": solution.feature_correlation,
-        "Cg": solution.gradient_correlation,
-        "Rhr": solution.feature_response,
-        "Rgu": solution.gradient_response,
-        "Rvu": solution.error_response,
-        "RDelta": solution.residual_response,
-        "bias": solution.decomposition.bias,
-        "width": solution.decomposition.width,
-        "data": solution.decomposition.data,
-    }.items():
-        assert_close(actual, expected[name])
-    variance = solution.variance
-    assert_close(variance.bias + variance.data, expected["overlap_data"])
-    assert_close(variance.bias + variance.initialization, expected["overlap_init"])
+    assert_agrees_with_the_reference(problem)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -3,7 +3,6 @@
 import ast
 import doctest
 import importlib
-import importlib.util
 import json
 import re
 import shlex
@@ -19,7 +18,7 @@ import deeplinear as dl
 from deeplinear._cli import app
 from deeplinear._closure.chain import Layers
 from deeplinear._grid import Grid
-from documentation import DOCS, ROOT, blocks, cells, links, pages
+from documentation import DOCS, ROOT, blocks, cells, links, pages, script
 
 NOTEBOOKS = [page for page in pages() if cells(page)]
 DOCTESTS = [page for page in pages() if any(">>> " in b.text for b in blocks(page) if b.kind == "python")]
@@ -216,16 +215,12 @@ def test_the_equation_of_the_tangent_kernel() -> None:
 
 def test_recorded_finite_size_numbers_come_from_their_script() -> None:
     """Some of the smallest networks are trained again, with the same seeds; rounding may differ between machines."""
-    spec = importlib.util.spec_from_file_location("finite_size", DOCS / "finite_size.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    recorded = json.loads(script.RESULTS.read_text())
-    assert list(recorded) == list(script.PROBLEMS)
-    for name, case in script.PROBLEMS.items():
-        assert {row["dim"]: row["networks"] for row in recorded[name]["sizes"]} == script.NETWORKS, name
-        few = script.measure(case, *script.REPEATED)
+    finite_size = script(DOCS / "finite_size.py")
+    recorded = json.loads(finite_size.RESULTS.read_text())
+    assert list(recorded) == list(finite_size.PROBLEMS)
+    for name, case in finite_size.PROBLEMS.items():
+        assert {row["dim"]: row["networks"] for row in recorded[name]["sizes"]} == finite_size.NETWORKS, name
+        few = finite_size.measure(case, *finite_size.REPEATED)
         assert few == pytest.approx(recorded[name]["repeated"], rel=1e-6), name
         many = recorded[name]["sizes"][0]
         distance = few["test_loss_bias"] - many["test_loss_bias"]

@@ -93,6 +93,10 @@ def test_numbers_of_other_kinds_are_taken():
     assert dl.MLP(2, [1.5, 1.5]) == dl.MLP(2, 1.5)
 
 
+def test_a_constant_rate_takes_no_room_however_many_the_steps():
+    assert problem(steps=10**15).steps == 10**15
+
+
 def test_problems_are_immutable_comparable_hashable_and_printable():
     one, other = problem(), problem()
     assert one == other

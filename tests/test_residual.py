@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deeplinear as dl
+from agreement import assert_agrees_with_the_reference, assert_close, z_scores
 from deeplinear._reference import reference
 from deeplinear._threads import one_blas_thread
 from strategies import between, data, optimizers, samplings
-from test_dense import SAMPLINGS, assert_close
-from test_theory_and_experiment import _steps_of, z_scores
+from test_dense import SAMPLINGS
+from test_theory_and_experiment import _steps_of
 
 OBSERVABLES = ("test_loss", "train_loss", "feature_correlation", "gradient_correlation", "feature_response", "kernel")
 
@@ -58,28 +59,7 @@ def residual_problems(draw):
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(residual_problems())
 def test_agrees_with_all_pairs_of_layers(problem):
-    with one_blas_thread():
-        expected, solution = reference(problem), dl.solve(problem)
-    for name, actual in {
-        "test_loss": solution.test_loss,
-        "train_loss": solution.train_loss,
-        "Cv": solution.error_correlation,
-        "CDelta": solution.residual_correlation,
-        "Ch": solution.feature_correlation,
-        "Cg": solution.gradient_correlation,
-        "Rhr": solution.feature_response,
-        "Rgu": solution.gradient_response,
-        "Rvu": solution.error_response,
-        "RDelta": solution.residual_response,
-        "bias": solution.decomposition.bias,
-        "width": solution.decomposition.width,
-        "data": solution.decomposition.data,
-    }.items():
-        assert_close(actual, expected[name])
-    variance = solution.variance
-    assert_close(variance.bias + variance.data, expected["overlap_data"])
-    assert_close(variance.bias + variance.initialization, expected["overlap_init"])
-    assert_close(sum(vars(variance).values()), solution.test_loss)
+    assert_agrees_with_the_reference(problem)
 
 
 # Losses at t = 0, 5, 19 from an independent solution of the same equations.

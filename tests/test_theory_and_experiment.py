@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from agreement import assert_networks_agree, z_scores
 from deeplinear._simulator.network import FiniteNetwork
 from deeplinear._simulator.train import train
 from deeplinear._threads import one_blas_thread
@@ -66,32 +67,9 @@ CASES = {
 }
 
 
-def z_scores(values, theory):
-    """Deviation of the mean over seeds in standard errors; zero where both are equal to rounding."""
-    mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    settled = np.isclose(mean, theory, rtol=1e-9, atol=1e-12)
-    return np.where(settled, 0.0, (mean - theory) / np.where(settled, 1.0, error))
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_losses_and_correlations_agree(name):
-    theory, experiment = dl.solve(CASES[name]), dl.simulate(CASES[name], DIM, SEEDS)
-    for observable in (
-        "test_loss",
-        "train_loss",
-        "feature_correlation",
-        "gradient_correlation",
-        "error_correlation",
-        "residual_correlation",
-    ):
-        expected, measured = getattr(theory, observable), getattr(experiment, observable)
-        z = np.abs(z_scores(measured, expected))
-        # Correlations are thousands of numbers: their largest deviation says little, its mean square much.
-        if observable.endswith("loss"):
-            assert z.max() < 4.0, observable
-        assert np.sqrt((z**2).mean()) < 2.0, observable
-    relative = np.abs(experiment.mean("test_loss") / theory.test_loss - 1)
-    assert relative.max() < 0.05
+    assert_networks_agree(CASES[name], DIM, SEEDS, rms=2.0, relative=0.05)
 
 
 @pytest.mark.parametrize(

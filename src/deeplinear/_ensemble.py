@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._files import write_atomically
-from deeplinear._labels import from_dataset, read_dataset, to_dataset
+from deeplinear._labels import from_dataset, read_dataset, to_dataset, write_dataset
 from deeplinear._problem import Problem
 
 if TYPE_CHECKING:
@@ -129,8 +128,7 @@ class Ensemble:
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, which ``Ensemble.load`` and ``xarray`` open."""
-        dataset = self.to_xarray()
-        write_atomically(path, lambda temporary: dataset.to_netcdf(temporary, engine="h5netcdf"))
+        write_dataset(path, self.to_xarray())
 
     @classmethod
     def load(cls, path: str | Path) -> "Ensemble":

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deeplinear._files import write_atomically
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -126,6 +128,11 @@ def _dims(name: str, outputs: int, seeded: bool) -> tuple[str, ...]:
     per_time = [["time"], ["time_prime"]] if outputs == 1 else [["time", "output"], ["time_prime", "output_prime"]]
     axes = ["time"] if field.times == 1 else [dim for dims in per_time for dim in dims]
     return tuple((["seed"] if seeded else []) + ([field.layers] if field.layers else []) + axes)
+
+
+def write_dataset(path: str | Path, dataset: "xr.Dataset") -> None:
+    """Write a result file."""
+    write_atomically(path, lambda temporary: dataset.to_netcdf(temporary, engine="h5netcdf"))
 
 
 def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":

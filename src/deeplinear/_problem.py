@@ -61,7 +61,8 @@ class Problem:
                 allowed = " or ".join(kind.__name__ for kind in kinds)
                 raise ValueError(f"{name} must be {allowed}, got {getattr(self, name)!r}")
         object.__setattr__(self, "steps", _checks.whole("steps", self.steps))
-        self.optimizer.rates(self.steps)  # a schedule must fit the number of steps
+        if not isinstance(self.optimizer.lr, float):
+            self.optimizer.rates(self.steps)  # a schedule must fit the number of steps
         if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
             raise ValueError(
                 "small_batch must be False unless the data are dimension-free and have one output, got True: "

@@ -17,9 +17,8 @@ from deeplinear._closure.depth import Nodes
 from deeplinear._closure.equations import Equations
 from deeplinear._coefficients import coefficients
 from deeplinear._dense import Dense
-from deeplinear._files import write_atomically
 from deeplinear._grid import Grid
-from deeplinear._labels import from_dataset, read_dataset, to_dataset
+from deeplinear._labels import from_dataset, read_dataset, to_dataset, write_dataset
 from deeplinear._panels import Panels
 from deeplinear._problem import Problem
 from deeplinear._sites import sample_sites
@@ -369,8 +368,7 @@ class Solution:
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, which ``Solution.load`` and ``xarray`` open."""
-        dataset = self.to_xarray()
-        write_atomically(path, lambda temporary: dataset.to_netcdf(temporary, engine="h5netcdf"))
+        write_dataset(path, self.to_xarray())
 
     @classmethod
     def load(cls, path: str | Path) -> "Solution":

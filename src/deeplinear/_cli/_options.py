@@ -134,6 +134,12 @@ def out(default: str, suffixes: tuple[str, ...]) -> Group:
     return Group("out", (parameter,), build)
 
 
+def workers_option(help: str, panel: str) -> inspect.Parameter:
+    """Return the option for how much is done at the same time."""
+    settings = {"metavar": "N", "show_default": "all cores", "help": help, "rich_help_panel": panel}
+    return _option("workers", int | None, None, "--workers", **settings)
+
+
 PROBLEM = Group("problem", tuple(_problem_options()), problem_from)
 
 FINITE = Group(
@@ -158,16 +164,7 @@ FINITE = Group(
             help="How many networks to train, or their seeds (commas).",
             rich_help_panel="Experiment",
         ),
-        _option(
-            "workers",
-            int | None,
-            None,
-            "--workers",
-            metavar="N",
-            show_default="all cores",
-            help="Networks trained at the same time.",
-            rich_help_panel="Experiment",
-        ),
+        workers_option("Networks trained at the same time.", "Experiment"),
         _option(
             "record",
             str,

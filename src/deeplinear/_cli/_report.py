@@ -1,7 +1,6 @@
 """What the user sees: progress on stderr, results on stdout, or one JSON document."""
 
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from deeplinear._estimate import in_time
+from deeplinear._json import plain
 
 _PATIENCE = 10.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
@@ -72,19 +71,6 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     for row in rows:
         laid_out.add_row(*row)
     return laid_out
-
-
-def plain(value: Any) -> Any:
-    """Return value as JSON can hold it; what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deeplinear._cli._grid import read_file, read_over, read_values
-from deeplinear._cli._options import Group, _option
+from deeplinear._cli._options import Group, _option, workers_option
 
 _PANEL = "Sweep"
 _OVER_HELP = "A field and its values: lr=0.01,0.02 or width=0.5:8:5log or depth=2:8:4; repeat for more fields."
@@ -99,16 +99,7 @@ PLACE = Group(
             help="Whether to go on with a store that has this sweep already, or to refuse it.",
             rich_help_panel=_PANEL,
         ),
-        _option(
-            "workers",
-            int | None,
-            None,
-            "--workers",
-            metavar="N",
-            show_default="all cores",
-            help="Processes on this machine.",
-            rich_help_panel=_PANEL,
-        ),
+        workers_option("Processes on this machine.", _PANEL),
         _option(
             "scheduler",
             str | None,

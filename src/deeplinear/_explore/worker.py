@@ -6,7 +6,6 @@ input ends, as it does when the server is killed.
 """
 
 import json
-import math
 import os
 import queue
 import signal
@@ -14,10 +13,9 @@ import sys
 import threading
 from typing import Any, TextIO
 
-import numpy as np
-
 from deeplinear._explore.problems import field_of
 from deeplinear._explore.tasks import TASKS
+from deeplinear._json import plain
 
 
 class _GivenUp(BaseException):
@@ -77,23 +75,6 @@ def main() -> None:
     worker = _Worker(answers)
     threading.Thread(target=worker.read, args=(sys.stdin,), daemon=True).start()
     worker.work()
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; what is not finite becomes None.
-
-    Examples
-    --------
-    >>> plain({"loss": np.array([1.0, np.inf]), "steps": np.int64(2)})
-    {'loss': [1.0, None], 'steps': 2}
-    """
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _step_back() -> None:

@@ -157,27 +157,10 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
     ax.set_ylabel("test loss at the last step")
     _set_y(ax, "log", (min(bottom) / 1.3, max(top) * 1.3))
     _lr_axis(ax)
+    dot: dict[str, Any] = {"marker": "o", "color": _INK, "markersize": 5, "linestyle": "none"}
     keys += [
-        Line2D(
-            [],
-            [],
-            marker="o",
-            color=_INK,
-            markersize=5,
-            markeredgecolor="black",
-            linestyle="none",
-            label="optimum, theory",
-        ),
-        Line2D(
-            [],
-            [],
-            marker="o",
-            color=_INK,
-            markersize=5,
-            markerfacecolor="white",
-            linestyle="none",
-            label="optimum, networks",
-        ),
+        Line2D([], [], **dot, markeredgecolor="black", label="optimum, theory"),
+        Line2D([], [], **dot, markerfacecolor="white", label="optimum, networks"),
     ]
     _legend(figure, keys)
 

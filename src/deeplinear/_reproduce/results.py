@@ -32,11 +32,19 @@ class Agreement:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """One line: losses from theory, and of each network."""
+class Computed:
+    """One line, and what was computed for it."""
 
     line: "Line"
     data: xr.Dataset
+
+    def number(self, name: str) -> float:
+        """Return a result that is one number."""
+        return float(self.data[name].item())
+
+
+class Trained(Computed):
+    """Losses from theory, and of each network."""
 
     @property
     def times(self) -> Array:
@@ -78,22 +86,18 @@ class Trained:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Tuned:
-    """One line: loss against learning rate."""
-
-    line: "Line"
-    data: xr.Dataset
+class Tuned(Computed):
+    """Loss against learning rate."""
 
     @property
     def lr(self) -> float:
         """Optimal rate of theory."""
-        return float(self.data["optimal_lr"].item())
+        return self.number("optimal_lr")
 
     @property
     def measured_lr(self) -> tuple[float, float]:
         """Optimal rate of the networks and its standard error."""
-        return float(self.data["measured_lr"].item()), float(self.data["measured_lr_error"].item())
+        return self.number("measured_lr"), self.number("measured_lr_error")
 
     @property
     def lrs(self) -> Array:
@@ -124,17 +128,13 @@ class Tuned:
         return Agreement(self.line.label, *parts)
 
 
-@dataclass(frozen=True, eq=False)
-class Edge:
-    """One line: the largest stable rate, of theory and of each network."""
-
-    line: "Line"
-    data: xr.Dataset
+class Edge(Computed):
+    """The largest stable rate, of theory and of each network."""
 
     @property
     def lr(self) -> float:
         """Largest stable rate of theory."""
-        return float(self.data["lr"].item())
+        return self.number("lr")
 
     @property
     def has_networks(self) -> bool:

@@ -1,0 +1,66 @@
+"""What it means that two solvers agree, or theory and networks."""
+
+import numpy as np
+
+import deeplinear as dl
+from deeplinear._reference import reference
+from deeplinear._threads import one_blas_thread
+
+OBSERVABLES = (
+    "test_loss",
+    "train_loss",
+    "feature_correlation",
+    "gradient_correlation",
+    "error_correlation",
+    "residual_correlation",
+)
+
+
+def assert_close(actual, expected, tolerance=1e-10):
+    scale = max(1.0, np.abs(expected).max())
+    assert np.abs(actual - expected).max() <= tolerance * scale
+
+
+def assert_agrees_with_the_reference(problem):
+    """Everything that both solvers know is equal to rounding."""
+    with one_blas_thread():
+        expected, solution = reference(problem), dl.solve(problem)
+    for name, actual in {
+        "test_loss": solution.test_loss,
+        "train_loss": solution.train_loss,
+        "Cv": solution.error_correlation,
+        "CDelta": solution.residual_correlation,
+        "Ch": solution.feature_correlation,
+        "Cg": solution.gradient_correlation,
+        "Rhr": solution.feature_response,
+        "Rgu": solution.gradient_response,
+        "Rvu": solution.error_response,
+        "RDelta": solution.residual_response,
+        "bias": solution.decomposition.bias,
+        "width": solution.decomposition.width,
+        "data": solution.decomposition.data,
+    }.items():
+        assert_close(actual, expected[name])
+    variance = solution.variance
+    assert_close(variance.bias + variance.data, expected["overlap_data"])
+    assert_close(variance.bias + variance.initialization, expected["overlap_init"])
+    assert_close(sum(vars(variance).values()), solution.test_loss)
+
+
+def z_scores(values, theory):
+    """Deviation of the mean over seeds in standard errors; zero where both are equal to rounding."""
+    mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    settled = np.isclose(mean, theory, rtol=1e-9, atol=1e-12)
+    return np.where(settled, 0.0, (mean - theory) / np.where(settled, 1.0, error))
+
+
+def assert_networks_agree(problem, dim, seeds, *, rms, relative):
+    """Losses within 4 standard errors and a fraction, every observable within so many in root mean square."""
+    theory, experiment = dl.solve(problem), dl.simulate(problem, dim, seeds)
+    for name in OBSERVABLES:
+        z = np.abs(z_scores(getattr(experiment, name), getattr(theory, name)))
+        # Correlations are thousands of numbers: their largest deviation says little, its mean square much.
+        if name.endswith("loss"):
+            assert z.max() < 4.0, name
+        assert np.sqrt((z**2).mean()) < rms, name
+    assert np.abs(experiment.mean("test_loss") / theory.test_loss - 1).max() < relative

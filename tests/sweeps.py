@@ -1,0 +1,67 @@
+"""Sweeps whose work is counted, for tests."""
+
+import importlib
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COUNTING = """
+import os, time, uuid
+from pathlib import Path
+from deeplinear._sweeping.work import run_task
+
+FOLDER = Path(os.environ["COUNT_FOLDER"])
+SECONDS = float(os.environ.get("COUNT_SECONDS", "0"))
+
+
+def note(what, task):
+    for problem in task.problems:
+        (FOLDER / f"{what}-{problem.optimizer.lr:g}-{os.getpid()}-{uuid.uuid4().hex}").touch()
+
+
+def counted(task):
+    note("begun", task)
+    time.sleep(SECONDS)
+    result = run_task(task)
+    note("ended", task)
+    return result
+
+
+def deadly(task):
+    note("begun", task)
+    if (0.02, 3) in [(problem.optimizer.lr, problem.steps) for problem in task.problems]:
+        os.kill(os.getpid(), 9)
+    return run_task(task)
+"""
+
+
+@pytest.fixture
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make a module whose functions leave files behind, and importable in every process."""
+    (tmp_path / "counting_tasks.py").write_text(COUNTING)
+    (tmp_path / "counts").mkdir()
+    monkeypatch.setenv("COUNT_FOLDER", str(tmp_path / "counts"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("counting_tasks", None)
+    return importlib.import_module("counting_tasks")
+
+
+def counts(folder: Path, what: str = "ended") -> Counter[str]:
+    """How often each learning rate was computed."""
+    return Counter(path.name.split("-")[1] for path in (folder / "counts").glob(f"{what}-*"))
+
+
+def wait_for(condition: Any, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)
+
+
+def ladder(count: int) -> list[float]:
+    return [round(0.001 * (1 + index), 4) for index in range(count)]

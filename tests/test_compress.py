@@ -1,0 +1,217 @@
+"""Many modes stand in for more: compression, and power laws with infinitely many."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.special import zeta
+
+import deeplinear as dl
+from deeplinear import _power_law
+from deeplinear._compress import compress
+from deeplinear._curves import curves
+from deeplinear._data import Modes
+from deeplinear._power_law import infinite_power_law
+from spectra import REGIMES, make
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_compression_of_many_modes_keeps_the_losses(regime):
+    many = dl.Spectrum.power_law(1.3, 0.6, modes=10_000, noise=0.1)
+    few = many.compress()
+    assert len(few.eigenvalues) < 60
+    expected, solution = (dl.solve(make(data, regime, width=128.0, samples=256.0, steps=30)) for data in (many, few))
+    assert expected.test_loss[-1] < 0.3 * expected.test_loss[0]
+    assert_allclose(solution.test_loss, expected.test_loss, rtol=1e-8)
+    assert_allclose(solution.train_loss, expected.train_loss, rtol=1e-8)
+    assert_allclose(solution.feature_correlation, expected.feature_correlation, rtol=1e-7, atol=1e-12)
+
+
+def test_compression_of_a_hundred_thousand_modes():
+    many = dl.Spectrum.power_law(1.5, 0.5, modes=100_000, noise=0.1)
+    few = many.compress()
+    assert len(few.eigenvalues) < 60
+    expected, solution = (dl.solve(make(data, width=128.0, samples=256.0, steps=15)) for data in (many, few))
+    assert_allclose(solution.test_loss, expected.test_loss, rtol=1e-8)
+    # Long after, in the lazy limit, where each mode follows (1 - c lam)^t.
+    for rate in (0.2, 1.0, 1.9):
+        for power in (1, 10, 100, 1000, 10_000):
+            full, short = (
+                (m.weight * m.eigenvalues * m.target[:, 0, 0] * (1 - rate * m.eigenvalues) ** power).sum()
+                for m in (many.modes, few.modes)
+            )
+            assert short == pytest.approx(full, rel=1e-6), (rate, power)
+
+
+def rough(kind, count=4000):
+    rng = np.random.default_rng(3)
+    k = np.arange(1.0, count + 1)
+    if kind == "random targets":
+        return dl.Spectrum(k**-1.4, rng.standard_normal(count) ** 2)
+    if kind == "sparse targets":
+        return dl.Spectrum(k**-1.4, (rng.random(count) < 0.01) * 1.0)
+    if kind == "multiplicities and zeros":
+        return dl.Spectrum((k**-1.4) * (rng.random(count) < 0.9), k**-0.2, rng.integers(1, 9, count))
+    if kind == "two outputs":
+        weights = rng.standard_normal((count, 2)) * k[:, None] ** -0.2
+        return dl.Spectrum(k**-1.4, weights[:, :, None] * weights[:, None, :])
+    if kind == "Marchenko-Pastur":
+        singular = np.linalg.svd(rng.standard_normal((600, 400)), compute_uv=False)
+        return dl.Spectrum(singular**2 / 600, np.ones(400), proportional=True)
+    return dl.Spectrum(np.exp(-k / 5), np.ones(count))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "random targets",
+        "sparse targets",
+        "multiplicities and zeros",
+        "two outputs",
+        "Marchenko-Pastur",
+        "exponential decay",
+    ],
+)
+def test_compression_of_rough_spectra(kind):
+    many = rough(kind)
+    few = many.compress()
+    assert len(few.eigenvalues) <= 150
+    sizes = {"width": 128.0, "samples": 256.0, "batch": 64.0, "lr": 0.1}
+    if many.proportional:
+        sizes = {"width": 1.0, "samples": 2.0, "batch": 0.5, "lr": 0.1}
+        assert sum(few.multiplicity) == pytest.approx(1, abs=1e-12)
+    expected, solution = (dl.solve(make(data, "multi-pass", steps=25, **sizes)) for data in (many, few))
+    assert_allclose(solution.test_loss, expected.test_loss, rtol=1e-6)
+    assert_allclose(solution.error_correlation, expected.error_correlation, rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(5, 400), st.floats(0.1, 3.0), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_compressed_spectra_are_spectra_with_the_same_sums(count, decay, outputs, seed):
+    rng = np.random.default_rng(seed)
+    lam = np.exp(-decay * rng.random(count) * 8)
+    roots = rng.standard_normal((count, outputs, outputs)) * (rng.random((count, 1, 1)) < 0.7)
+    modes = Modes(lam, roots @ roots.mT, rng.random(count) + 0.1)
+    fewer = compress(modes, 1e-6)
+    assert (fewer.weight > 0).all()
+    assert (fewer.eigenvalues > 0).all()
+    assert np.linalg.eigvalsh(fewer.target).min() >= -1e-9 * np.abs(fewer.target).max()
+    for power in (0, 1):
+        signal, signal_of_few = (m.weight * m.eigenvalues ** (power + 1) for m in (modes, fewer))
+        assert signal_of_few.sum() == pytest.approx(signal.sum(), rel=1e-6)
+        target = np.einsum("k,kab->ab", signal, modes.target)
+        assert_allclose(np.einsum("k,kab->ab", signal_of_few, fewer.target), target, atol=1e-6 * np.trace(target))
+
+
+def test_a_short_spectrum_is_left_alone():
+    short = dl.Spectrum([1.0, 0.5, 0.1], [1.0, 2.0, 3.0], noise=0.1)
+    assert short.compress() is short
+    assert dl.Spectrum([0.0, 0.0], [1.0, 1.0]).compress().eigenvalues == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("capacity", "source"), [(1.01, 0.5), (1.5, 0.2), (2.0, 2.0), (6.0, 0.05), (100.0, 0.001)])
+def test_infinite_power_laws_have_the_sums_of_zeta_functions(capacity, source):
+    modes = dl.Spectrum.power_law(capacity, source).modes
+    signal = modes.weight * modes.eigenvalues
+    assert len(signal) < 110
+    for order in (0, 1, 2):
+        assert (signal * modes.eigenvalues**order).sum() == pytest.approx(zeta(capacity * (order + 1)), rel=1e-7)
+        target = (signal * modes.target[:, 0, 0] * modes.eigenvalues**order).sum()
+        assert target == pytest.approx(zeta(capacity * (source + order) + 1), rel=1e-7)
+
+
+def test_an_infinite_power_law_is_the_limit_of_many_modes():
+    """What k modes leave out falls as k^(-capacity source); at finite width and samples as the trace they leave out."""
+    for options, slope in (({"width": "infinite", "regime": "population"}, 1.2), ({}, 0.5)):
+        infinite = dl.solve(make(dl.Spectrum.power_law(1.5, 0.8), **options)).test_loss[-1]
+        counts = [dl.Spectrum.power_law(1.5, 0.8, modes=count) for count in (100, 1000, 10_000)]
+        gaps = np.array([infinite - dl.solve(make(data, **options)).test_loss[-1] for data in counts])
+        assert_allclose(np.log10(gaps[:-1] / gaps[1:]), slope, atol=0.1)
+
+
+def all_modes(capacity, source, monkeypatch):
+    """Modes of an infinite power law before they are compressed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_power_law, "compress", lambda modes, tolerance: modes)
+        return infinite_power_law.__wrapped__(capacity, source)
+
+
+@pytest.mark.parametrize(("capacity", "source"), [(1.5, 0.5), (1.1, 0.1), (2.0, 2.0), (4.0, 0.3), (10.0, 1.0)])
+def test_the_error_of_an_infinite_power_law_is_as_stated_up_to_its_reach(capacity, source, monkeypatch):
+    """At times between those that compression looks at; beyond the reach, far more is missing."""
+    law = dl.Spectrum.power_law(capacity, source).modes
+    assert law.reach == 1e12
+    times = 10 ** np.random.default_rng(0).uniform(-2, 12, 1000)
+
+    def learned(modes, times):
+        return np.exp(-np.outer(times, modes.eigenvalues)) @ (modes.weight * modes.eigenvalues * modes.target[:, 0, 0])
+
+    modes = all_modes(capacity, source, monkeypatch)
+    exact, found = learned(modes, times), learned(law, times)
+    scale = np.maximum(exact, 1e-3 * learned(modes, [0.0]))
+    assert (np.abs(found - exact) <= _power_law.TOLERANCE * scale).all()
+    assert learned(law, [1e18]) < 1e-6 * 1e18**-source
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_an_infinite_power_law_is_compressed_enough_for_the_losses(regime, monkeypatch):
+    """Compressed a thousand times finer, the losses differ by less than the tolerance."""
+    law = dl.Spectrum.power_law(1.5, 0.5)
+    finer = compress(all_modes(1.5, 0.5, monkeypatch), 1e-3 * _power_law.TOLERANCE)
+    fine = dl.Spectrum(finer.eigenvalues, finer.target[:, 0, 0], finer.weight)
+    found, expected = dl.solve([make(data, regime, steps=100, lr=0.05) for data in (law, fine)])
+    assert_allclose(found.test_loss, expected.test_loss, rtol=_power_law.TOLERANCE)
+
+
+@pytest.mark.parametrize("method", ["dense", "panels"])
+def test_training_beyond_the_reach_of_a_power_law_is_refused(method, monkeypatch):
+    """A lazy network of depth 1 has kernel 2, so 100 steps of rate 0.1 take it to time 19.8.
+
+    Real power laws reach much further, so this one is cut off after 20 modes.
+    """
+    law = dl.Spectrum.power_law(1.5, 0.5)
+    network = dl.MLP(depth=1, width="infinite", parameterization="ntk", centered=True, richness=1e-3)
+    problem = dl.Problem(network, law, dl.Population(), dl.GradientDescent(0.1), steps=100)
+    wide, narrow = (dataclasses.replace(law.finite(20), reach=reach) for reach in (19.95, 19.65))
+    for modes in (law.modes, wide):
+        monkeypatch.setitem(law.__dict__, "modes", modes)
+        assert not dl.solve(problem, method=method).status.diverged
+    monkeypatch.setitem(law.__dict__, "modes", narrow)
+    with pytest.raises(ArithmeticError, match=r"training reached eigenvalues below 0\.05"):
+        dl.solve(problem, method=method)
+    with pytest.raises(ArithmeticError, match="lower steps or lr"):
+        curves([problem])
+
+
+def test_training_that_diverges_is_not_taken_for_training_beyond_reach():
+    law = dl.Spectrum.power_law(1.5, 0.5)
+    problem = dl.Problem(dl.MLP(depth=2, width=50.0), law, dl.Population(), dl.GradientDescent(5.0), steps=100)
+    assert dl.solve(problem).status.diverged
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("source", [0.5, 1.5])
+def test_a_lazy_infinitely_wide_network_learns_each_mode_by_itself(depth, source):
+    """Its loss is sum_k lam_k w_k^2 (1 - eta (L + 1) lam_k)^(2 t): here over all k to infinity, within 1e-7."""
+    eta, steps, capacity = 0.25, 300, 1.5
+    law = dl.Spectrum.power_law(capacity, source, noise=0.1)
+    network = dl.MLP(depth, "infinite", parameterization="ntk", centered=True)
+    rule = dl.GradientDescent(eta)
+    shown = np.array([0, 1, 10, 100, 299])
+    solution = dl.solve(dl.Problem(network, law, dl.Population(), rule, steps)).test_loss[shown]
+    assert_allclose(solution - 0.01, infinite_sum(capacity, source, eta * (depth + 1), 2 * shown), rtol=1e-7)
+
+
+def infinite_sum(capacity, source, rate, powers):
+    """sum_k k^(-capacity source - 1) (1 - rate k^-capacity)^power: 10^5 terms, then a binomial series of zeta tails."""
+    k = np.arange(1.0, 100_001.0)
+    total = np.array([(k ** (-capacity * source - 1) * (1 - rate * k**-capacity) ** power).sum() for power in powers])
+    for index, power in enumerate(powers):
+        coefficient = 1.0
+        for order in range(6):
+            total[index] += coefficient * zeta(capacity * (source + order) + 1, 100_001)
+            coefficient *= -rate * (power - order) / (order + 1)
+    return total

@@ -1,0 +1,303 @@
+"""Sweeps in several processes, some of which end before their time."""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import deeplinear as dl
+from deeplinear import _sweep
+from deeplinear._sweep import open_sweep, sweep
+from deeplinear._sweeping import claims as claims_module
+from deeplinear._sweeping import drive, runners, store
+from deeplinear._sweeping.claims import Claims
+from deeplinear._sweeping.runners import LocalProcesses
+from deeplinear._sweeping.work import Task, run_task
+from sweeps import counts, ladder, wait_for
+
+
+@pytest.fixture
+def problem() -> dl.Problem:
+    return dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=6)
+
+
+class TestClaims:
+    def test_one_of_two_gets_it(self, tmp_path: Path) -> None:
+        first, second = Claims(tmp_path), Claims(tmp_path)
+        assert first.take("a")
+        assert not second.take("a")
+        first.release("a")
+        assert second.take("a")
+        second.close()
+        assert first.take("a")
+        first.close()
+        assert not list((tmp_path / "claims").iterdir())
+        assert not list((tmp_path / "owners").iterdir())
+
+    def test_what_a_dead_process_had_is_taken_over_once(self, tmp_path: Path) -> None:
+        code = "import sys; from pathlib import Path; from deeplinear._sweeping.claims import Claims\n"
+        code += "import os; Claims(Path(sys.argv[1])).take('a'); os.kill(os.getpid(), 9)"
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+        first, second = Claims(tmp_path), Claims(tmp_path)
+        assert first.take("a")
+        assert not second.take("a")
+        first.release("a")
+        assert not list((tmp_path / "claims").iterdir())
+        first.close()
+        second.close()
+
+    def test_another_machine_is_given_time(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        far, near = Claims(tmp_path), Claims(tmp_path)
+        assert far.take("a")
+        owner = json.loads((tmp_path / "owners" / far.id).read_text())
+        (tmp_path / "owners" / far.id).write_text(json.dumps(owner | {"host": "elsewhere", "pid": 0}))
+        assert not near.take("a")
+        monkeypatch.setattr(claims_module, "PATIENCE", 0.1)
+        assert not near.take("a")
+        time.sleep(0.05)
+        os.utime(tmp_path / "owners" / far.id)  # a sign of life
+        assert not near.take("a")
+        time.sleep(0.15)
+        assert near.take("a")
+        near.close()
+        far.close()
+
+    def test_signs_of_life_are_given(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(claims_module, "HEARTBEAT", 0.02)
+        claims = Claims(tmp_path)
+        before = (tmp_path / "owners" / claims.id).stat().st_mtime_ns
+        wait_for(lambda: (tmp_path / "owners" / claims.id).stat().st_mtime_ns > before)
+        claims.close()
+
+
+class TestInterruptions:
+    SCRIPT = """
+import sys
+import counting_tasks
+import deeplinear as dl
+from deeplinear._sweep import sweep
+from deeplinear._sweeping import drive
+drive.run_task = counting_tasks.counted
+problem = dl.Problem.load(sys.argv[1])
+lrs = [float(lr) for lr in sys.argv[3].split(",")]
+sweep(problem, {"lr": lrs}, sys.argv[2], theory=False, experiment={"dim": 8, "seeds": 2}, workers=int(sys.argv[4]))
+"""
+
+    def start(self, problem: dl.Problem, folder: Path, lrs: list[float], workers: int = 2) -> "subprocess.Popen[bytes]":
+        problem.save(folder / "problem.toml")
+        (folder / "script.py").write_text(self.SCRIPT)
+        text = ",".join(map(str, lrs))
+        arguments = ["script.py", "problem.toml", "a.zarr", text, str(workers)]
+        return subprocess.Popen([sys.executable, *arguments], cwd=folder)
+
+    def test_sigkill_loses_nothing_and_repeats_nothing(
+        self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COUNT_SECONDS", "0.1")
+        lrs = ladder(16)
+        process = self.start(problem, tmp_path, lrs)
+        points = tmp_path / "a.zarr" / store.WORK_FOLDER / "points"
+        wait_for(lambda: points.is_dir() and len(list(points.glob("experiment-*"))) >= 5)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kept = open_sweep(tmp_path / "a.zarr")
+        done = [f"{lr:g}" for lr in kept.lr.values[kept.measured_done]]
+        assert 5 <= len(done) < 16
+        begun = counts(tmp_path, "begun")
+        time.sleep(0.3)
+        assert counts(tmp_path, "begun") == begun  # its processes are gone too
+
+        assert self.start(problem, tmp_path, lrs).wait() == 0
+        found = open_sweep(tmp_path / "a.zarr")
+        assert found.measured_done.all()
+        again = counts(tmp_path, "begun")
+        assert all(again[lr] == 1 for lr in done), "what was finished was computed again"
+        assert sum(again.values()) <= len(lrs) + 4  # nothing but what was under way
+        assert not list((tmp_path / "a.zarr" / store.WORK_FOLDER / "claims").iterdir())
+        np.testing.assert_array_equal(
+            found.measured_test_loss,
+            sweep(problem, {"lr": lrs}, theory=False, experiment={"dim": 8, "seeds": 2}, workers=1).measured_test_loss,
+        )
+
+    def test_two_processes_share_a_store(
+        self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COUNT_SECONDS", "0.3")
+        lrs = ladder(14)
+        both = [self.start(problem, tmp_path, lrs, workers=1) for _ in range(2)]
+        assert [process.wait() for process in both] == [0, 0]
+        assert counts(tmp_path) == Counter({f"{lr:g}": 1 for lr in lrs})
+        pids = {path.name.split("-")[2] for path in (tmp_path / "counts").glob("ended-*")}
+        assert len(pids) == 2
+        with xr.open_zarr(tmp_path / "a.zarr") as opened:
+            assert opened.measured_done.all()
+
+    def test_an_interrupt_keeps_what_is_finished(self, problem: dl.Problem, tmp_path: Path) -> None:
+        def interrupt(done: int, total: int) -> None:
+            if done:
+                raise KeyboardInterrupt
+
+        grid = {"lr": [0.01], "steps": [3, 4, 5]}
+        with pytest.raises(KeyboardInterrupt):
+            sweep(problem, grid, tmp_path / "a.zarr", workers=1, progress=interrupt)
+        assert open_sweep(tmp_path / "a.zarr").done.sum() == 1
+        assert not list((tmp_path / "a.zarr" / store.WORK_FOLDER / "claims").iterdir())
+        assert sweep(problem, grid, tmp_path / "a.zarr", workers=1).done.all()
+
+
+class TestLocalProcesses:
+    def test_a_sweep_moves_to_other_processes_when_they_are_there(
+        self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_sweep, "_TRIAL_SECONDS", 0.0)
+        monkeypatch.setattr(_sweep, "_WORTH_SECONDS", 0.0)
+        monkeypatch.setattr(_sweep, "count_cores", lambda: 2)
+        monkeypatch.setattr(counting, "SECONDS", 0.3)  # here only
+        monkeypatch.setattr(drive, "run_task", counting.counted)
+        found = sweep(problem, {"lr": ladder(32 * 12)})
+        assert found.done.all()
+        pids = {int(path.name.split("-")[2]) for path in (tmp_path / "counts").glob("ended-*")}
+        assert os.getpid() in pids
+        assert len(pids) > 1
+        assert set(counts(tmp_path).values()) == {1}
+
+    def test_a_killed_process_is_replaced(
+        self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COUNT_SECONDS", "0.5")
+        pool = LocalProcesses(1)
+        task = Task((problem,), np.arange(problem.steps), None)
+        future = pool.submit(counting.counted, task)
+        wait_for(lambda: counts(tmp_path, "begun"))
+        pid = int(next((tmp_path / "counts").glob("begun-*")).name.split("-")[2])
+        os.kill(pid, signal.SIGKILL)
+        np.testing.assert_array_equal(pool.result(future)["test_loss"], run_task(task)["test_loss"])
+        pool.close()
+
+    def test_a_process_that_cannot_start_is_an_error(
+        self, problem: dl.Problem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        pool = LocalProcesses(1)
+        with pytest.raises(RuntimeError, match="a worker process could not start"):
+            pool.result(pool.submit(run_task, Task((problem,), np.arange(problem.steps), None)))
+        pool.close()
+
+    def test_a_script_needs_no_main_guard(self, problem: dl.Problem, tmp_path: Path) -> None:
+        problem.save(tmp_path / "problem.toml")
+        (tmp_path / "plain.py").write_text(
+            "import deeplinear as dl\nfrom deeplinear._sweep import sweep\n"
+            "found = sweep(dl.Problem.load('problem.toml'), {'steps': [2, 3], 'lr': [0.1]}, workers=2)\n"
+            "print(int(found.done.sum()))"
+        )
+        done = subprocess.run([sys.executable, "plain.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+class TestDask:
+    """A real cluster: several processes on this machine, which talk over loopback."""
+
+    @pytest.fixture
+    def cluster(self, counting: Any) -> Any:
+        distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        ) as cluster:
+            yield cluster
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+    def test_a_killed_worker_loses_nothing(
+        self, problem: dl.Problem, cluster: Any, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(drive, "run_task", counting.counted)
+        lrs, killed = ladder(30), []
+        cluster_client = importlib.import_module("distributed").Client(cluster, set_as_default=False)
+        cluster_client.run(_set_seconds, 0.1)
+
+        def kill(done: int, total: int) -> None:
+            if done >= 8 and not killed:
+                pids = cluster_client.run(os.getpid)
+                killed.append(next(iter(pids.values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        found = sweep(
+            problem,
+            {"lr": lrs},
+            tmp_path / "a.zarr",
+            theory=False,
+            experiment={"dim": 8, "seeds": 2},
+            scheduler=cluster_client,
+            progress=kill,
+        )
+        cluster_client.close()
+        assert killed
+        assert found.measured_done.all()
+        assert (found.measured_failure == "").all()
+        pids = {path.name.split("-")[2] for path in (tmp_path / "counts").glob("ended-*")}
+        assert len(pids) >= 2
+        ended = counts(tmp_path)
+        assert set(ended) == {f"{lr:g}" for lr in lrs}
+        # At most what the worker had finished and not handed over yet.
+        assert sum(ended.values()) <= len(lrs) + 1
+        expected = sweep(problem, {"lr": lrs}, theory=False, experiment={"dim": 8, "seeds": 2}, workers=1)
+        np.testing.assert_array_equal(found.measured_test_loss, expected.measured_test_loss)
+
+    def test_an_address_is_enough(self, problem: dl.Problem, cluster: Any) -> None:
+        grid = {"lr": ladder(40)}
+        found = sweep(problem, grid, scheduler=cluster.scheduler_address)
+        assert found.identical(sweep(problem, grid, workers=1))
+
+    @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "127.0.0.1:9"])
+    def test_a_scheduler_that_does_not_answer(
+        self, problem: dl.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+    ) -> None:
+        pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
+        monkeypatch.setattr(runners, "_ANSWER_SECONDS", 0.5)
+        with pytest.raises(ConnectionError, match=r"scheduler .*127.0.0.1:9 does not answer within 0.5 s"):
+            sweep(problem, {"lr": [0.1]}, tmp_path / "a.zarr", scheduler=address)
+        assert not (tmp_path / "a.zarr").exists()
+
+    def test_a_scheduler_that_accepts_and_says_nothing(self, problem: dl.Problem, tmp_path: Path) -> None:
+        pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
+        problem.save(tmp_path / "problem.toml")
+        script = (
+            "import socket, deeplinear as dl\nfrom deeplinear._sweep import sweep\n"
+            "from deeplinear._sweeping import runners\nrunners._ANSWER_SECONDS = 0.3\n"
+            "silent = socket.create_server(('127.0.0.1', 0))\n"
+            "address = f'tcp://127.0.0.1:{silent.getsockname()[1]}'\n"
+            "sweep(dl.Problem.load('problem.toml'), {'lr': [0.1]}, scheduler=address)"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30
+        )
+        assert ended.returncode == 1
+        assert "does not answer within 0.3 s" in ended.stderr.splitlines()[-1]
+
+    @pytest.mark.parametrize("scheduler", [3, "nonsense://x"])
+    def test_what_is_no_scheduler(self, problem: dl.Problem, scheduler: Any) -> None:
+        pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
+        with pytest.raises(ValueError, match="scheduler must be an address"):
+            sweep(problem, {"lr": [0.1]}, scheduler=scheduler)
+
+
+def _set_seconds(seconds: float) -> None:
+    module = importlib.import_module("counting_tasks")
+    module.SECONDS = seconds  # type: ignore[attr-defined]
+
+
+def test_a_worker_imports_nothing_that_it_does_not_need() -> None:
+    """What is slow to import would cost every process of a sweep about as much as a hundred short solutions."""
+    code = "import sys, deeplinear._sweeping.work; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "deeplinear._solve" in loaded
+    assert not {"xarray", "pandas", "matplotlib", "scipy.optimize", "scipy.interpolate", "torch", "rich"} & set(loaded)
