@@ -32,6 +32,15 @@ def test_stable_and_unstable_networks_of_infinite_depth_are_solved_together():
         np.testing.assert_allclose(curve.test_loss, dl.solve(each).test_loss, rtol=1e-6)
 
 
+def test_advance_sums_to_the_number_of_problems():
+    problems = [make(dl.MLP(2, 1.0), lr) for lr in (0.02, 0.05)] + [make(dl.MLP(3, 1.0), 100.0, steps=60)]
+    parts = []
+    curves(problems, advance=parts.append)
+    assert sum(parts) == pytest.approx(3)
+    assert len(parts) > 6  # every step
+    assert min(parts) >= 0
+
+
 def test_large_problems_are_not_batched():
     assert worth_batching(make(dl.MLP(3, 1.0), steps=10), 8) == 8
     assert worth_batching(make(dl.MLP(3, 1.0), steps=1000), 8) == 1

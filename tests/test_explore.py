@@ -1,6 +1,7 @@
 """The explorer without a browser: what it reads, refuses and writes, and what it leaves running."""
 
 import dataclasses
+import itertools
 import json
 import os
 import queue
@@ -254,6 +255,35 @@ def test_rates_mark_the_optimum(schedule: str) -> None:
     nearest = int(np.argmin(np.abs(np.log(answer["lrs"] / answer["optimum"]["lr"]))))
     at_nearest = read_problem(changed("optimizer", schedule=schedule, lr=float(answer["lrs"][nearest])) | {"steps": 12})
     assert answer["test_loss"][nearest] == pytest.approx(dl.solve(at_nearest).test_loss[-1], rel=1e-9)
+
+
+def test_rates_report_how_far_the_search_is() -> None:
+    reports: list[dict[str, Any]] = []
+    tasks.rates({"problem": PROBLEM}, lambda **message: reports.append(message))
+    told = [report for report in reports if report]
+    assert [stage for stage, _ in itertools.groupby(told, lambda report: report["stage"])] == [
+        "1 of 2: finding the best learning rate",
+        "2 of 2: loss at each learning rate",
+    ]
+    assert told[0]["part"] < 0.5
+    assert told[-1]["part"] == 1.0
+
+
+def test_a_search_that_nobody_waits_for_ends(client: httpx.Client) -> None:
+    problem = PROBLEM | {"sampling": {"type": "OnlineSGD", "batch": 0.5}, "steps": 600}
+    with client.stream("POST", "/api/rates", json={"problem": problem}) as stream:
+        lines = stream.iter_lines()
+        while '"part": 0.' not in (line := next(lines)):
+            assert "error" not in line
+        assert "1 of 2" in line
+        assert client.get("/api/load").json()["long"] == 1
+    assert until(lambda: client.get("/api/load").json()["long"] == 0, seconds=5)
+
+
+def test_rates_of_a_run_that_is_too_long_are_refused(client: httpx.Client) -> None:
+    answer = last_line(client.post("/api/rates", json={"problem": PROBLEM | {"steps": 3000}}))
+    assert answer["field"] == "steps"
+    assert "Lower the steps to 1000." in answer["error"]
 
 
 def test_rates_without_an_optimum_say_so() -> None:

@@ -290,6 +290,21 @@ def test_long_solves_can_be_cancelled(explorer: Explorer, address: str) -> None:
     wait_until_idle(page)
 
 
+def test_the_search_for_the_best_rate_shows_how_far_it_is(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    page.select_option('[id="sampling-type"]', "OnlineSGD")
+    explorer.control("steps").fill("400")
+    page.click("#view-rates")
+    explorer.wait_for(
+        "/1 of 2: finding the best learning rate · \\d+ %/.test(document.querySelector('#progress span').textContent)"
+    )
+    assert page.locator("#progress progress[value]").count() == 1
+    page.click("#progress button")
+    assert "Cancelled" in page.locator("#status").inner_text()
+    wait_until_idle(page)
+
+
 def test_bad_values_are_shown_beside_their_control(explorer: Explorer, address: str) -> None:
     explorer.open(address)
     page = explorer.page

@@ -195,6 +195,35 @@ def test_where_nothing_moves_every_rate_is_stable():
         max_stable_lr(problem)
 
 
+@pytest.mark.parametrize("steps", [12, 200])  # where rates are solved together, and one by one
+def test_progress_of_the_search(steps):
+    reports = []
+    problem = make(sampling=dl.OnlineSGD(0.3), steps=steps)
+    found = optimal_lr(problem, progress=lambda *each: reports.append(each))
+    assert found == optimal_lr(problem)
+    done, totals = zip(*reports, strict=True)
+    assert done == tuple(sorted(done))
+    assert totals == tuple(sorted(totals))
+    assert all(each < total for each, total in reports[:-1])
+    assert done[-1] == totals[-1]
+    assert len(reports) > 5 * steps  # every step of every rate is a chance to stop
+
+
+def test_an_error_in_progress_stops_the_search():
+    calls = 0
+
+    def fail(done, total):
+        nonlocal calls
+        calls += 1
+        if done:
+            raise KeyboardInterrupt
+
+    problem = make(sampling=dl.OnlineSGD(0.3), steps=200)
+    with pytest.raises(KeyboardInterrupt):
+        optimal_lr(problem, progress=fail)
+    assert calls < 100  # the ceiling, and a step or two
+
+
 def test_refusals():
     problem = make(steps=5)
     with pytest.raises(ValueError, match=r"horizon must be at most steps - 1 \(4\), got 5"):

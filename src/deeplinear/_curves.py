@@ -11,7 +11,7 @@ from deeplinear import _memory
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
-from deeplinear._solve import _CACHE, _batches, plan, run_dense
+from deeplinear._solve import _CACHE, Progress, _batches, plan, run_dense
 from deeplinear._threads import one_blas_thread
 
 Array = NDArray[Any]
@@ -31,7 +31,7 @@ class Curve:
 
 
 def curves(
-    problems: Sequence[Problem], tolerance: float = 1e-6, advance: Callable[[int], object] | None = None
+    problems: Sequence[Problem], tolerance: float = 1e-6, advance: Callable[[float], object] | None = None
 ) -> list[Curve]:
     """Solve problems, those of equal structure in batches, and return their losses in the same order.
 
@@ -44,29 +44,43 @@ def curves(
     tolerance
         As for ``solve``.
     advance
-        Called after each batch with the number of problems in it.
+        Called at every step with the number of solutions that it adds; they sum to the number of problems.
     """
     found: dict[int, Curve] = {}
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         for shape, members in _batches(list(problems)):
             # Twice, since what is complex takes twice the memory.
             _memory.require(2 * dense_memory(shape, len(members)), "solving", "lower steps or outputs")
-            solved = _solve_batch([problems[index] for index in members], shape, tolerance)
+            step = None if advance is None else _Advance(len(members), advance)
+            solved = _solve_batch([problems[index] for index in members], shape, tolerance, step)
             found |= dict(zip(members, solved, strict=True))
-            if advance is not None:
-                advance(len(members))
+            if step is not None:
+                step(1, 1)  # a batch that diverges ends before its last step
     return [found[index] for index in range(len(problems))]
 
 
-def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float) -> list[Curve]:
+class _Advance:
+    """Turns the steps of a batch into solutions, each counted once even if a part of the batch is solved again."""
+
+    def __init__(self, problems: int, advance: Callable[[float], object]) -> None:
+        self._problems, self._advance = problems, advance
+        self._done = 0.0
+
+    def __call__(self, step: int, steps: int) -> None:
+        before, self._done = self._done, max(self._done, self._problems * step / steps)
+        self._advance(self._done - before)
+
+
+def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float, step: Progress | None) -> list[Curve]:
     """Solve a batch; if its problems cannot be resolved together in depth, in halves."""
     try:
-        dense, _ = run_dense(batch, shape, tolerance, None)
+        dense, _ = run_dense(batch, shape, tolerance, step)
     except ArithmeticError:
         if len(batch) == 1:
             raise
         half = len(batch) // 2
-        return [curve for part in (batch[:half], batch[half:]) for curve in _solve_batch(part, shape, tolerance)]
+        parts = (batch[:half], batch[half:])
+        return [curve for part in parts for curve in _solve_batch(part, shape, tolerance, step)]
     test = dense.loss_curve(slice(0, shape.steps))
     train = test.copy() if dense.train_losses is None else dense.train_losses
     found = []

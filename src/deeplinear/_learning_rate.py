@@ -19,6 +19,7 @@ from deeplinear._minimum import Minimum, Point, find_minimum
 from deeplinear._problem import Problem
 from deeplinear._rates import has_schedule, rate_of, up_to, with_rate
 from deeplinear._sensitivity import derivatives
+from deeplinear._solve import Progress
 
 Array = NDArray[np.float64]
 
@@ -37,6 +38,12 @@ _ABOUT_AS_GOOD = 1.2
 
 _ROUNDING = 1e-12
 """Fraction of the initial loss below which a loss is mostly rounding error."""
+
+_SLOPE = 2.5
+"""Cost of a loss with its slope, in units of a solution."""
+
+_REFINING = 4 * _SLOPE + 1
+"""Cost that is usual after the ladder: some slopes, and a look beyond the optimum."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,12 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
 
 
 def optimal_lr(
-    problem: Problem, horizon: int | None = None, objective: str = "test", *, tolerance: float = 1e-4
+    problem: Problem,
+    horizon: int | None = None,
+    objective: str = "test",
+    *,
+    tolerance: float = 1e-4,
+    progress: Progress | None = None,
 ) -> OptimalLr:
     """Find the learning rate with the least loss at a step.
 
@@ -185,6 +197,9 @@ def optimal_lr(
         ``"test"`` or ``"train"`` loss.
     tolerance
         Relative error of the rate allowed; as a rule it is much smaller.
+    progress
+        Called as ``progress(done, total)``, counted in steps of solutions. How many rates are needed shows on the way,
+        so ``total`` is a guess until the end.
 
     Raises
     ------
@@ -207,13 +222,16 @@ def optimal_lr(
     if horizon > last:
         raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
     problem = up_to(problem, horizon)
-    rungs = _search(problem, objective)
-    found, resolved = _refine(problem, objective, rungs, tolerance)
+    counter = _Counter(problem.steps, progress)
+    rungs = _search(problem, objective, counter)
+    found, resolved = _refine(problem, objective, rungs, tolerance, counter)
+    at_edge = _is_at_edge(problem, objective, found, counter)
+    counter.end()
     return OptimalLr(
         lr=math.exp(found.x),
         loss=found.value,
         curvature=found.curvature,
-        at_edge=_is_at_edge(problem, objective, found),
+        at_edge=at_edge,
         is_resolved=resolved,
         horizon=horizon,
         objective=objective,
@@ -230,8 +248,8 @@ def _check(problem: Any) -> None:
         raise ValueError(f"steps must be at least 2 for the learning rate to matter, got {problem.steps}")
 
 
-def _solve(problem: Problem, rates: Sequence[float]) -> list[Curve]:
-    return curves([with_rate(problem, rate) for rate in rates])
+def _solve(problem: Problem, rates: Sequence[float], advance: Callable[[float], object] | None = None) -> list[Curve]:
+    return curves([with_rate(problem, rate) for rate in rates], advance=advance)
 
 
 def _ladder(top: float, first: int, count: int) -> list[float]:
@@ -257,7 +275,7 @@ def _blows_up(curve: Curve) -> bool:
     return curve.diverged_at is not None or bool(curve.train_loss[-1] > 100 * curve.train_loss[0])
 
 
-def _ceiling(problem: Problem) -> float:
+def _ceiling(problem: Problem, advance: Callable[[float], object] | None = None) -> float:
     """Find a rate at which training blows up soon, while the next rung down does not."""
     rates = [rate_of(problem) * 8.0**power for power in range(-12, 13)]
     steps = 8
@@ -265,7 +283,7 @@ def _ceiling(problem: Problem) -> float:
         short = up_to(problem, min(steps, problem.steps) - 1)
 
         def first(rates: list[float], short: Problem = short) -> float | None:
-            solved = zip(rates, _solve(short, rates), strict=True)
+            solved = zip(rates, _solve(short, rates, advance), strict=True)
             return next((rate for rate, curve in solved if _blows_up(curve)), None)
 
         coarse = first(rates)
@@ -295,6 +313,26 @@ def _enclose(problem: Problem, stable: Callable[[Sequence[float]], list[bool]]) 
 # --- the optimum ---------------------------------------------------------------------------------------------
 
 
+class _Counter:
+    """Counts solutions, of a number that grows as more turn out to be needed."""
+
+    def __init__(self, steps: int, progress: Progress | None) -> None:
+        self._steps, self._progress = steps, progress
+        self._done, self._total = 0.0, _REFINING
+
+    def expect(self, more: float) -> None:
+        """Say how much is left, at least."""
+        self._total = max(self._total, self._done + more)
+
+    def advance(self, solutions: float) -> None:
+        self._done = min(self._done + solutions, self._total)
+        if self._progress is not None:
+            self._progress(round(self._steps * self._done), round(self._steps * self._total))
+
+    def end(self) -> None:
+        self.advance(self._total)
+
+
 class _Rung:
     """A rate that was solved."""
 
@@ -306,13 +344,15 @@ class _Rung:
         self.dip = rate * max(int(loss.argmin()), 1) / (len(loss) - 1)
 
 
-def _search(problem: Problem, objective: str) -> list[_Rung]:
+def _search(problem: Problem, objective: str, counter: _Counter) -> list[_Rung]:
     """Solve rates on a ladder until the least loss is enclosed; return them in increasing order."""
 
     def solved(rates: list[float]) -> list[_Rung]:
-        return [_Rung(*each, objective) for each in zip(rates, _solve(problem, rates), strict=True)]
+        counter.expect(len(rates) + _REFINING)
+        return [_Rung(*each, objective) for each in zip(rates, _solve(problem, rates, counter.advance), strict=True)]
 
-    top, count = _ceiling(problem), worth_batching(problem, 8)
+    # The few steps after which runs blow up count for nothing.
+    top, count = _ceiling(problem, lambda _: counter.advance(0.0)), worth_batching(problem, 8)
     down: list[_Rung] = []
     next_rung, best = 0, math.inf
     while not down or down[-1].final <= best or down[-1].least < best:
@@ -340,12 +380,14 @@ def _search(problem: Problem, objective: str) -> list[_Rung]:
     return sorted(rungs + (solved(between) if between else []), key=lambda rung: rung.rate)
 
 
-def _refine(problem: Problem, objective: str, rungs: list[_Rung], tolerance: float) -> tuple[Minimum, bool]:
+def _refine(
+    problem: Problem, objective: str, rungs: list[_Rung], tolerance: float, counter: _Counter
+) -> tuple[Minimum, bool]:
     """Find the exact optimum, and whether it is well defined, near the best rung and near others about as good."""
     best = min(rungs, key=lambda rung: rung.final)
     if best.final <= _ROUNDING * best.initial:
         return Minimum(math.log(best.rate), max(best.final, 0.0), math.nan), False
-    evaluate = _slope(problem, objective)
+    evaluate = _slope(problem, objective, counter)
     minima = []
     for around in zip(rungs, rungs[1:], rungs[2:], strict=False):
         left, middle, right = ((math.log(rung.rate), rung.final) for rung in around)
@@ -354,26 +396,27 @@ def _refine(problem: Problem, objective: str, rungs: list[_Rung], tolerance: flo
     return min(minima, key=lambda minimum: minimum.value), True
 
 
-def _slope(problem: Problem, objective: str) -> Callable[[float], Point]:
+def _slope(problem: Problem, objective: str, counter: _Counter) -> Callable[[float], Point]:
     """Loss at the last step and its derivative, as a function of log(lr)."""
 
     def evaluate(x: float) -> Point:
+        counter.expect(_SLOPE + 1)
         at = with_rate(problem, math.exp(x))
-        derivative = derivatives([(at, "lr")])[0]
+        derivative = derivatives([(at, "lr")], advance=lambda part: counter.advance(_SLOPE * part))[0]
         value, slope = derivative.value.loss(objective)[-1], derivative.slope.loss(objective)[-1]
         return Point(x, float(value), float(slope) * rate_of(at))
 
     return evaluate
 
 
-def _is_at_edge(problem: Problem, objective: str, found: Minimum) -> bool:
+def _is_at_edge(problem: Problem, objective: str, found: Minimum, counter: _Counter) -> bool:
     lr, loss = math.exp(found.x), found.value
-    (higher,) = _solve(problem, [lr * (1 + _EDGE)])
+    (higher,) = _solve(problem, [lr * (1 + _EDGE)], counter.advance)
     if not _is_stable(higher, _bound(problem)):
         return True
     right = float(higher.loss(objective)[-1]) - loss
     parabola = 0.5 * found.curvature * math.log1p(_EDGE) ** 2
     if right <= max(1.5 * parabola, _STEEPER * _ROUNDING * float(higher.loss(objective)[0])):
         return False  # what is nearly a parabola on one side is so on the other
-    (lower,) = _solve(problem, [lr / (1 + _EDGE)])
+    (lower,) = _solve(problem, [lr / (1 + _EDGE)], counter.advance)
     return right > _STEEPER * (float(lower.loss(objective)[-1]) - loss)

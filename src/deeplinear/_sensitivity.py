@@ -5,7 +5,7 @@ complex, and Im loss(x + i h) / h is the derivative, with an error of order h^2 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -153,11 +153,16 @@ class Derivative:
     slope: Curve
 
 
-def derivatives(points: Sequence[tuple[Problem, str]]) -> list[Derivative]:
-    """Differentiate many problems, each with respect to one named field, in batches where they are alike."""
+def derivatives(
+    points: Sequence[tuple[Problem, str]], advance: Callable[[float], object] | None = None
+) -> list[Derivative]:
+    """Differentiate many problems, each with respect to one named field, in batches where they are alike.
+
+    ``advance`` is called as by ``curves``.
+    """
     sizes = [_STEP * (abs(value_of(problem, name)) or 1.0) for problem, name in points]
     nudged = [_nudged(problem, name, size) for (problem, name), size in zip(points, sizes, strict=True)]
-    return [_parts(curve, size) for curve, size in zip(curves(nudged), sizes, strict=True)]
+    return [_parts(curve, size) for curve, size in zip(curves(nudged, advance=advance), sizes, strict=True)]
 
 
 def value_of(problem: Problem, name: str) -> float:

@@ -248,18 +248,18 @@ class _Counter:
 
     def __init__(self, values: int, seeds: int, progress: Callable[[int, int], object] | None) -> None:
         self._values, self._seeds, self._progress = values, seeds, progress
-        self._done = self._total = 0
+        self._done, self._total = 0.0, 0
 
     def expect(self, rates: int) -> None:
         self._total = self._values * (_OPTIMUM + rates * (1 + self._seeds))
 
-    def advance(self, runs: int) -> None:
-        self._done += runs
-        if self._progress is not None:
-            self._progress(self._done, self._total)
+    def advance(self, runs: float) -> None:
+        before, self._done = round(self._done), self._done + runs
+        if self._progress is not None and round(self._done) > before:
+            self._progress(round(self._done), self._total)
 
 
-def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[int], object]) -> Array:
+def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:
     # Rates outermost: problems that diverge are solved side by side.
     solved = curves([with_rate(problem, lr) for lr in lrs.tolist() for problem in problems], advance=advance)
     final = np.array([np.maximum(curve.loss(objective)[-1], 0.0) for curve in solved])

@@ -32,6 +32,9 @@ RATE_GRID = ((10**-1.5, 1.0, 16), (1.0, 3.0, 12))
 _LARGEST_FILE = 400e6
 _BETWEEN_REPORTS = 0.1
 
+_DENSE = 3.0
+"""Power of the steps done as which the time spent grows: a step reads what all steps before it wrote."""
+
 KINDS = {
     "feature_correlation": 0,
     "gradient_correlation": 1,
@@ -96,11 +99,15 @@ def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
 def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the loss at the last step against the learning rate, and its optimum."""
     problem = read_problem(request["problem"])
-    _refuse_if_long(problem, report, times=2 * sum(count for _, _, count in RATE_GRID))
-    report(stage="finding the optimum")
+    estimate = _refuse_if_long(problem, report, times=2 * sum(count for _, _, count in RATE_GRID))
+    if estimate is not None and estimate.method != "dense":
+        raise ValueError(
+            f"steps is too large here, got {problem.steps}: the search for the best learning rate solves every step. "
+            f"Lower the steps to {1000 // problem.data.outputs}."
+        )
     note, found = None, None
     try:
-        found = dl.optimal_lr(problem)
+        found = dl.optimal_lr(problem, progress=_steps(report, "1 of 2: finding the best learning rate"))
     except ArithmeticError as error:
         note = str(error)
     at_present = np.max(problem.optimizer.rates(problem.steps))
@@ -108,7 +115,7 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     best = at_present if found is None else found.lr * (at_present if found.is_factor else 1.0)
     lrs = rate_grid(best)
     solved = dl.solve(
-        [scaled(problem, lr / at_present) for lr in lrs], progress=_steps(report, "loss at each learning rate")
+        [scaled(problem, lr / at_present) for lr in lrs], progress=_steps(report, "2 of 2: loss at each learning rate")
     )
     return {
         "lrs": lrs,
@@ -139,8 +146,8 @@ def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
         raise ValueError(f"dim is too large here: {estimate}. Lower dim, seeds, steps, width or depth.")
     report(stage="training", estimate=seconds)
     networks = dl.simulate(problem, dim, seeds, record="losses", progress=_steps(report, "training", estimate=seconds))
-    report(stage="comparing with theory")
-    comparison = dl.compare(dl.solve(problem, method="dense"), networks)
+    progress = _steps(report, "comparing with theory", power=_DENSE)
+    comparison = dl.compare(dl.solve(problem, method="dense", progress=progress), networks)
     losses = {
         name: {
             "mean": networks.mean(name),
@@ -187,9 +194,8 @@ TASKS: dict[str, Callable[[dict[str, Any], Report], dict[str, Any]]] = {
 def _solve(problem: dl.Problem, report: Report) -> dl.Solution:
     estimate = _refuse_if_long(problem, report)
     seconds, dense = (None, True) if estimate is None else (estimate.theory.seconds, estimate.method == "dense")
-    # A step reads what all steps before it wrote, so that the time spent grows as the cube of the steps done.
     return dl.solve(
-        problem, progress=_steps(report, "solving", power=3.0 if dense and estimate else 1.0, estimate=seconds)
+        problem, progress=_steps(report, "solving", power=_DENSE if dense and estimate else 1.0, estimate=seconds)
     )
 
 
