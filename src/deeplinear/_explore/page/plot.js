@@ -208,7 +208,7 @@ const DRAW = {
       colorbar: {
         thickness: 12, outlinewidth: 0, len: 1, xpad: 14, ypad: 0,
         tickfont: { color: css("--muted") },
-        title: { text: `${isResponse ? "response" : isRelative ? "likeness" : "correlation"}<br>\u00a0`, side: "top", font: { size: 12, color: css("--muted") } },
+        title: { text: isResponse ? "response" : isRelative ? "likeness" : "correlation", side: "top", font: { size: 12, color: css("--muted") } },
       },
     };
     // A square in the middle, with room for the numbers around it.
@@ -277,7 +277,7 @@ const WORDING = {
     if (end > 1.03 * lowest && at > 0) parts.push(`It was lowest at step ${Math.round(at)} (${short(lowest)}); since then the network fits noise.`);
     if (state.train && train < 0.97 * end) parts.push(`Dotted is the error on the training examples, ${short(train)} at the end: the gap is what does not carry over to new ones.`);
     else if (state.train) parts.push("Training examples (dotted) do no better: there is no gap.");
-    if (networks) parts.push("Solid, with a band of one standard error, are real networks.");
+    if (networks) parts.push("Solid, with a band of one standard error, are real networks; the z-score under the curves says how many standard errors they are off.");
     return parts.join(" ");
   },
   kernel(data) {
