@@ -93,10 +93,10 @@ def test_every_control_has_words_and_its_slider_ends_are_allowed() -> None:
     for control in CONTROLS:
         assert control.label
         assert control.help
+        assert control.allowed or control.widget in ("choice", "switch")  # which show all that is allowed
         if control.widget != "slider":
             continue
         assert control.symbol
-        assert control.allowed
         counts = [] if control.count is None else list(control.count)
         for kind in control.kinds or ("",):
             for value in (control.low, control.high, control.default, *counts):
@@ -126,42 +126,41 @@ def test_presets_cover_the_panels_and_can_be_read() -> None:
             read_problem(curve["problem"])
 
 
-def curves_of(ident: str) -> dict[str, dl.Solution]:
+def problems_of(ident: str, part: str, name: str) -> dict[float, dl.Problem]:
+    """Problems of a preset by the value of the field in which they differ."""
     preset = next(each for each in PRESETS if each["id"] == ident)
-    problems = {"now": preset["problem"]} | {pin["name"]: pin["problem"] for pin in preset["pins"]}
-    return dict(zip(problems, dl.solve([read_problem(each) for each in problems.values()]), strict=True))
+    return {each["problem"][part][name]: read_problem(each["problem"]) for each in (preset, *preset["pins"])}
+
+
+def curves_of(ident: str, part: str, name: str) -> dict[float, dl.Solution]:
+    problems = problems_of(ident, part, name)
+    return dict(zip(problems, dl.solve(list(problems.values())), strict=True))
 
 
 def test_stories_are_true() -> None:
-    order = ("width 0.25", "width 0.5", "now", "width 2", "width 4")
-    mup, ntk = curves_of("wider-mup"), curves_of("wider-ntk")
+    order = (0.25, 0.5, 1.0, 2.0, 4.0)
+    mup, ntk = curves_of("wider-mup", "network", "width"), curves_of("wider-ntk", "network", "width")
     losses = np.array([mup[name].test_loss for name in order])
     assert (np.diff(losses, axis=0) < 0).all()  # wider is ahead at every step
     early, late = (np.array([ntk[name].test_loss[step] for name in order]) for step in (25, -1))
     assert (np.diff(early) < 0).all()
     assert (np.diff(late) > 0).all()
-    batches = curves_of("small-batch")
-    assert [name for name, theory in batches.items() if theory.status.diverged] == ["batch size 0.05"]
-    peaks = [batches[name].test_loss.max() for name in ("batch size 0.1", "batch size 0.2", "now")]
+    batches = curves_of("small-batch", "sampling", "batch")
+    assert [size for size, theory in batches.items() if theory.status.diverged] == [0.05]
+    peaks = [batches[size].test_loss.max() for size in (0.1, 0.2, 0.5)]
     assert peaks == sorted(peaks, reverse=True)
-    data = curves_of("double")
-    assert data["now"].test_loss[-1] > data["data set size 0.4"].test_loss[-1] > data["data set size 3"].test_loss[-1]
-    rates = curves_of("lr")
-    assert rates["learning rate 0.25"].status.diverged
-    assert (
-        rates["learning rate 0.003"].test_loss[-1]
-        > rates["learning rate 0.01"].test_loss[-1]
-        > rates["now"].test_loss[-1]
-    )
+    data = curves_of("double", "sampling", "samples")
+    assert data[1.0].test_loss[-1] > data[0.4].test_loss[-1] > data[3.0].test_loss[-1]
+    rates = curves_of("lr", "optimizer", "lr")
+    assert rates[0.25].status.diverged
+    assert rates[0.003].test_loss[-1] > rates[0.01].test_loss[-1] > rates[0.03].test_loss[-1]
 
 
 def test_the_optimum_stays_in_mup_and_moves_in_ntk() -> None:
     found = {}
     for ident in ("2a", "2b"):
-        preset = next(each for each in PRESETS if each["id"] == ident)
-        wide = next(pin["problem"] for pin in preset["pins"] if pin["name"] == "width 4")
-        narrow = next(pin["problem"] for pin in preset["pins"] if pin["name"] == "width 0.5")
-        found[ident] = dl.optimal_lr(read_problem(wide)).lr / dl.optimal_lr(read_problem(narrow)).lr
+        problems = problems_of(ident, "network", "width")
+        found[ident] = dl.optimal_lr(problems[4.0]).lr / dl.optimal_lr(problems[0.5]).lr
     assert found["2a"] > 2  # from width 0.5 to 4
     assert 0.8 < found["2b"] < 1.25
 

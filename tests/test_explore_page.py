@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import read_problem
 from explorer import running_explorer
 
@@ -374,13 +375,100 @@ def test_narrow_window_and_colours(browser: Any, address: str, scheme: str) -> N
     context.close()
 
 
-def test_presets_of_every_kind_are_drawn(explorer: Explorer, address: str) -> None:
+@pytest.fixture
+def phone(browser: Any, address: str) -> Iterator[Explorer]:
+    context = browser.new_context(viewport={"width": 375, "height": 812}, has_touch=True, is_mobile=True)
+    explorer = Explorer(context.new_page())
+    explorer.open(address)
+    yield explorer
+    context.close()
+
+
+def is_in_sight(explorer: Explorer) -> bool:
+    box = explorer.page.locator("#plot").bounding_box()
+    return bool(box["y"] >= 0 and box["y"] + box["height"] <= 0.5 * 812 and box["height"] >= 190)
+
+
+def test_the_picture_stays_in_sight_of_every_control(phone: Explorer) -> None:
+    page = phone.page
+    for more in page.locator("details.more").all():
+        more.evaluate("(each) => (each.open = true)")
+    last = phone.control("optimizer.weight_decay")
+    last.scroll_into_view_if_needed()
+    page.locator(".experiment").scroll_into_view_if_needed()
+    assert is_in_sight(phone)
+    phone.slider("optimizer.weight_decay").scroll_into_view_if_needed()
+    before = phone.traces[-1]["y"]
+    phone.slider("optimizer.weight_decay").fill("200")
+    phone.wait_for(f"{DRAWN}?.optimizer.weight_decay === 0.5")
+    assert phone.traces[-1]["y"] != before
+    assert is_in_sight(phone)
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 375
+    assert page.locator("#plot .modebar-btn").count() == 0
+
+    # A finger on the picture scrolls the page as it does elsewhere.
+    touch = page.context.new_cdp_session(page)
+    top = page.evaluate("() => scrollY")
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": 200, "y": 120}]})
+    for y in (140, 180, 220):
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": 200, "y": y}]})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    phone.wait_for(f"scrollY < {top}")
+
+
+def test_the_keyboard_never_lands_under_the_picture(phone: Explorer) -> None:
+    page = phone.page
+    where = """() => {
+        const [at, picture] = [document.activeElement, document.querySelector('.picture')];
+        const [own, above] = [at.getBoundingClientRect(), picture.getBoundingClientRect()];
+        const isHidden = own.top < above.bottom && own.bottom > above.top && !picture.contains(at);
+        return [at.id || at.textContent, isHidden || own.bottom > innerHeight];
+    }"""
+    for key, end in (("Tab", "train"), ("Shift+Tab", "preset")):
+        reached: list[str] = []
+        while end not in reached:
+            page.keyboard.press(key)
+            name, is_hidden = page.evaluate(where)
+            assert not is_hidden, name
+            reached.append(name)
+            assert len(reached) < 60
+    some = ("experiment.dim", "steps", "network.width", "pin", "view-loss")
+    assert tuple(name for name in reached if name in some) == some  # from the bottom to the top, as they are seen
+
+
+def test_nothing_offers_to_send_data_away(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    buttons = explorer.page.locator("#plot .modebar-btn").evaluate_all("(all) => all.map((each) => each.dataset.title)")
+    assert buttons == ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"]
+
+
+def test_curves_are_called_by_what_tells_them_apart(explorer: Explorer, address: str) -> None:
     explorer.open(address)
     page = explorer.page
-    for ident in ("double", "4c", "6b", "optimum-stays"):
-        page.select_option("#preset", ident)
-        explorer.wait_for(f"JSON.parse(decodeURIComponent(location.hash.slice(1))).preset === '{ident}'")
+
+    def names() -> list[str]:
+        texts: list[str] = page.locator("#pins .chip").all_text_contents()
+        return texts
+
+    assert names() == ["theory (now)"]
+    page.click("#pin")
+    explorer.control("network.width").fill("2")
+    explorer.wait_for_value("network", "width", 2)
+    assert names() == ["width 2 (now)", "width 1×"]
+    page.select_option('[id="sampling-type"]', "Population")
+    explorer.wait_for_value("sampling", "type", "Population")
+    assert names() == ["unlimited data, width 2 (now)", "full batch, width 1, data set size 2×"]
+
+
+def test_every_preset_is_drawn(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    theory = "(trace) => trace.mode === 'lines' && trace.showlegend !== false"
+    for preset in PRESETS:
+        page.select_option("#preset", preset["id"])
+        explorer.wait_for(f"document.querySelector('#see').textContent.startsWith({json.dumps(preset['see'])})")
         page.wait_for_selector(IS_DRAWN, timeout=SLOW)
-        expected = len(explorer.state["pins"]) + 1
-        explorer.wait_for(f"document.querySelectorAll('#pins .chip').length === {expected}")
+        count = 1 + len(preset["pins"])
+        explorer.wait_for(f"document.querySelector('#plot').data.filter({theory}).length === {count}")
+        assert page.locator("#pins .chip").count() == count
         assert page.locator("#status.is-error").count() == 0

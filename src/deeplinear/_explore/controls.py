@@ -85,7 +85,7 @@ KINDS: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
 CONTROLS = (
     Control(
         "network", "depth", _NETWORKS, "Depth", "L", "Number of hidden layers.", "slider", 3,
-        "whole number from 1", 1, 16, whole=True, infinite=("ResNet",),
+        "whole number from 1 to 256", 1, 16, whole=True, infinite=("ResNet",),
     ),
     Control(
         "network", "width", _NETWORKS, "Width", "ν", "Neurons in each hidden layer, per input dimension.", "slider",
@@ -148,7 +148,7 @@ CONTROLS = (
     Control(
         "data", "target_gram", ("Isotropic",), "Several outputs", "",
         "Overlaps of the outputs' rules, such as 1, 0.2; 0.2, 1. Empty for one output.", "text", None,
-        "symmetric matrix: commas, and semicolons between rows", more=True,
+        "symmetric matrix, with commas, and semicolons between rows", more=True,
     ),
     Control(
         "sampling", "samples", ("FullBatch", "MultiPassSGD"), "Data set size", "α",
@@ -169,8 +169,8 @@ CONTROLS = (
         "Size of each step: too small is slow, too large blows up.", "slider", 0.03, "above 0", 0.0005, 2.0, log=True,
     ),
     Control(
-        "", "steps", (), "Training steps", "T", "How long to train.", "slider", 150, "whole number from 1",
-        10, 1000, log=True, whole=True,
+        "", "steps", (), "Training steps", "T", "How long to train.", "slider", 150,
+        "whole number from 1 to 10 million", 10, 1000, log=True, whole=True,
     ),
     Control(
         "optimizer", "schedule", _OPTIMIZERS, "Schedule", "η(t)", "How the learning rate changes over training.",

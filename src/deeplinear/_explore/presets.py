@@ -6,8 +6,6 @@ Each is a problem, what is varied around it, the view to look at and a sentence 
 from collections.abc import Iterable
 from typing import Any
 
-from deeplinear._explore.controls import CONTROLS
-
 Problem = dict[str, Any]
 
 
@@ -39,16 +37,9 @@ _CLEAN = {"type": "Isotropic", "noise": 0.0}
 _POPULATION = {"type": "Population"}
 
 
-def _fan(problem: Problem, part: str, name: str, values: Iterable[Any]) -> list[dict[str, Any]]:
-    """One curve for each value of a field, called as its control is."""
-    label = next(control.label for control in CONTROLS if (control.part, control.name) == (part, name)).lower()
-    return [
-        {
-            "name": f"{label} {value if isinstance(value, str) else format(value, 'g')}",
-            "problem": problem | {part: problem[part] | {name: value}},
-        }
-        for value in values
-    ]
+def _fan(problem: Problem, part: str, name: str, values: Iterable[Any]) -> list[Problem]:
+    """One problem for each value of a field."""
+    return [problem | {part: problem[part] | {name: value}} for value in values]
 
 
 def _preset(
@@ -56,8 +47,8 @@ def _preset(
     ident: str,
     name: str,
     see: str,
-    curves: list[dict[str, Any]],
-    live: int = -1,
+    problems: list[Problem],
+    live: int,
     *,
     view: str = "loss",
     x: str = "linear",
@@ -65,14 +56,13 @@ def _preset(
     train: bool = False,
 ) -> dict[str, Any]:
     """Return a preset whose curve number ``live`` follows the controls, while the others are pinned."""
-    live %= len(curves)
     return {
         "group": group,
         "id": ident,
         "name": name,
         "see": see,
-        "problem": curves[live]["problem"],
-        "pins": [curve for index, curve in enumerate(curves) if index != live],
+        "problem": problems[live],
+        "pins": [{"problem": problem} for index, problem in enumerate(problems) if index != live],
         "view": view,
         "x": x,
         "y": y,

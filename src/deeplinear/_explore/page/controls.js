@@ -111,7 +111,7 @@ export class Controls {
     made.main.setAttribute("aria-describedby", `${id}-help ${id}-error`);
     const show = (keep) => {
       row.hidden = !this.isShown(control);
-      help.textContent = describe(control, this.counts, this.kinds[control.part]);
+      help.replaceChildren(...describe(control, this.counts, this.kinds[control.part]));
       made.show(this.values[id], keep);
     };
     this.rows.set(id, { show, row, error, main: made.main });
@@ -153,13 +153,14 @@ function put(problem, { part, name }, value) {
 
 function describe(control, counts, kind) {
   const help = counts && control.count ? control.help.replace(", per input dimension", "").replace(" per input dimension", "").replace(" Below 1 there are fewer examples than unknowns.", "") : control.help;
+  if (!control.allowed) return [help];
   const infinite = control.infinite.includes(kind) ? ", or infinite" : "";
-  return control.allowed ? `${help} (${control.allowed}${infinite})` : help;
+  return [`${help} `, element("span", { className: "allowed", textContent: `Allowed: ${control.allowed}${infinite}.` })];
 }
 
 function label(control, target) {
   const made = element("label", { htmlFor: target, textContent: control.label });
-  if (control.symbol) made.append(" ", symbolOf(control.symbol));
+  if (control.symbol) made.append("\u00a0", symbolOf(control.symbol));
   return made;
 }
 

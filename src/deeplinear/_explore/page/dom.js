@@ -20,6 +20,9 @@ export function say(text, isError = false) {
   find("#status").classList.toggle("is-error", isError);
 }
 
+// Whether there is one column only; as in style.css.
+export const oneColumn = matchMedia("(max-width: 720px)");
+
 // Shows how far some work is, in the box with a bar, a text and a button; null hides it.
 export function showProgress(box, progress) {
   box.hidden = !progress;

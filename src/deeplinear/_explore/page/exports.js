@@ -1,6 +1,7 @@
 // Pictures, tables, files and Python lines of what is shown.
 
 import { post } from "./api.js";
+import { figure } from "./plot.js";
 
 export function save(content, name, type) {
   const url = URL.createObjectURL(new Blob([content], { type }));
@@ -9,12 +10,13 @@ export function save(content, name, type) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-export async function picture(plot, format) {
+// The plot as it is zoomed, in a size that is large enough to print.
+export async function picture(plot, { state, curves }, format) {
   const { width, height } = plot.getBoundingClientRect();
   const size = { width: Math.max(width, 700), height: Math.max(height, 420) };
-  const isLegible = plot.data.filter((trace) => trace.type === "scatter" && trace.showlegend !== false).length > 1;
-  const figure = { data: plot.data, layout: { ...plot.layout, showlegend: isLegible } };
-  await Plotly.downloadImage(figure, { format, scale: format === "png" ? 3 : 1, filename: "deeplinear", ...size });
+  const { margin, legend } = figure(state.view, state, curves, size).layout;
+  const picture = { data: plot.data, layout: { ...plot.layout, margin, legend } };
+  await Plotly.downloadImage(picture, { format, scale: format === "png" ? 3 : 1, filename: "deeplinear", ...size });
 }
 
 const QUANTITIES = {

@@ -1,9 +1,10 @@
 // The page: controls on one side, theory that follows them on the other.
 
 import { Controls } from "./controls.js";
-import { element, find } from "./dom.js";
+import { element, find, oneColumn } from "./dom.js";
 import { Experiment } from "./experiment.js";
 import { buildExport, buildPresets, buildTheme, showPreset } from "./menus.js";
+import { namesOf } from "./names.js";
 import { colorOf, figure, inWords, WORDS } from "./plot.js";
 import { AXES, fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } from "./state.js";
 import { Theory } from "./theory.js";
@@ -53,26 +54,19 @@ function requestFor(problem) {
   return { task, body, key: task + JSON.stringify(body) };
 }
 
+// The curve that follows the controls, and the pinned ones.
 function curves() {
-  const live = { name: theory.refused === theory.wanted().key ? "last curve that could be drawn" : nameOf(state.problem), problem: state.problem };
-  return [live, ...(ALONE.has(state.view) ? [] : state.pins)].map(({ name, problem }, index) => ({
+  const problems = [state.problem, ...state.pins.map(({ problem }) => problem)];
+  return namesOf(problems, page).map((name, index) => ({
     name,
-    problem,
+    problem: problems[index],
     color: colorOf(index),
-    data: theory.get(requestFor(problem).key),
-    networks: experiment.get(problem),
+    data: theory.get(requestFor(problems[index]).key),
+    networks: experiment.get(problems[index]),
   }));
 }
 
-// The live curve is called by what tells it from the pinned ones.
-function nameOf(problem) {
-  const valueOf = ({ part, name }, each) => (part ? each[part] : each)[name];
-  const differs = page.controls.filter((control) => {
-    const own = JSON.stringify(valueOf(control, problem));
-    return own !== undefined && state.pins.some((pin) => JSON.stringify(valueOf(control, pin.problem)) !== own);
-  });
-  return differs.slice(0, 2).map((control) => `${control.label.toLowerCase()} ${valueOf(control, problem)}`).join(", ") || "theory";
-}
+const inView = (all) => (ALONE.has(state.view) ? all.slice(0, 1) : all);
 
 let writing = null;
 function writeAddress() {
@@ -102,7 +96,7 @@ async function trainAgain(wanted) {
 
 function apply(next) {
   controls.problem = next.problem;
-  const pins = next.pins.map(({ name, problem }) => ({ name, problem: controls.complete(problem) }));
+  const pins = next.pins.map(({ problem }) => ({ problem: controls.complete(problem) }));
   state = { ...next, problem: controls.problem, pins };
   refresh();
 }
@@ -117,6 +111,8 @@ function applyPreset(id) {
 
 // --- drawing --------------------------------------------------------------------------------------------------
 
+const BUTTONS = ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]; // Plotly has one that sends data away
+
 let drawing = 0;
 function draw() {
   cancelAnimationFrame(drawing);
@@ -130,11 +126,11 @@ function drawNow() {
   const isBegun = !isWhole && theory.partial && TASKS[state.view] === "solve";
   if (isWhole) shown = { task: TASKS[state.view], data: live.data };
   const before = shown?.task === TASKS[state.view] ? shown.data : null;
-  if (isBegun) Object.assign(live, { data: theory.partial, before });
+  if (isBegun) Object.assign(live, { data: theory.partial, before, isBegun });
   else if (!isWhole) live.data = before;
   const plot = find("#plot");
-  const { traces, layout } = figure(state.view, state, all);
-  Plotly.react(plot, traces, layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+  const { traces, layout } = figure(state.view, state, inView(all), plot.getBoundingClientRect());
+  Plotly.react(plot, traces, layout, { responsive: true, displayModeBar: oneColumn.matches ? false : "hover", displaylogo: false, modeBarButtons: [BUTTONS] });
   plot.dataset.key = isWhole ? keyOf(state.problem) : "";
   plot.classList.toggle("is-stale", !isWhole && !isBegun);
   showWords(live);
@@ -153,8 +149,8 @@ function showWords(live) {
 
 // --- pinned curves --------------------------------------------------------------------------------------------
 
-function showPins([live]) {
-  const chips = state.pins.map(({ name }, index) => {
+function showPins([live, ...pins]) {
+  const chips = pins.map(({ name }, index) => {
     const remove = element("button", { type: "button", textContent: "×", title: "Remove" });
     remove.setAttribute("aria-label", `Remove ${name}`);
     remove.addEventListener("click", () => {
@@ -165,17 +161,15 @@ function showPins([live]) {
     });
     return chipOf(name, index + 1, ALONE.has(state.view) ? "muted" : "", remove);
   });
-  find("#pins").replaceChildren(chipOf(`${live.name} (now)`, 0, "live"), ...chips);
+  const isRefused = theory.refused === theory.wanted().key;
+  find("#pins").replaceChildren(chipOf(isRefused ? "last curve that could be drawn" : `${live.name} (now)`, 0, "live"), ...chips);
   find("#pin").disabled = state.pins.length >= MOST_PINS || state.pins.some((pin) => keyOf(pin.problem) === keyOf(state.problem));
 }
 
 const chipOf = (name, index, kind, ...more) => element("span", { className: `chip ${kind}` }, element("i", { style: `background:${colorOf(index)}` }), name, ...more);
 
 find("#pin").addEventListener("click", () => {
-  const { network, optimizer } = state.problem;
-  const name = state.pins.length ? nameOf(state.problem) : `depth ${network.depth}, width ${network.width}, rate ${optimizer.lr}`;
-  const alike = state.pins.filter((pin) => pin.name === name || pin.name.startsWith(`${name} #`)).length;
-  state.pins.push({ name: alike ? `${name} #${alike + 1}` : name, problem: structuredClone(state.problem) });
+  state.pins.push({ problem: structuredClone(state.problem) });
   refresh();
 });
 
@@ -221,7 +215,7 @@ function buildViews() {
     refresh();
   });
   const relative = toggle("relative", "relative to their size", () => (state.relative = !state.relative));
-  find("#chooser").append(element("label", { textContent: "Of " }, kinds), element("label", { textContent: "in layer " }, layers), relative);
+  find("#chooser").append(element("label", { textContent: "Show " }, kinds), element("label", { textContent: "in layer " }, layers), relative);
 }
 
 function toggle(id, label, flip) {
@@ -261,13 +255,21 @@ function showLayers(data) {
 
 // --- start ----------------------------------------------------------------------------------------------------
 
+// The experiment stands below the picture, or in one column below the controls, for the keyboard too.
+function place() {
+  find(oneColumn.matches ? ".columns" : "main").append(find(".experiment"));
+}
+
 find("#progress button").addEventListener("click", () => theory.cancel());
 buildPresets(page.presets, (id) => {
   theory.notice = "";
   applyPreset(id);
 });
 buildViews();
-buildExport(() => ({ state, curves: curves(), link: location.href.split("#")[0] + address() }));
+buildExport(() => ({ state, curves: inView(curves()), link: location.href.split("#")[0] + address() }));
+oneColumn.addEventListener("change", place);
+place();
 window.addEventListener("hashchange", readAddress);
+window.addEventListener("resize", draw);
 readAddress();
 buildTheme(draw);

@@ -68,8 +68,8 @@ export function buildExport(view) {
 }
 
 const EXPORTS = {
-  png: () => exports.picture(find("#plot"), "png"),
-  svg: () => exports.picture(find("#plot"), "svg"),
+  png: (shown) => exports.picture(find("#plot"), shown, "png"),
+  svg: (shown) => exports.picture(find("#plot"), shown, "svg"),
   csv: ({ state, curves }) => exports.save(exports.table(state.view, curves), "deeplinear.csv", "text/csv"),
   networks: ({ curves }) => exports.networks(curves[0].networks),
   link: ({ link }) => copy(link, "The link is in the clipboard."),

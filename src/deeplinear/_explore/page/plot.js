@@ -1,15 +1,19 @@
 // What is drawn: traces and layout of each view, for Plotly.
 
+import { oneColumn } from "./dom.js";
+
+const NARROW = 560; // pixels of width below which the legend stands above the curves
+
 const PALETTE = {
   // Okabe and Ito's colours, which colour-blind readers can tell apart, and lighter ones of the same hues on dark ground.
   light: ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5B5B5B", "#7A3E9D", "#8C6D31"],
   dark: ["#5BB8F0", "#FF8F4F", "#35CDA2", "#EFA3CC", "#F0C05A", "#A9D6FF", "#B8B8B8", "#C79BEA", "#D8B979"],
 };
 const PARTS = {
-  bias: ["bias: what is left to learn", 6],
-  width: ["random initial weights", 2],
+  bias: ["left to learn", 6],
+  width: ["random weights", 2],
   data: ["finite data", 3],
-  label_noise: ["noise of the labels", 4],
+  label_noise: ["label noise", 4],
 };
 const NAMES = { test_loss: "test", train_loss: "train" };
 const WORDS = {
@@ -49,10 +53,12 @@ const line = (x, y, name, color, extra = {}) => ({
   ...Object.fromEntries(Object.entries(extra).filter(([key]) => key !== "line")),
 });
 
-// Curves are {name, color, data, networks, before}: what theory says, what networks did, and the curve shown until now.
-export function figure(view, state, curves) {
-  const { traces, layout = {}, across = "training step", up } = DRAW[view](state, curves);
-  const narrow = document.documentElement.clientWidth < 700;
+// Curves are {name, color, data, networks}: what theory says and what networks did; where only the first steps are known
+// also {isBegun, before}, the curve shown until now. The size is that of the place for the figure.
+export function figure(view, state, curves, size) {
+  const { traces, layout = {}, across = "training step", up } = DRAW[view](state, curves, size);
+  const isNarrow = size.width < NARROW;
+  const upwards = isNarrow ? up.split(" (")[0] : up;
   const logRange = range(traces, state.y, view);
   const ink = css("--ink");
   const muted = css("--muted");
@@ -65,6 +71,8 @@ export function figure(view, state, curves) {
     tickfont: { color: muted, size: 12 },
     exponentformat: "power",
     automargin: true,
+    visible: traces.length > 0,
+    autorange: !more.range, // else a range that was given once stays
     ...(type === "log" ? ticks(extent) : {}),
     ...more,
   });
@@ -75,20 +83,28 @@ export function figure(view, state, curves) {
       font: { family: css("--font"), size: 13, color: ink },
       paper_bgcolor: css("--card"),
       plot_bgcolor: css("--card"),
-      margin: { l: narrow ? 48 : 64, r: 16, t: 12, b: 48 },
+      margin: { l: isNarrow ? 48 : 64, r: 16, t: 12, b: isNarrow ? 40 : 48 },
+      dragmode: oneColumn.matches ? false : "zoom", // a finger on the picture scrolls the page
       hovermode: "x unified",
       hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: ink, size: 12 } },
-      showlegend: listed > 1 && !(narrow && view !== "decomposition"), // where there is little room the chips below say it
-      legend: narrow
-        ? { orientation: "h", x: 0, y: -0.2, yanchor: "top", traceorder: "normal", font: { size: 11 } }
+      showlegend: listed > 1,
+      legend: isNarrow
+        ? { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal", font: { size: 11 } }
         : { x: 1.01, xanchor: "left", y: 1, traceorder: "normal", font: { size: 12 } },
       uirevision: `${view} ${state.x} ${state.y} ${state.preset}`,
       ...layout,
-      xaxis: axis(across, view === "correlations" ? "linear" : state.x, span(traces, "x"), { ...layout.xaxis, ...(layout.yaxis2 ? { anchor: "y2" } : {}) }),
-      yaxis: axis(up, view === "correlations" ? "linear" : state.y, logRange.range ? logRange.range.map((end) => 10 ** end) : span(traces, "y"), { ...logRange, ...layout.yaxis }),
-      ...(layout.yaxis2 ? { yaxis2: axis(layout.yaxis2.title, "linear", null, { ...layout.yaxis2, title: { text: layout.yaxis2.title, font: { size: 12, color: muted } } }) } : {}),
+      xaxis: axis(across, view === "correlations" ? "linear" : state.x, span(traces, "x"), { ...toEnd(state, curves), ...layout.xaxis, ...(layout.yaxis2 ? { anchor: "y2" } : {}) }),
+      yaxis: axis(upwards, view === "correlations" ? "linear" : state.y, logRange.range ? logRange.range.map((end) => 10 ** end) : span(traces, "y"), { ...logRange, ...layout.yaxis }),
+      ...(layout.yaxis2 ? { yaxis2: axis(layout.yaxis2.title, "linear", null, { ...layout.yaxis2, title: { text: isNarrow ? "z" : layout.yaxis2.title, font: { size: 12, color: muted } } }) } : {}),
     },
   };
+}
+
+// While only the first steps are known there is room for the others.
+function toEnd(state, [{ isBegun }, ...pinned]) {
+  if (!isBegun) return {};
+  const end = Math.max(state.problem.steps - 1, ...pinned.map(({ data }) => data?.times.at(-1) ?? 0));
+  return { range: state.x === "log" ? [0, Math.log10(end)] : [0, end] };
 }
 
 const positive = (values) => values.filter((value) => Number.isFinite(value) && value > 0);
@@ -115,8 +131,7 @@ function range(traces, type, view) {
   const values = positive(shown.flatMap((trace) => trace.y));
   const first = Math.max(0, ...shown.map((trace) => positive(trace.y)[0] ?? 0));
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const least = view === "rates" ? low : first;
-  const most = (view === "rates" ? 15 : 5) * least;
+  const most = view === "rates" ? Math.max(15 * low, 1.1 * first) : 5 * first;
   const floor = 1e-8 * first;
   if (!values.length || (high <= most && low >= floor)) return type === "linear" ? { rangemode: "tozero" } : {};
   const [from, to] = [Math.max(low, floor), Math.min(high, most)];
@@ -128,13 +143,13 @@ const DRAW = {
   loss(state, curves) {
     const traces = [];
     const trained = curves.filter(({ networks }) => networks);
-    for (const { name, color, data, before, networks } of curves) {
+    for (const [index, { name, color, data, before, networks }] of curves.entries()) {
       for (const loss of state.train ? ["train_loss", "test_loss"] : ["test_loss"]) {
         // With several curves the text says what is dotted, and the legend only whose it is.
-        const isListed = loss === "test_loss" || curves.length === 1;
-        const dotted = { showlegend: isListed, ...(loss === "train_loss" ? { line: { dash: "2px,3px", width: 2 } } : {}) };
+        const listing = { showlegend: loss === "test_loss" || curves.length === 1, legendrank: 2 * index + (loss === "train_loss") };
+        const dotted = { ...listing, ...(loss === "train_loss" ? { line: { dash: "2px,3px", width: 2 } } : {}) };
         const label = state.train ? `${name}, ${NAMES[loss]}` : name;
-        if (networks) traces.push(...band(networks, loss, label, color, isListed));
+        if (networks) traces.push(...band(networks, loss, curves.length === 1 ? `networks, ${NAMES[loss]}` : `${label}, networks`, color, listing));
         if (before) {
           const from = data.times.length;
           traces.push(line(before.times.slice(from), before[loss].slice(from), label, faded(color, 0.3), { ...dotted, showlegend: false, hoverinfo: "skip", hovertemplate: null }));
@@ -174,10 +189,10 @@ const DRAW = {
       ...(stacked ? { stackgroup: "parts", fillcolor: faded(colorOf(index), 0.55) } : {}),
     }));
     const drawn = parts.filter((trace) => trace.y.some((value) => value > 0));
-    return { traces: [...drawn, line(data.times, data.test_loss, "test loss, their sum", css("--ink"))], up: "part of the test loss" };
+    return { traces: [...drawn, line(data.times, data.test_loss, "test loss", css("--ink"))], up: "part of the test loss" };
   },
 
-  correlations(state, [{ data }]) {
+  correlations(state, [{ data }], size) {
     if (!data) return { traces: [], up: "step t" };
     const isResponse = data.kind.endsWith("response");
     const isRelative = state.relative && !isResponse;
@@ -190,10 +205,18 @@ const DRAW = {
       ...(isResponse ? { zmid: 0 } : {}),
       ...(isRelative ? { zmax: 1 } : {}),
       hovertemplate: "t = %{y}, t′ = %{x}<br>%{z:.4g}<extra></extra>",
-      colorbar: { thickness: 12, outlinewidth: 0, tickfont: { color: css("--muted") } },
+      colorbar: {
+        thickness: 12, outlinewidth: 0, len: 1, xpad: 14, ypad: 0,
+        tickfont: { color: css("--muted") },
+        title: { text: isResponse ? "response" : isRelative ? "likeness" : "correlation", side: "top", font: { size: 12, color: css("--muted") } },
+      },
     };
-    const square = { scaleanchor: "x", constrain: "domain", constraintoward: "top" };
-    return { traces: [heat], across: "step t′", up: "step t", layout: { hovermode: "closest", xaxis: { constrain: "domain" }, yaxis: square } };
+    // A square in the middle, with room for the numbers around it.
+    const [left, right, top, bottom] = [56, 90, 12, 44];
+    const side = Math.min(size.width - left - right, size.height - top - bottom);
+    const [beside, below] = [(size.width - left - right - side) / 2, size.height - top - bottom - side];
+    const margin = { l: left + beside, r: right + beside, t: top, b: bottom + below };
+    return { traces: [heat], across: "step t′", up: "step t", layout: { margin, hovermode: "closest", xaxis: { nticks: 6 }, yaxis: { nticks: 6 } } };
   },
 
   rates(state, curves) {
@@ -213,7 +236,7 @@ const DRAW = {
     }
     const live = curves[0].data;
     const shapes = live ? [{ type: "line", x0: live.present, x1: live.present, yref: "paper", y0: 0, y1: 1, line: { color: css("--muted"), width: 1, dash: "dot" } }] : [];
-    const annotations = live ? [{ x: state.x === "log" ? Math.log10(live.present) : live.present, yref: "paper", y: 0.02, yanchor: "bottom", xanchor: "left", text: " your setting", showarrow: false, font: { color: css("--muted"), size: 11 } }] : [];
+    const annotations = live ? [{ x: state.x === "log" ? Math.log10(live.present) : live.present, yref: "paper", y: 1, yanchor: "top", xanchor: "left", text: "your setting", showarrow: false, bgcolor: css("--card"), opacity: 0.85, font: { color: css("--muted"), size: 11 } }] : [];
     return { traces, across: "learning rate", up: "loss at the last step", layout: { shapes, annotations, hovermode: "closest" } };
   },
 };
@@ -221,22 +244,23 @@ const DRAW = {
 // Correlations over the sizes at both times: 1 on the diagonal.
 const relative = (values) => values.map((row, t) => row.map((value, s) => (value === null ? null : value / Math.sqrt(values[t][t] * values[s][s]))));
 
-function band(networks, loss, name, color, isListed) {
+function band(networks, loss, name, color, listing) {
   const { mean, standard_error: error } = networks[loss];
   const edge = (sign) => mean.map((value, t) => (value === null || error[t] === null ? null : value + sign * error[t]));
   const hidden = { showlegend: false, hoverinfo: "skip", hovertemplate: null };
   return [
     line(networks.times, edge(-1), name, color, { ...hidden, line: { width: 0, dash: "solid" } }),
     line(networks.times, edge(1), name, color, { ...hidden, line: { width: 0, dash: "solid" }, fill: "tonexty", fillcolor: faded(color, 0.22) }),
-    line(networks.times, mean, `${name}, networks`, faded(color, 0.65), { line: { dash: "solid", width: 3.2 }, showlegend: isListed }),
+    line(networks.times, mean, name, faded(color, 0.65), { line: { dash: "solid", width: 3.2 }, ...listing }),
   ];
 }
 
 const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
 
 // One or two sentences about the curve that follows the controls, for somebody who has never seen one.
-export function inWords(view, state, { data, networks }) {
+export function inWords(view, state, { data, networks, isBegun }) {
   if (!data) return "";
+  if (isBegun) return `These are the first ${data.steps} of ${state.problem.steps} steps; the rest is on its way.`;
   return WORDING[view](data, state, networks);
 }
 
@@ -245,26 +269,27 @@ const last = (values) => values.findLast((value) => value !== null);
 const WORDING = {
   loss(data, state, networks) {
     const [start, end, train] = [data.test_loss[0], last(data.test_loss), last(data.train_loss)];
-    if (data.diverged_at !== null) return `Training blows up: the loss leaves all bounds at step ${data.diverged_at}. Lower the learning rate, or take larger batches.`;
+    const batches = "batch" in state.problem.sampling ? ", or take larger batches" : "";
+    if (data.diverged_at !== null) return `Training blows up: the loss leaves all bounds at step ${data.diverged_at}. Lower the learning rate${batches}.`;
     const lowest = Math.min(...data.test_loss);
     const at = data.times[data.test_loss.indexOf(lowest)];
     const parts = [`Dashed is the error on new examples: it goes from ${short(start)} to ${short(end)} in ${data.steps} steps.`];
     if (end > 1.03 * lowest && at > 0) parts.push(`It was lowest at step ${Math.round(at)} (${short(lowest)}); since then the network fits noise.`);
     if (state.train && train < 0.97 * end) parts.push(`Dotted is the error on the training examples, ${short(train)} at the end: the gap is what does not carry over to new ones.`);
     else if (state.train) parts.push("Training examples (dotted) do no better: there is no gap.");
-    if (networks) parts.push("Solid, with a band of one standard error, are real networks.");
+    if (networks) parts.push("Solid, with a band of one standard error, are real networks; the z-score under the curves says how many standard errors they are off.");
     return parts.join(" ");
   },
   kernel(data) {
     const [start, end] = [data.kernel[0], last(data.kernel)];
     const grows = end / start;
-    const word = grows > 1.1 ? `has grown ${short(grows)} times: the network has learned features` : grows < 0.9 ? `has shrunk to ${short(grows)} of it` : "has hardly changed: the network is lazy, and learns like a linear model";
+    const word = grows > 1.1 ? `ends at ${short(grows)} times that: the network has learned features` : grows < 0.9 ? `shrinks to ${short(grows)} of that` : "hardly changes: the network is lazy, and learns like a linear model";
     return `How much the output moves for a step of the weights. It starts at ${short(start)} and ${word}.`;
   },
   decomposition(data) {
     const parts = Object.entries(PARTS).map(([part, [label]]) => [label, last(data[part])]).filter(([, value]) => value > 0);
     const [label, value] = parts.reduce((most, part) => (part[1] > most[1] ? part : most), ["nothing", 0]);
-    return `Where the test loss comes from, step by step; the parts add up to the dashed line. At the end most of it is ${label.split(":")[0]} (${short(value)}).`;
+    return `Where the test loss comes from, step by step; the parts add up to the dashed line. At the end most of it is ${label} (${short(value)}).`;
   },
   correlations(data, state) {
     const layer = data.layer === null || !data.layers.length ? "" : ` in layer ${data.layer}`;

@@ -56,8 +56,7 @@ export function fromAddress(hash, fallback) {
   for (const key of Object.keys(fallback)) if (key in read) state[key] = read[key];
   if (!(state.view in VIEWS)) state.view = fallback.view;
   for (const axis of ["x", "y"]) if (!["linear", "log"].includes(state[axis])) state[axis] = fallback[axis];
-  const isPin = (pin) => pin && typeof pin.name === "string" && isProblem(pin.problem);
-  state.pins = (Array.isArray(state.pins) ? state.pins : []).filter(isPin).slice(0, MOST_PINS);
+  state.pins = (Array.isArray(state.pins) ? state.pins : []).filter((pin) => isProblem(pin?.problem)).slice(0, MOST_PINS);
   return state;
 }
 
