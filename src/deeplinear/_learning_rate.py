@@ -20,7 +20,6 @@ from deeplinear._problem import Problem
 from deeplinear._progress import Progress
 from deeplinear._rates import has_schedule, rate_of, up_to, with_rate
 from deeplinear._sensitivity import derivatives
-from deeplinear._solve import Progress
 
 Array = NDArray[np.float64]
 
@@ -39,12 +38,6 @@ _ABOUT_AS_GOOD = 1.2
 
 _ROUNDING = 1e-12
 """Fraction of what can be learned at the start below which what is left to learn is mostly rounding error."""
-
-_SLOPE = 2.5
-"""Cost of a loss with its slope, in units of a solution."""
-
-_REFINING = 4 * _SLOPE + 1
-"""Cost that is usual after the ladder: some slopes, and a look beyond the optimum."""
 
 _SLOPE = 2.5
 """Cost of a loss with its slope, in units of a solution."""
