@@ -16,7 +16,19 @@ from typing import Any
 from deeplinear._files import write_atomically
 from deeplinear._threads import one_blas_thread
 from measure import circumstances
-from sections import dense, growth, horizons, lists, panels, peer_iteration, residual, simulation, table
+from sections import (
+    dense,
+    explorer,
+    growth,
+    horizons,
+    learning_rates,
+    lists,
+    panels,
+    peer_iteration,
+    residual,
+    simulation,
+    table,
+)
 
 HERE = Path(__file__).parent
 STORE, PAGE, README = HERE / "results.json", HERE / "results.md", HERE.parent / "README.md"
@@ -29,6 +41,8 @@ SECTIONS: dict[str, ModuleType] = {
     "growth": growth,
     "residual": residual,
     "lists": lists,
+    "learning_rates": learning_rates,
+    "explorer": explorer,
     "peer": peer_iteration,
     "simulation": simulation,
 }

@@ -121,7 +121,8 @@ def coefficients(
     if times is None:
         each = [one | _rule(problem) for one, problem in zip(each, problems, strict=True)]
     stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
-    kind = np.result_type(*stacked.values())
+    rules = [number for one in problems for number in (one.optimizer.weight_decay, _first_rate(one))]
+    kind = np.result_type(*stacked.values(), *rules)
 
     def place(values: Array) -> Array:
         """One of the constants; a number for each problem is a matrix of one entry."""
@@ -151,6 +152,12 @@ def _over_outputs(d: Array, a: Array, outputs: int) -> tuple[Array, Array, Array
     shape = (batch, steps, outputs, steps, outputs)
     every = xp.broadcast_to(a[:, :, None, :, None], shape).reshape(batch, size, size)
     return each, every, every * xp.tile(identity(outputs, a), (steps, steps))
+
+
+def _first_rate(problem: Problem) -> Any:
+    """Learning rate at step 0, which is complex if any is."""
+    lr = problem.optimizer.lr
+    return lr[0] if isinstance(lr, tuple) else 1.0 if callable(lr) else lr
 
 
 def _rule(problem: Problem) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,26 @@ from numpy.typing import NDArray
 from deeplinear import _memory
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
+from deeplinear._panels import MOST_ROWS, Unresolved
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
-from deeplinear._solve import _CACHE, _batches, plan, run_dense
+from deeplinear._solve import _CACHE, _batches, chosen_method, plan, run_dense, run_panels
 from deeplinear._threads import one_blas_thread
 
 Array = NDArray[Any]
 
+_FEWER_ROWS = 800
+"""Rows at which panels give up a run while learning rates are searched, where many do not train."""
+
 
 @dataclass(frozen=True)
 class Curve:
-    """Losses of one problem, shape (T,): inf from a divergence on, complex where a field of the problem is."""
+    """Losses of one problem at some times, the first and the last step among them.
 
+    They are inf from a divergence on, and complex where a field of the problem is.
+    """
+
+    times: Array
     test_loss: Array
     train_loss: Array
     diverged_at: int | None
@@ -32,11 +41,16 @@ class Curve:
 
 
 def curves(
-    problems: Sequence[Problem], tolerance: float = 1e-6, advance: Callable[[float], object] | None = None
+    problems: Sequence[Problem],
+    tolerance: float = 1e-6,
+    advance: Callable[[float], object] | None = None,
+    *,
+    searching: bool = False,
 ) -> list[Curve]:
-    """Solve problems, those of equal structure in batches, and return their losses in the same order.
+    """Solve problems, and return their losses in the same order.
 
-    A batch ends when all its problems have diverged, so it is best to have problems that diverge side by side.
+    Short ones are solved step by step, those of equal structure in batches. A batch ends when all its problems have
+    diverged, so it is best to have problems that diverge side by side. Long ones are solved by panels, as by ``solve``.
 
     Parameters
     ----------
@@ -46,17 +60,32 @@ def curves(
         As for ``solve``.
     advance
         Called at every step with the number of solutions that it adds; they sum to the number of problems.
+    searching
+        Whether learning rates are being searched. Then a long run that panels give up, since it does not become smooth
+        or is at the edge of stability, counts as diverged.
+
+    Raises
+    ------
+    Unresolved
+        If panels give up a run that is too long to be solved step by step.
     """
     found: dict[int, Curve] = {}
+
+    def solve(members: list[int], solver: Callable[[Progress | None], list[Curve]]) -> None:
+        step = None if advance is None else _Advance(len(members), advance)
+        found.update(zip(members, solver(step), strict=True))
+        if step is not None:
+            step(1, 1)  # what diverges ends before its last step
+
+    long = [index for index, problem in enumerate(problems) if chosen_method(problem) == "panels"]
+    short = [index for index in range(len(problems)) if index not in long]
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for shape, members in _batches(list(problems)):
-            # Twice, since what is complex takes twice the memory.
-            _memory.require(2 * dense_memory(shape, len(members)), "solving", "lower steps or outputs")
-            step = None if advance is None else _Advance(len(members), advance)
-            solved = _solve_batch([problems[index] for index in members], shape, tolerance, step)
-            found |= dict(zip(members, solved, strict=True))
-            if step is not None:
-                step(1, 1)  # a batch that diverges ends before its last step
+        for shape, positions in _batches([problems[index] for index in short]):
+            members = [short[position] for position in positions]
+            batch = [problems[index] for index in members]
+            solve(members, partial(_solve_batch, batch, shape, tolerance))
+        for index in long:
+            solve([index], partial(_solve_long, problems[index], tolerance, searching))
     return [found[index] for index in range(len(problems))]
 
 
@@ -74,6 +103,8 @@ class _Advance:
 
 def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float, step: Progress | None) -> list[Curve]:
     """Solve a batch; if its problems cannot be resolved together in depth, in halves."""
+    # Twice, since what is complex takes twice the memory.
+    _memory.require(2 * dense_memory(shape, len(batch)), "solving", "lower steps or outputs")
     try:
         dense, _ = run_dense(batch, shape, tolerance, step)
     except ArithmeticError:
@@ -86,10 +117,33 @@ def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float, step:
     train = test.copy() if dense.train_losses is None else dense.train_losses
     found = []
     for position, end in enumerate(dense.diverged_at.tolist()):
-        cut = slice(end if end >= 0 else shape.steps, None)
-        test[position, cut] = train[position, cut] = np.inf
-        found.append(Curve(test[position], train[position], None if end < 0 else end))
+        found.append(_curve(np.arange(shape.steps), test[position], train[position], end))
     return found
+
+
+def _solve_long(problem: Problem, tolerance: float, searching: bool, step: Progress | None) -> list[Curve]:
+    """Solve one problem by panels; if they give up and steps are not too many, step by step."""
+    shape = plan(problem)
+    try:
+        panels, _ = run_panels(problem, shape, tolerance, step, _FEWER_ROWS if searching else MOST_ROWS)
+    except Unresolved:
+        if shape.size <= MOST_ROWS:
+            return _solve_batch([problem], shape, tolerance, step)
+        if not searching:
+            raise
+        lost = np.full(2, np.inf)
+        return [Curve(np.array([0, problem.steps - 1]), lost, lost, 0)]
+    equations, nodes = panels.equations, slice(0, len(panels.grid))
+    test = equations.loss_curve(nodes)[0]
+    train = test.copy() if equations.train_losses is None else equations.train_losses[0, nodes]
+    return [_curve(panels.grid.times, test, train, int(panels.diverged_at[0]))]
+
+
+def _curve(times: Array, test: Array, train: Array, end: int) -> Curve:
+    """Cut losses at the step of a divergence, -1 if there is none."""
+    if end >= 0:
+        test[times >= end] = train[times >= end] = np.inf
+    return Curve(times, test, train, None if end < 0 else end)
 
 
 def worth_batching(problem: Problem, most: int) -> int:

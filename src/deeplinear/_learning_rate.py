@@ -249,7 +249,7 @@ def _check(problem: Any) -> None:
 
 
 def _solve(problem: Problem, rates: Sequence[float], advance: Callable[[float], object] | None = None) -> list[Curve]:
-    return curves([with_rate(problem, rate) for rate in rates], advance=advance)
+    return curves([with_rate(problem, rate) for rate in rates], advance=advance, searching=True)
 
 
 def _ladder(top: float, first: int, count: int) -> list[float]:
@@ -366,11 +366,11 @@ class _Excess:
 class _Rung:
     """A rate that was solved."""
 
-    def __init__(self, rate: float, loss: Array) -> None:
+    def __init__(self, rate: float, times: Array, loss: Array) -> None:
         self.rate = rate
         self.final, self.least = float(loss[-1]), float(loss.min())
         # The lower rate that should reach the least loss at the last step, training time being rate times steps.
-        self.dip = rate * max(int(loss.argmin()), 1) / (len(loss) - 1)
+        self.dip = rate * max(float(times[loss.argmin()]), 1.0) / float(times[-1])
 
 
 def _search(problem: Problem, excess: _Excess, counter: _Counter) -> list[_Rung]:
@@ -379,7 +379,7 @@ def _search(problem: Problem, excess: _Excess, counter: _Counter) -> list[_Rung]
     def solved(rates: list[float]) -> list[_Rung]:
         counter.expect(len(rates) + _REFINING)
         found = _solve(problem, rates, counter.advance)
-        return [_Rung(rate, excess(curve)) for rate, curve in zip(rates, found, strict=True)]
+        return [_Rung(rate, curve.times, excess(curve)) for rate, curve in zip(rates, found, strict=True)]
 
     # The few steps after which runs blow up count for nothing.
     top, count = _ceiling(problem, lambda _: counter.advance(0.0)), worth_batching(problem, 8)
@@ -431,7 +431,7 @@ def _slope(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[fl
     def evaluate(x: float) -> Point:
         counter.expect(_SLOPE + 1)
         at = with_rate(problem, math.exp(x))
-        derivative = derivatives([(at, "lr")], advance=lambda part: counter.advance(_SLOPE * part))[0]
+        derivative = derivatives([(at, "lr")], lambda part: counter.advance(_SLOPE * part), searching=True)[0]
         value = max(float(excess(derivative.value)[-1]), excess.rounding)
         slope = float(derivative.slope.loss(excess.objective)[-1])
         return Point(x, value, slope * rate_of(at))

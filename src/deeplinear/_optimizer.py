@@ -58,7 +58,7 @@ class GradientDescent:
         """Learning rate at each of ``steps`` steps, shape (steps,)."""
         if callable(self.lr):
             return np.array(_schedule(self.lr(step) for step in range(steps)))
-        rates = np.broadcast_to(np.array(self.lr), (steps,) if isinstance(self.lr, float) else (len(self.lr),))
+        rates = np.broadcast_to(np.array(self.lr), (len(self.lr),) if isinstance(self.lr, tuple) else (steps,))
         if len(rates) != steps:
             raise ValueError(f"lr must be one number or one per step (steps is {steps}), got {len(rates)} values")
         return rates.copy()

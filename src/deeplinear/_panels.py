@@ -32,8 +32,8 @@ START = 4 * NODES
 _FIRST = 2 * NODES
 """Length of the first panel."""
 
-_MOST_ROWS = 2400
-"""Rows (nodes times outputs) at which to give up, unless every step has a row by then."""
+MOST_ROWS = 2400
+"""Rows (nodes times outputs) at which to give up, unless told otherwise, and unless every step has a row by then."""
 
 _SETTLED = 1e-2
 """Change of the last sweep, in units of the tolerance."""
@@ -84,8 +84,8 @@ class Panels:
         Step at which training diverged, -1 if it did not, shape (1,).
     """
 
-    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0) -> None:
-        self.problem, self.tolerance, self._depth_nodes = problem, tolerance, depth_nodes
+    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0, most_rows: int = MOST_ROWS) -> None:
+        self.problem, self.tolerance, self._depth_nodes, self._most_rows = problem, tolerance, depth_nodes, most_rows
         self.grid = Grid()
         self.diverged_at = np.array([-1])
         self.error = 0.0
@@ -212,7 +212,7 @@ class Panels:
 
     def _larger(self) -> int:
         size, steps = self.equations.c.structure.steps, self.problem.steps
-        if len(self.grid) * self._outputs > _MOST_ROWS and steps * self._outputs > _MOST_ROWS:
+        if len(self.grid) * self._outputs > self._most_rows < steps * self._outputs:
             raise Unresolved(
                 f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
                 "smooth enough; lower lr or steps, or raise tolerance"
@@ -336,12 +336,16 @@ class Panels:
 
     def _losses(self, rows: slice) -> Array:
         """Test loss, and train loss if it differs, per output at the nodes of a set, shape (1 or 2, nodes)."""
+        return self._nudged_losses(rows).real
+
+    def _nudged_losses(self, rows: slice) -> Array:
+        """The same with the imaginary parts that belong to a derivative, if a field of the problem has one."""
         C0, outputs = self.equations.data_covariances, self._outputs
         nodes = slice(rows.start // outputs, rows.stop // outputs)
-        test: Array = self.equations.loss_curve(nodes)[0].real / outputs
+        test: Array = self.equations.loss_curve(nodes)[0] / outputs
         if not C0.noisy:
             return test[None]
-        return np.stack([test, np.trace(C0.CDelta_equal[0, nodes].real, axis1=-2, axis2=-1) / outputs])
+        return np.stack([test, np.trace(C0.CDelta_equal[0, nodes], axis1=-2, axis2=-1) / outputs])
 
     def _equal_times(self, rows: slice) -> list[Array]:
         """Losses, then C_h and C_g of the hidden layers, at the nodes of a set."""
@@ -363,12 +367,12 @@ class Panels:
         added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
         worst = 0.0
         for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
-            sizes = np.abs(to_legendre() @ values)
-            last, before = sizes[-2:].max(), sizes[-4:-2].max()
             floor = max(LOSS_FLOOR if index < losses else 1.0 / (1.0 + added), _NOISE / self.tolerance)
             scale = max(np.abs(values).min() if index < losses else np.abs(values).max(), floor * initial)
-            rest = last * min(1.0, last / before) if before > 0 else last
-            worst = max(worst, float(rest / scale)) if np.isfinite(rest) else np.inf
+            worst = max(worst, _rest(values) / scale)
+        derivatives = self._nudged_losses(slice(0, rows.stop)).imag
+        for values, largest in zip(derivatives[:, -NODES:], np.abs(derivatives).max(axis=1), strict=True):
+            worst = max(worst, _rest(values) / largest) if largest else worst
         return worst
 
     # Replicas --------------------------------------------------------------------------------------------
@@ -414,6 +418,14 @@ def _sweep_noise(
     else:
         errors = [Unknown(covariances.Cv, True, 0.0)]
         settle(errors, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
+
+
+def _rest(values: Array) -> float:
+    """Size of what comes after the last coefficients of the polynomial through values at the nodes of a panel."""
+    sizes = np.abs(to_legendre() @ values)
+    last, before = sizes[-2:].max(), sizes[-4:-2].max()
+    rest = float(last * min(1.0, last / before) if before > 0 else last)
+    return rest if np.isfinite(rest) else np.inf
 
 
 def _grows(answer: Array) -> bool:

@@ -25,6 +25,9 @@ Array = NDArray[np.float64]
 CONTINUOUS = ("lr", "richness", "width", "samples", "batch", "noise", "branch", "momentum", "weight_decay")
 """Fields with derivatives, as far as a problem has them."""
 
+_TOLERANCE = 1e-8
+"""Relative error of the losses of long runs, which are solved by panels; derivatives are about as accurate."""
+
 _STEP = 1e-30
 """Imaginary part, as a fraction of the value unless that is zero: its square is below all rounding."""
 
@@ -40,11 +43,11 @@ class Sensitivity:
     problem
         Where the derivatives are taken.
     times
-        Steps t = 0 .. T-1, shape (T,).
+        Steps t = 0 .. T-1, or nodes where a long run is solved by panels (see ``solve``), shape (times,).
     test_loss, train_loss
-        The losses themselves, shape (T,).
+        The losses themselves, shape (times,).
     d_test_loss, d_train_loss
-        Their derivatives by name of the field, each of shape (T,).
+        Their derivatives by name of the field, each of shape (times,).
     at
         Value of each field; 1 for a field with several values (a schedule, widths by layer), whose derivative is with
         respect to a common factor.
@@ -64,7 +67,7 @@ class Sensitivity:
     """
 
     problem: Problem
-    times: NDArray[np.int64] = field(repr=False)
+    times: NDArray[Any] = field(repr=False)
     test_loss: Array = field(repr=False)
     train_loss: Array = field(repr=False)
     d_test_loss: Mapping[str, Array] = field(repr=False)
@@ -131,11 +134,11 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, got {problem!r}")
     names = _names(problem, wrt)
-    solved = derivatives([(problem, name) for name in names])
+    solved = derivatives([(problem, name) for name in names], tolerance=_TOLERANCE)
     first = solved[0]
     return Sensitivity(
         problem=problem,
-        times=np.arange(problem.steps),
+        times=first.value.times,
         test_loss=np.maximum(first.value.test_loss, 0.0),
         train_loss=np.maximum(first.value.train_loss, 0.0),
         d_test_loss={name: each.slope.test_loss for name, each in zip(names, solved, strict=True)},
@@ -154,15 +157,17 @@ class Derivative:
 
 
 def derivatives(
-    points: Sequence[tuple[Problem, str]], advance: Callable[[float], object] | None = None
+    points: Sequence[tuple[Problem, str]],
+    advance: Callable[[float], object] | None = None,
+    tolerance: float = 1e-6,
+    *,
+    searching: bool = False,
 ) -> list[Derivative]:
-    """Differentiate many problems, each with respect to one named field, in batches where they are alike.
-
-    ``advance`` is called as by ``curves``.
-    """
+    """Differentiate many problems, each with respect to one named field; all else is as for ``curves``."""
     sizes = [_STEP * (abs(value_of(problem, name)) or 1.0) for problem, name in points]
     nudged = [_nudged(problem, name, size) for (problem, name), size in zip(points, sizes, strict=True)]
-    return [_parts(curve, size) for curve, size in zip(curves(nudged, advance=advance), sizes, strict=True)]
+    solved = curves(nudged, tolerance, advance, searching=searching)
+    return [_parts(curve, size) for curve, size in zip(solved, sizes, strict=True)]
 
 
 def value_of(problem: Problem, name: str) -> float:
@@ -175,9 +180,8 @@ def _nudged(problem: Problem, name: str, size: float) -> Problem:
     """Give a field an imaginary part."""
     value = get_field(problem, name)
     changed: Any
-    if name == "lr":  # as a schedule, whose values are not converted
-        nudge = 1j * size / value_of(problem, name)
-        changed = tuple(rate * (1 + nudge) for rate in problem.optimizer.rates(problem.steps).tolist())
+    if callable(value):
+        changed = tuple(rate * (1 + 1j * size) for rate in problem.optimizer.rates(problem.steps).tolist())
     elif isinstance(value, tuple):
         changed = tuple(each * (1 + 1j * size) for each in value)
     else:
@@ -187,15 +191,15 @@ def _nudged(problem: Problem, name: str, size: float) -> Problem:
 
 def _parts(curve: Curve, size: float) -> Derivative:
     """Split a complex curve into losses and their derivatives."""
-    cut = slice(len(curve.test_loss) if curve.diverged_at is None else curve.diverged_at, None)
+    times, end = curve.times, curve.diverged_at
 
     def slope(loss: NDArray[Any]) -> Array:
         parts: Array = loss.imag / size
-        parts[cut] = np.nan
+        parts[times >= (np.inf if end is None else end)] = np.nan
         return parts
 
-    value = Curve(curve.test_loss.real, curve.train_loss.real, curve.diverged_at)
-    return Derivative(value, Curve(slope(curve.test_loss), slope(curve.train_loss), curve.diverged_at))
+    value = Curve(times, curve.test_loss.real, curve.train_loss.real, end)
+    return Derivative(value, Curve(times, slope(curve.test_loss), slope(curve.train_loss), end))
 
 
 def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:

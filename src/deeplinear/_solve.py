@@ -15,7 +15,7 @@ from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import ResNet
-from deeplinear._panels import Panels, Unresolved
+from deeplinear._panels import MOST_ROWS, Panels, Unresolved
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
 from deeplinear._reach import check_reach
@@ -196,7 +196,7 @@ def _no_panels(problem: Problem) -> str | None:
         return "where batches are drawn, whose noise is never smooth"
     if optimizer.momentum:
         return "with momentum"
-    if optimizer.weight_decay and optimizer.weight_decay * optimizer.rates(problem.steps).max() >= 0.5:
+    if optimizer.weight_decay and abs(optimizer.weight_decay) * np.abs(optimizer.rates(problem.steps)).max() >= 0.5:
         return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
     return None
 
@@ -227,14 +227,7 @@ def _solve_long(
 def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance: Progress) -> Solution:
     """Solve at nodes in time."""
     start = time.perf_counter()
-
-    def run(nodes: int, progress: Progress | None) -> Panels:
-        panels = Panels(problem, tolerance, nodes)
-        panels.run(progress)
-        return panels
-
-    panels, stats = _refine_depth(run, problem, tolerance, advance) if shape.nodes else (run(0, advance), {})
-    check_reach([problem], panels.equations)
+    panels, stats = run_panels(problem, shape, tolerance, advance)
     stats |= {
         "method": "panels",
         "nodes": len(panels.grid),
@@ -245,6 +238,21 @@ def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance:
         "batch": 1,
     }
     return Solution.from_solver(problem, panels, 0, stats)
+
+
+def run_panels(
+    problem: Problem, shape: Structure, tolerance: float, advance: Progress | None, most_rows: int = MOST_ROWS
+) -> tuple[Panels, dict[str, Any]]:
+    """Fill the rows of all nodes in time, of at most so many before giving up."""
+
+    def run(nodes: int, progress: Progress | None) -> Panels:
+        panels = Panels(problem, tolerance, nodes, most_rows)
+        panels.run(progress)
+        return panels
+
+    panels, stats = _refine_depth(run, problem, tolerance, advance) if shape.nodes else (run(0, advance), {})
+    check_reach([problem], panels.equations)
+    return panels, stats
 
 
 def _solve_dense(
