@@ -1,6 +1,6 @@
 """How far finite networks are from the limit: measure it, for the page on what the theory does not cover.
 
-    python docs/finite_size.py        (about five minutes on one core)
+    python docs/finite_size.py        (about ten minutes on one core)
 
 trains networks of four sizes on each problem and writes the final losses' mean and spread to ``finite_size.json``; the
 first few of the smallest networks are written on their own as well, so that a test can repeat them.
@@ -31,6 +31,7 @@ PROBLEMS = {
     "full batch": problem(dl.MLP(depth=2, width=0.8), dl.FullBatch(1.5), lr=0.04),
     "online": problem(dl.MLP(depth=3, width=1.0), dl.OnlineSGD(0.5), lr=0.03),
     "residual": problem(dl.ResNet(depth=6, width=1.0), dl.FullBatch(2.0), lr=0.03),
+    "deep, P = D": problem(dl.MLP(depth=4, width=1.0, centered=True), dl.FullBatch(1.0), lr=0.03, noise=0.0, steps=60),
     "near the edge": problem(dl.MLP(depth=3, width=0.5), dl.FullBatch(2.0), lr=0.1, noise=0.0, steps=40),
 }
 

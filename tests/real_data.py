@@ -88,7 +88,8 @@ def main() -> None:
             problem = make(spectrum, regime, width=128.0, samples=samples, batch=batch, lr=lr, steps=150)
             with np.errstate(over="ignore", invalid="ignore"):
                 error = relative_error(problem, x, y, 128)
-            print(f"  {problem.sampling}: {100 * error[np.abs(error).argmax()]:+.1f} %", flush=True)
+            largest = error[np.abs(error).argmax()]
+            print(f"  {problem.sampling}:", f"{largest:+.1%}" if np.isfinite(largest) else "overflow", flush=True)
 
 
 if __name__ == "__main__":

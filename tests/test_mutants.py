@@ -7,5 +7,5 @@ MUTANTS = script(ROOT / "tools" / "mutants.py").MUTANTS
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.right.strip()}")
 def test_the_line_to_change_stands_in_its_file_once(mutant):
-    """Equations that were written anew need new mutants; ``tools/mutants.py`` itself runs for hours."""
+    """Equations that were written anew need new mutants; ``tools/mutants.py`` itself runs for half an hour."""
     assert (ROOT / "src" / "deeplinear" / mutant.file).read_text().count(mutant.right) == 1

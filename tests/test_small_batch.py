@@ -45,9 +45,8 @@ def test_large_batches_do_not_need_it():
 def test_real_networks_are_closer_with_it(richness, batch, lr):
     """N = 128, 1200 networks, seeds 0 .. 1199: mean deviation of the test loss over 30 steps.
 
-    Measured with 1500 networks, kept against dropped: richness 0.2, B = 1, 2, 4, 8, 16: 0.8, 1.5, 1.5, 1.3, 1.4 %
-    against 2.3, 3.0, 2.4, 1.8, 1.7 %; richness 1: 2.4, 3.2, 2.9, 2.1, 1.7 % against 4.2, 5.1, 4.1, 2.8, 2.0 %.
-    What remains is of order 1/N, and in rich networks of order 1/B beyond this term.
+    ``docs/measured.py small_batches`` has it for more batch sizes. What remains is of order 1/N, and in rich
+    networks of order 1/B beyond this term.
     """
     problem = make(dl.MLP(2, 128.0, richness, centered=True), batch, lr, steps=30)
     mean = dl.simulate(problem, seeds=1200, record="losses").mean("test_loss")
