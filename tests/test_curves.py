@@ -49,3 +49,37 @@ def test_large_problems_are_not_batched():
 def test_what_does_not_fit_into_memory_is_refused():
     with pytest.raises(MemoryError, match="solving needs about"):
         curves([make(dl.MLP(3, 1.0), steps=100_000)])
+
+
+def test_long_runs_can_be_solved_by_panels():
+    problem = make(dl.MLP(2, 1.0), lr=0.01, steps=20_000)
+    (curve,), solution = curves([problem], by_panels=True), dl.solve(problem)
+    assert solution.stats["method"] == "panels"
+    assert (curve.times[0], curve.times[-1]) == (0, problem.steps - 1)
+    expected = solution.at(curve.times)
+    np.testing.assert_allclose(curve.test_loss, expected.test_loss, rtol=1e-12)
+    np.testing.assert_allclose(curve.train_loss, expected.train_loss, rtol=1e-12, atol=1e-12)
+
+
+def test_long_and_short_runs_keep_their_order():
+    problems = [make(dl.MLP(1, 1.0), lr=0.01, steps=steps) for steps in (5000, 10, 3000)]
+    parts = []
+    assert [curve.times[-1] for curve in curves(problems, advance=parts.append, by_panels=True)] == [4999, 9, 2999]
+    assert sum(parts) == pytest.approx(3)
+
+
+def test_a_long_run_at_the_edge_of_stability_is_not_made_up():
+    # The kernel of rich features grows until the rate is too high for it.
+    data = dl.Spectrum.power_law(1.5, 0.5)
+    problem = dl.Problem(dl.MLP(1, "infinite", 5.0), data, dl.Population(), dl.GradientDescent(0.05), 20_000)
+    with pytest.raises(ArithmeticError, match="edge of stability"):
+        curves([problem], by_panels=True)
+
+
+def test_a_long_run_that_diverges_ends_there():
+    problem = make(dl.MLP(2, 1.0), lr=0.4, steps=3000)
+    (curve,), solution = curves([problem], by_panels=True), dl.solve(replace(problem, {"steps": 300}))
+    assert solution.status.diverged
+    assert curve.diverged_at == solution.status.diverged_at
+    assert np.isfinite(curve.test_loss[curve.times < curve.diverged_at]).all()
+    assert np.isposinf(curve.test_loss[curve.times >= curve.diverged_at]).all()

@@ -282,7 +282,7 @@ def test_a_search_that_nobody_waits_for_ends(client: httpx.Client) -> None:
 def test_rates_of_a_run_that_is_too_long_are_refused(client: httpx.Client) -> None:
     answer = last_line(client.post("/api/rates", json={"problem": PROBLEM | {"steps": 3000}}))
     assert answer["field"] == "steps"
-    assert "Lower the steps to 1000." in answer["error"]
+    assert "Lower the steps to 1000" in answer["error"]
 
 
 def test_rates_without_an_optimum_say_so() -> None:

@@ -92,6 +92,39 @@ def test_agrees_with_differences_for_any_problem(problem):
     check(problem, names, rtol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("network", "data", "sampling", "names"),
+    [
+        (dl.MLP(2, 0.7, 1.3), dl.Isotropic(0.3), dl.FullBatch(1.5), ["lr", "richness", "width"]),
+        (dl.ResNet(2, 0.8), dl.Isotropic(0.3), dl.Population(), ["branch", "weight_decay"]),
+        (dl.MLP(1, 12.0), dl.Spectrum.power_law(1.5, 1.0, modes=6, noise=0.2), dl.FullBatch(10.0), ["samples"]),
+        (dl.MLP(1, 0.7), dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), dl.FullBatch(1.5), ["lr", "noise"]),
+    ],
+    ids=["mlp", "resnet", "spectrum", "outputs"],
+)
+def test_long_runs_are_differentiated_by_panels(network, data, sampling, names, monkeypatch):
+    steps = 250
+    problem = dl.Problem(network, data, sampling, dl.GradientDescent(0.01, weight_decay=0.05), steps)
+    exact = sensitivity(problem, names)
+    monkeypatch.setattr("deeplinear._solve._SHORT", 100)
+    found = sensitivity(problem, names)
+    assert found.times[-1] == steps - 1
+    assert 0 < np.abs(found.test_loss / exact.test_loss[found.times] - 1).max() < 1e-7
+    for ours, theirs in ((found.d_test_loss, exact.d_test_loss), (found.d_train_loss, exact.d_train_loss)):
+        for name, slopes in theirs.items():
+            scale = np.abs(slopes).max()
+            np.testing.assert_allclose(ours[name], slopes[found.times], rtol=0, atol=1e-7 * scale, err_msg=name)
+
+
+def test_a_long_schedule_is_varied_by_a_common_factor(monkeypatch):
+    rule = dl.GradientDescent(lambda step: 0.02 / (1 + step / 100))
+    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), rule, 400)
+    exact = sensitivity(problem, "lr").d_test_loss["lr"]
+    monkeypatch.setattr("deeplinear._solve._SHORT", 100)
+    found = sensitivity(problem, "lr")
+    assert 0 < abs(found.d_test_loss["lr"][-1] / exact[-1] - 1) < 1e-6
+
+
 def test_is_one_sided_where_a_field_is_zero():
     problem = dl.Problem(dl.MLP(2, 0.7), dl.Isotropic(), dl.FullBatch(1.5), dl.GradientDescent(0.05), 8)
     result = sensitivity(problem, ["noise", "momentum", "weight_decay"])
@@ -217,6 +250,12 @@ def test_refusals(wrt, message):
     problem = dl.Problem(dl.MLP(2, "infinite"), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), 4)
     with pytest.raises(ValueError, match=message):
         sensitivity(problem, wrt)
+
+
+def test_long_runs_have_no_derivative_with_respect_to_momentum():
+    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.01), 5000)
+    with pytest.raises(ValueError, match=r"got 'momentum': so long a run is solved by panels, which take no momentum"):
+        sensitivity(problem, "momentum")
 
 
 def test_refuses_what_is_not_a_problem():

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _memory
+from deeplinear._arrays import finite
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
+from deeplinear._grid import spaced_steps
 from deeplinear._panels import MOST_ROWS, Unresolved
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
@@ -19,18 +21,15 @@ from deeplinear._threads import one_blas_thread
 
 Array = NDArray[Any]
 
-_FEWER_ROWS = 800
-"""Rows at which panels give up a run while learning rates are searched, where many do not train."""
-
 
 @dataclass(frozen=True)
 class Curve:
-    """Losses of one problem at some times, the first and the last step among them.
+    """Losses of one problem at every step, or at those of ``spaced_steps`` for a long one, as given by ``times``.
 
     They are inf from a divergence on, and complex where a field of the problem is.
     """
 
-    times: Array
+    times: NDArray[np.int64]
     test_loss: Array
     train_loss: Array
     diverged_at: int | None
@@ -45,12 +44,12 @@ def curves(
     tolerance: float = 1e-6,
     advance: Callable[[float], object] | None = None,
     *,
-    searching: bool = False,
+    by_panels: bool = False,
 ) -> list[Curve]:
     """Solve problems, and return their losses in the same order.
 
-    Short ones are solved step by step, those of equal structure in batches. A batch ends when all its problems have
-    diverged, so it is best to have problems that diverge side by side. Long ones are solved by panels, as by ``solve``.
+    They are solved step by step, those of equal structure in batches. A batch ends when all its problems have diverged,
+    so it is best to have problems that diverge side by side.
 
     Parameters
     ----------
@@ -60,9 +59,9 @@ def curves(
         As for ``solve``.
     advance
         Called at every step with the number of solutions that it adds; they sum to the number of problems.
-    searching
-        Whether learning rates are being searched. Then a long run that panels give up, since it does not become smooth
-        or is at the edge of stability, counts as diverged.
+    by_panels
+        Whether long runs are solved by panels where ``solve`` does so. Panels give up at rates near the edge of
+        stability, so this is not for searches, which come there.
 
     Raises
     ------
@@ -77,7 +76,7 @@ def curves(
         if step is not None:
             step(1, 1)  # what diverges ends before its last step
 
-    long = [index for index, problem in enumerate(problems) if chosen_method(problem) == "panels"]
+    long = [index for index, problem in enumerate(problems) if by_panels and chosen_method(problem) == "panels"]
     short = [index for index in range(len(problems)) if index not in long]
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         for shape, positions in _batches([problems[index] for index in short]):
@@ -85,7 +84,7 @@ def curves(
             batch = [problems[index] for index in members]
             solve(members, partial(_solve_batch, batch, shape, tolerance))
         for index in long:
-            solve([index], partial(_solve_long, problems[index], tolerance, searching))
+            solve([index], partial(_solve_long, problems[index], tolerance))
     return [found[index] for index in range(len(problems))]
 
 
@@ -121,22 +120,22 @@ def _solve_batch(batch: list[Problem], shape: Structure, tolerance: float, step:
     return found
 
 
-def _solve_long(problem: Problem, tolerance: float, searching: bool, step: Progress | None) -> list[Curve]:
+def _solve_long(problem: Problem, tolerance: float, step: Progress | None) -> list[Curve]:
     """Solve one problem by panels; if they give up and steps are not too many, step by step."""
     shape = plan(problem)
     try:
-        panels, _ = run_panels(problem, shape, tolerance, step, _FEWER_ROWS if searching else MOST_ROWS)
+        panels, _ = run_panels(problem, shape, tolerance, step)
     except Unresolved:
-        if shape.size <= MOST_ROWS:
-            return _solve_batch([problem], shape, tolerance, step)
-        if not searching:
+        if shape.size > MOST_ROWS:
             raise
-        lost = np.full(2, np.inf)
-        return [Curve(np.array([0, problem.steps - 1]), lost, lost, 0)]
-    equations, nodes = panels.equations, slice(0, len(panels.grid))
-    test = equations.loss_curve(nodes)[0]
-    train = test.copy() if equations.train_losses is None else equations.train_losses[0, nodes]
-    return [_curve(panels.grid.times, test, train, int(panels.diverged_at[0]))]
+        (curve,) = _solve_batch([problem], shape, tolerance, step)
+        kept = spaced_steps(problem.steps - 1)
+        return [Curve(kept, curve.test_loss[kept], curve.train_loss[kept], curve.diverged_at)]
+    times, equations, grid = spaced_steps(problem.steps - 1), panels.equations, panels.grid
+    to_steps = grid.interpolation(np.minimum(times, grid.end))  # which is where a run that diverges ends
+    test = to_steps @ finite(equations.loss_curve(slice(0, len(grid)))[0])
+    train = test.copy() if equations.train_losses is None else to_steps @ finite(equations.train_losses[0])
+    return [_curve(times, test, train, int(panels.diverged_at[0]))]
 
 
 def _curve(times: Array, test: Array, train: Array, end: int) -> Curve:

@@ -23,6 +23,9 @@ from scipy.special import bernoulli, factorial
 
 Array = NDArray[Any]
 
+_KEPT = 400
+"""Steps, about, that are kept of long curves."""
+
 NODES = 8
 """Nodes of a panel; single steps come in groups of as many, so that all row sets begin at multiples of it."""
 
@@ -151,6 +154,17 @@ class Grid:
             elif mine.any():
                 matrix[mine, nodes] = legendre.legvander(x, NODES - 1) @ to_legendre()
         return matrix
+
+
+def spaced_steps(last: int) -> NDArray[np.int64]:
+    """Steps from 0 to the last at which a long curve is kept: about 400, as many in each decade.
+
+    Examples
+    --------
+    >>> len(spaced_steps(10**6)), spaced_steps(10**6)[[0, 1, 2, -1]].tolist()
+    (361, [0, 1, 2, 1000000])
+    """
+    return np.unique([0, *np.geomspace(1, last, _KEPT).round().astype(np.int64).tolist(), last])
 
 
 def _count(length: int) -> int:

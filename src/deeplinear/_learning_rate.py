@@ -132,6 +132,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
     that subtraction is the bound. The train loss counts since overfitting is no instability.
 
     The largest stable rung of a ladder of ratio sqrt(2) is found from above, then the gap to the next rung is bisected.
+    Every run is solved step by step, however long.
 
     Parameters
     ----------
@@ -186,6 +187,7 @@ def optimal_lr(
     through what lower rates reach at the horizon: the search goes on while the curve of the lowest rate so far dips
     below the least loss found. Around the best rung, and around others that are local minima and about as good, the
     zero of the exact derivative is then found.
+    Every run is solved step by step, however long.
 
     Parameters
     ----------
@@ -249,7 +251,7 @@ def _check(problem: Any) -> None:
 
 
 def _solve(problem: Problem, rates: Sequence[float], advance: Callable[[float], object] | None = None) -> list[Curve]:
-    return curves([with_rate(problem, rate) for rate in rates], advance=advance, searching=True)
+    return curves([with_rate(problem, rate) for rate in rates], advance=advance)
 
 
 def _ladder(top: float, first: int, count: int) -> list[float]:
@@ -366,7 +368,7 @@ class _Excess:
 class _Rung:
     """A rate that was solved."""
 
-    def __init__(self, rate: float, times: Array, loss: Array) -> None:
+    def __init__(self, rate: float, times: NDArray[np.int64], loss: Array) -> None:
         self.rate = rate
         self.final, self.least = float(loss[-1]), float(loss.min())
         # The lower rate that should reach the least loss at the last step, training time being rate times steps.
@@ -431,7 +433,7 @@ def _slope(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[fl
     def evaluate(x: float) -> Point:
         counter.expect(_SLOPE + 1)
         at = with_rate(problem, math.exp(x))
-        derivative = derivatives([(at, "lr")], lambda part: counter.advance(_SLOPE * part), searching=True)[0]
+        derivative = derivatives([(at, "lr")], lambda part: counter.advance(_SLOPE * part))[0]
         value = max(float(excess(derivative.value)[-1]), excess.rounding)
         slope = float(derivative.slope.loss(excess.objective)[-1])
         return Point(x, value, slope * rate_of(at))

@@ -33,7 +33,7 @@ _FIRST = 2 * NODES
 """Length of the first panel."""
 
 MOST_ROWS = 2400
-"""Rows (nodes times outputs) at which to give up, unless told otherwise, and unless every step has a row by then."""
+"""Rows (nodes times outputs) at which to give up, unless every step has a row by then."""
 
 _SETTLED = 1e-2
 """Change of the last sweep, in units of the tolerance."""
@@ -84,8 +84,8 @@ class Panels:
         Step at which training diverged, -1 if it did not, shape (1,).
     """
 
-    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0, most_rows: int = MOST_ROWS) -> None:
-        self.problem, self.tolerance, self._depth_nodes, self._most_rows = problem, tolerance, depth_nodes, most_rows
+    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0) -> None:
+        self.problem, self.tolerance, self._depth_nodes = problem, tolerance, depth_nodes
         self.grid = Grid()
         self.diverged_at = np.array([-1])
         self.error = 0.0
@@ -212,7 +212,7 @@ class Panels:
 
     def _larger(self) -> int:
         size, steps = self.equations.c.structure.steps, self.problem.steps
-        if len(self.grid) * self._outputs > self._most_rows < steps * self._outputs:
+        if len(self.grid) * self._outputs > MOST_ROWS and steps * self._outputs > MOST_ROWS:
             raise Unresolved(
                 f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
                 "smooth enough; lower lr or steps, or raise tolerance"

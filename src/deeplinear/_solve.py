@@ -15,7 +15,7 @@ from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import ResNet
-from deeplinear._panels import MOST_ROWS, Panels, Unresolved
+from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
 from deeplinear._reach import check_reach
@@ -241,12 +241,12 @@ def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance:
 
 
 def run_panels(
-    problem: Problem, shape: Structure, tolerance: float, advance: Progress | None, most_rows: int = MOST_ROWS
+    problem: Problem, shape: Structure, tolerance: float, advance: Progress | None
 ) -> tuple[Panels, dict[str, Any]]:
-    """Fill the rows of all nodes in time, of at most so many before giving up."""
+    """Fill the rows of all nodes in time."""
 
     def run(nodes: int, progress: Progress | None) -> Panels:
-        panels = Panels(problem, tolerance, nodes, most_rows)
+        panels = Panels(problem, tolerance, nodes)
         panels.run(progress)
         return panels
 

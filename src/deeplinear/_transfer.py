@@ -262,7 +262,7 @@ class _Counter:
 def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:
     # Rates outermost: problems that diverge are solved side by side.
     runs = [with_rate(problem, lr) for lr in lrs.tolist() for problem in problems]
-    solved = curves(runs, advance=advance, searching=True)
+    solved = curves(runs, advance=advance)
     final = np.array([np.maximum(curve.loss(objective)[-1], 0.0) for curve in solved])
     return final.reshape(len(lrs), len(problems)).T
 

@@ -102,8 +102,8 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     estimate = _refuse_if_long(problem, report, times=2 * sum(count for _, _, count in RATE_GRID))
     if estimate is not None and estimate.method != "dense":
         raise ValueError(
-            f"steps is too large here, got {problem.steps}: the search for the best learning rate solves every step. "
-            f"Lower the steps to {1000 // problem.data.outputs}."
+            f"steps is too large for this view, got {problem.steps}: it solves some sixty runs. "
+            f"Lower the steps to {1000 // problem.data.outputs}, or call dl.optimal_lr in Python."
         )
     note, found = None, None
     try:

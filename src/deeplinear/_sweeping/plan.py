@@ -14,6 +14,7 @@ from deeplinear import _checks
 from deeplinear._coefficients import Structure
 from deeplinear._curves import worth_batching
 from deeplinear._fields import replace
+from deeplinear._grid import spaced_steps
 from deeplinear._problem import Problem
 from deeplinear._simulate import read_seeds
 from deeplinear._solve import plan as structure_of
@@ -24,8 +25,8 @@ THEORY, EXPERIMENT = "theory", "experiment"
 _LARGEST_BATCH = 32
 """Most points of theory in one batch, so that results appear steadily."""
 
-_EVERY_STEP, _KEPT_STEPS = 1000, 400
-"""Longest curve that is kept whole, and how many steps, about, are kept of longer ones."""
+_EVERY_STEP = 1000
+"""Longest curve that is kept whole."""
 
 _LAYOUT = 1
 _IDENTITY = ("problem", "grid", "theory", "experiment")
@@ -103,8 +104,7 @@ class Plan:
         ends = {problem.steps - 1 for problem in self.problems.values()}
         if max(ends) < _EVERY_STEP:
             return np.arange(max(ends) + 1)
-        spaced = np.geomspace(1, max(ends), _KEPT_STEPS).round().astype(np.int64)
-        return np.unique([0, *spaced.tolist(), *ends])
+        return np.union1d(spaced_steps(max(ends)), sorted(ends))
 
     @cached_property
     def problems(self) -> dict[int, Problem]:
