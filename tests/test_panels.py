@@ -326,3 +326,13 @@ def test_giving_up_is_an_error_unless_the_dense_method_can_take_over(monkeypatch
     monkeypatch.setattr("deeplinear._solve.dense_memory", lambda shape, batch: 10**18)
     with pytest.raises(ArithmeticError, match="lower lr or steps, or raise tolerance"):
         dl.solve(problem)
+
+
+@pytest.mark.parametrize("lr", [0.01, 0.05, 0.1])
+def test_a_noisy_fit_that_has_long_converged_stays_resolved(lr):
+    problem = make(dl.FullBatch(2.0), 200_001, lr, noise=1.0, depth=1, width=1.0)
+    solution = dl.solve(problem, method="panels")
+    assert len(solution.times) < 250
+    # Least squares: sigma^2 (1 + 1 / (alpha - 1)) on new examples, sigma^2 (1 - 1 / alpha) on those of the fit.
+    assert solution.test_loss[-1] == pytest.approx(2.0, rel=1e-6)
+    assert solution.train_loss[-1] == pytest.approx(0.5, rel=1e-6)

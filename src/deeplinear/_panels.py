@@ -59,8 +59,8 @@ _PROBED = 64
 _STIFFER = 1.05
 """Growth of learning rate times kernel after which that is tried again."""
 
-_INNER = 1e-1
-"""How much closer layer 0 is settled within a sweep: what it leaves would be noise to the sweeps."""
+_INNER = (1e-1, 1e-4)
+"""How much closer layer 0 is settled within a sweep: at first, and where what it leaves is noise to the sweeps."""
 
 _SWEEPS, _INNER_SWEEPS = 60, 20
 
@@ -245,13 +245,13 @@ class Panels:
         settled = max(_SETTLED * self.tolerance, 0.01 * _ROUNDING)
         closely = settled
 
-        def sweep(respond: bool, correlate: bool) -> None:
+        def sweep(respond: bool, correlate: bool, inner: float = _INNER[0]) -> None:
             chain.prepare(data.Rhr, rows)
             chain.backward(rows, respond=respond, correlate=correlate)
             if respond:
-                self._sweep_data(rows, _INNER * closely)
+                self._sweep_data(rows, inner * closely)
             if correlate:
-                _sweep_noise(eq.data_covariances, chain.Cg_first, rows, _INNER * closely)
+                _sweep_noise(eq.data_covariances, chain.Cg_first, rows, inner * closely)
             chain.forward(data.Rhr, rows, respond=respond, correlate=correlate)
 
         coarse: Any = {"tolerance": _COARSE, "most_sweeps": _SWEEPS // 2}
@@ -262,14 +262,17 @@ class Panels:
         every = [*responses, *correlations]
         losses = 2 * [self._losses(rows)]
 
-        def sweep_all() -> None:
-            sweep(True, True)
+        def sweep_all(inner: float) -> None:
+            sweep(True, True, inner)
             losses.append(self._losses(rows))
 
         # Losses can be small differences, which need more than what they are made of.
         for closer in (1.0, 1e-2, 1e-4):
             closely = max(closer * settled, _NOISE)
-            residual = settle(every, sweep_all, rows, tolerance=closely, most_sweeps=_SWEEPS)
+            for inner in _INNER:
+                residual = settle(every, partial(sweep_all, inner), rows, tolerance=closely, most_sweeps=_SWEEPS)
+                if residual <= settled or not residual < _COARSE:
+                    break
             change = float((np.abs(losses[-1] - losses[-2]) / np.maximum(losses[-1], self._loss_floors)).max())
             if change <= settled or not residual <= settled:
                 break
