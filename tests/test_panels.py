@@ -317,7 +317,7 @@ def test_the_choice_of_method():
 
 
 def test_giving_up_is_an_error_unless_the_dense_method_can_take_over(monkeypatch):
-    monkeypatch.setattr("deeplinear._panels._MOST_ROWS", 150)
+    monkeypatch.setattr("deeplinear._panels.MOST_ROWS", 150)
     monkeypatch.setattr("deeplinear._solve._SHORT", 150)
     problem = make(dl.Population(), depth=2, lr=0.3, steps=300, width=1.0)
     assert dl.solve(problem).stats["method"] == "dense"

@@ -162,7 +162,7 @@ def spaced_steps(last: int) -> NDArray[np.int64]:
     Examples
     --------
     >>> len(spaced_steps(10**6)), spaced_steps(10**6)[[0, 1, 2, -1]].tolist()
-    (361, [0, 1, 2, 1000000])
+    (332, [0, 1, 2, 1000000])
     """
     return np.unique([0, *np.geomspace(1, last, _KEPT).round().astype(np.int64).tolist(), last])
 
