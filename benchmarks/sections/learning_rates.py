@@ -84,7 +84,7 @@ def show(data: dict[str, Any]) -> list[str]:
             ax.plot(*np.array(shown).T, "o", color=color, label=label)
         ax.set(xlabel="seconds to the best learning rate", xlim=(0, None), ylim=(len(optima) - 0.5, -0.5))
         ax.set_yticks(range(len(optima)), [each["name"] for each in optima])
-        ax.legend(loc="lower right")
+        ax.legend(loc="upper right")
     return [
         "The best learning rate at the last of 200 steps, to a relative error of 10^-4, full batch. Without label "
         "noise the loss falls up to the edge of stability and rises steeply behind it, which takes more steps of the "
