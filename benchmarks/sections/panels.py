@@ -87,7 +87,7 @@ def show(data: dict[str, Any]) -> list[str]:
         ax.axhline(1.0, color=INK, linewidth=0.7)
         log_axis(ax)
         ax.set(xlabel="steps $T$", ylabel="time of dense / time of panels")
-        ax.legend(loc="lower right", handlelength=1.2)
+        ax.legend(loc="upper left", handlelength=1.2)
         sizes_axis(ax.xaxis, STEPS)
     measured = [steps for steps in STEPS if any(run["steps"] == steps for runs in cases.values() for run in runs)]
     rows = []
