@@ -164,7 +164,7 @@ def hard(depth: int) -> list[Line]:
         return dl.Problem(network, data, dl.Population(), dl.GradientDescent(2.5e-5), steps=4_000_000)
 
     group = f"L = {depth}"
-    return [Line(b, f"b = {b:g}, {group}", problem(b), networks=False, group=group) for b in (0.3, 0.5, 0.7, 0.9)]
+    return [Line(b, f"b = {b:g}, {group}", problem(b), networks=False, group=group) for b in (0.3, 0.5, 0.9)]
 
 
 def window(each: Any) -> tuple[float, float]:
