@@ -336,3 +336,13 @@ def test_a_noisy_fit_that_has_long_converged_stays_resolved(lr):
     # Least squares: sigma^2 (1 + 1 / (alpha - 1)) on new examples, sigma^2 (1 - 1 / alpha) on those of the fit.
     assert solution.test_loss[-1] == pytest.approx(2.0, rel=1e-6)
     assert solution.train_loss[-1] == pytest.approx(0.5, rel=1e-6)
+
+
+def test_what_is_not_finite_is_never_taken_for_resolved():
+    values = np.linspace(1.0, 2.0, NODES)
+    assert _panels._rest(values**9, 1.0) > 0
+    assert _panels._rest(np.zeros(NODES), 0.0) == 0.0
+    for wrong in (np.nan, np.inf):
+        values[3] = wrong
+        with np.errstate(invalid="ignore"):  # as while panels run
+            assert np.isposinf(_panels._rest(values, wrong))

@@ -372,10 +372,10 @@ class Panels:
         for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
             floor = max(LOSS_FLOOR if index < losses else 1.0 / (1.0 + added), _NOISE / self.tolerance)
             scale = max(np.abs(values).min() if index < losses else np.abs(values).max(), floor * initial)
-            worst = max(worst, _rest(values) / scale)
+            worst = max(worst, _rest(values, scale))
         derivatives = self._nudged_losses(slice(0, rows.stop)).imag
         for values, largest in zip(derivatives[:, -NODES:], np.abs(derivatives).max(axis=1), strict=True):
-            worst = max(worst, _rest(values) / largest) if largest else worst
+            worst = max(worst, _rest(values, largest))
         return worst
 
     # Replicas --------------------------------------------------------------------------------------------
@@ -423,12 +423,17 @@ def _sweep_noise(
         settle(errors, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
 
 
-def _rest(values: Array) -> float:
-    """Size of what comes after the last coefficients of the polynomial through values at the nodes of a panel."""
+def _rest(values: Array, scale: float) -> float:
+    """What comes after the last coefficients of the polynomial through values at the nodes of a panel, over a scale.
+
+    It is infinite if a value is not finite, and zero if nothing is left, whatever the scale.
+    """
     sizes = np.abs(to_legendre() @ values)
     last, before = sizes[-2:].max(), sizes[-4:-2].max()
-    rest = float(last * min(1.0, last / before) if before > 0 else last)
-    return rest if np.isfinite(rest) else np.inf
+    rest = last * min(1.0, last / before) if before > 0 else last
+    if not np.isfinite(rest):
+        return np.inf
+    return float(rest / scale) if rest else 0.0
 
 
 def _grows(answer: Array) -> bool:
