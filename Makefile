@@ -42,7 +42,7 @@ clean:
 INSTALLED := $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-docs
 $(VENV)/installed-test: EXTRA := [test]
 $(VENV)/installed-docs: EXTRA := [docs]
-$(INSTALLED): pyproject.toml | $(BIN)/python
+$(INSTALLED): pyproject.toml setup.py $(wildcard src/deeplinear/_closure/*.pyx src/deeplinear/_closure/*.h) | $(BIN)/python
 	@echo "Installing deeplinear$(EXTRA) and what it needs into $(VENV) (once; about a minute) ..."
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.$(EXTRA)' || \
 		{ echo "make: the installation failed; it needs the network (or a package index) the first time" >&2; exit 1; }

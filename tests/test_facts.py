@@ -55,7 +55,8 @@ def test_lazy_infinite_width_is_a_linear_model_on_marchenko_pastur_data(samples,
     train = c * (density * q**2 * (samples * lam + sigma**2)).sum(axis=1) + sigma**2 * (1 - min(1.0, c))
     tolerance = 1e-5 if samples == 1.0 else 1e-10  # at samples = 1 the density diverges at zero
     np.testing.assert_allclose(solution.test_loss, test, rtol=tolerance)
-    np.testing.assert_allclose(solution.train_loss, train, rtol=tolerance)
+    # What is left on the training set is a difference of numbers of order 1.
+    np.testing.assert_allclose(solution.train_loss, train, rtol=tolerance, atol=1e-15)
     np.testing.assert_allclose(solution.kernel, depth + 1, rtol=1e-13)
 
 

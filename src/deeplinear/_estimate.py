@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from deeplinear._closure.causal import rows_times
+from deeplinear._closure.causal import rows_times, rows_times_symmetric
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
 from deeplinear._problem import Problem
@@ -205,12 +205,12 @@ def products(shape: Structure) -> tuple[float, float]:
         if shape.skip:
             causal += 12 * (shape.depth - 1)
             symmetric += 4 * (shape.depth - 1)
-    causal += 2 * modes + 1  # H, C_v; R_hr
+    causal += 2 * modes  # H, C_v
     symmetric += 1  # the initial function in C_v
     if shape.reuses_data or shape.subsamples:
         causal += 1  # Z with the mean of H
     if shape.reuses_data:
-        causal += 4  # R_Delta with K, its own rows, and its transpose in C_h
+        causal += 5  # R_Delta with K, its own rows, and its transpose in C_h; R_hr
         symmetric += 3  # C_v in the noise, and in C_Delta and Psi together; Psi in C_h
     return causal, symmetric
 
@@ -227,12 +227,12 @@ def _seconds_per_byte(shape: Structure) -> float:
     size = min(shape.size, 1024)
     count = max(1, round(min(dense_memory(shape, 1), _PROBE) / (_FLOAT * size**2)))
     matrices = np.ones((count, 1, size, size))
-    rows = np.ones((1, 1, size))
+    rows = np.ones((1, shape.outputs, size))
 
     def products() -> None:
         for index, matrix in enumerate(matrices):
             # As in a step, about half of the traffic is causal and half is not.
-            _ = rows @ matrix if index % 3 == 0 else rows_times(rows, matrix, size)
+            _ = (rows_times_symmetric if index % 3 == 0 else rows_times)(rows, matrix, size)
 
     full = -(-count // 3)
     with one_blas_thread():

@@ -408,7 +408,7 @@ class Panels:
         return Overlaps(
             same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
             same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
-            independent=eq.data_covariances.bias,
+            independent=eq.curves.bias,
         )
 
 

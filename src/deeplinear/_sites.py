@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._arrays import beside, to_numpy
+from deeplinear._closure.causal import Source
 from deeplinear._closure.chain import Layers
-from deeplinear._closure.site import Source
 from deeplinear._dense import Dense
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> "xr.Dataset
     for layer in hidden.layers:
         A[layer] = to_numpy(hidden.kernel_from_below(layer, dense.data.Rhr, C.Ch, rows)[index])
         B[layer] = to_numpy((c.gamma0 * hidden.kernel_from_above(layer, C.Cg, rows))[index])
-        u[layer] = _draw(rng, _matrix(C.source_from_below(layer), dense, index), count)
-        r[layer] = _draw(rng, _matrix(C.source_from_above(layer), dense, index), count)
+        u[layer] = _draw(rng, _matrix(C.u[layer], dense, index), count)
+        r[layer] = _draw(rng, _matrix(C.r[layer], dense, index), count)
     h, g = np.zeros((2, s.depth + 2, count, s.size))  # with a silent layer beyond either end of the chain
     for step in range(s.steps):
         now = slice(step * s.outputs, (step + 1) * s.outputs)
@@ -54,7 +54,7 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> "xr.Dataset
 def _matrix(source: Source, dense: Dense, index: int) -> Array:
     size = dense.c.structure.size
     identity = beside(np.broadcast_to(np.eye(size), (len(dense.c.d), size, size)), dense.c.d)
-    return to_numpy(source(identity, size)[index])
+    return to_numpy(source.times(identity, size)[index])
 
 
 def _draw(rng: np.random.Generator, covariance: Array, count: int) -> Array:

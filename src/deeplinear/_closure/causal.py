@@ -1,12 +1,19 @@
 """Products with causal (lower triangular) matrices that skip the half that is zero."""
 
 import math
+from collections.abc import Sequence
 from functools import reduce
 from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from deeplinear._arrays import Array, identity, namespace
+
+try:
+    from deeplinear._closure import _rows
+except ImportError:  # installed without a compiler
+    _rows = None  # type: ignore[assignment]
 
 _BLOCK = 64
 """Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
@@ -14,7 +21,7 @@ _BLOCK = 64
 _LAUNCH, _LAUNCH_ON_DEVICE = 2**16, 2**24
 """Least number of entries in a stripe: starting a product takes the time of reading as many."""
 
-_SETS = 8
+SETS = 8
 """Stripes begin at multiples of this many row sets, and so never inside of a panel, where rows are all coupled."""
 
 
@@ -22,26 +29,82 @@ def rows_times(x: Array, lower: Array | None, e: int) -> Array:
     """Rows x (..., r, e) times the leading e x e block of a causal matrix; None is the identity."""
     if lower is None:
         return x
-    least = _least_width(lower, e)
-    if e <= least:
-        product: Array = x @ lower[..., :e, :e]
-        return product
-    stripes = [x[..., s.start : e] @ lower[..., s.start : e, s] for s in _stripes(x.shape[-2], e, least)]
-    joined: Array = namespace(x).concat(stripes, axis=-1)
-    return joined
+    product: Array
+    if (fast := compiled(x, x.shape[-2])) is not None:
+        product = fast.rows_times(x, lower, e, SETS)
+    elif e <= (least := _least_width(lower, e)):
+        product = x @ lower[..., :e, :e]
+    else:
+        stripes = [x[..., s.start : e] @ lower[..., s.start : e, s] for s in _stripes(x.shape[-2], e, least)]
+        product = namespace(x).concat(stripes, axis=-1)
+    return product
 
 
 def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
     """Rows x (..., r, e) times the transpose of the leading e x e block of a causal matrix."""
     if lower is None:
         return x
-    columns, least = x.mT, _least_width(lower, e)
-    if e <= least:
-        product: Array = (lower[..., :e, :e] @ columns).mT
-        return product
-    stripes = [lower[..., s, : s.stop] @ columns[..., : s.stop, :] for s in _stripes(x.shape[-2], e, least)]
-    joined: Array = namespace(x).concat(stripes, axis=-2).mT
-    return joined
+    product: Array
+    if (fast := compiled(x, x.shape[-2])) is not None:
+        product = fast.rows_times_transpose(x, lower, e, SETS)
+    elif e <= (least := _least_width(lower, e)):
+        product = (lower[..., :e, :e] @ x.mT).mT
+    else:
+        stripes = [lower[..., s, : s.stop] @ x.mT[..., : s.stop, :] for s in _stripes(x.shape[-2], e, least)]
+        product = namespace(x).concat(stripes, axis=-2).mT
+    return product
+
+
+def rows_times_symmetric(x: Array, matrix: Array, e: int) -> Array:
+    """Rows x (..., r, e) times the leading e x e block of a symmetric matrix."""
+    fast = compiled(x, x.shape[-2])
+    product: Array = x @ matrix[..., :e, :e] if fast is None else fast.rows_times_symmetric(x, matrix, e)
+    return product
+
+
+def compiled(x: Array, rows: int) -> Any:
+    """Return the compiled products where they can be used, which is for a single row in NumPy; None elsewhere."""
+    return _rows if rows == 1 and isinstance(x, np.ndarray) else None
+
+
+class Source(NamedTuple):
+    """A source whose covariance is factor d(t) d(s) matrix(t, s), where None stands for 1.
+
+    Without a matrix it is a source that is constant in time, and independent over outputs.
+    """
+
+    matrix: Array | None  # (*batch, rows, rows)
+    factor: Array | None = None  # (batch, 1, 1)
+    d: Array | None = None  # (batch, rows)
+    outputs: int = 1
+
+    def scaled(self, factor: Array) -> "Source":
+        """Return the source with its covariance times a factor."""
+        return self._replace(factor=times(factor, self.factor))
+
+    def times(self, x: Array, e: int) -> Array:
+        """Rows (batch, r, e) times the leading e x e block of the covariance."""
+        d = None if self.d is None else self.d[:, None, :e]
+        x = times(x, d)
+        if self.matrix is not None:
+            product = rows_times_symmetric(x, self.matrix, e)
+        else:
+            by_step = x.reshape(*x.shape[:-1], e // self.outputs, self.outputs)
+            over_time = by_step.sum(axis=-2)
+            product = namespace(x).tile(over_time, (e // self.outputs,))
+        return times(product, d, self.factor)
+
+
+def fill_sandwich(filled: Array, responses: Array, sources: Sequence[Source], rows: slice) -> None:
+    """Fill rows of sum_i F_i S_i F_i^T, with causal responses F_i (i, *batch, rows, rows) to independent sources."""
+    e = rows.stop
+    fast = compiled(responses, e - rows.start)
+    if fast is not None and all(source.d is None for source in sources):
+        fast.fill_sandwich(filled, responses, sources, e, SETS)
+        return
+    weighted = [source.times(responses[i, ..., rows, :e], e) for i, source in enumerate(sources)]
+    total = rows_times_transpose(namespace(responses).stack(weighted), responses, e).sum(axis=0)
+    write_symmetric(filled, total, rows)
 
 
 def times(*factors: Array | None) -> Array:
@@ -56,7 +119,7 @@ def _least_width(lower: Array, e: int) -> int:
 
 
 def _stripes(rows: int, e: int, least: int) -> list[slice]:
-    width = _SETS * rows * max(1, max(least, e // 6) // (_SETS * rows))
+    width = SETS * rows * max(1, max(least, e // 6) // (SETS * rows))
     return [slice(start, min(start + width, e)) for start in range(0, e, width)]
 
 
@@ -84,10 +147,10 @@ def solve_block(block: Array, rows: Array) -> Array:
     return solved
 
 
-def add_identity(block: Array, rows: slice) -> None:
-    """Add the identity on the diagonal to rows of a matrix, in place."""
-    diagonal = block[..., rows]
-    diagonal += identity(rows.stop - rows.start, block)
+def add_identity(block: Array, rows: slice, factor: Array | float = 1.0) -> None:
+    """Add a multiple of the identity on the diagonal to rows of a matrix, in place."""
+    diagonal, count = block[..., rows], rows.stop - rows.start
+    diagonal += factor if count == 1 else factor * identity(count, block)
 
 
 def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:

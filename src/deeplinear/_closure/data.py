@@ -28,15 +28,17 @@ from collections.abc import Callable
 
 from deeplinear._arrays import Array, finite, identity, namespace, zeros
 from deeplinear._closure.causal import (
+    Source,
     add_identity,
+    fill_sandwich,
     is_panel,
     resolvent_rows,
     rows_times,
+    rows_times_symmetric,
     rows_times_transpose,
     write_symmetric,
 )
-from deeplinear._closure.hidden import decayed, weighted
-from deeplinear._closure.site import Source
+from deeplinear._closure.hidden import d_or_none, weight_kernel
 from deeplinear._coefficients import Coefficients
 
 
@@ -60,19 +62,16 @@ class DataResponses:
         s = c.structure
         batch, size = c.d.shape
 
-        def matrix() -> Array:
-            return zeros((batch, size, size), c.d)
-
-        self.K, self.Rhr = matrix(), matrix()
-        self.RDelta = matrix() if s.reuses_data else None
+        self.K, self.Rhr, *more = zeros((2 + s.reuses_data + (s.modes > 1), batch, size, size), c.d)
+        self.RDelta = more.pop() if s.reuses_data else None
+        self._mean_H = more.pop() if s.modes > 1 else None
         self.H = zeros((batch, s.modes, size, size), c.d)
         self.H1 = zeros((batch, s.modes, size, s.outputs), c.d)
-        self._mean_H = matrix() if s.modes > 1 else None
 
     def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
         c, e, outputs = self.c, rows.stop, self.c.structure.outputs
-        K = c.first_to_last * (decayed(c, Rgu_hat, rows) + c.a[:, rows, :e] * Cg[:, rows, :e])
+        K = weight_kernel(c, Rgu_hat, Cg, rows, None, c.first_to_last)
         self.K[:, rows, :e] = K
         KR, panel = rows_times(K, self.RDelta, e), is_panel(rows, outputs)
 
@@ -86,10 +85,9 @@ class DataResponses:
             Rvu = -rows_times(self.mean_H(rows), self.K, e)
             RDelta = resolvent_rows(c.reuse * Rvu, self.RDelta, rows, panel)
             self.RDelta[:, rows, :e] = RDelta
+            Rhr = -self.times_mean_H(RDelta, e)
         else:
-            RDelta = c.xp.zeros_like(K)
-            add_identity(RDelta, rows)
-        Rhr = -self.times_mean_H(RDelta, e)
+            Rhr = -self.mean_H(rows)
         if c.structure.centered:
             subtract_initial(Rhr, outputs)
         self.Rhr[:, rows, :e] = Rhr
@@ -97,9 +95,8 @@ class DataResponses:
     def mean_H(self, rows: slice) -> Array:
         """Rows of sum_k p_k lam_k H_k."""
         e = rows.stop
-        if self._mean_H is not None:
-            return self._mean_H[:, rows, :e]
-        return mode_sum(self.c, self.H[..., rows, :e], 1)
+        mean: Array = mode_sum(self.c, self.H[..., rows, :e], 1) if self._mean_H is None else self._mean_H[:, rows, :e]
+        return mean
 
     def times_mean_H(self, x: Array, e: int) -> Array:
         """Rows times sum_k p_k lam_k H_k."""
@@ -132,27 +129,34 @@ class DataCovariances:
         Whether data that the replicas share, or batches of them, make training noisy.
     CDelta_equal
         Correlation of the training residuals at equal times, shape (batch, steps, outputs, outputs); zero if not noisy.
-    bias, width, data
-        Parts of C_v(t, t) due to the mean error, to r0 and to the noise u, shape (batch, rows).
+    width, data
+        Parts of C_v(t, t) due to r0 and to the noise u, shape (batch, rows); the rest is ``bias``.
     """
 
     def __init__(self, responses: DataResponses, same_data: bool = True) -> None:
         self.responses, self.c = responses, responses.c
-        s, R, zeros_like = self.c.structure, responses, self.c.xp.zeros_like
+        s, R = self.c.structure, responses
         self.noisy = same_data and (s.reuses_data or s.subsamples)
-        self.Cv, self.Ch = zeros_like(R.K), zeros_like(R.K)
-        self._Cv2 = zeros_like(R.K) if s.modes > 1 else None
-        self._Psi = zeros_like(R.K) if R.RDelta is not None else self.Ch
+        self.Cv, self.Ch, *more = zeros((2 + (s.modes > 1) + s.reuses_data, *R.K.shape), R.K)
+        self._Cv2 = more.pop() if s.modes > 1 else None
+        self._Psi = more.pop() if s.reuses_data else self.Ch
         batch, size = self.c.d.shape
         # <v_k(t)^2> / B for each mode.
         self._own = zeros((batch, s.modes, 1, size), R.K) if s.own_noise and same_data else None
         self.CDelta_equal = zeros((batch, s.steps, s.outputs, s.outputs), R.K)
-        self.bias, self.width, self.data = (zeros((batch, size), R.K) for _ in range(3))
+        self.width, self.data = (zeros((batch, size), R.K) for _ in range(2))
         # What has eigenvalue zero is never learned: D = 0 over any number.
         lam = self.c.eigenvalues
         self._eigenvalues = self.c.xp.where(lam == 0, self.c.xp.ones_like(lam), lam)
+        self._mean_eigenvalue = self.c.moments[1].sum(axis=1)
         # sigma^2 for every pair of times, within one output.
         self._label_noise = self.c.sigma2 * self.c.xp.tile(identity(s.outputs, R.K), (1, s.steps))
+
+    @property
+    def bias(self) -> Array:
+        """Part of C_v(t, t) due to the mean error, shape (batch, rows)."""
+        c, H1 = self.c, self.responses.H1
+        return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
 
     def step(self, Cg: Array | None, rows: slice) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
@@ -163,7 +167,7 @@ class DataCovariances:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""
         c, e, R = self.c, rows.stop, self.responses
         H = R.H[..., rows, :e]
-        width = c.xp.zeros_like(H) if Cg is None else self._initial_function(Cg)(H, e)
+        width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg, e)
         bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
         Cv, through_H = bias, width
         if self.noisy:
@@ -173,32 +177,26 @@ class DataCovariances:
             if self._own is not None:
                 data = data + D * self._own[..., :e]
             Cv, through_H = bias + data, width - data  # D = 1 - H, so one product does for both
-            self.data[:, rows] = mode_sum(c, (D * data).sum(axis=-1, keepdims=True), 1)[..., 0]
+            self.data[:, rows] = mode_sum(c, row_products(D, data), 1)[..., 0]
         Cv = Cv + rows_times_transpose(through_H, R.H, e)
         if self._own is not None:
             self._own[..., rows] = c.xp.linalg.diagonal(c.subsampling[:, None] * Cv[..., rows])[..., None, :]
         write_symmetric(self.Cv, mode_sum(c, Cv, 1), rows)
         if self._Cv2 is not None:
             write_symmetric(self._Cv2, mode_sum(c, Cv, 2), rows)
-        self.bias[:, rows] = c.xp.linalg.diagonal(mode_sum(c, bias[..., rows], 1))
-        self.width[:, rows] = mode_sum(c, (H * width).sum(axis=-1, keepdims=True), 1)[..., 0]
+        self.width[:, rows] = mode_sum(c, row_products(H, width), 1)[..., 0]
 
-    def _initial_function(self, Cg: Array) -> Source:
-        """Covariance of r0, the function at initialisation as it is carried along."""
-        c = self.c
-        cov = weighted(Cg, c)
-
-        def apply(x: Array, e: int) -> Array:
-            if c.structure.centered:
-                x = c.xp.asarray(x, copy=True)
-                subtract_initial(x, c.structure.outputs)
-            y = for_all_modes(cov, x, e)
-            if c.structure.centered:
-                y = y - c.xp.tile(y[..., : c.structure.outputs], (e // c.structure.outputs,))
-            scaled: Array = c.initial_variance[:, None] * y
-            return scaled
-
-        return apply
+    def _through_r0(self, x: Array, Cg: Array, e: int) -> Array:
+        """Rows times the covariance of r0, the function at initialisation as it is carried along."""
+        c, outputs = self.c, self.c.structure.outputs
+        r0 = Source(Cg, c.initial_variance, d_or_none(c))
+        if not c.structure.centered:
+            return for_all_modes(r0.times, x, e)
+        x = c.xp.asarray(x, copy=True)
+        subtract_initial(x, outputs)
+        y = for_all_modes(r0.times, x, e)
+        centered: Array = y - c.xp.tile(y[..., :outputs], (e // outputs,))
+        return centered
 
     def _noise(self, rows: slice) -> Array:
         """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
@@ -207,39 +205,51 @@ class DataCovariances:
         C_v + sigma^2.
         """
         c, e, R, outputs = self.c, rows.stop, self.responses, self.c.structure.outputs
-        Cv = self.Cv[:, rows, :e]
-        one = c.xp.zeros_like(Cv)
-        add_identity(one, rows)
-        learned = c.moments[1].sum(axis=1) * one - R.mean_H(rows)
+        learned = -R.mean_H(rows)
+        add_identity(learned, rows, self._mean_eigenvalue)
         if R.RDelta is None:
             learned_Z = self._times_Z(learned, e)
-            residual = Cv[..., rows] + self._label_noise[..., :outputs]
+            residual = self.Cv[:, rows, rows] + self._label_noise[..., :outputs]
         else:
             F = R.RDelta[:, rows, :e]
             both = self._times_Z(c.xp.concat([learned, F], axis=-2), e)
             learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
             residual = F_Z @ F.mT / c.reuse
         self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
-        Z = self._with_draws(one, Cv if c.structure.reuses_data else None)
-        return R.times_mean_H_transpose(Z, e) - learned_Z
+        return R.times_mean_H_transpose(self._Z(rows), e) - learned_Z
+
+    def _Z(self, rows: slice) -> Array:
+        """Rows of Z."""
+        c, Cv = self.c, self.Cv[:, rows, : rows.stop]
+        total: Array = c.xp.zeros_like(Cv)
+        if c.structure.reuses_data:
+            noise = self._label_noise[..., : rows.stop]
+            if is_panel(rows, c.structure.outputs):
+                noise = c.xp.tile(noise, (Cv.shape[-2] // c.structure.outputs, 1))
+            total = c.reuse * (Cv + noise)
+        if c.structure.subsamples:
+            one = c.xp.zeros_like(Cv)
+            add_identity(one, rows)
+            total = total + self._draws(one)
+        return total
 
     def _times_Z(self, x: Array, e: int) -> Array:
         """Rows times Z; draws of batches not yet known count zero."""
-        return self._with_draws(x, x @ self.Cv[:, :e, :e] if self.c.structure.reuses_data else None)
-
-    def _with_draws(self, x: Array, x_Cv: Array | None) -> Array:
-        """Rows x times Z, given x C_v where data are reused."""
         c, outputs = self.c, self.c.structure.outputs
-        e, steps = x.shape[-1], x.shape[-1] // outputs
-        if x_Cv is None:
-            total: Array = c.xp.zeros_like(x)
-        else:
-            over_time = x.reshape(*x.shape[:-1], steps, outputs).sum(axis=-2)
-            total = c.reuse * (x_Cv + over_time @ self._label_noise[..., :e])
+        if not c.structure.reuses_data:
+            return self._draws(x)
+        over_time = x.reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)
+        total: Array = c.reuse * (rows_times_symmetric(x, self.Cv, e) + over_time @ self._label_noise[..., :e])
         if c.structure.subsamples:
-            by_step = x.reshape(*x.shape[:-1], steps, 1, outputs) @ self.CDelta_equal[:, None, :steps]
-            total = total + c.subsampling * by_step.reshape(x.shape)
+            total = total + self._draws(x)
         return total
+
+    def _draws(self, x: Array) -> Array:
+        """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
+        steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
+        by_step = x.reshape(*x.shape[:-1], steps, 1, outputs) @ self.CDelta_equal[:, None, :steps]
+        drawn: Array = self.c.subsampling * by_step.reshape(x.shape)
+        return drawn
 
     def _signal(self, rows: slice, noise: Array | None) -> None:
         """C_h^0 = R_Delta Psi R_Delta^T, with all that goes into Psi."""
@@ -253,11 +263,10 @@ class DataCovariances:
             Psi = Psi + mode_sum(c, R.H[..., rows, :e] * self._own[..., :e], 2)
         write_symmetric(self._Psi, Psi, rows)
         if R.RDelta is not None:
-            Ch = rows_times_transpose(R.RDelta[:, rows, :e] @ self._Psi[:, :e, :e], R.RDelta, e)
-            write_symmetric(self.Ch, Ch, rows)
+            fill_sandwich(self.Ch, R.RDelta[None], (Source(self._Psi),), rows)
 
 
-def for_all_modes(operation: Source, x: Array, e: int) -> Array:
+def for_all_modes(operation: Callable[[Array, int], Array], x: Array, e: int) -> Array:
     """Apply an operation whose matrix all modes share to the rows of all of them at once."""
     batch, modes, r, _ = x.shape
     return operation(x.reshape(batch, modes * r, e), e).reshape(x.shape)
@@ -270,9 +279,20 @@ def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
     return total
 
 
+def row_products(x: Array, y: Array) -> Array:
+    """Product of each row of x with the same row of y, shape (..., r, 1)."""
+    if x.shape[-2] == 1:
+        product: Array = x @ y.mT
+    else:
+        product = (x * y).sum(axis=-1, keepdims=True)
+    return product
+
+
 def equal_times(block: Array, outputs: int) -> Array:
     """Blocks on the diagonal, (batch, steps * outputs, steps * outputs) to (batch, steps, outputs, outputs)."""
     batch, size = block.shape[:2]
+    if size == outputs:
+        return block[:, None]
     steps, xp = size // outputs, namespace(block)
     pairs_of_steps = xp.permute_dims(block.reshape(batch, steps, outputs, steps, outputs), (0, 2, 4, 1, 3))
     values: Array = xp.permute_dims(xp.linalg.diagonal(pairs_of_steps), (0, 3, 1, 2))

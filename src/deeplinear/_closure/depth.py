@@ -29,9 +29,17 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from deeplinear._arrays import Array, beside, finite, identity, zeros
-from deeplinear._closure.causal import is_panel, mean_diagonal, rows_times, rows_times_transpose, write_symmetric
+from deeplinear._closure.causal import (
+    Source,
+    is_panel,
+    mean_diagonal,
+    rows_times,
+    rows_times_symmetric,
+    rows_times_transpose,
+    write_symmetric,
+)
 from deeplinear._closure.fixed_point import fixed_point
-from deeplinear._closure.hidden import dd, plain, readout_rows
+from deeplinear._closure.hidden import dd, readout_rows
 from deeplinear._closure.site import Site
 from deeplinear._coefficients import Coefficients
 
@@ -113,7 +121,7 @@ class DeepChain:
             return zeros((batch, count, size, size), Ch_data)
 
         def site() -> Site:
-            return Site((batch, count), size, self._gamma0, c.structure.outputs)
+            return Site(zeros((2, 2, batch, count, size, size), Ch_data), self._gamma0, c.structure.outputs)
 
         if like is None:
             self.lower = site()
@@ -155,8 +163,7 @@ class DeepChain:
                 self.upper.backward(Q, rows)
             if correlate:
                 write_symmetric(self.D_up, D, rows)
-                Cg_up = self.upper.covariance_g(plain(self.S_up), plain(self.D_up), rows)
-                write_symmetric(self.Cg_up, Cg_up, rows)
+                self.upper.correlate_g(Source(self.S_up), Source(self.D_up), self.Cg_up, rows)
             Cg = self.Cg_up[..., rows, :e]
             if respond:
                 self.B[..., rows, :e] = dds * self.upper.dg[0][..., rows, :e] + a * Cg
@@ -173,8 +180,7 @@ class DeepChain:
                     self.lower.backward(self.Q[..., rows, :e] + self._edge * dQ, rows)
                 if dD is not None:
                     write_symmetric(self.D_low, self.D_up[..., rows, :e] + self._edge * dD, rows)
-                    Cg_low = self.lower.covariance_g(plain(self.S_low), plain(self.D_low), rows)
-                    write_symmetric(self.Cg_low, Cg_low, rows)
+                    self.lower.correlate_g(Source(self.S_low), Source(self.D_low), self.Cg_low, rows)
             return Q, D
 
         self._settle(sweep, above, self.Q, self.D_up, rows)
@@ -196,8 +202,7 @@ class DeepChain:
                 self.lower.forward(rows)
             if correlate:
                 write_symmetric(self.S_low, S, rows)
-                Ch_low = self.lower.covariance_h(plain(self.S_low), plain(self.D_low), rows)
-                write_symmetric(self.Ch_low, Ch_low, rows)
+                self.lower.correlate_h(Source(self.S_low), Source(self.D_low), self.Ch_low, rows)
             Ch = self.Ch_low[..., rows, :e]
             if respond:
                 self.A[..., rows, :e] = dds * self.lower.dh[1][..., rows, :e] + self._gamma0 * a * Ch
@@ -255,7 +260,7 @@ class DeepChain:
     def _mixed(self, kernel: Array, covariance: Array, rows: slice) -> Array:
         """Rows of F S + (F S)^T + beta^2 F S F^T for a kernel F and a covariance S."""
         e = rows.stop
-        direct = kernel[..., rows, :e] @ covariance[..., :e, :e]
+        direct = rows_times_symmetric(kernel[..., rows, :e], covariance, e)
         mixed: Array = direct + rows_times_transpose(covariance[..., rows, :e], kernel, e)
         if self._edge is not None:
             mixed = mixed + self._edge * rows_times_transpose(direct, kernel, e)
@@ -264,7 +269,7 @@ class DeepChain:
     def _sandwich(self, kernel: Array, correlation: Array, rows: slice) -> Array:
         """Rows of kernel (dd o correlation) kernel^T."""
         e, d = rows.stop, self.c.d[:, None, None, : rows.stop]
-        inner = ((kernel[..., rows, :e] * d) @ correlation[..., :e, :e]) * d
+        inner = rows_times_symmetric(kernel[..., rows, :e] * d, correlation, e) * d
         return rows_times_transpose(inner, kernel, e)
 
     def _settle(

@@ -85,8 +85,8 @@ class Equations:
         """What is read off once all rows are filled."""
         C0 = self.data_covariances
         with np.errstate(over="ignore", invalid="ignore"):  # at a divergence
-            kernel = self.chain.kernel()
-        every = (self.c.xp.linalg.diagonal(C0.Cv), C0.CDelta_equal, kernel, C0.bias, C0.width, C0.data)
+            kernel, bias = self.chain.kernel(), C0.bias
+        every = (self.c.xp.linalg.diagonal(C0.Cv), C0.CDelta_equal, kernel, bias, C0.width, C0.data)
         return Curves(*map(to_numpy, every))
 
 

@@ -23,9 +23,9 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
-from deeplinear._arrays import Array, identity
-from deeplinear._closure.causal import times, write_symmetric
-from deeplinear._closure.site import Site, Source
+from deeplinear._arrays import Array, identity, zeros
+from deeplinear._closure.causal import Source, compiled, times, write_symmetric
+from deeplinear._closure.site import Site
 from deeplinear._coefficients import Coefficients
 
 
@@ -37,7 +37,10 @@ class HiddenResponses:
         (batch, size), depth = c.d.shape, c.structure.depth
 
         def make(layers: range) -> dict[int, Site]:
-            return {layer: Site((batch,), size, c.gamma0, c.structure.outputs) for layer in layers}
+            responses = zeros((len(layers), 2, 2, batch, size, size), c.d)
+            return {
+                layer: Site(each, c.gamma0, c.structure.outputs) for layer, each in zip(layers, responses, strict=True)
+            }
 
         self.layers = range(1, depth + 1)
         self.sites = make(self.layers)
@@ -81,18 +84,15 @@ class HiddenResponses:
         c, e = self.c, rows.stop
         if layer == c.structure.depth:
             return c.a_readout[:, rows, :e]
-        Rgu_hat = self.Rgu_hat(layer + 1, rows)
-        k = c.k[layer - 1]
-        B = decayed(c, Rgu_hat, rows) + times(k, c.a[:, rows, :e]) * Cg[layer + 1][:, rows, :e]
-        return times(k, c.rho[layer - 1], B)
+        k, rho = c.k[layer - 1], c.rho[layer - 1]
+        return weight_kernel(c, self.Rgu_hat(layer + 1, rows), Cg[layer + 1], rows, k, _product(k, rho))
 
     def kernel_from_below(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> Array:
         """Rows of A_l."""
         c, e = self.c, rows.stop
         Rhr = c.feedback * Rhr_data[:, rows, :e] if layer == 1 else self.Rhr(layer - 1, rows)
         f = c.f[layer - 1]
-        A = decayed(c, Rhr, rows) + times(f, c.gamma0) * c.a[:, rows, :e] * Ch[layer - 1][:, rows, :e]
-        return times(f, A)
+        return weight_kernel(c, Rhr, Ch[layer - 1], rows, times(f, c.gamma0), f)
 
     def Rhr(self, layer: int, rows: slice) -> Array:
         """Rows of R_hr^l, the response of h_l to r_l."""
@@ -106,6 +106,7 @@ class HiddenResponses:
 class HiddenCovariances:
     """Correlations of the hidden fields: ``Ch[l]`` for l = 0 .. L, ``Cg[l]`` for l = 1 .. L.
 
+    ``u[l]`` and ``r[l]`` are the sources f_l u_l and k_l r_l of layer l.
     ``Ch[0]`` belongs to the data, which fill it; it is the source of layer 1.
     """
 
@@ -113,13 +114,18 @@ class HiddenCovariances:
         self.responses, self.c = responses, responses.c
 
         def make(layers: range | dict[int, Site]) -> dict[int, Array]:
-            return {layer: self.c.xp.zeros_like(Ch_data) for layer in layers}
+            return dict(zip(layers, zeros((len(layers), *Ch_data.shape), Ch_data), strict=True))
 
         self.Cg = make(responses.layers)
         self.Ch = {0: Ch_data} | make(responses.layers)
         self._cov_a, self._Gamma = make(responses.left), make(responses.right)
         self._S = make(responses.right)  # layers that have a chain below them
         self._D = make(responses.left)  # layers that have a chain above them
+        self.u = {layer: self._source_from_below(layer) for layer in responses.layers}
+        self.r = {layer: self._source_from_above(layer) for layer in responses.layers}
+        # All that reaches h_l from below, and g_l from above.
+        self._below = self.u | {layer: Source(S) for layer, S in self._S.items()}
+        self._above = self.r | {layer: Source(D) for layer, D in self._D.items()}
 
     def backward(self, layer: int, rows: slice) -> None:
         """Rows of C_g^l."""
@@ -128,11 +134,9 @@ class HiddenCovariances:
             k, Cg = self.c.k[layer - 1], self.Cg[layer + 1][:, rows, :e]
             above = self._Gamma[layer + 1][:, rows, :e] + times(k, k, decayed(self.c, Cg, rows))
             write_symmetric(self._D[layer], above, rows)
-        S, D = self._from_below(layer), self._from_above(layer)
-        write_symmetric(self.Cg[layer], R.sites[layer].covariance_g(S, D, rows), rows)
+        R.sites[layer].correlate_g(self._below[layer], self._above[layer], self.Cg[layer], rows)
         if layer in R.right:
-            Gamma = R.right[layer].covariance_g(self.source_from_below(layer), D, rows)
-            write_symmetric(self._Gamma[layer], Gamma, rows)
+            R.right[layer].correlate_g(self.u[layer], self._above[layer], self._Gamma[layer], rows)
 
     def forward(self, layer: int, rows: slice) -> None:
         """Rows of C_h^l."""
@@ -141,35 +145,36 @@ class HiddenCovariances:
             f, Ch = self.c.f[layer - 1], self.Ch[layer - 1][:, rows, :e]
             below = self._cov_a[layer - 1][:, rows, :e] + times(f, f, decayed(self.c, Ch, rows))
             write_symmetric(self._S[layer], below, rows)
-        S, D = self._from_below(layer), self._from_above(layer)
-        write_symmetric(self.Ch[layer], R.sites[layer].covariance_h(S, D, rows), rows)
+        R.sites[layer].correlate_h(self._below[layer], self._above[layer], self.Ch[layer], rows)
         if layer in R.left:
-            cov_a = R.left[layer].covariance_h(S, self.source_from_above(layer), rows)
-            write_symmetric(self._cov_a[layer], cov_a, rows)
+            R.left[layer].correlate_h(self._below[layer], self.r[layer], self._cov_a[layer], rows)
 
     def sources(self) -> list[Array]:
         """Covariances of what reaches each layer from below."""
         return [self.Ch[layer - 1] for layer in self.responses.layers] + list(self._S.values())
 
-    def source_from_below(self, layer: int) -> Source:
-        """Covariance of f_l u_l."""
-        return weighted(self.Ch[layer - 1], self.c, self.c.f[layer - 1])
+    def _source_from_below(self, layer: int) -> Source:
+        """f_l u_l."""
+        f = self.c.f[layer - 1]
+        return Source(self.Ch[layer - 1], _product(f, f), d_or_none(self.c))
 
-    def source_from_above(self, layer: int) -> Source:
-        """Covariance of k_l r_l."""
+    def _source_from_above(self, layer: int) -> Source:
+        """k_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
         c = self.c
         if layer == c.structure.depth:
-            return readout(c)
+            return Source(None, None, d_or_none(c), c.structure.outputs)
         k, rho = c.k[layer - 1], c.rho[layer - 1]
-        return weighted(self.Cg[layer + 1], c, k if rho is None else times(k, c.xp.sqrt(rho)))
+        return Source(self.Cg[layer + 1], _product(k, k, rho), d_or_none(c))
 
-    def _from_below(self, layer: int) -> Source:
-        """Covariance S_l of all that reaches h_l from below."""
-        return plain(self._S[layer]) if layer in self._S else self.source_from_below(layer)
 
-    def _from_above(self, layer: int) -> Source:
-        """Covariance D_l of all that reaches g_l from above."""
-        return plain(self._D[layer]) if layer in self._D else self.source_from_above(layer)
+def weight_kernel(c: Coefficients, R: Array, C: Array, rows: slice, inner: Array | None, outer: Array | None) -> Array:
+    """Rows of outer (dd o R + inner a o C), from the same rows of R: what weights pass on, at first and by learning."""
+    a, C = c.a[:, rows, : rows.stop], C[:, rows, : rows.stop]
+    if (fast := compiled(R, R.shape[-2])) is not None and not c.structure.decays:
+        kernel: Array = fast.weight_kernel(R, a, C, inner, outer)
+    else:
+        kernel = times(outer, decayed(c, R, rows) + times(inner, a, C))
+    return kernel
 
 
 def dd(c: Coefficients, rows: slice) -> Array:
@@ -183,27 +188,14 @@ def decayed(c: Coefficients, x: Array, rows: slice) -> Array:
     return dd(c, rows) * x if c.structure.decays else x
 
 
-def plain(matrix: Array) -> Source:
-    """The covariance ``matrix`` itself."""
-
-    def apply(x: Array, e: int) -> Array:
-        product: Array = x @ matrix[..., :e, :e]
-        return product
-
-    return apply
+def _product(*factors: Array | None) -> Array | None:
+    """Product of factors of which None stands for 1, itself None if all are."""
+    return None if all(factor is None for factor in factors) else times(*factors)
 
 
-def weighted(matrix: Array, c: Coefficients, factor: Array | None = None) -> Source:
-    """The covariance factor^2 d(t) d(s) matrix(t, s)."""
-    if factor is None and not c.structure.decays:
-        return plain(matrix)
-
-    def apply(x: Array, e: int) -> Array:
-        w = times(c.d[:, None, :e], factor)
-        product: Array = ((x * w) @ matrix[:, :e, :e]) * w
-        return product
-
-    return apply
+def d_or_none(c: Coefficients) -> Array | None:
+    """Return d, None where it is 1 at all times."""
+    return c.d if c.structure.decays else None
 
 
 def readout_rows(c: Coefficients, rows: slice) -> Array:
@@ -211,16 +203,3 @@ def readout_rows(c: Coefficients, rows: slice) -> Array:
     outputs = c.structure.outputs
     covariance: Array = dd(c, rows) * c.xp.tile(identity(outputs, c.d), (1, rows.stop // outputs))
     return covariance
-
-
-def readout(c: Coefficients) -> Source:
-    """The covariance d(t) d(s) of the initial readout, one value for all times, independent over outputs."""
-    outputs = c.structure.outputs
-
-    def apply(x: Array, e: int) -> Array:
-        w = c.d[:, None, :e] if c.structure.decays else None
-        by_step = times(x, w).reshape(*x.shape[:-1], e // outputs, outputs)
-        over_time = c.xp.broadcast_to(by_step.sum(axis=-2)[..., None, :], by_step.shape)
-        return times(over_time.reshape(x.shape), w)
-
-    return apply

@@ -15,13 +15,17 @@ The rows of a panel are coupled, as B has a diagonal block there: dg and dh are 
 time, with the rows of both kernels as they were given last.
 """
 
-from collections.abc import Callable
-
-from deeplinear._arrays import Array, namespace, zeros
-from deeplinear._closure.causal import add_identity, is_panel, rows_times, rows_times_transpose, solve_block
-
-Source = Callable[[Array, int], Array]
-"""A covariance as an operation: rows (batch, r, e) times its leading e x e block."""
+from deeplinear._arrays import Array
+from deeplinear._closure.causal import (
+    SETS,
+    Source,
+    add_identity,
+    compiled,
+    fill_sandwich,
+    is_panel,
+    rows_times,
+    solve_block,
+)
 
 
 class Site:
@@ -30,10 +34,10 @@ class Site:
     ``A`` and ``Bhat`` are the rows of the kernels, B divided by gamma0, that were given last.
     """
 
-    def __init__(self, batch: tuple[int, ...], size: int, gamma0: Array, outputs: int = 1) -> None:
-        self.dh = zeros((2, *batch, size, size), gamma0)
-        self.dg = zeros((2, *batch, size, size), gamma0)
-        self.A = self.Bhat = zeros((*batch, 0, 0), gamma0)
+    def __init__(self, responses: Array, gamma0: Array, outputs: int = 1) -> None:
+        """Fill ``responses``, zeros of shape (2, 2, *batch, rows, rows): dh and dg."""
+        self.dh, self.dg = responses
+        self.A = self.Bhat = responses[0, 0, ..., :0, :0]
         self.gamma0, self._gamma0_squared, self._outputs = gamma0, gamma0**2, outputs
 
     def backward(self, Bhat: Array, rows: slice) -> None:
@@ -52,18 +56,22 @@ class Site:
             self._fill_dh(rows)
 
     def _fill_dg(self, rows: slice) -> None:
-        dg = rows_times(self.Bhat, self.dh, rows.stop)
-        to_r = dg[1]
-        to_r *= self.gamma0
-        add_identity(to_r, rows)
-        self.dg[..., rows, : rows.stop] = dg
+        self._respond(self.Bhat, self.dh, self.dg, 1, rows)
 
     def _fill_dh(self, rows: slice) -> None:
-        dh = rows_times(self.A, self.dg, rows.stop)
-        to_u = dh[0]
-        to_u *= self.gamma0
-        add_identity(to_u, rows)
-        self.dh[..., rows, : rows.stop] = dh
+        self._respond(self.A, self.dg, self.dh, 0, rows)
+
+    def _respond(self, kernel: Array, other: Array, own: Array, source: int, rows: slice) -> None:
+        """Fill rows of a field's responses, of which that to its own source goes through B and has the identity."""
+        e = rows.stop
+        if (fast := compiled(kernel, kernel.shape[-2])) is not None:
+            fast.respond(kernel, other, own, self.gamma0, source, SETS)
+            return
+        through = rows_times(kernel, other, e)
+        own_source = through[source]
+        own_source *= self.gamma0
+        add_identity(own_source, rows)
+        own[..., rows, :e] = through
 
     def _solve(self, rows: slice) -> None:
         """Fill rows of dg and dh that are coupled: first what earlier rows give, then the block's own feedback."""
@@ -77,19 +85,10 @@ class Site:
         feedback[1] *= self.gamma0
         self.dg[..., rows, :e] += feedback
 
-    def covariance_g(self, u: Source, r: Source, rows: slice) -> Array:
-        """Rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T, shape (batch, r, e)."""
-        return sandwich(self.dg, (lambda x, e: self._gamma0_squared * u(x, e), r), rows)
+    def correlate_g(self, u: Source, r: Source, filled: Array, rows: slice) -> None:
+        """Fill rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T, shape (*batch, rows, rows)."""
+        fill_sandwich(filled, self.dg, (u.scaled(self._gamma0_squared), r), rows)
 
-    def covariance_h(self, u: Source, r: Source, rows: slice) -> Array:
-        """Rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T, shape (batch, r, e)."""
-        return sandwich(self.dh, (u, r), rows)
-
-
-def sandwich(response: Array, sources: tuple[Source, Source], rows: slice) -> Array:
-    """Rows of sum_i F_i S_i F_i^T, for two responses F_i and the covariances S_i of their sources."""
-    e = rows.stop
-    weighted = [source(response[i, ..., rows, :e], e)[None] for i, source in enumerate(sources)]
-    first, second = rows_times_transpose(namespace(response).concat(weighted), response, e)
-    total: Array = first + second
-    return total
+    def correlate_h(self, u: Source, r: Source, filled: Array, rows: slice) -> None:
+        """Fill rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T, shape (*batch, rows, rows)."""
+        fill_sandwich(filled, self.dh, (u, r), rows)

@@ -1,0 +1,229 @@
+# cython: language_level=3
+"""Products with the single row of a step, compiled; what they mean stands in ``causal.py`` and ``site.py``.
+
+For one row an operation on arrays takes less time than to start it. Here several of them are one, and all zeros above
+the diagonal are skipped. Leading axes are one axis of matrices; a ``block`` is a number of rows that may depend on each
+other (see ``row_products.h``).
+"""
+
+cimport cython
+import numpy as np
+
+ctypedef double complex Complex
+
+cdef extern from *:
+    """
+    #include <complex.h>
+    /* Which version runs is decided where it runs. Other compilers make the one that all processors of a kind can run. */
+    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+    #define MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define MULTIVERSION
+    #endif
+
+    #define NUMBER double
+    #define NAME(x) x##_real
+    #include "row_products.h"
+    #undef NUMBER
+    #undef NAME
+    #define NUMBER double complex
+    #define NAME(x) x##_complex
+    #include "row_products.h"
+    """
+    void times_lower_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_lower_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_upper_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_upper_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_symmetric_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_symmetric_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t) noexcept nogil
+
+cdef object _REAL = np.dtype(float)
+
+ctypedef fused number:
+    double
+    Complex
+
+
+cdef inline void times_lower(
+    number *y, const number *x, const number *m, Py_ssize_t stride, Py_ssize_t e, Py_ssize_t block
+) noexcept nogil:
+    if number is double:
+        times_lower_real(y, x, m, stride, e, block)
+    else:
+        times_lower_complex(y, x, m, stride, e, block)
+
+
+cdef inline void times_upper(
+    number *y, const number *x, const number *m, Py_ssize_t stride, Py_ssize_t e, Py_ssize_t block
+) noexcept nogil:
+    if number is double:
+        times_upper_real(y, x, m, stride, e, block)
+    else:
+        times_upper_complex(y, x, m, stride, e, block)
+
+
+cdef inline void times_symmetric(
+    number *y, const number *x, const number *m, Py_ssize_t stride, Py_ssize_t e
+) noexcept nogil:
+    if number is double:
+        times_symmetric_real(y, x, m, stride, e)
+    else:
+        times_symmetric_complex(y, x, m, stride, e)
+
+
+def rows_times(x, lower, Py_ssize_t e, Py_ssize_t block):
+    """Return a row (..., 1, e) times causal matrices (..., rows, rows), of whose axes the row has all or the last."""
+    return _product(x, lower, e, block, _LOWER)
+
+
+def rows_times_transpose(x, lower, Py_ssize_t e, Py_ssize_t block):
+    """Return a row (..., 1, e) times the transposes of causal matrices."""
+    return _product(x, lower, e, block, _UPPER)
+
+
+def rows_times_symmetric(x, matrix, Py_ssize_t e):
+    """Return a row (..., 1, e) times symmetric matrices."""
+    return _product(x, matrix, e, 1, _SYMMETRIC)
+
+
+cdef enum _Kind:
+    _LOWER, _UPPER, _SYMMETRIC
+
+
+cdef _product(x, matrices, Py_ssize_t e, Py_ssize_t block, _Kind kind):
+    product = np.empty((*matrices.shape[:-2], 1, e), matrices.dtype)
+    flat, x, matrices = product.reshape(-1, e), x.reshape(-1, e), _stacked(matrices, 3)
+    if matrices.dtype is _REAL:
+        _fill_product[double](flat, x, matrices, block, kind)
+    else:
+        _fill_product[Complex](flat, x, matrices, block, kind)
+    return product
+
+
+cdef _stacked(matrices, int axes):
+    """Matrices with all leading axes but the first of a site's two responses made into one."""
+    if matrices is None or matrices.ndim == axes:
+        return matrices
+    return matrices.reshape(*matrices.shape[: axes - 3], -1, *matrices.shape[-2:])
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_product(number[:, :] y, number[:, :] x, number[:, :, :] m, Py_ssize_t block, _Kind kind) except -1:
+    cdef Py_ssize_t i, e = y.shape[1], rows = x.shape[0], size = m.shape[2]
+    with nogil:
+        for i in range(m.shape[0]):
+            if kind == _LOWER:
+                times_lower(&y[i, 0], &x[i % rows, 0], &m[i, 0, 0], size, e, block)
+            elif kind == _UPPER:
+                y[i, :] = 0
+                times_upper(&y[i, 0], &x[i % rows, 0], &m[i, 0, 0], size, e, block)
+            else:
+                times_symmetric(&y[i, 0], &x[i % rows, 0], &m[i, 0, 0], size, e)
+
+
+def weight_kernel(R, a, C, inner, outer):
+    """Return the row outer (R + inner a C), entry by entry, of rows (batch, 1, e); None stands for 1."""
+    kernel = np.empty((R.shape[0], 1, R.shape[2]), R.dtype)
+    if kernel.dtype is _REAL:
+        _weight_kernel[double](kernel, R, a, C, inner, outer)
+    else:
+        _weight_kernel[Complex](kernel, R, a, C, inner, outer)
+    return kernel
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _weight_kernel(
+    number[:, :, :] kernel,
+    number[:, :, :] R,
+    number[:, :, :] a,
+    number[:, :, :] C,
+    number[:, :, :] inner,
+    number[:, :, :] outer,
+) except -1:
+    cdef Py_ssize_t j, s
+    cdef number before, after
+    for j in range(kernel.shape[0]):
+        before = 1 if inner is None else inner[j, 0, 0]
+        after = 1 if outer is None else outer[j, 0, 0]
+        for s in range(kernel.shape[2]):
+            kernel[j, 0, s] = after * (R[j, 0, s] + before * a[j, 0, s] * C[j, 0, s])
+    return 0
+
+
+def respond(kernel, other, own, gamma0, Py_ssize_t source, Py_ssize_t block):
+    """Fill a row of a site's responses ``own`` (2, *batch, rows, rows) to its two sources.
+
+    It is the row ``kernel`` (*batch, 1, e) times the responses ``other``. That to the field's own ``source`` comes with
+    the factor gamma0, one for equally many matrices of the batch each, and is 1 more at equal times.
+    """
+    kernel, other, own, gamma0 = _stacked(kernel, 3), _stacked(other, 4), _stacked(own, 4), gamma0.reshape(-1)
+    if own.dtype is _REAL:
+        _respond[double](kernel, other, own, gamma0, source, block)
+    else:
+        _respond[Complex](kernel, other, own, gamma0, source, block)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _respond(
+    number[:, :, :] kernel,
+    number[:, :, :, :] other,
+    number[:, :, :, :] own,
+    number[:] gamma0,
+    Py_ssize_t source,
+    Py_ssize_t block,
+) except -1:
+    cdef Py_ssize_t i, j, s, e = kernel.shape[2], size = own.shape[3], shared = own.shape[1] // gamma0.shape[0]
+    cdef number factor
+    with nogil:
+        for i in range(2):
+            for j in range(own.shape[1]):
+                times_lower(&own[i, j, e - 1, 0], &kernel[j, 0, 0], &other[i, j, 0, 0], size, e, block)
+                if i == source:
+                    factor = gamma0[j // shared]
+                    for s in range(e):
+                        own[i, j, e - 1, s] = factor * own[i, j, e - 1, s]
+                    own[i, j, e - 1, e - 1] = own[i, j, e - 1, e - 1] + 1
+
+
+def fill_sandwich(filled, responses, sources, Py_ssize_t e, Py_ssize_t block):
+    """Fill row and column e - 1 of symmetric matrices (*batch, rows, rows) with sum_i F_i S_i F_i^T."""
+    if filled.dtype is _REAL:
+        _fill_sandwich[double](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
+    else:
+        _fill_sandwich[Complex](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_sandwich(
+    number[:, :, :] filled, number[:, :, :, :] responses, sources, Py_ssize_t e, Py_ssize_t block
+) except -1:
+    cdef Py_ssize_t i, j, s, t = e - 1, size = filled.shape[2], batch = filled.shape[0]
+    cdef number[:] through = np.empty(e, complex if number is Complex else float)
+    cdef number[:, :, :] covariance
+    cdef number[:] factors
+    cdef number common
+    filled[:, t, :e] = 0
+    for i, source in enumerate(sources):
+        covariance = _stacked(source.matrix, 3)
+        factors = None if source.factor is None else source.factor.reshape(-1)
+        for j in range(batch):
+            if covariance is not None:
+                times_symmetric(&through[0], &responses[i, j, t, 0], &covariance[j, 0, 0], size, e)
+            else:  # 1 for all times
+                common = 0
+                for s in range(e):
+                    common = common + responses[i, j, t, s]
+                through[:] = common
+            if factors is not None:
+                common = factors[j // (batch // factors.shape[0])]
+                for s in range(e):
+                    through[s] = common * through[s]
+            times_upper(&filled[j, t, 0], &through[0], &responses[i, j, 0, 0], size, e, block)
+    for j in range(batch):
+        for s in range(t):
+            filled[j, s, t] = filled[j, t, s]
+    return 0

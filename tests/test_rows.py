@@ -1,0 +1,132 @@
+"""Compiled products, against the same ones in NumPy."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import deeplinear as dl
+from deeplinear._closure import causal
+from deeplinear._closure.causal import SETS, Source
+from deeplinear._closure.site import Site
+from deeplinear._curves import curves
+from deeplinear._fields import replace_unchecked
+from needs import need
+
+Array = NDArray[np.complex128] | NDArray[np.float64]
+
+
+@pytest.fixture(autouse=True)
+def _compiled() -> None:
+    need("compiled", causal._rows is not None, "install gcc and Python's headers, then the package again")
+
+
+@pytest.fixture
+def in_numpy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], object]:
+    """Run something as if nothing were compiled."""
+
+    def run(something: Callable[[], object]) -> object:
+        with monkeypatch.context() as patch:
+            patch.setattr(causal, "_rows", None)
+            return something()
+
+    return run
+
+
+def numbers(kind: type, *shape: int) -> Array:
+    rng = np.random.default_rng(sum(shape))
+    values = rng.standard_normal(shape)
+    return values + 1j * rng.standard_normal(shape) if kind is complex else values
+
+
+def causal_matrix(kind: type, *shape: int, blocks: bool) -> Array:
+    """A lower triangle; with blocks, as after panels, all but the last 5 rows are full within blocks of 8."""
+    size = shape[-1]
+    row, column = np.indices((size, size))
+    kept = (row >= column) | ((row // SETS == column // SETS) & (row < size - 5) & blocks)
+    return numbers(kind, *shape) * kept
+
+
+def symmetric(kind: type, *shape: int) -> Array:
+    values = numbers(kind, *shape)
+    return values + values.mT
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("kind", [float, complex])
+@pytest.mark.parametrize("e", [1, 3, 4, 8, 29, 45])
+@pytest.mark.parametrize(("stack", "rows"), [((1,), (1,)), ((2, 3), (3,)), ((2, 3), (2, 3)), ((2, 3, 2), (3, 2))])
+def test_products(in_numpy, stack, rows, e, kind, blocks):
+    x = numbers(kind, *rows, 1, e)
+    for product, matrix in (
+        (causal.rows_times, causal_matrix(kind, *stack, 45, 45, blocks=blocks)),
+        (causal.rows_times_transpose, causal_matrix(kind, *stack, 45, 45, blocks=blocks)),
+        (causal.rows_times_symmetric, symmetric(kind, *stack, 45, 45)),
+    ):
+        found = product(x, matrix, e)
+        assert found.shape == (*stack, 1, e)
+        np.testing.assert_allclose(found, in_numpy(partial(product, x, matrix, e)), rtol=1e-13, atol=1e-13)
+
+
+def test_rows_of_a_larger_matrix_are_read_in_place():
+    matrix, lower = numbers(float, 2, 60, 60), causal_matrix(float, 2, 60, 60, blocks=False)
+    row = matrix[:, 30:31, :30]
+    np.testing.assert_allclose(causal.rows_times(row, lower, 30), row @ lower[:, :30, :30], rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+@pytest.mark.parametrize("batch", [(1,), (3,), (3, 2)])
+def test_a_site(in_numpy, batch, kind):
+    """Rows one after the other, from random kernels, with a source that is constant in time and one with a factor."""
+    size = 21
+    gamma0 = 0.5 + numbers(kind, batch[0], *[1] * len(batch), 1) ** 2
+    A, B = (causal_matrix(kind, *batch, size, size, blocks=False) / size for _ in range(2))
+    B = B * (1 - np.eye(size))
+    factor = numbers(kind, batch[0], 1, 1) if len(batch) == 1 else None
+    u, r = Source(symmetric(kind, *batch, size, size), factor), Source(None)
+
+    def run() -> list[Array]:
+        site = Site(np.zeros((2, 2, *batch, size, size), kind), gamma0)
+        Cg, Ch = np.zeros((2, *batch, size, size), kind)
+        for t in range(size):
+            rows = slice(t, t + 1)
+            site.backward(B[..., rows, : t + 1], rows)
+            site.correlate_g(u, r, Cg, rows)
+            site.A = A[..., rows, : t + 1]
+            site.forward(rows)
+            site.correlate_h(u, r, Ch, rows)
+        return [site.dh, site.dg, Ch, Cg]
+
+    for found, expected in zip(run(), in_numpy(run), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def problem(network: dl.MLP | dl.ResNet, sampling: object, data: object = None, **rule: float) -> dl.Problem:
+    optimizer = replace(dl.GradientDescent(0.1), **rule)
+    return dl.Problem(network, data or dl.Isotropic(0.3), sampling, optimizer, steps=40)
+
+
+PROBLEMS = {
+    "multilayer": problem(dl.MLP(3, 1.0), dl.FullBatch(2.0)),
+    "unequal widths": problem(dl.MLP(3, (1.0, 2.0, 0.5)), dl.MultiPassSGD(2.0, 1.0)),
+    "weight decay": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), weight_decay=0.1, momentum=0.5),
+    "residual": problem(dl.ResNet(3, 1.0), dl.OnlineSGD(1.0)),
+    "infinite depth": problem(dl.ResNet(float("inf"), 1.0), dl.FullBatch(2.0)),
+    "modes": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), dl.Spectrum([1.0, 0.5, 0.1], [1.0, 1.0, 1.0], noise=0.2)),
+    "outputs": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), dl.Isotropic(0.3, target_gram=[[1.0, 0.2], [0.2, 0.5]])),
+    "population": problem(dl.MLP(2, 1.0, parameterization="ntk"), dl.Population()),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("nudge", [0.0, 1e-3j])
+def test_whole_solutions(in_numpy, name, nudge):
+    """Also with a complex rate, of which derivatives are made."""
+    nudged = replace_unchecked(PROBLEMS[name], {"lr": 0.1 + nudge}) if nudge else PROBLEMS[name]
+    (found,) = curves([nudged])
+    (expected,) = in_numpy(lambda: curves([nudged]))
+    for loss in ("test", "train"):
+        np.testing.assert_allclose(found.loss(loss), expected.loss(loss), rtol=1e-11)
