@@ -122,13 +122,13 @@ cdef int _fill_product(number[:, :] y, number[:, :] x, number[:, :, :] m, Py_ssi
                 times_symmetric(&y[i, 0], &x[i % rows, 0], &m[i, 0, 0], size, e)
 
 
-def weight_kernel(R, a, C, inner, outer):
-    """Return the row outer (R + inner a C), entry by entry, of rows (batch, 1, e); None stands for 1."""
+def weight_kernel(R, a, C, initial, learned):
+    """Return the row initial R + learned a C, entry by entry, of rows (batch, 1, e); None stands for 1."""
     kernel = np.empty((R.shape[0], 1, R.shape[2]), R.dtype)
     if kernel.dtype is _REAL:
-        _weight_kernel[double](kernel, R, a, C, inner, outer)
+        _weight_kernel[double](kernel, R, a, C, initial, learned)
     else:
-        _weight_kernel[Complex](kernel, R, a, C, inner, outer)
+        _weight_kernel[Complex](kernel, R, a, C, initial, learned)
     return kernel
 
 
@@ -139,16 +139,16 @@ cdef int _weight_kernel(
     number[:, :, :] R,
     number[:, :, :] a,
     number[:, :, :] C,
-    number[:, :, :] inner,
-    number[:, :, :] outer,
+    number[:, :, :] initial,
+    number[:, :, :] learned,
 ) except -1:
     cdef Py_ssize_t j, s
-    cdef number before, after
+    cdef number of_R, of_aC
     for j in range(kernel.shape[0]):
-        before = 1 if inner is None else inner[j, 0, 0]
-        after = 1 if outer is None else outer[j, 0, 0]
+        of_R = 1 if initial is None else initial[j, 0, 0]
+        of_aC = 1 if learned is None else learned[j, 0, 0]
         for s in range(kernel.shape[2]):
-            kernel[j, 0, s] = after * (R[j, 0, s] + before * a[j, 0, s] * C[j, 0, s])
+            kernel[j, 0, s] = of_R * R[j, 0, s] + of_aC * a[j, 0, s] * C[j, 0, s]
     return 0
 
 

@@ -71,7 +71,7 @@ class DataResponses:
     def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
         c, e, outputs = self.c, rows.stop, self.c.structure.outputs
-        K = weight_kernel(c, Rgu_hat, Cg, rows, None, c.first_to_last)
+        K = weight_kernel(c, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)
         self.K[:, rows, :e] = K
         KR, panel = rows_times(K, self.RDelta, e), is_panel(rows, outputs)
 

@@ -38,15 +38,23 @@ class HiddenResponses:
 
         def make(layers: range) -> dict[int, Site]:
             responses = zeros((len(layers), 2, 2, batch, size, size), c.d)
-            return {
-                layer: Site(each, c.gamma0, c.structure.outputs) for layer, each in zip(layers, responses, strict=True)
-            }
+            sites = (Site(each, c.gamma0, c.structure.outputs) for each in responses)
+            return dict(zip(layers, sites, strict=True))
 
         self.layers = range(1, depth + 1)
         self.sites = make(self.layers)
         # The chain cut above the last layer, or below the first, is the whole chain.
         self.left = make(self.layers[:-1] if c.structure.skip else range(0))
         self.right = make(self.layers[1:] if c.structure.skip else range(0))
+        # Factors of the initial and of the learned part of A_l and B_l; see ``weight_kernel``.
+        self._below = {
+            layer: (_product(f, k), times(f, f, c.gamma0))
+            for layer, f, k in zip(self.layers, c.f, (c.feedback, *c.k), strict=False)
+        }
+        self._above = {
+            layer: (_product(k, rho, f), _product(k, k, rho))
+            for layer, k, rho, f in zip(self.layers, c.k, c.rho, c.f[1:], strict=False)
+        }
 
     def backward(self, layer: int, Cg: dict[int, Array], rows: slice) -> None:
         """Rows of layer l's g responses."""
@@ -84,15 +92,14 @@ class HiddenResponses:
         c, e = self.c, rows.stop
         if layer == c.structure.depth:
             return c.a_readout[:, rows, :e]
-        k, rho = c.k[layer - 1], c.rho[layer - 1]
-        return weight_kernel(c, self.Rgu_hat(layer + 1, rows), Cg[layer + 1], rows, k, _product(k, rho))
+        Rgu_hat = self.sites[layer + 1].dg[0][:, rows, :e]
+        return weight_kernel(c, Rgu_hat, Cg[layer + 1], rows, *self._above[layer])
 
     def kernel_from_below(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> Array:
         """Rows of A_l."""
         c, e = self.c, rows.stop
-        Rhr = c.feedback * Rhr_data[:, rows, :e] if layer == 1 else self.Rhr(layer - 1, rows)
-        f = c.f[layer - 1]
-        return weight_kernel(c, Rhr, Ch[layer - 1], rows, times(f, c.gamma0), f)
+        Rhr = Rhr_data if layer == 1 else self.sites[layer - 1].dh[1]
+        return weight_kernel(c, Rhr[:, rows, :e], Ch[layer - 1], rows, *self._below[layer])
 
     def Rhr(self, layer: int, rows: slice) -> Array:
         """Rows of R_hr^l, the response of h_l to r_l."""
@@ -167,13 +174,15 @@ class HiddenCovariances:
         return Source(self.Cg[layer + 1], _product(k, k, rho), d_or_none(c))
 
 
-def weight_kernel(c: Coefficients, R: Array, C: Array, rows: slice, inner: Array | None, outer: Array | None) -> Array:
-    """Rows of outer (dd o R + inner a o C), from the same rows of R: what weights pass on, at first and by learning."""
+def weight_kernel(
+    c: Coefficients, R: Array, C: Array, rows: slice, initial: Array | None, learned: Array | None
+) -> Array:
+    """Rows of initial dd o R + learned a o C, from the same rows of R: what weights pass on; None stands for 1."""
     a, C = c.a[:, rows, : rows.stop], C[:, rows, : rows.stop]
     if (fast := compiled(R, R.shape[-2])) is not None and not c.structure.decays:
-        kernel: Array = fast.weight_kernel(R, a, C, inner, outer)
+        kernel: Array = fast.weight_kernel(R, a, C, initial, learned)
     else:
-        kernel = times(outer, decayed(c, R, rows) + times(inner, a, C))
+        kernel = times(initial, decayed(c, R, rows)) + times(learned, a, C)
     return kernel
 
 
