@@ -227,7 +227,7 @@ def optimal_lr(
     excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
     rungs = _search(problem, excess, counter)
     found = _refine(problem, excess, rungs, tolerance, counter)
-    at_edge = _is_at_edge(problem, excess, found, counter)
+    at_edge = _is_at_edge(problem, excess, found, rungs, counter)
     counter.end()
     return OptimalLr(
         lr=math.exp(found.x),
@@ -371,6 +371,9 @@ class _Rung:
     def __init__(self, rate: float, times: NDArray[np.int64], loss: Array) -> None:
         self.rate = rate
         self.final, self.least = float(loss[-1]), float(loss.min())
+        # Whether less training, as the next rung down gives it, leaves much more loss.
+        before = float(loss[np.searchsorted(times, times[-1] / _RUNG)])
+        self.falls = before > _ABOUT_AS_GOOD * self.final
         # The lower rate that should reach the least loss at the last step, training time being rate times steps.
         self.dip = rate * max(float(times[loss.argmin()]), 1.0) / float(times[-1])
 
@@ -387,7 +390,7 @@ def _search(problem: Problem, excess: _Excess, counter: _Counter) -> list[_Rung]
     top, count = _ceiling(problem, lambda _: counter.advance(0.0)), worth_batching(problem, 8)
     down: list[_Rung] = []
     next_rung, best = 0, math.inf
-    while not down or down[-1].final <= best or down[-1].least < best:
+    while not down or down[-1].least < best or (down[-1].final <= best and not down[-1].falls):
         if next_rung > _MOST_RUNGS:
             tried = f"from {down[-1].rate:.3g} to {top:.3g}"
             raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
@@ -402,12 +405,16 @@ def _search(problem: Problem, excess: _Excess, counter: _Counter) -> list[_Rung]
         best = min(best, rungs[-1].final)
     while True:
         at = min(range(len(rungs)), key=lambda index: rungs[index].final)
-        gaps = {index: rungs[index + 1].rate / rungs[index].rate for index in (at - 1, at)}
+        gaps = {index: rungs[index + 1].rate / rungs[index].rate for index in (at - 1, at) if index >= 0}
         widest = max(gaps, key=gaps.__getitem__)
         if gaps[widest] < 1.01 * _RUNG:
-            break
-        # Rungs beside the best one were left out.
-        rungs[widest + 1 : widest + 1] = solved([rungs[widest].rate * math.sqrt(gaps[widest])])
+            if at > 0:
+                break
+            rungs[:0] = solved([rungs[0].rate / _RUNG])
+            continue
+        # Rungs beside the best one were left out: take one half way.
+        left_out = round(math.log(gaps[widest], _RUNG)) - 1
+        rungs[widest + 1 : widest + 1] = solved([rungs[widest].rate * _RUNG ** ((left_out + 1) // 2)])
     # Rates in between where they cost little: an even number, so that none is the best rung itself.
     between = np.geomspace(rungs[at - 1].rate, rungs[at + 1].rate, count - count % 2 + 2)[1:-1].tolist()
     return sorted(rungs + (solved(between) if between else []), key=lambda rung: rung.rate)
@@ -418,13 +425,27 @@ def _refine(problem: Problem, excess: _Excess, rungs: list[_Rung], tolerance: fl
     best = min(rungs, key=lambda rung: rung.final)
     if best.final <= excess.rounding:
         return Minimum(math.log(best.rate), best.final, math.nan)
-    evaluate = _slope(problem, excess, counter)
+    evaluate, value = _slope(problem, excess, counter), _value(problem, excess, counter)
+    # At the edge of stability lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t).
+    steepness = 4.0 * (problem.steps - 1)
+    known = [(math.log(rung.rate), rung.final) for rung in rungs]
     minima = []
-    for around in zip(rungs, rungs[1:], rungs[2:], strict=False):
-        left, middle, right = ((math.log(rung.rate), rung.final) for rung in around)
-        if middle[1] <= min(left[1], right[1], _ABOUT_AS_GOOD * best.final):
-            minima.append(find_minimum(evaluate, left, middle, right, tolerance))
+    for index in range(1, len(known) - 1):
+        left, middle, right = (loss for _, loss in known[index - 1 : index + 2])
+        if middle <= min(left, right, _ABOUT_AS_GOOD * best.final):
+            minima.append(find_minimum(evaluate, value, known[index - 1 :], tolerance, steepness, excess.rounding))
     return min(minima, key=lambda minimum: minimum.value)
+
+
+def _value(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[float], float]:
+    """Excess loss at the last step as a function of log(lr)."""
+
+    def evaluate(x: float) -> float:
+        counter.expect(1 + _REFINING)
+        (curve,) = _solve(problem, [math.exp(x)], counter.advance)
+        return max(float(excess(curve)[-1]), excess.rounding)
+
+    return evaluate
 
 
 def _slope(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[float], Point]:
@@ -441,7 +462,7 @@ def _slope(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[fl
     return evaluate
 
 
-def _is_at_edge(problem: Problem, excess: _Excess, found: Minimum, counter: _Counter) -> bool:
+def _is_at_edge(problem: Problem, excess: _Excess, found: Minimum, rungs: Sequence[_Rung], counter: _Counter) -> bool:
     lr = math.exp(found.x)
 
     def rise(curve: Curve) -> float:
@@ -453,5 +474,8 @@ def _is_at_edge(problem: Problem, excess: _Excess, found: Minimum, counter: _Cou
     parabola = 0.5 * found.curvature * math.log1p(_EDGE) ** 2
     if rise(higher) <= max(1.5 * parabola, _STEEPER * excess.rounding):
         return False  # what is nearly a parabola on one side is so on the other
+    below = [rung.final - found.value for rung in rungs if rung.rate < lr / (1 + _EDGE)]
+    if below and rise(higher) > 2 * _STEEPER * below[-1]:
+        return True  # a rate even lower raises the loss by less than that
     (lower,) = _solve(problem, [lr / (1 + _EDGE)], counter.advance)
     return rise(higher) > _STEEPER * rise(lower)

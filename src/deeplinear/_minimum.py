@@ -1,9 +1,11 @@
 """Minimum of a smooth function of one variable whose exact slope is known."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from deeplinear._cliff import Cliff, approach_cliff, secant
 
 _MOST_POINTS = 60
 _MUCH_STEEPER = 10.0
@@ -11,6 +13,9 @@ _MUCH_STEEPER = 10.0
 
 _STEEPEST = 50.0
 """Growth, as an exponent, of a slope over the points from which it is interpolated."""
+
+_VANISHED = 0.3
+"""Part of a slope at one point that the slope at the next may have, for its zero to be near."""
 
 _STRAIGHT = 1e-6
 """Growth below which an exponential is a line."""
@@ -46,58 +51,88 @@ class Minimum:
 
 def find_minimum(
     evaluate: Callable[[float], Point],
-    left: tuple[float, float],
-    middle: tuple[float, float],
-    right: tuple[float, float],
+    value: Callable[[float], float],
+    known: Sequence[tuple[float, float]],
     tolerance: float,
+    steepness: float,
+    floor: float = 0.0,
 ) -> Minimum:
-    """Find a minimum of a positive function between ``left`` and ``right``, where ``middle`` has the least value.
+    """Find a minimum of a positive function between the first and the third of some known points.
 
-    The zero of the slope is enclosed. The first point comes from the parabola through the three given, if these look
-    like one; otherwise it is the middle one. The next ones come from a constant and an exponential through the slopes
-    at three points: a line where the function is smooth, and what a slope is like that turns at an edge of stability.
-    Bisection stands in where that leaves the interval or does not shorten it fast enough.
+    If these look like a parabola, its minimum is the first point of the search. If not, the function is taken to fall
+    down to a cliff, an edge of stability. It is approached with values alone, until the rise is near enough to be an
+    exponential; the slope there is a constant and the exponential. Either way, the next points come from a constant and
+    an exponential through the slopes at three points, which is a line where the function is smooth. Bisection stands in
+    where that leaves the interval or does not shorten it fast enough.
 
     Parameters
     ----------
     evaluate
         The function and its slope at x.
-    left, middle, right
-        What encloses the minimum, pairs (x, value). The value on the right may be inf.
+    value
+        The function alone, at less cost.
+    known
+        Pairs (x, value), at least three. The second has the least value of the first three; that of the third, and of
+        those after it, may be inf.
     tolerance
         Distance from the last point to the next at which to stop. The latter is returned: its error is of higher order.
+    steepness
+        Rate at which the function rises at a cliff, roughly.
+    floor
+        Value that is as good as zero: the first point found there is returned.
 
     Examples
     --------
     >>> cosh = lambda x: Point(x, math.cosh(x - 0.3), math.sinh(x - 0.3))
-    >>> minimum = find_minimum(cosh, (-1.0, 2.0), (0.0, 1.05), (1.0, 1.3), tolerance=1e-4)
+    >>> known = [(-1.0, 2.0), (0.0, 1.05), (1.0, 1.3)]
+    >>> minimum = find_minimum(cosh, lambda x: cosh(x).value, known, tolerance=1e-4, steepness=100.0)
     >>> round(minimum.x, 6), round(minimum.value, 12), round(minimum.curvature, 4)
     (0.3, 1.0, 1.0)
     """
-    fall = (middle[1] - left[1]) / (middle[0] - left[0])
-    rise = (right[1] - middle[1]) / (right[0] - middle[0])
-    bend = 2 * (rise - fall) / (right[0] - left[0])  # of the parabola through the three
-    is_smooth = rise < -_MUCH_STEEPER * fall and bend > 0
-    bracket = _Bracket(*(Point(*given, math.nan) for given in (left, middle, right)))
-    points: list[Point] = []
+    parabola = _parabola(*known[:3])
+    if parabola is not None:
+        x, bend = parabola
+        new = evaluate(x)
+        if new.value <= known[1][1]:
+            return _follow_slopes(evaluate, known[:3], new, new.x - new.slope / bend, tolerance, floor, bend)
+        at = 0 if x < known[1][0] else 2  # there was no parabola
+        known = [*known[at == 0 : at], (x, new.value), *known[max(at, 1) :]]
+    near = approach_cliff(value, known, steepness, floor)
+    if near[-2][1] <= floor:
+        return Minimum(*near[-2], math.nan)
+    cliff = Cliff.through(near, steepness)
+    new = evaluate(near[-2][0] if cliff is None else cliff.foot)
+    guess = math.nan
+    if cliff is not None and new.relative.slope > cliff.fall:
+        guess = _SlopeFit(Point(near[-3][0], math.nan, cliff.fall), new.relative, cliff.rate).zero
+    return _follow_slopes(evaluate, near[-3:], new, guess, tolerance, floor)
 
-    def add(x: float) -> Point:
-        points.append(evaluate(x))
-        bracket.add(points[-1])
-        return points[-1]
 
-    new = add(0.5 * (left[0] + middle[0]) - fall / bend if is_smooth else middle[0])
-    if new.value > middle[1] and new.x != middle[0]:
-        is_smooth, new = False, add(middle[0])
-    guess = new.x - new.slope / bend if is_smooth else math.nan
-    while len(points) < _MOST_POINTS and new.slope and bracket.width > tolerance:
+def _follow_slopes(
+    evaluate: Callable[[float], Point],
+    around: Sequence[tuple[float, float]],
+    new: Point,
+    guess: float,
+    tolerance: float,
+    floor: float,
+    bend: float | None = None,
+) -> Minimum:
+    """Find the zero of the slope, from a first point inside and a guess of the next.
+
+    Where a parabola has been seen, ``bend`` is its second derivative. At a cliff it is None, and it is the logarithm of
+    the function that is followed.
+    """
+    bracket, points = _Bracket(*(Point(*given, math.nan) for given in around)), [new]
+    bracket.add(new)
+    while len(points) < _MOST_POINTS and new.slope and bracket.width > tolerance and bracket.best.value > floor:
         if not bracket.low.x < guess < bracket.high.x:
             guess = bracket.centre
-        # With fewer than three points, a guess may be near the last one by chance.
-        elif abs(guess - new.x) <= tolerance and (len(points) > 2 or _bends_like(points, bend)):
+        elif abs(guess - new.x) <= tolerance and _are_enough(points, bend):
             break
-        new = add(guess)
-        fit = _SlopeFit.through(points[-3:] if is_smooth else [point.relative for point in points[-3:]])
+        new = evaluate(guess)
+        points.append(new)
+        bracket.add(new)
+        fit = _SlopeFit.through([point.relative if bend is None else point for point in points[-3:]])
         guess = math.nan if fit is None else fit.zero
         if len(points) > 3 and not abs(guess - new.x) < 0.5 * abs(points[-2].x - points[-3].x):
             guess = math.nan
@@ -107,6 +142,16 @@ def find_minimum(
         if value <= best.value:
             return Minimum(guess, value, _curvature(points, guess))
     return Minimum(best.x, best.value, _curvature(points, best.x))
+
+
+def _parabola(
+    left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Minimum and second derivative of the parabola through three points; None if they do not look like one."""
+    fall, rise = secant(left, middle), secant(middle, right)
+    bend = 2 * (rise - fall) / (right[0] - left[0])
+    is_smooth = rise < -_MUCH_STEEPER * fall and bend > 0
+    return (0.5 * (left[0] + middle[0]) - fall / bend, bend) if is_smooth else None
 
 
 class _Bracket:
@@ -144,9 +189,18 @@ class _Bracket:
             self.low, self.high = (self.low, new) if new.rises else (new, self.high)
 
 
-def _bends_like(points: list[Point], bend: float) -> bool:
-    """Whether the slopes at two points fit a second derivative to within a factor of two."""
-    return len(points) == 2 and 0.5 * bend < _divided(*points) < 2 * bend
+def _are_enough(points: list[Point], bend: float | None) -> bool:
+    """Whether the next guess cannot be near the last point by chance.
+
+    Two points are enough if their slopes fit the second derivative to within a factor of two, or if, at a cliff, most
+    of the slope has vanished from one to the other.
+    """
+    if len(points) != 2:
+        return len(points) > 2
+    first, second = points
+    if bend is None:
+        return abs(second.slope) < _VANISHED * abs(first.slope)
+    return 0.5 * bend < _divided(first, second) < 2 * bend
 
 
 @dataclass(frozen=True)
