@@ -62,6 +62,8 @@ EQUATIONS = Suite(
         ],
         "_closure/causal.py": [
             ("x = times(x, d)", "pass"),
+            ("return times(covariance, self.factor)", "return covariance"),
+            ("self.d[:, rows, None] * self.d[:, None, : rows.stop] * covariance", "self.d[:, rows, None] * covariance"),
             ("return times(product, d, self.factor)", "return times(product, d)"),
             ("return times(product, d, self.factor)", "return times(product, self.factor)"),
             ("over_time = by_step.sum(axis=-2)", "over_time = 1.1 * by_step.sum(axis=-2)"),
@@ -93,14 +95,8 @@ EQUATIONS = Suite(
             ("return times(self.c.f[layer - 1], self.sites", "return times(None, self.sites"),
             ("Q = B + self.right", "Q = B + 0.9 * self.right"),
             ("Y = A + self.left", "Y = A + 0.9 * self.left"),
-            (
-                "above = self._Gamma[layer + 1][:, rows, :e] + times(k, k,",
-                "above = self._Gamma[layer + 1][:, rows, :e] + times(k,",
-            ),
-            (
-                "below = self._cov_a[layer - 1][:, rows, :e] + times(f, f,",
-                "below = self._cov_a[layer - 1][:, rows, :e] + times(f,",
-            ),
+            ("self._Gamma[layer + 1], self.r[layer]", "self._Gamma[layer + 1], Source(self.Cg[layer + 1])"),
+            ("self._cov_a[layer - 1], self.u[layer]", "self._cov_a[layer - 1], Source(self.Ch[layer - 1])"),
             ("* c.xp.tile(identity(outputs, c.d), (1, rows.stop // outputs))", ""),
         ],
         "_closure/data.py": [

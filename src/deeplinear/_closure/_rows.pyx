@@ -224,6 +224,37 @@ cdef int _fill_sandwich(
                     through[s] = common * through[s]
             times_upper(&filled[j, t, 0], &through[0], &responses[i, j, 0, 0], size, e, block)
     for j in range(batch):
-        for s in range(t):
-            filled[j, s, t] = filled[j, t, s]
+        _mirror(filled, j, t)
     return 0
+
+
+def fill_sum(filled, x, y, factor, Py_ssize_t e):
+    """Fill row and column e - 1 of symmetric matrices (batch, rows, rows) with x + factor y, where None is 1."""
+    if filled.dtype is _REAL:
+        _fill_sum[double](filled, x, y, factor, e)
+    else:
+        _fill_sum[Complex](filled, x, y, factor, e)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_sum(
+    number[:, :, :] filled, number[:, :, :] x, number[:, :, :] y, number[:, :, :] factor, Py_ssize_t e
+) except -1:
+    cdef Py_ssize_t j, s, t = e - 1
+    cdef number of_y
+    for j in range(filled.shape[0]):
+        of_y = 1 if factor is None else factor[j, 0, 0]
+        for s in range(e):
+            filled[j, t, s] = x[j, t, s] + of_y * y[j, t, s]
+        _mirror(filled, j, t)
+    return 0
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef inline void _mirror(number[:, :, :] filled, Py_ssize_t j, Py_ssize_t t) noexcept:
+    """Copy row t of a symmetric matrix to its column."""
+    cdef Py_ssize_t s
+    for s in range(t):
+        filled[j, s, t] = filled[j, t, s]

@@ -82,6 +82,14 @@ class Source(NamedTuple):
         """Return the source with its covariance times a factor."""
         return self._replace(factor=times(factor, self.factor))
 
+    def rows(self, rows: slice) -> Array:
+        """Rows of the covariance, if it has a matrix."""
+        assert self.matrix is not None
+        covariance = self.matrix[..., rows, : rows.stop]
+        if self.d is not None:
+            covariance = self.d[:, rows, None] * self.d[:, None, : rows.stop] * covariance
+        return times(covariance, self.factor)
+
     def times(self, x: Array, e: int) -> Array:
         """Rows (batch, r, e) times the leading e x e block of the covariance."""
         d = None if self.d is None else self.d[:, None, :e]
@@ -105,6 +113,15 @@ def fill_sandwich(filled: Array, responses: Array, sources: Sequence[Source], ro
     weighted = [source.times(responses[i, ..., rows, :e], e) for i, source in enumerate(sources)]
     total = rows_times_transpose(namespace(responses).stack(weighted), responses, e).sum(axis=0)
     write_symmetric(filled, total, rows)
+
+
+def fill_sum(filled: Array, matrix: Array, source: Source, rows: slice) -> None:
+    """Fill rows of the sum of a symmetric matrix and the covariance of a source."""
+    fast = compiled(filled, rows.stop - rows.start)
+    if fast is not None and source.d is None:
+        fast.fill_sum(filled, matrix, source.matrix, source.factor, rows.stop)
+    else:
+        write_symmetric(filled, matrix[..., rows, : rows.stop] + source.rows(rows), rows)
 
 
 def times(*factors: Array | None) -> Array:

@@ -24,7 +24,7 @@ below it. Each is a site as well, so a layer of a residual network has three:
 """
 
 from deeplinear._arrays import Array, identity, zeros
-from deeplinear._closure.causal import Source, compiled, times, write_symmetric
+from deeplinear._closure.causal import Source, compiled, fill_sum, times
 from deeplinear._closure.site import Site
 from deeplinear._coefficients import Coefficients
 
@@ -136,22 +136,18 @@ class HiddenCovariances:
 
     def backward(self, layer: int, rows: slice) -> None:
         """Rows of C_g^l."""
-        R, e = self.responses, rows.stop
+        R = self.responses
         if layer in self._D:
-            k, Cg = self.c.k[layer - 1], self.Cg[layer + 1][:, rows, :e]
-            above = self._Gamma[layer + 1][:, rows, :e] + times(k, k, decayed(self.c, Cg, rows))
-            write_symmetric(self._D[layer], above, rows)
+            fill_sum(self._D[layer], self._Gamma[layer + 1], self.r[layer], rows)
         R.sites[layer].correlate_g(self._below[layer], self._above[layer], self.Cg[layer], rows)
         if layer in R.right:
             R.right[layer].correlate_g(self.u[layer], self._above[layer], self._Gamma[layer], rows)
 
     def forward(self, layer: int, rows: slice) -> None:
         """Rows of C_h^l."""
-        R, e = self.responses, rows.stop
+        R = self.responses
         if layer in self._S:
-            f, Ch = self.c.f[layer - 1], self.Ch[layer - 1][:, rows, :e]
-            below = self._cov_a[layer - 1][:, rows, :e] + times(f, f, decayed(self.c, Ch, rows))
-            write_symmetric(self._S[layer], below, rows)
+            fill_sum(self._S[layer], self._cov_a[layer - 1], self.u[layer], rows)
         R.sites[layer].correlate_h(self._below[layer], self._above[layer], self.Ch[layer], rows)
         if layer in R.left:
             R.left[layer].correlate_h(self._below[layer], self.r[layer], self._cov_a[layer], rows)
