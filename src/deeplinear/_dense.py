@@ -80,7 +80,7 @@ class Dense(Equations):
 
 def dense_memory(shape: Structure, batch: int) -> int:
     """Bytes of the matrices that a dense solution keeps."""
-    hidden = 6 * shape.depth  # two responses of h and of g, C_h, C_g
+    hidden = 6 * shape.depth - 1  # two responses of h and of g, C_h but for the last layer, C_g
     if shape.nodes:
         hidden = (14 if shape.edges is None else 23) * shape.nodes  # see ``DeepChain``
     elif shape.skip:

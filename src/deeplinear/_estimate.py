@@ -194,14 +194,14 @@ def products(shape: Structure) -> tuple[float, float]:
     """Count the products with causal, and with other, matrices in one step.
 
     A hidden layer takes 8 causal products (rows of two responses of h and of g, and their transposes in
-    C_h and C_g) and 4 with correlations, 2 in the last layer. Skip connections add 12 and 4 for the two cut
-    chains. Layer 0 takes 12 with a data set and one mode.
+    C_h and C_g) and 4 with correlations; the last layer, whose C_h is not needed, takes 6 and 1. Skip connections add
+    12 and 4 for the two cut chains. Layer 0 takes 12 with a data set and one mode.
     """
     modes = shape.modes
     if shape.nodes:
         causal, symmetric = (_SWEEPS * (shape.nodes + _FEWER_NODES) * each for each in (14, 8))
     else:
-        causal, symmetric = 8 * shape.depth, 4 * shape.depth - 2
+        causal, symmetric = 8 * shape.depth - 2, 4 * shape.depth - 3
         if shape.skip:
             causal += 12 * (shape.depth - 1)
             symmetric += 4 * (shape.depth - 1)

@@ -82,7 +82,7 @@ def rows_times_transpose(x, lower, Py_ssize_t e, Py_ssize_t block):
 
 
 def rows_times_symmetric(x, matrix, Py_ssize_t e):
-    """Return a row (..., 1, e) times symmetric matrices."""
+    """Return one or a few rows (..., r, e) times symmetric matrices."""
     return _product(x, matrix, e, 1, _SYMMETRIC)
 
 
@@ -91,8 +91,9 @@ cdef enum _Kind:
 
 
 cdef _product(x, matrices, Py_ssize_t e, Py_ssize_t block, _Kind kind):
-    product = np.empty((*matrices.shape[:-2], 1, e), matrices.dtype)
-    flat, x, matrices = product.reshape(-1, e), x.reshape(-1, e), _stacked(matrices, 3)
+    rows = x.shape[-2]
+    product = np.empty((*matrices.shape[:-2], rows, e), matrices.dtype)
+    flat, x, matrices = product.reshape(-1, rows, e), x.reshape(-1, rows, e), _stacked(matrices, 3)
     if matrices.dtype is _REAL:
         _fill_product[double](flat, x, matrices, block, kind)
     else:
@@ -109,17 +110,45 @@ cdef _stacked(matrices, int axes):
 
 @cython.boundscheck(False)
 @cython.wraparound(False)
-cdef int _fill_product(number[:, :] y, number[:, :] x, number[:, :, :] m, Py_ssize_t block, _Kind kind) except -1:
-    cdef Py_ssize_t i, e = y.shape[1], rows = x.shape[0], size = m.shape[2]
+cdef int _fill_product(
+    number[:, :, :] y, number[:, :, :] x, number[:, :, :] m, Py_ssize_t block, _Kind kind
+) except -1:
+    cdef Py_ssize_t i, j, k, e = y.shape[2], size = m.shape[2]
     with nogil:
         for i in range(m.shape[0]):
-            if kind == _LOWER:
-                times_lower(&y[i, 0], &x[i % rows, 0], &m[i, 0, 0], size, e, block)
-            elif kind == _UPPER:
-                y[i, :] = 0
-                times_upper(&y[i, 0], &x[i % rows, 0], &m[i, 0, 0], size, e, block)
-            else:
-                times_symmetric(&y[i, 0], &x[i % rows, 0], &m[i, 0, 0], size, e)
+            j = i % x.shape[0]
+            for k in range(y.shape[1]):
+                if kind == _LOWER:
+                    times_lower(&y[i, k, 0], &x[j, k, 0], &m[i, 0, 0], size, e, block)
+                elif kind == _UPPER:
+                    y[i, k, :] = 0
+                    times_upper(&y[i, k, 0], &x[j, k, 0], &m[i, 0, 0], size, e, block)
+                else:
+                    times_symmetric(&y[i, k, 0], &x[j, k, 0], &m[i, 0, 0], size, e)
+    return 0
+
+
+def fill_resolvent(matrix, kernel, Py_ssize_t e, Py_ssize_t block):
+    """Fill row e - 1 of matrices F (..., rows, rows) with 1 + kernel F, given that row (..., 1, e) of the kernel."""
+    if matrix.dtype is _REAL:
+        _fill_resolvent[double](_stacked(matrix, 3), _stacked(kernel, 3), e, block)
+    else:
+        _fill_resolvent[Complex](_stacked(matrix, 3), _stacked(kernel, 3), e, block)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_resolvent(
+    number[:, :, :] F, number[:, :, :] kernel, Py_ssize_t e, Py_ssize_t block
+) except -1:
+    cdef Py_ssize_t i, size = F.shape[2]
+    with nogil:
+        for i in range(F.shape[0]):
+            # The kernel is zero at equal times, so that all of F that counts is there.
+            F[i, e - 1, :e] = 0
+            times_lower(&F[i, e - 1, 0], &kernel[i, 0, 0], &F[i, 0, 0], size, e - 1, block)
+            F[i, e - 1, e - 1] = 1
+    return 0
 
 
 def weight_kernel(R, a, C, initial, learned):

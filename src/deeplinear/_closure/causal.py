@@ -57,14 +57,14 @@ def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
 
 def rows_times_symmetric(x: Array, matrix: Array, e: int) -> Array:
     """Rows x (..., r, e) times the leading e x e block of a symmetric matrix."""
-    fast = compiled(x, x.shape[-2])
+    fast = compiled(x, x.shape[-2], most=2)
     product: Array = x @ matrix[..., :e, :e] if fast is None else fast.rows_times_symmetric(x, matrix, e)
     return product
 
 
-def compiled(x: Array, rows: int) -> Any:
-    """Return the compiled products where they can be used, which is for a single row in NumPy; None elsewhere."""
-    return _rows if rows == 1 and isinstance(x, np.ndarray) else None
+def compiled(x: Array, rows: int, most: int = 1) -> Any:
+    """Return the compiled products where they can be used, which is for so many rows in NumPy; None elsewhere."""
+    return _rows if rows <= most and isinstance(x, np.ndarray) else None
 
 
 class Source(NamedTuple):
@@ -145,17 +145,22 @@ def is_panel(rows: slice, outputs: int) -> bool:
     return bool(rows.stop - rows.start > outputs)
 
 
-def resolvent_rows(kernel: Array, matrix: Array, rows: slice, panel: bool) -> Array:
-    """Rows of F = (1 - kernel)^-1 = 1 + kernel F, given those of the kernel and the earlier rows of F."""
+def fill_resolvent(matrix: Array, kernel: Array, rows: slice, panel: bool) -> Array:
+    """Fill and return rows of F = (1 - kernel)^-1 = 1 + kernel F, given those of the kernel and earlier ones of F."""
     e, start = rows.stop, rows.start
-    if not panel:
+    filled = matrix[..., rows, :e]
+    if (fast := compiled(kernel, e - start)) is not None:
+        fast.fill_resolvent(matrix, kernel, e, SETS)
+    elif not panel:
         F = rows_times(kernel, matrix, e)
         add_identity(F, rows)
-        return F
-    F = namespace(kernel).zeros_like(kernel)
-    F[..., :start] = rows_times(kernel[..., :start], matrix, start)
-    add_identity(F, rows)
-    return solve_block(kernel[..., rows], F)
+        filled[...] = F
+    else:
+        F = namespace(kernel).zeros_like(kernel)
+        F[..., :start] = rows_times(kernel[..., :start], matrix, start)
+        add_identity(F, rows)
+        filled[...] = solve_block(kernel[..., rows], F)
+    return filled
 
 
 def solve_block(block: Array, rows: Array) -> Array:

@@ -29,7 +29,7 @@ class Chain(Protocol):
        comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
        responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
        as it is with ``respond=False`` or ``correlate=False``.
-    8. ``correlations`` are C_h and C_g of all layers or nodes, as they are kept.
+    8. ``correlations`` are C_h and C_g of all layers or nodes, as far as they are kept.
     """
 
     unsettled: NDArray[np.bool_]
@@ -132,8 +132,8 @@ class Layers:
         return self.covariances.sources()
 
     def correlations(self) -> list[Array]:
-        """C_h and C_g of each layer."""
-        return [*self.Ch(), *self.Cg()]
+        """C_h of each layer but the last, C_g of each layer."""
+        return [*(self.covariances.Ch[layer] for layer in self.responses.layers[:-1]), *self.Cg()]
 
     @property
     def Cg_first(self) -> Array:
@@ -146,7 +146,8 @@ class Layers:
 
     def Ch(self) -> Iterator[Array]:
         """C_h of each layer."""
-        return (self.covariances.Ch[layer] for layer in self.responses.layers)
+        yield from (self.covariances.Ch[layer] for layer in self.responses.layers[:-1])
+        yield self.covariances.last_Ch()
 
     def Cg(self) -> Iterator[Array]:
         """C_g of each layer."""

@@ -30,9 +30,9 @@ from deeplinear._arrays import Array, finite, identity, namespace, zeros
 from deeplinear._closure.causal import (
     Source,
     add_identity,
+    fill_resolvent,
     fill_sandwich,
     is_panel,
-    resolvent_rows,
     rows_times,
     rows_times_symmetric,
     rows_times_transpose,
@@ -75,16 +75,14 @@ class DataResponses:
         self.K[:, rows, :e] = K
         KR, panel = rows_times(K, self.RDelta, e), is_panel(rows, outputs)
 
-        H = resolvent_rows(-c.eigenvalues * KR[:, None], self.H, rows, panel)
-        self.H[..., rows, :e] = H
+        H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)
         self.H1[..., rows, :] = H.reshape(*H.shape[:-1], e // outputs, outputs).sum(axis=-2)
         if self._mean_H is not None:
             self._mean_H[:, rows, :e] = mode_sum(c, H, 1)
 
         if self.RDelta is not None:
             Rvu = -rows_times(self.mean_H(rows), self.K, e)
-            RDelta = resolvent_rows(c.reuse * Rvu, self.RDelta, rows, panel)
-            self.RDelta[:, rows, :e] = RDelta
+            RDelta = fill_resolvent(self.RDelta, c.reuse * Rvu, rows, panel)
             Rhr = -self.times_mean_H(RDelta, e)
         else:
             Rhr = -self.mean_H(rows)

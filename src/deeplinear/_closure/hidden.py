@@ -23,8 +23,8 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
-from deeplinear._arrays import Array, identity, zeros
-from deeplinear._closure.causal import Source, compiled, fill_sum, times
+from deeplinear._arrays import Array, computing, finite, identity, zeros
+from deeplinear._closure.causal import Source, compiled, fill_sandwich, fill_sum, times
 from deeplinear._closure.site import Site
 from deeplinear._coefficients import Coefficients
 
@@ -111,10 +111,11 @@ class HiddenResponses:
 
 
 class HiddenCovariances:
-    """Correlations of the hidden fields: ``Ch[l]`` for l = 0 .. L, ``Cg[l]`` for l = 1 .. L.
+    """Correlations of the hidden fields: ``Ch[l]`` for l = 0 .. L - 1, ``Cg[l]`` for l = 1 .. L.
 
     ``u[l]`` and ``r[l]`` are the sources f_l u_l and k_l r_l of layer l.
-    ``Ch[0]`` belongs to the data, which fill it; it is the source of layer 1.
+    ``Ch[0]`` belongs to the data, which fill it; it is the source of layer 1. Nothing depends on the correlation of
+    h_L, so that is made when it is asked for.
     """
 
     def __init__(self, responses: HiddenResponses, Ch_data: Array) -> None:
@@ -124,7 +125,7 @@ class HiddenCovariances:
             return dict(zip(layers, zeros((len(layers), *Ch_data.shape), Ch_data), strict=True))
 
         self.Cg = make(responses.layers)
-        self.Ch = {0: Ch_data} | make(responses.layers)
+        self.Ch = {0: Ch_data} | make(responses.layers[:-1])
         self._cov_a, self._Gamma = make(responses.left), make(responses.right)
         self._S = make(responses.right)  # layers that have a chain below them
         self._D = make(responses.left)  # layers that have a chain above them
@@ -148,9 +149,21 @@ class HiddenCovariances:
         R = self.responses
         if layer in self._S:
             fill_sum(self._S[layer], self._cov_a[layer - 1], self.u[layer], rows)
-        R.sites[layer].correlate_h(self._below[layer], self._above[layer], self.Ch[layer], rows)
+        if layer in self.Ch:
+            R.sites[layer].correlate_h(self._below[layer], self._above[layer], self.Ch[layer], rows)
         if layer in R.left:
             R.left[layer].correlate_h(self._below[layer], self.r[layer], self._cov_a[layer], rows)
+
+    def last_Ch(self) -> Array:
+        """C_h^L; what has overflowed counts zero."""
+        layer, size = self.responses.layers[-1], self.c.structure.size
+        below, above, matrix = self._below[layer], self._above[layer], self._below[layer].matrix
+        assert matrix is not None
+        C: Array = self.c.xp.zeros_like(matrix)
+        with computing(matrix):
+            sources = (below._replace(matrix=finite(matrix)), above)
+            fill_sandwich(C, finite(self.responses.sites[layer].dh), sources, slice(0, size))
+        return C
 
     def sources(self) -> list[Array]:
         """Covariances of what reaches each layer from below."""
