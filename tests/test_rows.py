@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 import deeplinear as dl
 from deeplinear._closure import causal
-from deeplinear._closure.causal import SETS, Source
+from deeplinear._closure.causal import SETS
 from deeplinear._closure.site import Site
+from deeplinear._closure.source import Source
 from deeplinear._curves import curves
 from deeplinear._fields import replace_unchecked
 from needs import need

@@ -60,7 +60,7 @@ EQUATIONS = Suite(
         "_sampling.py": [
             ("return (1.0 - self.keep) / self.batch", "return 1.0 / self.batch"),
         ],
-        "_closure/causal.py": [
+        "_closure/source.py": [
             ("x = times(x, d)", "pass"),
             ("return times(covariance, self.factor)", "return covariance"),
             ("self.d[:, rows, None] * self.d[:, None, : rows.stop] * covariance", "self.d[:, rows, None] * covariance"),

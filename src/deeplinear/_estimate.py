@@ -136,7 +136,7 @@ def estimate(
     >>> problem = dl.Problem(network, dl.Isotropic(), dl.OnlineSGD(0.5), optimizer, steps=10**6)
     >>> cost = estimate(problem)
     >>> cost.fits, cost.method, f"{cost.theory.bytes / 1e12:.0f} TB"
-    (False, 'dense', '192 TB')
+    (False, 'dense', '184 TB')
     """
     experiment = None
     if dim is not None:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._arrays import beside, to_numpy
-from deeplinear._closure.causal import Source
 from deeplinear._closure.chain import Layers
+from deeplinear._closure.source import Source
 from deeplinear._dense import Dense
 
 if TYPE_CHECKING:

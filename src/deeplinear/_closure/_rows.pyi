@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from deeplinear._arrays import Array
-from deeplinear._closure.causal import Source
+from deeplinear._closure.source import Source
 
 def rows_times(x: Array, lower: Array, e: int, block: int) -> Array: ...
 def rows_times_transpose(x: Array, lower: Array, e: int, block: int) -> Array: ...

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Products with the single row of a step, compiled; what they mean stands in ``causal.py`` and ``site.py``.
+"""Products with the single row of a step, compiled; what they mean stands in ``causal.py``, ``source.py`` and ``site.py``.
 
 For one row an operation on arrays takes less time than to start it. Here several of them are one, and all zeros above
 the diagonal are skipped. Leading axes are one axis of matrices; a ``block`` is a number of rows that may depend on each

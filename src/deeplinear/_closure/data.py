@@ -28,10 +28,8 @@ from collections.abc import Callable
 
 from deeplinear._arrays import Array, finite, identity, namespace, zeros
 from deeplinear._closure.causal import (
-    Source,
     add_identity,
     fill_resolvent,
-    fill_sandwich,
     is_panel,
     rows_times,
     rows_times_symmetric,
@@ -39,6 +37,7 @@ from deeplinear._closure.causal import (
     write_symmetric,
 )
 from deeplinear._closure.hidden import d_or_none, weight_kernel
+from deeplinear._closure.source import Source, fill_sandwich
 from deeplinear._coefficients import Coefficients
 
 

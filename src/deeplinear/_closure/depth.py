@@ -30,7 +30,6 @@ from numpy.polynomial import legendre
 
 from deeplinear._arrays import Array, beside, finite, identity, zeros
 from deeplinear._closure.causal import (
-    Source,
     is_panel,
     mean_diagonal,
     rows_times,
@@ -41,6 +40,7 @@ from deeplinear._closure.causal import (
 from deeplinear._closure.fixed_point import fixed_point
 from deeplinear._closure.hidden import dd, readout_rows
 from deeplinear._closure.site import Site
+from deeplinear._closure.source import Source
 from deeplinear._coefficients import Coefficients
 
 SETTLED = 1e-10

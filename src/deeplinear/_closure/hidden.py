@@ -24,8 +24,9 @@ below it. Each is a site as well, so a layer of a residual network has three:
 """
 
 from deeplinear._arrays import Array, computing, finite, identity, zeros
-from deeplinear._closure.causal import Source, compiled, fill_sandwich, fill_sum, times
+from deeplinear._closure.causal import compiled, times
 from deeplinear._closure.site import Site
+from deeplinear._closure.source import Source, fill_sandwich, fill_sum
 from deeplinear._coefficients import Coefficients
 
 

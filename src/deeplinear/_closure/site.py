@@ -16,16 +16,8 @@ time, with the rows of both kernels as they were given last.
 """
 
 from deeplinear._arrays import Array
-from deeplinear._closure.causal import (
-    SETS,
-    Source,
-    add_identity,
-    compiled,
-    fill_sandwich,
-    is_panel,
-    rows_times,
-    solve_block,
-)
+from deeplinear._closure.causal import SETS, add_identity, compiled, is_panel, rows_times, solve_block
+from deeplinear._closure.source import Source, fill_sandwich
 
 
 class Site:
