@@ -34,7 +34,14 @@ class Mutant(NamedTuple):
 
 
 EQUATIONS = Suite(
-    tests=["test_dense.py", "test_facts.py", "test_residual.py", "test_infinite_depth.py", "test_small_batch.py"],
+    tests=[
+        "test_dense.py",
+        "test_facts.py",
+        "test_residual.py",
+        "test_infinite_depth.py",
+        "test_small_batch.py",
+        "test_rows.py",
+    ],
     mutants={
         "_propagator.py": [
             ("force = -weight_decay * weight", "force = -1.1 * weight_decay * weight"),
@@ -67,7 +74,7 @@ EQUATIONS = Suite(
             ("return times(product, d, self.factor)", "return times(product, d)"),
             ("return times(product, d, self.factor)", "return times(product, self.factor)"),
             ("over_time = by_step.sum(axis=-2)", "over_time = 1.1 * by_step.sum(axis=-2)"),
-            ("responses, e).sum(axis=0)", "responses, e)[0]"),
+            ("sum(others, start=first)", "first"),
         ],
         "_closure/site.py": [
             ("own_source *= self.gamma0", "own_source *= 1.0"),

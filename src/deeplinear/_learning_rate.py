@@ -186,7 +186,7 @@ def optimal_lr(
     A ladder of rates is solved from the edge of stability down. Training time is rate times steps, so a run passes
     through what lower rates reach at the horizon: the search goes on while the curve of the lowest rate so far dips
     below the least loss found. Around the best rung, and around others that are local minima and about as good, the
-    zero of the exact derivative is then found.
+    zero of the exact derivative is then found; an edge of stability is narrowed down first, with losses alone.
     Every run is solved step by step, however long.
 
     Parameters

@@ -1,8 +1,6 @@
 """Products with causal (lower triangular) matrices that skip the half that is zero."""
 
 import math
-from functools import reduce
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -67,8 +65,13 @@ def compiled(x: Array, rows: int, most: int = 1) -> Any:
 
 
 def times(*factors: Array | None) -> Array:
-    """Product, entry by entry, of factors of which None stands for 1."""
-    return reduce(mul, [factor for factor in factors if factor is not None])
+    """Product, entry by entry, of factors of which None stands for 1, but not all of them."""
+    product = None
+    for factor in factors:
+        if factor is not None:
+            product = factor if product is None else product * factor
+    assert product is not None
+    return product
 
 
 def _least_width(lower: Array, e: int) -> int:

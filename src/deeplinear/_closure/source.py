@@ -57,9 +57,9 @@ def fill_sandwich(filled: Array, responses: Array, sources: Sequence[Source], ro
     if fast is not None and all(source.d is None for source in sources):
         fast.fill_sandwich(filled, responses, sources, e, SETS)
         return
-    weighted = [source.times(responses[i, ..., rows, :e], e) for i, source in enumerate(sources)]
-    total = rows_times_transpose(namespace(responses).stack(weighted), responses, e).sum(axis=0)
-    write_symmetric(filled, total, rows)
+    weighted = [source.times(responses[i, ..., rows, :e], e)[None] for i, source in enumerate(sources)]
+    first, *others = rows_times_transpose(namespace(responses).concat(weighted), responses, e)
+    write_symmetric(filled, sum(others, start=first), rows)
 
 
 def fill_sum(filled: Array, matrix: Array, source: Source, rows: slice) -> None:
