@@ -84,8 +84,10 @@ def show(data: dict[str, Any]) -> list[str]:
         for (name, label), color in zip(labels.items(), COLORS, strict=False):
             ax.plot([run["depth"] for run in runs], [run[name] for run in runs], "o-", color=color, label=label)
         ax.axhline(AT_ONCE, color=INK, linewidth=0.7)
-        ax.set(xlabel="layers $L$", ylabel="milliseconds", ylim=(0, None), xticks=[run["depth"] for run in runs])
-        ax.legend(loc="upper left")
+        ax.set(
+            xlabel="layers $L$", ylabel="milliseconds", ylim=(0, 1.15 * AT_ONCE), xticks=[run["depth"] for run in runs]
+        )
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.3))
     return [
         f"Milliseconds by the clock from a request of the page to the answer of its server, multilayer network, full "
         f"batch, {data['steps']} steps. Deeper networks draw the first steps while the rest is solved. The line is at "
