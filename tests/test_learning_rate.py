@@ -323,6 +323,27 @@ def test_a_minimum_between_exponentials():
     assert counted.values <= 6
 
 
+def test_a_steep_cliff_right_behind_the_best_point_known():
+    """Nothing on the way is better, so that the point before it is many times the reach of the exponential away."""
+
+    def function(x):
+        wall = 0.1 / 2400 * math.exp(min(2400 * x, 100.0))
+        return Point(x, 1 - 0.1 * x + wall, -0.1 + 2400 * wall)
+
+    counted = Counted(function)
+    found = counted.minimum(-0.35, 0.0, 0.35, 0.7, steepness=2400.0)
+    assert found.x == pytest.approx(0.0, abs=1e-6)
+    assert counted.slopes <= 4
+
+
+@pytest.mark.parametrize("right", [1.0, 0.3])
+def test_a_function_that_is_infinite_on_the_left(right):
+    def function(x):
+        return Point(x, math.inf, math.nan) if x < -0.1 or x > 0.5 else Point(x, 1 + (x - 0.1) ** 2, 2 * (x - 0.1))
+
+    assert Counted(function).minimum(-0.3, 0.0, right).x == pytest.approx(0.1, abs=1e-4)
+
+
 def test_beyond_a_cliff_lines_lead_back_to_it():
     """What grows beyond an edge is bounded in the end, in proportion to the distance."""
 

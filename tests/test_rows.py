@@ -12,7 +12,7 @@ import deeplinear as dl
 from deeplinear._closure import causal
 from deeplinear._closure.causal import SETS
 from deeplinear._closure.site import Site
-from deeplinear._closure.source import Source
+from deeplinear._closure.source import Source, fill_sum
 from deeplinear._curves import curves
 from deeplinear._fields import replace_unchecked
 from needs import need
@@ -37,10 +37,12 @@ def in_numpy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]]
     return run
 
 
+RNG = np.random.default_rng(0)
+
+
 def numbers(kind: type, *shape: int) -> Array:
-    rng = np.random.default_rng(sum(shape))
-    values = rng.standard_normal(shape)
-    return values + 1j * rng.standard_normal(shape) if kind is complex else values
+    values = RNG.standard_normal(shape)
+    return values + 1j * RNG.standard_normal(shape) if kind is complex else values
 
 
 def causal_matrix(kind: type, *shape: int, blocks: bool) -> Array:
@@ -72,10 +74,66 @@ def test_products(in_numpy, stack, rows, e, kind, blocks):
         np.testing.assert_allclose(found, in_numpy(partial(product, x, matrix, e)), rtol=1e-13, atol=1e-13)
 
 
-def test_rows_of_a_larger_matrix_are_read_in_place():
+@pytest.mark.parametrize("kind", [float, complex])
+def test_two_rows_times_a_symmetric_matrix(kind):
+    x, matrix = numbers(kind, 3, 2, 29), symmetric(kind, 3, 45, 45)
+    expected = x @ matrix[:, :29, :29]
+    np.testing.assert_allclose(causal.rows_times_symmetric(x, matrix, 29), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_that_are_part_of_a_matrix_or_may_not_be_written_to():
     matrix, lower = numbers(float, 2, 60, 60), causal_matrix(float, 2, 60, 60, blocks=False)
     row = matrix[:, 30:31, :30]
+    row.flags.writeable = False
     np.testing.assert_allclose(causal.rows_times(row, lower, 30), row @ lower[:, :30, :30], rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("x", "matrix", "e"),
+    [
+        (np.ones((1, 1, 6)), np.ones((1, 8, 8))[:, :6, :6], 6),
+        (np.ones((1, 1, 6)), np.ones((1, 4, 4)), 6),
+        (np.ones((1, 6, 1)).mT[..., ::2], np.ones((1, 8, 8)), 3),
+        (np.ones((2, 1, 6)), np.ones((3, 8, 8)), 6),
+    ],
+)
+def test_what_would_be_read_wrongly_is_refused(x, matrix, e):
+    with pytest.raises(ValueError, match="must be"):
+        causal.rows_times(x, matrix, e)
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+def test_resolvents(in_numpy, kind):
+    """Row by row, (1 - kernel)^-1 of a strictly causal kernel."""
+    size = 21
+    kernel = causal_matrix(kind, 2, 3, size, size, blocks=False) * (1 - np.eye(size)) / 4
+    found, expected = np.zeros_like(kernel), np.linalg.inv(np.eye(size) - kernel)
+
+    def fill() -> None:
+        for t in range(size):
+            rows = slice(t, t + 1)
+            causal.fill_resolvent(found, kernel[..., rows, : t + 1], rows, panel=False)
+
+    for run in (lambda fill: fill(), in_numpy):
+        found[...] = 0.0
+        run(fill)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+@pytest.mark.parametrize("has_factor", [False, True])
+def test_sums(in_numpy, kind, has_factor):
+    x, y = symmetric(kind, 3, 12, 12), symmetric(kind, 3, 12, 12)
+    source = Source(y, numbers(kind, 3, 1, 1) if has_factor else None)
+
+    def fill() -> Array:
+        filled = np.zeros_like(x)
+        for t in range(12):
+            fill_sum(filled, x, source, slice(t, t + 1))
+        return filled
+
+    np.testing.assert_allclose(fill(), in_numpy(fill), rtol=1e-13)
+    np.testing.assert_allclose(fill(), x + (source.factor if has_factor else 1.0) * y, rtol=1e-13)
 
 
 @pytest.mark.parametrize("kind", [float, complex])
@@ -125,9 +183,23 @@ PROBLEMS = {
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("nudge", [0.0, 1e-3j])
 def test_whole_solutions(in_numpy, name, nudge):
-    """Also with a complex rate, of which derivatives are made."""
-    nudged = replace_unchecked(PROBLEMS[name], {"lr": 0.1 + nudge}) if nudge else PROBLEMS[name]
-    (found,) = curves([nudged])
-    (expected,) = in_numpy(lambda: curves([nudged]))
-    for loss in ("test", "train"):
-        np.testing.assert_allclose(found.loss(loss), expected.loss(loss), rtol=1e-11)
+    """Two problems at a time, also with complex rates, of which derivatives are made."""
+    batch = [replace_unchecked(PROBLEMS[name], {"lr": lr + nudge}) for lr in (0.1, 0.07)]
+    for found, expected in zip(curves(batch), in_numpy(lambda: curves(batch)), strict=True):
+        for loss in ("test", "train"):
+            np.testing.assert_allclose(found.loss(loss), expected.loss(loss), rtol=1e-11)
+
+
+def test_single_steps_after_panels(in_numpy):
+    """Rows of panels are full in blocks, which steps after them must not skip; here every panel is followed by some."""
+    long = replace(PROBLEMS["multilayer"], optimizer=dl.GradientDescent(0.05), steps=300)
+    found, expected = dl.solve(long, method="panels"), in_numpy(lambda: dl.solve(long, method="panels"))
+    assert found.stats["nodes"] == expected.stats["nodes"]
+    np.testing.assert_allclose(found.test_loss, expected.test_loss, rtol=1e-9)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_sites_of_short_runs(steps):
+    """Their covariances are read through a matrix that may not be written to."""
+    sites = dl.solve(replace(PROBLEMS["multilayer"], steps=steps)).sample_sites(10)
+    assert sites.h.sizes["time"] == steps

@@ -90,17 +90,24 @@ class Cliff:
         """
         *before, best, right = points
         p, q = before[-2:] if len(before) > 1 else (before[-1], best)
+        if not 0 < q[1] < p[1] < math.inf:
+            return None
         fall = math.log(q[1] / p[1]) / (q[0] - p[0])
 
         def risen(place: Place) -> float:
             return place[1] / (q[1] * math.exp(fall * (place[0] - q[0]))) - 1
 
-        if not fall < 0 < risen(right) < math.inf:
+        if not 0 < risen(right) < math.inf:
             return None
         is_told = _VISIBLE < risen(best) < risen(right)
         rate = math.log(risen(right) / risen(best)) / (right[0] - best[0]) if is_told else steepness
         foot = right[0] - math.log(rate * risen(right) / -fall) / rate
         return cls(fall, rate, min(max(foot, 0.5 * (before[-1][0] + best[0])), right[0]))
+
+    def foot_from(self, x: float, slope: float) -> float:
+        """Where the function is least if its logarithm has this slope at x; nan if the slope is that of the line."""
+        rise = slope - self.fall
+        return x + math.log(-self.fall / rise) / self.rate if rise > 0 else math.nan
 
 
 def secant(p: Place, q: Place) -> float:

@@ -223,7 +223,7 @@ def _overhead(problem: Problem) -> float:
 
 
 def _seconds_per_byte(shape: Structure) -> float:
-    """Measure causal products over as many matrices as the solve has, or as many as are quick."""
+    """Measure products over as many matrices as the solve has, or as many as are quick."""
     size = min(shape.size, 1024)
     count = max(1, round(min(dense_memory(shape, 1), _PROBE) / (_FLOAT * size**2)))
     matrices = np.ones((count, 1, size, size))

@@ -426,8 +426,10 @@ def _refine(problem: Problem, excess: _Excess, rungs: list[_Rung], tolerance: fl
     if best.final <= excess.rounding:
         return Minimum(math.log(best.rate), best.final, math.nan)
     evaluate, value = _slope(problem, excess, counter), _value(problem, excess, counter)
-    # At the edge of stability lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t).
-    steepness = 4.0 * (problem.steps - 1)
+    # Beyond the edge of stability, lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t); with
+    # heavy-ball momentum the edge is at 2 (1 + momentum), and the growth is larger by 1 / (1 - momentum).
+    momentum = 0.0 if problem.optimizer.nesterov else problem.optimizer.momentum
+    steepness = 4.0 * (problem.steps - 1) * (1 + momentum) / (1 - momentum)
     known = [(math.log(rung.rate), rung.final) for rung in rungs]
     minima = []
     for index in range(1, len(known) - 1):
@@ -476,6 +478,6 @@ def _is_at_edge(problem: Problem, excess: _Excess, found: Minimum, rungs: Sequen
         return False  # what is nearly a parabola on one side is so on the other
     below = [rung.final - found.value for rung in rungs if rung.rate < lr / (1 + _EDGE)]
     if below and rise(higher) > 2 * _STEEPER * below[-1]:
-        return True  # a rate even lower raises the loss by less than that
+        return True  # a rate even lower raises the loss by less than that, as a rule
     (lower,) = _solve(problem, [lr / (1 + _EDGE)], counter.advance)
     return rise(higher) > _STEEPER * rise(lower)

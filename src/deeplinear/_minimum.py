@@ -1,4 +1,4 @@
-"""Minimum of a smooth function of one variable whose exact slope is known."""
+"""Minimum of a function of one variable whose exact slope is known, be it smooth or before a cliff."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ def find_minimum(
     steepness
         Rate at which the function rises at a cliff, roughly.
     floor
-        Value that is as good as zero: the first point found there is returned.
+        Value that is as good as zero, and ends the search.
 
     Examples
     --------
@@ -93,18 +93,17 @@ def find_minimum(
     if parabola is not None:
         x, bend = parabola
         new = evaluate(x)
-        if new.value <= known[1][1]:
+        if new.value <= known[1][1] or x == known[1][0]:
             return _follow_slopes(evaluate, known[:3], new, new.x - new.slope / bend, tolerance, floor, bend)
-        at = 0 if x < known[1][0] else 2  # there was no parabola
-        known = [*known[at == 0 : at], (x, new.value), *known[max(at, 1) :]]
+        # There was no parabola.
+        place = (x, new.value)
+        known = [place, *known[1:]] if x < known[1][0] else [*known[:2], place, *known[2:]]
     near = approach_cliff(value, known, steepness, floor)
     if near[-2][1] <= floor:
         return Minimum(*near[-2], math.nan)
     cliff = Cliff.through(near, steepness)
     new = evaluate(near[-2][0] if cliff is None else cliff.foot)
-    guess = math.nan
-    if cliff is not None and new.relative.slope > cliff.fall:
-        guess = _SlopeFit(Point(near[-3][0], math.nan, cliff.fall), new.relative, cliff.rate).zero
+    guess = math.nan if cliff is None else cliff.foot_from(new.x, new.relative.slope)
     return _follow_slopes(evaluate, near[-3:], new, guess, tolerance, floor)
 
 
@@ -128,7 +127,10 @@ def _follow_slopes(
         if not bracket.low.x < guess < bracket.high.x:
             guess = bracket.centre
         elif abs(guess - new.x) <= tolerance and _are_enough(points, bend):
-            break
+            # The minimum cannot be there if the best point is farther below than the slope leads.
+            if new.value - bracket.best.value <= abs(new.slope) * tolerance:
+                break
+            guess = bracket.centre
         new = evaluate(guess)
         points.append(new)
         bracket.add(new)
@@ -150,7 +152,7 @@ def _parabola(
     """Minimum and second derivative of the parabola through three points; None if they do not look like one."""
     fall, rise = secant(left, middle), secant(middle, right)
     bend = 2 * (rise - fall) / (right[0] - left[0])
-    is_smooth = rise < -_MUCH_STEEPER * fall and bend > 0
+    is_smooth = rise < -_MUCH_STEEPER * fall < math.inf and bend > 0
     return (0.5 * (left[0] + middle[0]) - fall / bend, bend) if is_smooth else None
 
 

@@ -37,8 +37,6 @@ cdef extern from *:
     void times_symmetric_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_symmetric_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t) noexcept nogil
 
-cdef object _REAL = np.dtype(float)
-
 ctypedef fused number:
     double
     Complex
@@ -71,6 +69,14 @@ cdef inline void times_symmetric(
         times_symmetric_complex(y, x, m, stride, e)
 
 
+cdef int _check_layout(const number[:, :, :] m, Py_ssize_t e) except -1:
+    """Refuse matrices of which rows do not follow each other in memory."""
+    cdef bint is_whole = m.strides[2] == sizeof(number) and m.strides[1] == m.shape[2] * m.strides[2]
+    if e > m.shape[1] or not (is_whole or m.shape[2] == 1):  # along an axis of length 1 a stride means nothing
+        raise ValueError("matrices must be whole, and have a row for every step")
+    return 0
+
+
 def rows_times(x, lower, Py_ssize_t e, Py_ssize_t block):
     """Return a row (..., 1, e) times causal matrices (..., rows, rows), of whose axes the row has all or the last."""
     return _product(x, lower, e, block, _LOWER)
@@ -94,7 +100,7 @@ cdef _product(x, matrices, Py_ssize_t e, Py_ssize_t block, _Kind kind):
     rows = x.shape[-2]
     product = np.empty((*matrices.shape[:-2], rows, e), matrices.dtype)
     flat, x, matrices = product.reshape(-1, rows, e), x.reshape(-1, rows, e), _stacked(matrices, 3)
-    if matrices.dtype is _REAL:
+    if matrices.dtype.char == "d":
         _fill_product[double](flat, x, matrices, block, kind)
     else:
         _fill_product[Complex](flat, x, matrices, block, kind)
@@ -102,7 +108,7 @@ cdef _product(x, matrices, Py_ssize_t e, Py_ssize_t block, _Kind kind):
 
 
 cdef _stacked(matrices, int axes):
-    """Matrices with all leading axes but the first of a site's two responses made into one."""
+    """Matrices with their leading axes made into one; of four axes that are left, the first stays as it is."""
     if matrices is None or matrices.ndim == axes:
         return matrices
     return matrices.reshape(*matrices.shape[: axes - 3], -1, *matrices.shape[-2:])
@@ -111,9 +117,12 @@ cdef _stacked(matrices, int axes):
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _fill_product(
-    number[:, :, :] y, number[:, :, :] x, number[:, :, :] m, Py_ssize_t block, _Kind kind
+    number[:, :, :] y, const number[:, :, :] x, const number[:, :, :] m, Py_ssize_t block, _Kind kind
 ) except -1:
     cdef Py_ssize_t i, j, k, e = y.shape[2], size = m.shape[2]
+    _check_layout(m, e)
+    if (e > 1 and x.strides[2] != sizeof(number)) or m.shape[0] % x.shape[0]:
+        raise ValueError("rows must be contiguous, and as many as there are matrices or a part of these")
     with nogil:
         for i in range(m.shape[0]):
             j = i % x.shape[0]
@@ -130,7 +139,7 @@ cdef int _fill_product(
 
 def fill_resolvent(matrix, kernel, Py_ssize_t e, Py_ssize_t block):
     """Fill row e - 1 of matrices F (..., rows, rows) with 1 + kernel F, given that row (..., 1, e) of the kernel."""
-    if matrix.dtype is _REAL:
+    if matrix.dtype.char == "d":
         _fill_resolvent[double](_stacked(matrix, 3), _stacked(kernel, 3), e, block)
     else:
         _fill_resolvent[Complex](_stacked(matrix, 3), _stacked(kernel, 3), e, block)
@@ -139,13 +148,13 @@ def fill_resolvent(matrix, kernel, Py_ssize_t e, Py_ssize_t block):
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _fill_resolvent(
-    number[:, :, :] F, number[:, :, :] kernel, Py_ssize_t e, Py_ssize_t block
+    number[:, :, :] F, const number[:, :, :] kernel, Py_ssize_t e, Py_ssize_t block
 ) except -1:
     cdef Py_ssize_t i, size = F.shape[2]
+    _check_layout(F, e)
     with nogil:
         for i in range(F.shape[0]):
             # The kernel is zero at equal times, so that all of F that counts is there.
-            F[i, e - 1, :e] = 0
             times_lower(&F[i, e - 1, 0], &kernel[i, 0, 0], &F[i, 0, 0], size, e - 1, block)
             F[i, e - 1, e - 1] = 1
     return 0
@@ -154,7 +163,7 @@ cdef int _fill_resolvent(
 def weight_kernel(R, a, C, initial, learned):
     """Return the row initial R + learned a C, entry by entry, of rows (batch, 1, e); None stands for 1."""
     kernel = np.empty((R.shape[0], 1, R.shape[2]), R.dtype)
-    if kernel.dtype is _REAL:
+    if kernel.dtype.char == "d":
         _weight_kernel[double](kernel, R, a, C, initial, learned)
     else:
         _weight_kernel[Complex](kernel, R, a, C, initial, learned)
@@ -165,11 +174,11 @@ def weight_kernel(R, a, C, initial, learned):
 @cython.wraparound(False)
 cdef int _weight_kernel(
     number[:, :, :] kernel,
-    number[:, :, :] R,
-    number[:, :, :] a,
-    number[:, :, :] C,
-    number[:, :, :] initial,
-    number[:, :, :] learned,
+    const number[:, :, :] R,
+    const number[:, :, :] a,
+    const number[:, :, :] C,
+    const number[:, :, :] initial,
+    const number[:, :, :] learned,
 ) except -1:
     cdef Py_ssize_t j, s
     cdef number of_R, of_aC
@@ -188,7 +197,7 @@ def respond(kernel, other, own, gamma0, Py_ssize_t source, Py_ssize_t block):
     the factor gamma0, one for equally many matrices of the batch each, and is 1 more at equal times.
     """
     kernel, other, own, gamma0 = _stacked(kernel, 3), _stacked(other, 4), _stacked(own, 4), gamma0.reshape(-1)
-    if own.dtype is _REAL:
+    if own.dtype.char == "d":
         _respond[double](kernel, other, own, gamma0, source, block)
     else:
         _respond[Complex](kernel, other, own, gamma0, source, block)
@@ -197,15 +206,18 @@ def respond(kernel, other, own, gamma0, Py_ssize_t source, Py_ssize_t block):
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _respond(
-    number[:, :, :] kernel,
-    number[:, :, :, :] other,
+    const number[:, :, :] kernel,
+    const number[:, :, :, :] other,
     number[:, :, :, :] own,
-    number[:] gamma0,
+    const number[:] gamma0,
     Py_ssize_t source,
     Py_ssize_t block,
 ) except -1:
     cdef Py_ssize_t i, j, s, e = kernel.shape[2], size = own.shape[3], shared = own.shape[1] // gamma0.shape[0]
     cdef number factor
+    for i in range(2):
+        _check_layout(other[i], e)
+        _check_layout(own[i], e)
     with nogil:
         for i in range(2):
             for j in range(own.shape[1]):
@@ -215,11 +227,12 @@ cdef int _respond(
                     for s in range(e):
                         own[i, j, e - 1, s] = factor * own[i, j, e - 1, s]
                     own[i, j, e - 1, e - 1] = own[i, j, e - 1, e - 1] + 1
+    return 0
 
 
 def fill_sandwich(filled, responses, sources, Py_ssize_t e, Py_ssize_t block):
     """Fill row and column e - 1 of symmetric matrices (*batch, rows, rows) with sum_i F_i S_i F_i^T."""
-    if filled.dtype is _REAL:
+    if filled.dtype.char == "d":
         _fill_sandwich[double](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
     else:
         _fill_sandwich[Complex](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
@@ -228,19 +241,22 @@ def fill_sandwich(filled, responses, sources, Py_ssize_t e, Py_ssize_t block):
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _fill_sandwich(
-    number[:, :, :] filled, number[:, :, :, :] responses, sources, Py_ssize_t e, Py_ssize_t block
+    number[:, :, :] filled, const number[:, :, :, :] responses, sources, Py_ssize_t e, Py_ssize_t block
 ) except -1:
     cdef Py_ssize_t i, j, s, t = e - 1, size = filled.shape[2], batch = filled.shape[0]
     cdef number[:] through = np.empty(e, complex if number is Complex else float)
-    cdef number[:, :, :] covariance
-    cdef number[:] factors
+    cdef const number[:, :, :] covariance
+    cdef const number[:] factors
     cdef number common
+    _check_layout(filled, e)
     filled[:, t, :e] = 0
     for i, source in enumerate(sources):
+        _check_layout(responses[i], e)
         covariance = _stacked(source.matrix, 3)
         factors = None if source.factor is None else source.factor.reshape(-1)
         for j in range(batch):
             if covariance is not None:
+                _check_layout(covariance, e)
                 times_symmetric(&through[0], &responses[i, j, t, 0], &covariance[j, 0, 0], size, e)
             else:  # 1 for all times
                 common = 0
@@ -258,8 +274,8 @@ cdef int _fill_sandwich(
 
 
 def fill_sum(filled, x, y, factor, Py_ssize_t e):
-    """Fill row and column e - 1 of symmetric matrices (batch, rows, rows) with x + factor y, where None is 1."""
-    if filled.dtype is _REAL:
+    """Fill row and column e - 1 of symmetric matrices (batch, rows, rows) with x + factor y; a factor None is 1."""
+    if filled.dtype.char == "d":
         _fill_sum[double](filled, x, y, factor, e)
     else:
         _fill_sum[Complex](filled, x, y, factor, e)
@@ -268,7 +284,7 @@ def fill_sum(filled, x, y, factor, Py_ssize_t e):
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _fill_sum(
-    number[:, :, :] filled, number[:, :, :] x, number[:, :, :] y, number[:, :, :] factor, Py_ssize_t e
+    number[:, :, :] filled, const number[:, :, :] x, const number[:, :, :] y, const number[:, :, :] factor, Py_ssize_t e
 ) except -1:
     cdef Py_ssize_t j, s, t = e - 1
     cdef number of_y

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from deeplinear._arrays import Array, identity, namespace
+from deeplinear._grid import NODES
 
 try:
     from deeplinear._closure import _rows
@@ -18,7 +19,7 @@ _BLOCK = 64
 _LAUNCH, _LAUNCH_ON_DEVICE = 2**16, 2**24
 """Least number of entries in a stripe: starting a product takes the time of reading as many."""
 
-SETS = 8
+SETS = NODES
 """Zeros are skipped in blocks of this many row sets, and so never inside of a panel, where rows are all coupled."""
 
 

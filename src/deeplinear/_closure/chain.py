@@ -147,7 +147,7 @@ class Layers:
     def Ch(self) -> Iterator[Array]:
         """C_h of each layer."""
         yield from (self.covariances.Ch[layer] for layer in self.responses.layers[:-1])
-        yield self.covariances.last_Ch()
+        yield self.covariances.last_Ch
 
     def Cg(self) -> Iterator[Array]:
         """C_g of each layer."""

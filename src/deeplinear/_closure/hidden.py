@@ -23,6 +23,8 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
+from functools import cached_property
+
 from deeplinear._arrays import Array, computing, finite, identity, zeros
 from deeplinear._closure.causal import compiled, times
 from deeplinear._closure.site import Site
@@ -146,7 +148,7 @@ class HiddenCovariances:
             R.right[layer].correlate_g(self.u[layer], self._above[layer], self._Gamma[layer], rows)
 
     def forward(self, layer: int, rows: slice) -> None:
-        """Rows of C_h^l."""
+        """Rows of C_h^l, and of what reaches h_{l+1} from below; of the last layer there is nothing to fill."""
         R = self.responses
         if layer in self._S:
             fill_sum(self._S[layer], self._cov_a[layer - 1], self.u[layer], rows)
@@ -155,6 +157,7 @@ class HiddenCovariances:
         if layer in R.left:
             R.left[layer].correlate_h(self._below[layer], self.r[layer], self._cov_a[layer], rows)
 
+    @cached_property
     def last_Ch(self) -> Array:
         """C_h^L; what has overflowed counts zero."""
         layer, size = self.responses.layers[-1], self.c.structure.size

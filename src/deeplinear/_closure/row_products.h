@@ -2,7 +2,7 @@
  *
  * This file is included once for real and once for complex numbers: NUMBER is the type, NAME(x) the name of a function
  * for it. A matrix has rows that are `stride` numbers apart. Of row r the first min(e, next multiple of `block` after r)
- * entries are read, since rows come in blocks within which they may depend on each other.
+ * entries are read, since rows come in blocks within which they may depend on each other; `block` is a multiple of 4.
  *
  * Matrices are larger than the caches near the processor, so time goes into reading them: once, in order, and for four
  * rows at a time where the result would otherwise be read and written as often as the matrix.

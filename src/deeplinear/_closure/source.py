@@ -65,6 +65,7 @@ def fill_sandwich(filled: Array, responses: Array, sources: Sequence[Source], ro
 def fill_sum(filled: Array, matrix: Array, source: Source, rows: slice) -> None:
     """Fill rows of the sum of a symmetric matrix and the covariance of a source."""
     fast = compiled(filled, rows.stop - rows.start)
+    assert source.matrix is not None
     if fast is not None and source.d is None:
         fast.fill_sum(filled, matrix, source.matrix, source.factor, rows.stop)
     else:
