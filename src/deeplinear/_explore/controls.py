@@ -85,7 +85,7 @@ KINDS: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
 CONTROLS = (
     Control(
         "network", "depth", _NETWORKS, "Depth", "L", "Number of hidden layers.", "slider", 3,
-        "whole number from 1 to 256; any if branches are scaled", 1, 16, whole=True, infinite=("ResNet",),
+        "whole number from 1 to 256", 1, 16, whole=True, infinite=("ResNet",),
     ),
     Control(
         "network", "width", _NETWORKS, "Width", "ν", "Neurons in each hidden layer, per input dimension.", "slider",
