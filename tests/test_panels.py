@@ -76,6 +76,18 @@ def test_the_propagator_on_a_grid_is_that_of_every_step():
         )
 
 
+@pytest.mark.parametrize("exponent", [1.0, 4.0, 12.0])
+def test_a_panel_says_how_badly_a_polynomial_follows_weight_decay(exponent):
+    length = 200
+    grid = Grid([length])
+    _, _, misfit = GridPropagator(exponent / length, 1.0, grid).rows()
+    decay = np.log1p(-exponent / length)
+    steps = np.arange(length)
+    nodes_to_steps = grid.interpolation(steps)
+    true = np.abs(nodes_to_steps @ np.exp(decay * grid.times) - np.exp(decay * steps)).max()
+    assert true < 3 * misfit < 300 * true
+
+
 SMOOTH = {
     "full batch": {},
     "few samples": {"sampling": dl.FullBatch(0.6), "richness": 0.4},
