@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from deeplinear._closure.site import Site
 from deeplinear._closure.source import Source, fill_sum
 from deeplinear._curves import curves
 from deeplinear._fields import replace_unchecked
+from deeplinear._solve import plan, run_panels
 from needs import need
 
 Array = NDArray[np.complex128] | NDArray[np.float64]
@@ -191,8 +193,11 @@ def test_whole_solutions(in_numpy, name, nudge):
 
 
 def test_single_steps_after_panels(in_numpy):
-    """Rows of panels are full in blocks, which steps after them must not skip; here every panel is followed by some."""
-    long = replace(PROBLEMS["multilayer"], optimizer=dl.GradientDescent(0.05), steps=300)
+    """Rows of panels are full in blocks, which steps after them must not skip; where the rate jumps there are some."""
+    rates = (0.005,) * 200 + (0.01,) * 200
+    long = replace(PROBLEMS["multilayer"], optimizer=dl.GradientDescent(rates), steps=400)
+    lengths = run_panels(long, plan(long), 1e-6, None)[0].grid.lengths
+    assert (1, True) in [(length, before > 1) for before, length in pairwise(lengths)]
     found, expected = dl.solve(long, method="panels"), in_numpy(lambda: dl.solve(long, method="panels"))
     assert found.stats["nodes"] == expected.stats["nodes"]
     np.testing.assert_allclose(found.test_loss, expected.test_loss, rtol=1e-9)

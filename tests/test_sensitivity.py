@@ -252,10 +252,21 @@ def test_refusals(wrt, message):
         sensitivity(problem, wrt)
 
 
-def test_long_runs_have_no_derivative_with_respect_to_momentum():
-    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.01), 5000)
-    with pytest.raises(ValueError, match=r"got 'momentum': so long a run is solved by panels, which take no momentum"):
-        sensitivity(problem, "momentum")
+def test_momentum_of_a_long_run():
+    """Panels take no momentum, so every step is solved; a linear model has an error and its velocity."""
+    network = dl.MLP(1, "infinite", parameterization="ntk", centered=True)
+    problem = dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.001), 1010)
+    found = sensitivity(problem, ["lr", "momentum"])
+    error, velocity, slopes = 1.0 + 0.0j, 0.0j, []
+    for _ in range(problem.steps):
+        slopes.append((error**2).imag / 1e-30)
+        velocity = 1e-30j * velocity + error
+        error = error - 0.001 * 2 * velocity
+    assert len(found.times) < 500
+    np.testing.assert_allclose(found.d_test_loss["momentum"], np.array(slopes)[found.times], rtol=1e-9, atol=1e-12)
+    rate = -4 * found.times * 0.998 ** (2 * found.times - 1.0)
+    np.testing.assert_allclose(found.d_test_loss["lr"], rate, rtol=1e-6, atol=1e-9)
+    assert "momentum" not in sensitivity(problem).at
 
 
 def test_refuses_what_is_not_a_problem():

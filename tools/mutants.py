@@ -70,7 +70,7 @@ EQUATIONS = Suite(
         "_closure/source.py": [
             ("x = times(x, d)", "pass"),
             ("return times(covariance, self.factor)", "return covariance"),
-            ("self.d[:, rows, None] * self.d[:, None, : rows.stop] * covariance", "self.d[:, rows, None] * covariance"),
+            ("covariance = dd(self.d, rows) * covariance", "pass"),
             ("return times(product, d, self.factor)", "return times(product, d)"),
             ("return times(product, d, self.factor)", "return times(product, self.factor)"),
             ("over_time = by_step.sum(axis=-2)", "over_time = 1.1 * by_step.sum(axis=-2)"),
@@ -97,7 +97,7 @@ EQUATIONS = Suite(
             ("Source(self.Cg[layer + 1], _product(k, k, rho)", "Source(self.Cg[layer + 1], _product(k, k)"),
             ("_product(f, f)", "f"),
             ("Source(None, None, d_or_none(c), c.structure.outputs)", "Source(None, None, None, c.structure.outputs)"),
-            ("return dd(c, rows) * x if c.structure.decays else x", "return x"),
+            ("return dd(c.d, rows) * x if c.structure.decays else x", "return x"),
             ("return times(self.c.k[layer - 1], self.sites", "return times(None, self.sites"),
             ("return times(self.c.f[layer - 1], self.sites", "return times(None, self.sites"),
             ("Q = B + self.right", "Q = B + 0.9 * self.right"),

@@ -34,6 +34,11 @@ class Curve:
     train_loss: Array
     diverged_at: int | None
 
+    def at(self, times: NDArray[np.int64]) -> "Curve":
+        """Return the losses at some of the times."""
+        kept = np.isin(self.times, times)
+        return Curve(self.times[kept], self.test_loss[kept], self.train_loss[kept], self.diverged_at)
+
     def loss(self, objective: str) -> Array:
         """Return the test or the train loss."""
         return self.train_loss if objective == "train" else self.test_loss
@@ -129,8 +134,7 @@ def _solve_long(problem: Problem, tolerance: float, step: Progress | None) -> li
         if shape.size > MOST_ROWS:
             raise
         (curve,) = _solve_batch([problem], shape, tolerance, step)
-        kept = spaced_steps(problem.steps - 1)
-        return [Curve(kept, curve.test_loss[kept], curve.train_loss[kept], curve.diverged_at)]
+        return [curve.at(spaced_steps(problem.steps - 1))]
     times, equations, grid = spaced_steps(problem.steps - 1), panels.equations, panels.grid
     to_steps = grid.interpolation(np.minimum(times, grid.end))  # which is where a run that diverges ends
     test = to_steps @ finite(equations.loss_curve(slice(0, len(grid)))[0])

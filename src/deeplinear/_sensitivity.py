@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from deeplinear._curves import Curve, curves
 from deeplinear._fields import field_names, get_field, replace_unchecked
+from deeplinear._grid import spaced_steps
 from deeplinear._problem import Problem
 from deeplinear._solution import Status
 from deeplinear._solve import chosen_method
@@ -104,7 +105,8 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     """Differentiate the losses with respect to fields of a problem, exactly.
 
     Each field costs about two to three solutions of the problem. Long runs that ``solve`` would give to panels are
-    solved, and differentiated, by them, to a relative error of about 1e-8.
+    solved, and differentiated, by them, to a relative error of about 1e-8. Panels take no momentum, so with respect to
+    that every step is solved.
 
     Parameters
     ----------
@@ -112,15 +114,15 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
         Where to differentiate.
     wrt
         Names of fields: ``lr``, ``richness``, ``width``, ``samples``, ``batch``, ``noise``, ``branch``, ``momentum``,
-        ``weight_decay``, as far as the problem has them; by default all of these. All else is held fixed,
+        ``weight_decay``, as far as the problem has them; by default all of these, but ``momentum`` only where every
+        step is solved anyway. All else is held fixed,
         ``richness`` rather than gamma0 when the width of an NTK network changes, say. For a learning rate that
         depends on the step, and for widths given by layer, the derivative is with respect to a common factor, at 1.
 
     Raises
     ------
     ValueError
-        If a name is not a continuous field of the problem; ``width`` is none where it is infinite, nor ``momentum`` in
-        a run that is solved by panels.
+        If a name is not a continuous field of the problem; ``width`` is none where it is infinite.
     MemoryError
         Before solving, if the matrices do not fit into the memory available.
     ArithmeticError
@@ -140,6 +142,8 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
         raise ValueError(f"problem must be a Problem, got {problem!r}")
     names = _names(problem, wrt)
     solved = derivatives([(problem, name) for name in names], tolerance=_TOLERANCE, by_panels=True)
+    if chosen_method(problem) == "panels":
+        solved = [each.at(spaced_steps(problem.steps - 1)) for each in solved]
     first = solved[0]
     return Sensitivity(
         problem=problem,
@@ -159,6 +163,10 @@ class Derivative:
 
     value: Curve
     slope: Curve
+
+    def at(self, times: NDArray[np.int64]) -> "Derivative":
+        """Return it at some of its times."""
+        return Derivative(self.value.at(times), self.slope.at(times))
 
 
 def derivatives(
@@ -212,7 +220,8 @@ def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:
     refused = _refused(problem)
     allowed = [name for name in CONTINUOUS if name in own and name not in refused]
     if wrt is None:
-        return tuple(allowed)
+        is_long = chosen_method(problem) == "panels"
+        return tuple(name for name in allowed if not (is_long and name == "momentum"))
     names = (wrt,) if isinstance(wrt, str) or not isinstance(wrt, Iterable) else tuple(wrt)
     for name in names:
         if name not in allowed:
@@ -228,6 +237,4 @@ def _refused(problem: Problem) -> dict[str, str]:
     refused = {}
     if math.isinf(problem.network.end_widths[0]):
         refused["width"] = "the width is infinite"
-    if chosen_method(problem) == "panels":
-        refused["momentum"] = "so long a run is solved by panels, which take no momentum"
     return refused

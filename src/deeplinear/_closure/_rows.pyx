@@ -77,6 +77,13 @@ cdef int _check_layout(const number[:, :, :] m, Py_ssize_t e) except -1:
     return 0
 
 
+cdef int _check_rows(const number[:, :, :] x, Py_ssize_t matrices) except -1:
+    """Refuse rows that are not contiguous, or that cannot be told apart by matrix."""
+    if (x.shape[2] > 1 and x.strides[2] != sizeof(number)) or matrices % x.shape[0]:
+        raise ValueError("rows must be contiguous, and as many as there are matrices or a part of these")
+    return 0
+
+
 def rows_times(x, lower, Py_ssize_t e, Py_ssize_t block):
     """Return a row (..., 1, e) times causal matrices (..., rows, rows), of whose axes the row has all or the last."""
     return _product(x, lower, e, block, _LOWER)
@@ -121,8 +128,7 @@ cdef int _fill_product(
 ) except -1:
     cdef Py_ssize_t i, j, k, e = y.shape[2], size = m.shape[2]
     _check_layout(m, e)
-    if (e > 1 and x.strides[2] != sizeof(number)) or m.shape[0] % x.shape[0]:
-        raise ValueError("rows must be contiguous, and as many as there are matrices or a part of these")
+    _check_rows(x, m.shape[0])
     with nogil:
         for i in range(m.shape[0]):
             j = i % x.shape[0]
@@ -152,10 +158,11 @@ cdef int _fill_resolvent(
 ) except -1:
     cdef Py_ssize_t i, size = F.shape[2]
     _check_layout(F, e)
+    _check_rows(kernel, F.shape[0])
     with nogil:
         for i in range(F.shape[0]):
             # The kernel is zero at equal times, so that all of F that counts is there.
-            times_lower(&F[i, e - 1, 0], &kernel[i, 0, 0], &F[i, 0, 0], size, e - 1, block)
+            times_lower(&F[i, e - 1, 0], &kernel[i % kernel.shape[0], 0, 0], &F[i, 0, 0], size, e - 1, block)
             F[i, e - 1, e - 1] = 1
     return 0
 
@@ -215,13 +222,14 @@ cdef int _respond(
 ) except -1:
     cdef Py_ssize_t i, j, s, e = kernel.shape[2], size = own.shape[3], shared = own.shape[1] // gamma0.shape[0]
     cdef number factor
+    _check_rows(kernel, own.shape[1])
     for i in range(2):
         _check_layout(other[i], e)
         _check_layout(own[i], e)
     with nogil:
         for i in range(2):
             for j in range(own.shape[1]):
-                times_lower(&own[i, j, e - 1, 0], &kernel[j, 0, 0], &other[i, j, 0, 0], size, e, block)
+                times_lower(&own[i, j, e - 1, 0], &kernel[j % kernel.shape[0], 0, 0], &other[i, j, 0, 0], size, e, block)
                 if i == source:
                     factor = gamma0[j // shared]
                     for s in range(e):

@@ -38,9 +38,9 @@ from deeplinear._closure.causal import (
     write_symmetric,
 )
 from deeplinear._closure.fixed_point import fixed_point
-from deeplinear._closure.hidden import dd, readout_rows
+from deeplinear._closure.hidden import readout_rows
 from deeplinear._closure.site import Site
-from deeplinear._closure.source import Source
+from deeplinear._closure.source import Source, dd
 from deeplinear._coefficients import Coefficients
 
 SETTLED = 1e-10
@@ -152,7 +152,7 @@ class DeepChain:
     def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about g."""
         c, e = self.c, rows.stop
-        a, dds = c.a[:, None, rows, :e], dd(c, rows)[:, None]
+        a, dds = c.a[:, None, rows, :e], dd(c.d, rows)[:, None]
         top_Q, top_D = c.a_readout[:, None, rows, :e], readout_rows(c, rows)[:, None]
         above = beside(self.nodes.above, c.d)
 
@@ -188,7 +188,7 @@ class DeepChain:
     def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about h."""
         c, e = self.c, rows.stop
-        a, dds = c.a[:, None, rows, :e], dd(c, rows)[:, None]
+        a, dds = c.a[:, None, rows, :e], dd(c.d, rows)[:, None]
         Ch_data = self._Ch_data[:, None, rows, :e]
         bottom_Y = dds * c.feedback[:, None] * Rhr_data[:, None, rows, :e] + self._gamma0 * a * Ch_data
         bottom_S = dds * Ch_data

@@ -28,7 +28,7 @@ from functools import cached_property
 from deeplinear._arrays import Array, computing, finite, identity, zeros
 from deeplinear._closure.causal import compiled, times
 from deeplinear._closure.site import Site
-from deeplinear._closure.source import Source, fill_sandwich, fill_sum
+from deeplinear._closure.source import Source, dd, fill_sandwich, fill_sum
 from deeplinear._coefficients import Coefficients
 
 
@@ -199,15 +199,9 @@ def weight_kernel(
     return kernel
 
 
-def dd(c: Coefficients, rows: slice) -> Array:
-    """Rows of d(t) d(s)."""
-    outer: Array = c.d[:, rows, None] * c.d[:, None, : rows.stop]
-    return outer
-
-
 def decayed(c: Coefficients, x: Array, rows: slice) -> Array:
     """Rows of dd o x, given those of x; d is 1 unless weights decay."""
-    return dd(c, rows) * x if c.structure.decays else x
+    return dd(c.d, rows) * x if c.structure.decays else x
 
 
 def _product(*factors: Array | None) -> Array | None:
@@ -223,5 +217,5 @@ def d_or_none(c: Coefficients) -> Array | None:
 def readout_rows(c: Coefficients, rows: slice) -> Array:
     """Rows of the covariance d(t) d(s) of the initial readout, independent over outputs."""
     outputs = c.structure.outputs
-    covariance: Array = dd(c, rows) * c.xp.tile(identity(outputs, c.d), (1, rows.stop // outputs))
+    covariance: Array = dd(c.d, rows) * c.xp.tile(identity(outputs, c.d), (1, rows.stop // outputs))
     return covariance

@@ -34,7 +34,7 @@ class Source(NamedTuple):
         assert self.matrix is not None
         covariance = self.matrix[..., rows, : rows.stop]
         if self.d is not None:
-            covariance = self.d[:, rows, None] * self.d[:, None, : rows.stop] * covariance
+            covariance = dd(self.d, rows) * covariance
         return times(covariance, self.factor)
 
     def times(self, x: Array, e: int) -> Array:
@@ -48,6 +48,12 @@ class Source(NamedTuple):
             over_time = by_step.sum(axis=-2)
             product = namespace(x).tile(over_time, (e // self.outputs,))
         return times(product, d, self.factor)
+
+
+def dd(d: Array, rows: slice) -> Array:
+    """Rows of d(t) d(s)."""
+    outer: Array = d[:, rows, None] * d[:, None, : rows.stop]
+    return outer
 
 
 def fill_sandwich(filled: Array, responses: Array, sources: Sequence[Source], rows: slice) -> None:
