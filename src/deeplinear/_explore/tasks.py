@@ -99,12 +99,7 @@ def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
 def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the loss at the last step against the learning rate, and its optimum."""
     problem = read_problem(request["problem"])
-    estimate = _refuse_if_long(problem, report, times=2 * sum(count for _, _, count in RATE_GRID))
-    if estimate is not None and estimate.method != "dense":
-        raise ValueError(
-            f"steps is too large for this view, got {problem.steps}: it solves some sixty runs. "
-            f"Lower the steps to {1000 // problem.data.outputs}, or call dl.optimal_lr in Python."
-        )
+    _refuse_if_long(problem, report, runs=2 * sum(count for _, _, count in RATE_GRID))
     note, found = None, None
     try:
         found = dl.optimal_lr(problem, progress=_steps(report, "1 of 2: finding the best learning rate"))
@@ -199,15 +194,22 @@ def _solve(problem: dl.Problem, report: Report) -> dl.Solution:
     )
 
 
-def _refuse_if_long(problem: dl.Problem, report: Report, times: int = 1) -> dl.Estimate | None:
-    """Refuse what would not end in time or not fit; what is quick is not estimated."""
+def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Estimate | None:
+    """Refuse what would not end in time or not fit; what is quick is not estimated.
+
+    Many runs are those of a search, which solves every step.
+    """
     if is_quick(problem):
         return None
     report(stage="estimating the time")
     estimate = dl.estimate(problem)
-    seconds = times * estimate.theory.seconds
-    if seconds > LIMITS["solve"] or not estimate.fits:
-        often = f" for each of about {times} runs" if times > 1 else ""
+    if runs > 1 and estimate.method != "dense":
+        raise ValueError(
+            f"steps is too large for this view, got {problem.steps}: it solves about {runs} runs. "
+            f"Lower the steps to {1000 // problem.data.outputs}, or call dl.optimal_lr in Python."
+        )
+    if runs * estimate.theory.seconds > LIMITS["solve"] or not estimate.fits:
+        often = f" for each of about {runs} runs" if runs > 1 else ""
         raise ValueError(
             f"steps is too large here: {estimate}{often}, and this page stops after {LIMITS['solve']:.0f} s. "
             "Lower the steps or the depth."
