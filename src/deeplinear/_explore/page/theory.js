@@ -4,7 +4,7 @@ import { Refused, run } from "./api.js";
 import { find, inTime, say, showProgress } from "./dom.js";
 
 const SOON = 150; // milliseconds after which a move of a control should show
-const LONG = 100; // milliseconds of work from which the first steps are asked for beforehand
+const LONG = 135; // milliseconds of work, which end in time, beyond which the first steps are asked for beforehand
 const PREVIEW = 60; // milliseconds that the server may take for them
 const PATIENCE = 400; // milliseconds without an answer before progress is shown
 const KEPT = 200; // answers that are kept
@@ -20,7 +20,7 @@ export class Theory {
     this.notice = ""; // what the user should know beside the status
     this.running = null;
     this.others = null;
-    this.speed = 0.04; // milliseconds per unit of work, learned from each answer
+    this.speed = 0.018; // milliseconds per unit of work, learned from each answer
   }
 
   get(key) {
