@@ -47,7 +47,7 @@ SECTIONS: dict[str, ModuleType] = {
     "simulation": simulation,
 }
 """Each measures numbers, and shows them as headlines, and as lines of Markdown with a picture."""
-OTHERS = ("honesty.md", "device.md")
+OTHERS = ("honesty.md", "best_rate.md", "device.md")
 """Sections that other scripts write, since they need hours or another machine."""
 
 

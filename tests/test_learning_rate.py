@@ -8,7 +8,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._fields import replace
 from deeplinear._learning_rate import max_stable_lr, optimal_lr
-from deeplinear._minimum import Point, find_minimum
+from deeplinear._learning_rate.minimum import Point, find_minimum
 from deeplinear._rates import with_rate
 from deeplinear._sensitivity import sensitivity
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from deeplinear._cliff import Cliff, approach_cliff, secant
+from deeplinear._learning_rate.cliff import Cliff, approach_cliff, secant
 
 _MOST_POINTS = 60
 _MUCH_STEEPER = 10.0

@@ -1,0 +1,71 @@
+"""Rates on a ladder, a factor sqrt(2) from rung to rung, and the rate at which training blows up at once.
+
+Rungs are the same whatever rate a problem has, so that what is found does not depend on it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from deeplinear._curves import Curve, curves
+from deeplinear._problem import Problem
+from deeplinear._rates import has_schedule, rate_of, up_to, with_rate
+
+RUNG = math.sqrt(2.0)
+MOST_RUNGS = 100
+
+_ANCHOR = 1.1
+"""A rate that is a rung. At powers of 2 simple problems have exact solutions, which would look like rounding."""
+
+Advance = Callable[[float], object]
+
+
+def check(problem: Any) -> None:
+    """Refuse what is no problem, or too short for the rate to matter."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a Problem, got {problem!r}")
+    if problem.steps < 2:
+        raise ValueError(f"steps must be at least 2 for the learning rate to matter, got {problem.steps}")
+
+
+def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:
+    """Return the losses of a problem at other rates; every run is solved step by step."""
+    return curves([with_rate(problem, rate) for rate in rates], advance=advance)
+
+
+def ceiling(problem: Problem, advance: Advance | None = None) -> float:
+    """Find a rate at which training blows up soon, while the next rung down does not.
+
+    Raises
+    ------
+    ArithmeticError
+        If training does not diverge at any rate.
+    """
+    unit = _unit(problem)
+    near = round(math.log(rate_of(problem) / unit, 8))
+    rates = [unit * 8.0**power for power in range(near - 12, near + 13)]
+    steps = 8
+    while True:
+        short = up_to(problem, min(steps, problem.steps) - 1)
+
+        def first(rates: list[float], short: Problem = short) -> float | None:
+            solved = zip(rates, solve_rates(short, rates, advance), strict=True)
+            return next((rate for rate, curve in solved if _blows_up(curve)), None)
+
+        coarse = first(rates)
+        if coarse is not None:
+            return first([coarse / RUNG**rung for rung in range(5, -1, -1)]) or coarse
+        if steps >= problem.steps:
+            raise ArithmeticError(f"training does not diverge at any learning rate up to {rates[-1]:.3g}")
+        steps *= 4  # the rates of a schedule may start from zero
+
+
+def _unit(problem: Problem) -> float:
+    """What rates are multiples of: a number that is special to no problem, or its part of a schedule's largest rate."""
+    if not has_schedule(problem):
+        return _ANCHOR
+    return _ANCHOR / (float(problem.optimizer.rates(problem.steps).max()) or 1.0)
+
+
+def _blows_up(curve: Curve) -> bool:
+    return curve.diverged_at is not None or bool(curve.train_loss[-1] > 100 * curve.train_loss[0])

@@ -1,0 +1,232 @@
+"""Loss at the last step against the learning rate, solved wherever it may be lower than where it is known.
+
+That function has many minima: noise and overfitting make one at low rates, momentum makes it oscillate, and past the
+edge of stability it is rough. So an interval between two solved rates is divided as long as something promises less
+loss inside it:
+
+- lines through the solved points on either side, which cross below both ends;
+- how much the loss differs from end to end, and how much it differed from what its neighbours had predicted when the
+  interval was made: past the edge of stability both stay large, however narrow the interval;
+- an end that diverges, while the other trains: there the loss may do anything in between;
+- the last part of either run. Training time is rate times steps, so at a rate lower by a factor e^-h the horizon is
+  about where this run was at step e^-h T; and where losses oscillate in time, they do so in the rate.
+
+So dividing ends where new points are what their neighbours predict, and at intervals of 1 % of the rate, or 2 % where
+runs are long.
+"""
+
+import bisect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_RESOLUTION, _RESOLUTION_ALONE = 0.01, 0.02
+"""Distance in log(lr) below which nothing is looked for; where runs are too long to be solved together, twice that."""
+
+_LESS = 2e-3
+"""Fraction of the least loss known by which an interval must promise less."""
+
+_UNKNOWN = 0.3
+"""Error of a prediction, in the logarithm of the loss, where there is none yet."""
+
+_SHORT, _ROUGH = 0.05, 0.1
+"""Length of an interval, and error of a prediction inside, from which on the loss is rough."""
+
+_REACH = 8.0
+"""Ratio of losses within which a rough one varies."""
+
+_SMOOTH = 0.01
+"""Error below which the difference from end to end says nothing."""
+
+_DOUBT = 2.0
+"""How much farther down than the last prediction was wrong the loss may be."""
+
+_FEW = 8
+"""Steps in which a fast oscillation comes down once, at least."""
+
+_MOST_POINTS = 250
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A rate that was solved.
+
+    Attributes
+    ----------
+    x
+        Logarithm of the rate.
+    loss
+        What is minimised, at every step; ``inf`` after a divergence.
+    """
+
+    x: float
+    loss: Array
+
+    @property
+    def final(self) -> float:
+        """Loss at the last step."""
+        return float(self.loss[-1])
+
+    def least(self, h: float = math.inf) -> float:
+        """Least loss since step e^-h T, and of the last few steps at least."""
+        return float(self._since(h).min())
+
+    def dip(self, h: float) -> float:
+        """The same, but where losses oscillate divided by the largest ratio of a peak to the lows around it."""
+        loss = np.maximum(self._since(h), np.finfo(float).tiny)
+        before, after = np.minimum.accumulate(loss), np.minimum.accumulate(loss[::-1])[::-1]
+        peaks = loss[np.isfinite(loss)] / np.maximum(before, after)[np.isfinite(loss)]
+        return self.least(h) / float(peaks.max(initial=1.0))
+
+    def _since(self, h: float) -> Array:
+        since = math.ceil((len(self.loss) - 1) * math.exp(-h))
+        return self.loss[min(since, max(len(self.loss) - _FEW, 0)) :]
+
+
+class Scan:
+    """Solved rates, in increasing order.
+
+    Parameters
+    ----------
+    solve
+        Losses at every step for each of some logarithms of rates.
+    together
+        How many rates are best solved at once.
+    floor
+        Loss that is as good as zero.
+    """
+
+    def __init__(self, solve: Callable[[Sequence[float]], Sequence[Array]], together: int, floor: float) -> None:
+        self._solve, self._together, self.floor = solve, together, floor
+        self._resolution = _RESOLUTION if together > 1 else _RESOLUTION_ALONE
+        self.probes: list[Probe] = []
+        self._errors: dict[tuple[float, float], float] = {}  # of the prediction that made an interval
+
+    def add(self, places: Sequence[float]) -> None:
+        """Solve at logarithms of rates, but for those that are known."""
+        known = {probe.x for probe in self.probes}
+        new = [x for x in dict.fromkeys(places) if x not in known]
+        for start in range(0, len(new), self._together):
+            some = new[start : start + self._together]
+            for x, loss in zip(some, self._solve(some), strict=True):
+                bisect.insort(self.probes, Probe(x, loss), key=lambda probe: probe.x)
+
+    def probe(self, x: float) -> Probe:
+        """Return a solved rate."""
+        return self.probes[bisect.bisect_left(self.probes, x, key=lambda probe: probe.x)]
+
+    def at(self, x: float) -> float:
+        """Loss at the last step for a rate, solved unless it is known."""
+        self.add([x])
+        return self.probe(x).final
+
+    def height(self, probe: Probe) -> float:
+        """Logarithm of the loss at the last step."""
+        return math.log(max(probe.final, self.floor))
+
+    @property
+    def best(self) -> Probe:
+        """The rate with the least loss."""
+        return min(self.probes, key=lambda probe: probe.final)
+
+    def divide(self) -> None:
+        """Divide intervals until none promises less loss than is known; rough stretches throughout."""
+        self._divide()
+        rough = [index for index in range(len(self.probes) - 1) if self._is_rough(index)]
+        in_reach = [probe.x for probe in self.probes if self._is_in_reach(probe.final)]
+        if rough and in_reach[-1] > self.probes[rough[0]].x:
+            low, high = self.probes[rough[0]].x, in_reach[-1]
+            self.add(np.linspace(low, high, max(math.ceil((high - low) / self._resolution), 1) + 1).tolist())
+            self._divide()
+
+    def _divide(self) -> None:
+        while len(self.probes) < _MOST_POINTS and self.best.final > self.floor:
+            found = sorted(
+                (promise, index)
+                for index in range(len(self.probes) - 1)
+                if (promise := self._promise(index)) < (1 - _LESS) * self.best.final
+            )
+            if not found:
+                return
+            self._halve([index for _, index in found[: self._together]])
+
+    def _is_rough(self, index: int) -> bool:
+        """Whether the loss changes much, and not as its neighbours predict, in a short interval."""
+        a, b = self.probes[index : index + 2]
+        is_short = b.x - a.x < _SHORT and (a.x, b.x) in self._errors
+        return is_short and self._error(index) > _ROUGH and self._is_in_reach(min(a.final, b.final))
+
+    def _is_in_reach(self, loss: float) -> bool:
+        """Whether, where the loss is rough, the least one known may not be far from a rate with this loss."""
+        return loss < _REACH * self.best.final
+
+    def _promise(self, index: int) -> float:
+        """Least loss that may be expected in the interval to the right of a probe; inf where it is too narrow."""
+        a, b = self.probes[index : index + 2]
+        width, low = b.x - a.x, min(a.final, b.final)
+        if width <= self._resolution or math.isinf(low):
+            return math.inf
+        if math.isinf(max(a.final, b.final)) and self._is_in_reach(low):
+            return 0.0
+        in_time = min(a.dip(2 * width), b.dip(2 * width))
+        return min(in_time, math.exp(min(self._in_doubt(index), self._crossing(index), 700.0)))
+
+    def _in_doubt(self, index: int) -> float:
+        """Logarithm of the loss if it falls by half of what it differs from end to end, or as far as is in doubt."""
+        low, high = sorted(self.height(probe) for probe in self.probes[index : index + 2])
+        error = self._error(index)
+        return low - max(0.5 * (high - low) if error > _SMOOTH else 0.0, _DOUBT * error)
+
+    def _error(self, index: int) -> float:
+        """Error of the prediction that made the interval to the right of a probe."""
+        if not 0 <= index < len(self.probes) - 1:
+            return 0.0
+        a, b = self.probes[index : index + 2]
+        return self._errors.get((a.x, b.x), _UNKNOWN)
+
+    def _crossing(self, index: int) -> float:
+        """Logarithm of the loss where the lines through the points on either side of an interval cross."""
+        a, b = self.probes[index : index + 2]
+        heights = self.height(a), self.height(b)
+        falls, rises = self._slope(index - 1), self._slope(index + 1)
+        width = b.x - a.x
+        if math.isinf(heights[0]) or math.isinf(heights[1]) or rises is None or falls is None:
+            left = heights[0] + min(falls or 0.0, 0.0) * width
+            right = heights[1] - max(rises or 0.0, 0.0) * width
+            return min(left, right)
+        if falls >= 0 or rises <= 0:
+            return min(heights)
+        along = (heights[1] - heights[0] - rises * width) / (falls - rises)
+        return heights[0] + falls * along if 0 < along < width else min(heights)
+
+    def _slope(self, index: int) -> float | None:
+        """Slope of log(loss) in the interval to the right of a probe; None where there is none."""
+        if not 0 <= index < len(self.probes) - 1:
+            return None
+        a, b = self.probes[index : index + 2]
+        if math.isinf(a.final) or math.isinf(b.final):
+            return None
+        return (self.height(b) - self.height(a)) / (b.x - a.x)
+
+    def _halve(self, indices: list[int]) -> None:
+        ends = [(self.probes[index].x, self.probes[index + 1].x) for index in indices]
+        middles = [0.5 * (low + high) for low, high in ends]
+        expected = [self._predict(index, x) for index, x in zip(indices, middles, strict=True)]
+        self.add(middles)
+        for (low, high), x, log_loss in zip(ends, middles, expected, strict=True):
+            error = abs(self.height(self.probe(x)) - log_loss)
+            self._errors[low, x] = self._errors[x, high] = _UNKNOWN if math.isnan(error) else error
+
+    def _predict(self, index: int, x: float) -> float:
+        """Logarithm of the loss at x from the two solved points on either side of it; nan without these."""
+        near = self.probes[max(index - 1, 0) : index + 3]
+        if len(near) < 4 or not all(math.isfinite(probe.final) for probe in near):
+            return math.nan
+        at = np.array([probe.x for probe in near])
+        weights = [np.prod((x - np.delete(at, i)) / (at[i] - np.delete(at, i))) for i in range(4)]
+        return float(np.dot(weights, [self.height(probe) for probe in near]))

@@ -1,0 +1,159 @@
+"""Minima of the loss against the learning rate: which of them count, how wide they are, and where there is a margin."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deeplinear._learning_rate.minimum import Minimum
+from deeplinear._learning_rate.scan import Probe, Scan
+
+_WIDTH = 0.002
+"""Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
+
+_MARGIN = math.log(1.2)
+"""Distance in log(lr) from a rate with a margin at which losses still count."""
+
+_NEARLY = 1.05
+"""How much more than the least loss counts as nearly as good."""
+
+_BARRIER = 1.01
+"""How much higher than a minimum the loss must be on the way to a better one, for it to be another."""
+
+_MOST_OTHERS = 4
+"""Minima, besides the best, that are looked at."""
+
+_ROUNDS = 3
+"""How often a rate with a margin is improved by what is found on either side of it."""
+
+
+@dataclass(frozen=True)
+class LrMinimum:
+    """A minimum of the loss against the learning rate.
+
+    Attributes
+    ----------
+    lr, loss
+        Where it is, and the loss there.
+    low, high
+        The rates around it between which the loss is at most 5 % more, by interpolation between the rates solved.
+    """
+
+    lr: float
+    loss: float
+    low: float
+    high: float
+
+
+class Valleys:
+    """Minima of what a scan has found.
+
+    Parameters
+    ----------
+    scan
+        Solved rates; some more are added.
+    offset
+        What the scan leaves out of the losses: the label noise.
+    """
+
+    def __init__(self, scan: Scan, offset: float) -> None:
+        self._scan, self._offset = scan, offset
+        self._worst: dict[float, float] = {}
+
+    def best(self) -> list[tuple[float, float]]:
+        """Points of the scan from the one before the best minimum that counts, in pairs (log(lr), loss).
+
+        For a minimum to count, its loss must be low all over an interval of 0.2 % of the rate. So it is the largest
+        loss in such an interval that is least.
+        """
+        waiting = {probe.x: probe.final for probe in self._minima()}
+        while (x := min(waiting, key=waiting.__getitem__)) not in self._worst:
+            waiting[x] = self._worst_near(x)
+        index = self._bottom(x)
+        return [(probe.x, probe.final) for probe in self._scan.probes[index - 1 :]]
+
+    def minima(self, best: Minimum) -> tuple[LrMinimum, ...]:
+        """Return the best minimum, as refined, and others that count and are nearly as good."""
+        found = [best]
+        limit = _NEARLY * (best.value + self._offset) - self._offset
+        others = sorted((probe for probe in self._minima() if probe.final <= limit), key=lambda probe: probe.final)
+        for probe in others[: _MOST_OTHERS + 1]:
+            if all(self._is_apart(probe, other) for other in found) and self._worst_near(probe.x) <= limit:
+                found.append(Minimum(probe.x, probe.final, math.nan))
+        return tuple(self._described(each) for each in found)
+
+    def safe(self) -> Probe:
+        """Return the rate for which the largest loss within the margin on either side is least."""
+        for _ in range(_ROUNDS):
+            x = self._safest()
+            known = len(self._scan.probes)
+            self._scan.add([x, x - _MARGIN, x + _MARGIN])
+            if len(self._scan.probes) == known:
+                break
+        return self._scan.probe(x)
+
+    def _safest(self) -> float:
+        """The same among known rates and those half way, or a margin away from known ones; losses are interpolated."""
+        at = np.array([probe.x for probe in self._scan.probes])
+        loss = np.array([min(self._scan.height(probe), 700.0) for probe in self._scan.probes])
+        tried = np.unique(np.concatenate([at, 0.5 * (at[1:] + at[:-1]), at - _MARGIN, at + _MARGIN]))
+        tried = tried[(tried - _MARGIN >= at[0]) & (tried + _MARGIN <= at[-1])]
+        ends = np.maximum(np.interp(tried - _MARGIN, at, loss), np.interp(tried + _MARGIN, at, loss))
+        inside = np.abs(tried[:, None] - at) <= _MARGIN
+        worst = np.maximum(ends, np.where(inside, loss, -np.inf).max(axis=1))
+        return float(tried[worst.argmin()])
+
+    def _minima(self) -> list[Probe]:
+        """Solved rates with no less loss on either side; the ends are none."""
+        probes = self._scan.probes
+        return [
+            probes[index]
+            for index in range(1, len(probes) - 1)
+            if probes[index].final <= min(probes[index - 1].final, probes[index + 1].final)
+        ]
+
+    def _worst_near(self, x: float) -> float:
+        """Largest loss on the best interval of 0.2 % of the rate that has x in its middle or at an end."""
+        if x not in self._worst:
+            half = 0.5 * _WIDTH
+            self._scan.add([x - half, x + half])
+            around = [self._scan.at(x + shift * half) for shift in (-1, 0, 1)]
+            if max(around) > _BARRIER * around[1]:
+                self._scan.add([x - 2 * half, x + 2 * half])
+                around = [self._scan.at(x + shift * half) for shift in (-2, -1, 0, 1, 2)]
+            self._worst[x] = min(max(around[start : start + 3]) for start in range(len(around) - 2))
+        return self._worst[x]
+
+    def _bottom(self, x: float) -> int:
+        """Index of the minimum to which solved rates lead down from one of them."""
+        probes = self._scan.probes
+        index = next(index for index, probe in enumerate(probes) if probe.x == x)
+        while True:
+            low = min(range(max(index - 1, 1), min(index + 2, len(probes) - 1)), key=lambda each: probes[each].final)
+            if probes[low].final >= probes[index].final:
+                return index
+            index = low
+
+    def _is_apart(self, probe: Probe, other: Minimum) -> bool:
+        """Whether the loss rises on the way from one minimum to another."""
+        low, high = sorted((probe.x, other.x))
+        between = [each.final for each in self._scan.probes if low < each.x < high]
+        return max(between, default=0.0) + self._offset > _BARRIER * (probe.final + self._offset)
+
+    def _described(self, minimum: Minimum) -> LrMinimum:
+        above = [(probe.x, probe.final) for probe in self._scan.probes if probe.x > minimum.x]
+        below = [(probe.x, probe.final) for probe in self._scan.probes[::-1] if probe.x < minimum.x]
+        limit = _NEARLY * (minimum.value + self._offset) - self._offset
+        low, high = (_reach((minimum.x, minimum.value), side, limit) for side in (below, above))
+        return LrMinimum(math.exp(minimum.x), minimum.value + self._offset, math.exp(low), math.exp(high))
+
+
+def _reach(start: tuple[float, float], points: Sequence[tuple[float, float]], limit: float) -> float:
+    """Where the line through points on one side of a minimum first exceeds a limit."""
+    x, value = start
+    for next_x, next_value in points:
+        if next_value > limit:
+            return x if math.isinf(next_value) else x + (next_x - x) * (limit - value) / (next_value - value)
+        x, value = next_x, next_value
+    return x
