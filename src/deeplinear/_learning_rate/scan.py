@@ -4,7 +4,7 @@ That function has many minima: noise and overfitting make one at low rates, mome
 edge of stability it is rough. So an interval between two solved rates is divided as long as something promises less
 loss inside it:
 
-- lines through the solved points on either side, which cross below both ends;
+- lines through the solved points on either side, which cross below both ends, or the trend below the best one;
 - how much the loss differs from end to end, and how much it differed from what its neighbours had predicted when the
   interval was made: past the edge of stability both stay large, however narrow the interval;
 - an end that diverges, while the other trains: there the loss may do anything in between;
@@ -174,7 +174,8 @@ class Scan:
         if math.isinf(max(a.final, b.final)) and self._is_in_reach(low):
             return 0.0
         in_time = min(a.dip(2 * width), b.dip(2 * width))
-        return min(in_time, math.exp(min(self._in_doubt(index), self._crossing(index), 700.0)))
+        expected = min(self._in_doubt(index), self._crossing(index), 700.0)
+        return min(in_time, math.exp(expected), self._trend(b.x) if self._is_in_reach(low) else math.inf)
 
     def _in_doubt(self, index: int) -> float:
         """Logarithm of the loss if it falls by half of what it differs from end to end, or as far as is in doubt."""
@@ -188,6 +189,12 @@ class Scan:
             return 0.0
         a, b = self.probes[index : index + 2]
         return self._errors.get((a.x, b.x), _UNKNOWN)
+
+    def _trend(self, x: float) -> float:
+        """Loss at a rate above the best if, past a spike, it went on falling as it does up to there; inf below."""
+        at = next(index for index, probe in enumerate(self.probes) if probe is self.best)
+        best, slope = self.probes[at], self._slope(at - 1)
+        return math.inf if slope is None or x <= best.x else best.final * math.exp(min(slope * (x - best.x), 0.0))
 
     def _crossing(self, index: int) -> float:
         """Logarithm of the loss where the lines through the points on either side of an interval cross."""
