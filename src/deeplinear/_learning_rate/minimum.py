@@ -142,8 +142,8 @@ def _follow_slopes(
     if bracket.low.x <= guess <= bracket.high.x and math.isfinite(new.slope):
         value = new.value + 0.5 * new.slope * (guess - new.x)
         if value <= best.value:
-            return Minimum(guess, value, _curvature(points, guess))
-    return Minimum(best.x, best.value, _curvature(points, best.x))
+            return Minimum(guess, value, _curvature(points, guess, bend))
+    return Minimum(best.x, best.value, _curvature(points, best.x, bend))
 
 
 def _parabola(
@@ -269,8 +269,10 @@ def _mean_growth(x: float) -> float:
     return math.expm1(x) / x if abs(x) > _STRAIGHT else 1.0
 
 
-def _curvature(points: list[Point], x: float) -> float:
-    """Derivative of the slope at x, from the three points nearest to it, or two if three fit nothing."""
+def _curvature(points: list[Point], x: float, bend: float | None) -> float:
+    """Derivative of the slope at x, from the three points nearest to it, or fewer if three fit nothing."""
+    if len(points) == 1 and bend is not None:
+        return bend
     near = sorted(points, key=lambda point: abs(point.x - x))
     fit = _SlopeFit.through(near[:3]) or _SlopeFit.through(near[:2])
     return math.nan if fit is None else fit.derivative(x)

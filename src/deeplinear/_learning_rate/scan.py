@@ -28,11 +28,14 @@ Array = NDArray[np.float64]
 _RESOLUTION, _RESOLUTION_ALONE = 0.01, 0.02
 """Distance in log(lr) below which nothing is looked for; where runs are too long to be solved together, twice that."""
 
+_EQUAL = 1e-9
+"""Distance in log(lr) of rates that are taken for one."""
+
 _LESS = 2e-3
 """Fraction of the least loss known by which an interval must promise less."""
 
 _UNKNOWN = 0.3
-"""Error of a prediction, in the logarithm of the loss, where there is none yet."""
+"""Error of a prediction, in the logarithm of the loss, where there is none yet; or what losses differ by, if less."""
 
 _SHORT, _ROUGH = 0.05, 0.1
 """Length of an interval, and error of a prediction inside, from which on the loss is rough."""
@@ -43,13 +46,17 @@ _REACH = 8.0
 _SMOOTH = 0.01
 """Error below which the difference from end to end says nothing."""
 
+_FADING = 0.3
+"""What is left of a doubt after a prediction that was right."""
+
 _DOUBT = 2.0
 """How much farther down than the last prediction was wrong the loss may be."""
 
 _FEW = 8
 """Steps in which a fast oscillation comes down once, at least."""
 
-_MOST_POINTS = 250
+_MOST_POINTS, _MOST_ROUGH = 250, 100
+"""Rates in all, and those in a rough stretch."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +113,14 @@ class Scan:
         self._resolution = _RESOLUTION if together > 1 else _RESOLUTION_ALONE
         self.probes: list[Probe] = []
         self._errors: dict[tuple[float, float], float] = {}  # of the prediction that made an interval
+        self._rough: list[tuple[float, float]] = []
 
     def add(self, places: Sequence[float]) -> None:
         """Solve at logarithms of rates, but for those that are known."""
-        known = {probe.x for probe in self.probes}
-        new = [x for x in dict.fromkeys(places) if x not in known]
+        new: list[float] = []
+        for x in places:
+            if all(abs(x - each) > _EQUAL for each in [*new, *(probe.x for probe in self.probes)]):
+                new.append(x)
         for start in range(0, len(new), self._together):
             some = new[start : start + self._together]
             for x, loss in zip(some, self._solve(some), strict=True):
@@ -118,7 +128,7 @@ class Scan:
 
     def probe(self, x: float) -> Probe:
         """Return a solved rate."""
-        return self.probes[bisect.bisect_left(self.probes, x, key=lambda probe: probe.x)]
+        return min(self.probes, key=lambda probe: abs(probe.x - x))
 
     def at(self, x: float) -> float:
         """Loss at the last step for a rate, solved unless it is known."""
@@ -137,11 +147,11 @@ class Scan:
     def divide(self) -> None:
         """Divide intervals until none promises less loss than is known; rough stretches throughout."""
         self._divide()
-        rough = [index for index in range(len(self.probes) - 1) if self._is_rough(index)]
+        rough = [low for low, high in self._rough if self._is_in_reach(min(self.at(low), self.at(high)))]
         in_reach = [probe.x for probe in self.probes if self._is_in_reach(probe.final)]
-        if rough and in_reach[-1] > self.probes[rough[0]].x:
-            low, high = self.probes[rough[0]].x, in_reach[-1]
-            self.add(np.linspace(low, high, max(math.ceil((high - low) / self._resolution), 1) + 1).tolist())
+        if rough and in_reach[-1] > min(rough):
+            count = min(math.ceil((in_reach[-1] - min(rough)) / self._resolution), _MOST_ROUGH)
+            self.add(np.linspace(in_reach[-1], min(rough), count, endpoint=False).tolist())
             self._divide()
 
     def _divide(self) -> None:
@@ -154,12 +164,6 @@ class Scan:
             if not found:
                 return
             self._halve([index for _, index in found[: self._together]])
-
-    def _is_rough(self, index: int) -> bool:
-        """Whether the loss changes much, and not as its neighbours predict, in a short interval."""
-        a, b = self.probes[index : index + 2]
-        is_short = b.x - a.x < _SHORT and (a.x, b.x) in self._errors
-        return is_short and self._error(index) > _ROUGH and self._is_in_reach(min(a.final, b.final))
 
     def _is_in_reach(self, loss: float) -> bool:
         """Whether, where the loss is rough, the least one known may not be far from a rate with this loss."""
@@ -175,7 +179,8 @@ class Scan:
             return 0.0
         in_time = min(a.dip(2 * width), b.dip(2 * width))
         expected = min(self._in_doubt(index), self._crossing(index), 700.0)
-        return min(in_time, math.exp(expected), self._trend(b.x) if self._is_in_reach(low) else math.inf)
+        may_fall_on = self._is_in_reach(low) and self._error(index) > _SMOOTH
+        return min(in_time, math.exp(expected), self._trend(b.x) if may_fall_on else math.inf)
 
     def _in_doubt(self, index: int) -> float:
         """Logarithm of the loss if it falls by half of what it differs from end to end, or as far as is in doubt."""
@@ -188,7 +193,10 @@ class Scan:
         if not 0 <= index < len(self.probes) - 1:
             return 0.0
         a, b = self.probes[index : index + 2]
-        return self._errors.get((a.x, b.x), _UNKNOWN)
+        if (a.x, b.x) in self._errors:
+            return self._errors[a.x, b.x]
+        heights = [self.height(probe) for probe in self.probes[max(index - 1, 0) : index + 3]]
+        return min(max(heights) - min(heights), _UNKNOWN)
 
     def _trend(self, x: float) -> float:
         """Loss at a rate above the best if, past a spike, it went on falling as it does up to there; inf below."""
@@ -224,10 +232,15 @@ class Scan:
         ends = [(self.probes[index].x, self.probes[index + 1].x) for index in indices]
         middles = [0.5 * (low + high) for low, high in ends]
         expected = [self._predict(index, x) for index, x in zip(indices, middles, strict=True)]
+        errors = [self._error(index) for index in indices]
         self.add(middles)
-        for (low, high), x, log_loss in zip(ends, middles, expected, strict=True):
+        for (low, high), x, log_loss, before in zip(ends, middles, expected, errors, strict=True):
             error = abs(self.height(self.probe(x)) - log_loss)
-            self._errors[low, x] = self._errors[x, high] = _UNKNOWN if math.isnan(error) else error
+            if error > _ROUGH and high - low < _SHORT:
+                self._rough.append((low, high))
+            # A prediction may be right by chance, so doubt fades slowly.
+            error = before if math.isnan(error) else max(error, _FADING * before)
+            self._errors[low, x] = self._errors[x, high] = error
 
     def _predict(self, index: int, x: float) -> float:
         """Logarithm of the loss at x from the two solved points on either side of it; nan without these."""

@@ -14,8 +14,7 @@ from deeplinear._problem import Problem
 from deeplinear._rates import has_schedule, up_to
 
 _RESOLUTION = 1.01
-"""Ratio of the rates that are tried between the highest one below which all rungs are stable and the lowest one above
-which none is."""
+"""Ratio of the rates that are tried near the edge."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
     that subtraction is the bound. The train loss counts since overfitting is no instability.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
-    that blows up down to where three are stable in a row; all that lies between the last stable rung of an unbroken
-    row and the first rung of a row that is unstable throughout is then tried in steps of 1 %, and both ends are
-    bisected. Stretches narrower than 1 % of the rate can be missed. Every run is solved step by step, however long.
+    that blows up down to where three are stable in a row. From half the first unstable rung to twice the last stable
+    one, rates are then tried in steps of 1 %, and both ends are bisected. Stretches narrower than 1 % of the
+    rate can be missed. Every run is solved step by step, however long.
 
     Parameters
     ----------
@@ -139,16 +138,14 @@ class _Edges:
             if len(tried) > MOST_RUNGS:
                 raise ArithmeticError(f"training is not stable at any learning rate from {min(tried):.3g} to {top:.3g}")
             attempt([min(tried) / RUNG ** (index + 1) for index in range(max(self._together, 2))])
-        rungs = sorted(tried)
-        good = [tried[rate] for rate in rungs]
-        first, last = good.index(False), len(good) - 1 - good[::-1].index(True)
-        between = np.geomspace(rungs[first - 1], rungs[last + 1], self._count(rungs[first - 1], rungs[last + 1]))
-        attempt(between[1:-1].tolist())
+        low = min(rate for rate, good in tried.items() if not good) / RUNG**2
+        high = max(rate for rate, good in tried.items() if good) * RUNG**2
+        count = int(np.ceil(np.log(high / low) / np.log(_RESOLUTION)))
+        attempt(np.geomspace(low, high, count + 1)[1:].tolist())
+        if tried[max(tried)]:
+            attempt([max(tried) * RUNG])
         rates = sorted(tried)
         return rates, [tried[rate] for rate in rates]
-
-    def _count(self, low: float, high: float) -> int:
-        return int(np.ceil(np.log(high / low) / np.log(_RESOLUTION))) + 1
 
     def between(self, low: float, high: float) -> tuple[float, float]:
         """Narrow a stable and an unstable rate down."""

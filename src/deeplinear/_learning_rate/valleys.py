@@ -12,6 +12,9 @@ from deeplinear._learning_rate.scan import Probe, Scan
 _WIDTH = 0.002
 """Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
 
+_NEAR = 0.03
+"""Distance in log(lr) beyond which points are not too near to each other."""
+
 _MARGIN = math.log(1.2)
 """Distance in log(lr) from a rate with a margin at which losses still count."""
 
@@ -23,6 +26,9 @@ _BARRIER = 1.01
 
 _MOST_OTHERS = 4
 """Minima, besides the best, that are looked at."""
+
+_MOST_DIPS = 16
+"""Rates with less loss than the best minimum that are looked at."""
 
 _ROUNDS = 3
 """How often a rate with a margin is improved by what is found on either side of it."""
@@ -67,11 +73,22 @@ class Valleys:
         For a minimum to count, its loss must be low all over an interval of 0.2 % of the rate. So it is the largest
         loss in such an interval that is least.
         """
-        waiting = {probe.x: probe.final for probe in self._minima()}
+        x = self._best_place()
+        probes, index = self._scan.probes, self._bottom(x)
+        left, right = (self._aside(index, step) for step in (-1, 1))
+        return [(probe.x, probe.final) for probe in (probes[left], probes[index], *probes[right:])]
+
+    def is_beaten(self, loss: float) -> bool:
+        """Whether a rate with less loss than this counts, as those do around which the loss is all less."""
+        lower = sorted((probe.final, probe.x) for probe in self._scan.probes[1:-1] if probe.final < loss)
+        return any(self._worst_near(x) < loss for _, x in lower[:_MOST_DIPS])
+
+    def _best_place(self) -> float:
+        """Rate of a minimum, or of one that was looked at, for which the largest loss all around is least."""
+        waiting = {probe.x: probe.final for probe in self._minima()} | self._worst
         while (x := min(waiting, key=waiting.__getitem__)) not in self._worst:
             waiting[x] = self._worst_near(x)
-        index = self._bottom(x)
-        return [(probe.x, probe.final) for probe in self._scan.probes[index - 1 :]]
+        return x
 
     def minima(self, best: Minimum) -> tuple[LrMinimum, ...]:
         """Return the best minimum, as refined, and others that count and are nearly as good."""
@@ -128,12 +145,25 @@ class Valleys:
     def _bottom(self, x: float) -> int:
         """Index of the minimum to which solved rates lead down from one of them."""
         probes = self._scan.probes
-        index = next(index for index, probe in enumerate(probes) if probe.x == x)
+        index = min(max(probes.index(self._scan.probe(x)), 1), len(probes) - 2)
         while True:
             low = min(range(max(index - 1, 1), min(index + 2, len(probes) - 1)), key=lambda each: probes[each].final)
             if probes[low].final >= probes[index].final:
                 return index
             index = low
+
+    def _aside(self, index: int, step: int) -> int:
+        """Index of a solved rate on one side of a minimum, as far from it as the loss rises steadily and not much.
+
+        Points very near to each other say little about the slope in between.
+        """
+        probes, bottom = self._scan.probes, self._scan.probes[index]
+        index += step
+        while 0 <= index + step < len(probes) and abs(probes[index].x - bottom.x) < _NEAR:
+            if not probes[index].final < probes[index + step].final <= _NEARLY * bottom.final:
+                break
+            index += step
+        return index
 
     def _is_apart(self, probe: Probe, other: Minimum) -> bool:
         """Whether the loss rises on the way from one minimum to another."""
