@@ -47,17 +47,18 @@ class Network:
     @property
     def gamma0(self) -> float:
         """The richness that stands in the equations, after the parameterization (0 if lazy)."""
-        if self.parameterization == "ntk":
-            root: float = self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
-            return self.richness / root
-        return self.richness
+        return self.richness * self.gamma0_per_richness
 
     @property
-    def inverse_output_scale(self) -> float:
-        """1 / (nu_L gamma0^2), which scales the function at initialisation; exact at infinite width."""
-        if self.parameterization == "ntk":
-            return 1.0 / self.richness**2
-        return 1.0 / self.end_widths[1] / self.richness**2
+    def gamma0_per_richness(self) -> float:
+        """1 in muP, 1 / sqrt(nu_L) in NTK."""
+        root: float = self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
+        return 1.0 / root if self.parameterization == "ntk" else 1.0
+
+    @property
+    def initial_variance(self) -> float:
+        """Variance of the function at initialisation, 1 / (nu_L gamma0^2), times the squared richness."""
+        return 1.0 if self.parameterization == "ntk" else 1.0 / self.end_widths[1]
 
 
 @dataclass(frozen=True)

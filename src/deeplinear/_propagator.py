@@ -61,6 +61,24 @@ def propagator(
     return history[..., 0], history[..., 1:]
 
 
+def lost_to_decay(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> Array:
+    """Return d - 1 with all its digits, however close to 1 the response d to the initial value is; shape (..., T).
+
+    Examples
+    --------
+    >>> lost_to_decay(np.full(3, 0.1), 0.0, 1e-20, False)
+    array([ 0.e+00, -1.e-21, -2.e-21])
+    """
+    lost = zeros(rates.shape, rates)
+    velocity = zeros(rates[..., :1].shape, rates)
+    for t in range(rates.shape[-1] - 1):
+        force = -weight_decay * (1.0 + lost[..., t : t + 1])
+        velocity = momentum * velocity + force
+        rate = rates[..., t : t + 1]
+        lost[..., t + 1 : t + 2] = lost[..., t : t + 1] + rate * (momentum * velocity + force if nesterov else velocity)
+    return lost
+
+
 class GridPropagator:
     """The same responses on a time grid, for gradient descent without momentum.
 

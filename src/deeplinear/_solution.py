@@ -469,6 +469,12 @@ def _residual_response(dense: Equations, index: int) -> Array:
     return np.eye(dense.c.structure.size) if RDelta is None else to_numpy(RDelta[index])
 
 
+def _feature_response(dense: Equations, index: int) -> Array:
+    """R_hr of layers 0 .. L; that of a layer to a single step is of order 1 / gamma0, and may leave all bounds."""
+    with np.errstate(over="ignore"):
+        return np.stack([to_numpy(dense.data.response_to_r0(index)), *_stacked(index, dense.chain.Rhr())])
+
+
 def _stacked(index: int, layers: Iterable[Array]) -> Array:
     """One problem's matrices of all layers."""
     return np.stack([to_numpy(matrix[index]) for matrix in layers])
@@ -479,8 +485,8 @@ _BUILD: dict[str, Callable[[Equations, int], Array]] = {
     "gradient_correlation": lambda dense, i: _stacked(i, dense.chain.Cg()),
     "error_correlation": lambda dense, i: to_numpy(dense.data_covariances.Cv[i]),
     "residual_correlation": _residual_correlation,
-    "feature_response": lambda dense, i: _stacked(i, [dense.data.Rhr, *dense.chain.Rhr()]),
-    "gradient_response": lambda dense, i: to_numpy(dense.c.gamma0[i]) * _stacked(i, dense.chain.Rgu_hat()),
+    "feature_response": _feature_response,
+    "gradient_response": lambda dense, i: to_numpy(dense.c.whole_gamma0[i]) * _stacked(i, dense.chain.Rgu_hat()),
     "error_response": lambda dense, i: to_numpy(dense.data.Rvu(i)),
     "residual_response": _residual_response,
 }
