@@ -12,7 +12,7 @@ from deeplinear._arrays import Array, identity, namespace, zeros
 from deeplinear._device import CPU, Device
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem
-from deeplinear._propagator import lost_to_decay, propagator
+from deeplinear._propagator import changes
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Coefficients:
 
     structure: Structure
     d: Array  # (batch, rows)        response of a weight to its initial value
-    lost: Array | None  # (batch, rows)  d - 1 as far as it is known without a difference: at every step, if it matters
+    lost: Array | None  # (batch, rows)  d - 1, where it is known other than as a difference: at every step
     a: Array  # (batch, rows, rows)  response to gradients, the same for every pair of outputs
     a_readout: Array  # (batch, rows, rows)  the same acting within one output only
     scale: Array | None  # unit of g(t) - g(0) in a centered network, which is its richness; None stands for 1
@@ -140,9 +140,8 @@ def coefficients(
     lost = None
     if times is None:
         rates, momentum, weight_decay = (constants.pop(name) for name in ("rates", "momentum", "weight_decay"))
-        d, a = propagator(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
-        if shape.centered and shape.decays:
-            lost = lost_to_decay(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
+        lost, a = changes(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
+        d = 1.0 + lost
     else:
         d, a = (zeros((len(each), *[times] * axes), constants["gamma0"]) for axes in (1, 2))
     d, a, a_readout = _over_outputs(d, a, shape.outputs)

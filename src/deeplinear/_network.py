@@ -11,6 +11,10 @@ INFINITE = "infinite"
 """The word for the limit of infinite width, ``MLP(width="infinite")``."""
 
 
+_LEAST_RICHNESS = 1e-100
+"""Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
+
+
 @dataclass(frozen=True)
 class Network:
     """What multilayer and residual networks have in common; not made directly."""
@@ -27,6 +31,12 @@ class Network:
             parameterization=_checks.word("parameterization", self.parameterization, ("mup", "ntk")),
             centered=_checks.flag("centered", self.centered),
         )
+
+        if not self.centered and self.richness < _LEAST_RICHNESS:
+            raise ValueError(
+                f"richness must be at least {_LEAST_RICHNESS:g} unless centered, got {self.richness!r}: "
+                "the function at initialisation is as large as 1 / richness"
+            )
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -77,7 +87,7 @@ class MLP(Network):
         data are dimension-free). One number, or one per hidden layer, or the word
         ``"infinite"`` for the limit in which width outgrows data and input dimension.
     richness
-        How far features move during training: gamma0 in muP. Positive.
+        How far features move during training: gamma0 in muP. Positive; at least 1e-100 unless centered.
     parameterization
         ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes
         gamma0 = richness / sqrt(width), with the width of the last hidden layer.

@@ -34,6 +34,9 @@ _CACHE = 16e6
 """Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
 
 
+_LEAST_RICHNESS = 1e-4
+"""Below this panels do not know closely enough how far weights have decayed, which is divided by the richness."""
+
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
 
@@ -198,6 +201,8 @@ def _no_panels(problem: Problem) -> str | None:
         return "with momentum"
     if optimizer.weight_decay and abs(optimizer.weight_decay) * np.abs(optimizer.rates(problem.steps)).max() >= 0.5:
         return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
+    if optimizer.weight_decay and problem.network.centered and problem.network.richness < _LEAST_RICHNESS:
+        return f"where weights of a centered network decay and its richness is below {_LEAST_RICHNESS:g}"
     return None
 
 

@@ -152,8 +152,10 @@ class DeepChain:
         self.Cg_low = self.Cg_up if self._edge is None else matrix()
         self.D_low = self.D_up if self._edge is None else matrix()
         self.S_up = self.S_low if self._edge is None else matrix()
-        # What initial weights make of g, per unit of branch, and the initial readout.
-        self._from_above, self._readout = (backward_source(c, C, nodes=True) for C in (self.Cg_up, None))
+        # What initial weights make of h and g, per unit of branch, and the initial readout.
+        self._from_above, readout = (backward_source(c, C, nodes=True) for C in (self.Cg_up, None))
+        self._from_below = Source(self.Ch_low, None, self._from_above.d)
+        self._readout = readout._replace(d=c.d[:, None])
 
     def replica(self, Ch_data: Array) -> "DeepChain":
         """Return a chain with the same responses and empty covariances."""
@@ -183,7 +185,7 @@ class DeepChain:
                 dQ = self.B[..., rows, :e] + rows_times(self._PA[..., rows, :e], self.Q, e)
                 Q = top_Q + self._sum(above, dQ)
             if correlate:
-                through = self._gamma0**2 * self._sandwich(self.P, Source(self.Ch_low, None, c.d[:, None]), rows)
+                through = self._gamma0**2 * self._sandwich(self.P, self._from_below, rows)
                 dD = self._mixed(self._PA, self.D_up, rows) + self._from_above.rows(rows) + through
                 D = top_D + self._sum(above, dD)
             if self._edge is not None:

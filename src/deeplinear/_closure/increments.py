@@ -66,7 +66,9 @@ def correlation_rows(c: Coefficients, C: Array, rows: slice) -> Array:
 
 def backward_source(c: Coefficients, matrix: Array | None, factor: Array | None = None, nodes: bool = False) -> Source:
     """What initial weights make of g; without a matrix the initial readout. ``nodes``: there is an axis of them."""
-    d = c.d[:, None] if nodes else d_or_none(c)
+    d = d_or_none(c)
+    if nodes and d is not None:
+        d = d[:, None]
     return Source(matrix, factor, d, c.structure.outputs, c.scale, c.lost)
 
 
