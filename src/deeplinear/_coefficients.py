@@ -180,7 +180,8 @@ def _rule(problem: Problem) -> dict[str, Array]:
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
     network, data, sampling = problem.network, problem.data, problem.sampling
-    nu = np.array(network.widths if shape.depth else network.end_widths)
+    # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
+    nu = np.array(network.end_widths if shape.nodes else network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f, beta = np.ones(len(nu)), 0.0

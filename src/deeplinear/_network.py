@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from deeplinear import _checks
 
 INFINITE = "infinite"
@@ -13,6 +15,10 @@ INFINITE = "infinite"
 
 _LEAST_RICHNESS = 1e-100
 """Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
+
+
+_MOST_LOG_GAIN = 100 * math.log(10)
+"""Likewise for branches that amplify more, as the logarithm of their gain."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +163,24 @@ class ResNet(Network):
             branch=_checks.non_negative("branch", self.branch),
             branch_scaling=_checks.word("branch_scaling", self.branch_scaling, ("depth-mup", "none")),
         )
+        if self.log_initial_gain > _MOST_LOG_GAIN:
+            raise ValueError(
+                f"branch must be smaller at depth {self.depth}, got {self.branch!r}: initial weights would amplify "
+                f"10^{self.log_initial_gain / math.log(10):.0f} times, and at most 10^100 is allowed"
+            )
         if self.depth == math.inf and self.branch_scaling != "depth-mup":
             raise ValueError(
                 f"branch_scaling must be 'depth-mup' at infinite depth, got {self.branch_scaling!r}: "
                 "without it the network has no limit"
             )
+
+    @property
+    def log_initial_gain(self) -> float:
+        """Logarithm of how much the initial branches amplify in all, (1 + beta^2)^(L - 1) or exp(branch^2)."""
+        if self.depth == math.inf:
+            return self.branch**2
+        log: float = (self.depth - 1) * np.log1p(self.beta**2)  # not math.log1p, which refuses complex branches
+        return log
 
     @property
     def beta(self) -> float:

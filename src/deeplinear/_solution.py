@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear import _checks
+from deeplinear import _checks, _memory
 from deeplinear._arrays import finite, to_numpy
 from deeplinear._closure.depth import Nodes
 from deeplinear._closure.equations import Equations
@@ -414,6 +414,12 @@ class Solution:
             train_loss = _cut(np.maximum(equations.train_losses[index], 0.0), ended)
 
         def matrix(name: str) -> Array:
+            layers = 1 if name.startswith(("error", "residual")) else _layers_of(problem, stats)
+            _memory.require(
+                3 * 8 * layers * (len(times) * outputs) ** 2,
+                f"{name} of {layers} layers",
+                "lower depth, steps or outputs",
+            )
             return _cut_both(_BUILD[name](equations, index), ended, outputs)
 
         return cls(
@@ -435,6 +441,11 @@ def spline(times: NDArray[Any], values: NDArray[Any]) -> Any:
     from scipy.interpolate import make_interp_spline  # slow to import, and rarely needed
 
     return make_interp_spline(times, values, k=7)
+
+
+def _layers_of(problem: Problem, stats: Mapping[str, Any]) -> int:
+    """Number of layers, or nodes in layer time, that a two-time function of every layer has."""
+    return stats["depth_nodes"] if problem.network.depth == math.inf else problem.network.layers + 1
 
 
 def _equations(solver: Dense | Panels) -> Equations:

@@ -29,7 +29,7 @@ What has been learned of a mode is D_k = 1 - H_k = lam_k H_k K R_Delta, so that 
 
 from collections.abc import Callable
 
-from deeplinear._arrays import Array, finite, identity, namespace, zeros
+from deeplinear._arrays import Array, computing, finite, identity, namespace, zeros
 from deeplinear._closure.causal import (
     add_identity,
     fill_resolvent,
@@ -122,7 +122,9 @@ class DataResponses:
 
     def Rvu(self, index: int) -> Array:
         """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
-        response: Array = -(self.c.moments[1][index] * self.H[index]).sum(axis=0) @ finite(self.K[index])
+        with computing(self.K):
+            mean = (self.c.moments[1][index] * finite(self.H[index])).sum(axis=0)
+            response: Array = -finite(mean) @ finite(self.K[index])
         return response
 
 

@@ -24,12 +24,13 @@ All arrays have an axis of nodes after the axis of batches.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.polynomial import legendre
 
-from deeplinear._arrays import Array, beside, finite, identity, zeros
+from deeplinear._arrays import Array, beside, computing, finite, identity, zeros
 from deeplinear._closure.causal import (
     is_panel,
     mean_diagonal,
@@ -85,22 +86,44 @@ class Nodes:
             self.above = self.total - self.below
             self.position = (x + 1) / 2
         else:
-            values = self._interpolation(np.arange(edges))
-            sums = np.concatenate([np.zeros((1, len(x))), np.cumsum(values, axis=0)])
-            at = numbers.astype(int)
-            self.below, self.total = sums[at], sums[-1]
-            self.above = self.total - sums[at + 1]
+            self.below, through = (_sums_below(n, edges, len(x)) @ self._to_legendre for n in (numbers, numbers + 1))
+            self.total = through[-1]
+            self.above = self.total - through
             self.position = numbers / edges
 
     def to_layers(self) -> Array:
         """Matrix that interpolates from nodes to the lower layer of every edge, or leaves the nodes as they are."""
-        return np.eye(len(self.position)) if self._edges is None else self._interpolation(np.arange(self._edges))
-
-    def _interpolation(self, numbers: Array) -> Array:
-        assert self._edges is not None
-        x = 2 * numbers / (self._edges - 1) - 1
+        if self._edges is None:
+            return np.eye(len(self.position))
+        x = 2 * np.arange(self._edges) / (self._edges - 1) - 1
         matrix: Array = legendre.legvander(x, len(self._to_legendre) - 1) @ self._to_legendre
         return matrix
+
+
+def _sums_below(numbers: Array, edges: int, count: int) -> Array:
+    """Sum of the first Legendre polynomials over the edges 0 .. n - 1, for each number n, shape (numbers, count).
+
+    By the formula of Euler and Maclaurin, which for polynomials ends: the sum is the integral from -1/2 to n - 1/2 of
+    sum_k c_k f^(2k), with (t/2) / sinh(t/2) = sum_k c_k t^(2k). So it takes the same time at any depth.
+    """
+    spacing = 2 / (edges - 1)
+    ends = [(end - 0.5) * spacing - 1 for end in (numbers, np.zeros_like(numbers))]
+    total = np.zeros((len(numbers), count))
+    for k, c in enumerate(_midpoint_coefficients((count + 1) // 2)):
+        for j, polynomial in enumerate(np.eye(count)):
+            integral = legendre.legint(legendre.legder(polynomial, 2 * k))
+            upper, lower = (legendre.legval(end, integral) for end in ends)
+            total[:, j] += c * spacing ** (2 * k - 1) * (upper - lower)
+    return total
+
+
+def _midpoint_coefficients(count: int) -> list[float]:
+    """First coefficients of (t/2) / sinh(t/2) in powers of t^2."""
+    inverse = [1 / (4.0**k * math.factorial(2 * k + 1)) for k in range(count)]  # of sinh(t/2) / (t/2)
+    coefficients = [1.0]
+    for n in range(1, count):
+        coefficients.append(-sum(inverse[k] * coefficients[n - k] for k in range(1, n + 1)))
+    return coefficients
 
 
 class DeepChain:
@@ -355,9 +378,11 @@ class DeepChain:
 
     def Ch(self) -> Iterator[Array]:
         """C_h of each layer, or at each node."""
-        F = self.upper.dh[..., -1, :, :]
+        F = finite(self.upper.dh[..., -1, :, :])
         sources = finite(self.c.xp.stack([self.S_up[:, -1], self.D_up[:, -1]]))
-        return self._layers(self.Ch_low, (F @ sources @ F.mT).sum(axis=0))
+        with computing(F):
+            last = (finite(F @ sources) @ F.mT).sum(axis=0)
+        return self._layers(self.Ch_low, last)
 
     def Cg(self) -> Iterator[Array]:
         """C_g of each layer, or at each node."""

@@ -26,7 +26,7 @@ below it. Each is a site as well, so a layer of a residual network has three:
 from functools import cached_property
 
 from deeplinear._arrays import Array, computing, finite, zeros
-from deeplinear._closure.causal import compiled, times
+from deeplinear._closure.causal import compiled, rows_times_transpose, times
 from deeplinear._closure.increments import (
     backward_source,
     correlation_rows,
@@ -36,7 +36,7 @@ from deeplinear._closure.increments import (
     times_inverse_of_E,
 )
 from deeplinear._closure.site import Site
-from deeplinear._closure.source import Source, dd, fill_sandwich, fill_sum
+from deeplinear._closure.source import Source, dd, fill_sum
 from deeplinear._coefficients import Coefficients
 
 
@@ -173,8 +173,10 @@ class HiddenCovariances:
         assert matrix is not None
         C: Array = self.c.xp.zeros_like(matrix)
         with computing(matrix):
-            sources = (below._replace(matrix=finite(matrix)), above)
-            fill_sandwich(C, finite(self.responses.sites[layer].dh), sources, slice(0, size))
+            for F, source in zip(finite(self.responses.sites[layer].dh), (below, above), strict=True):
+                known = source if source.matrix is None else source._replace(matrix=finite(source.matrix))
+                # What overflows at a late time must not meet the causal zeros of an early one.
+                C = C + rows_times_transpose(finite(known.times(F, size)), F, size)
         return C
 
     def sources(self) -> list[Array]:
