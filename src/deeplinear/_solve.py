@@ -206,7 +206,7 @@ def _no_panels(problem: Problem) -> str | None:
     largest_rate = float(np.abs(optimizer.rates(problem.steps)).max()) if optimizer.weight_decay else 0.0
     if abs(optimizer.weight_decay) * largest_rate >= 0.5:
         return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
-    if optimizer.weight_decay and problem.network.centered and problem.network.richness < _LEAST_RICHNESS:
+    if optimizer.weight_decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
         return f"where weights of a centered network decay and its richness is below {_LEAST_RICHNESS:g}"
     return None
 
