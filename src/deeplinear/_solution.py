@@ -427,7 +427,7 @@ class Solution:
             times=times,
             test_loss=test_loss,
             train_loss=train_loss,
-            kernel=_cut(curves.kernel[index], ended),
+            kernel=_cut(np.maximum(curves.kernel[index], 0.0), ended),
             decomposition=Decomposition(curve(curves.bias), curve(curves.width), curve(curves.data), noise),
             status=status,
             stats=stats,
