@@ -35,7 +35,7 @@ from deeplinear._reference import reference
 from deeplinear._solve import chosen_method
 
 STORE = Path(__file__).parents[1] / "out" / "fuzz"
-LIMIT = 120.0
+LIMIT = 300.0
 """Seconds for all checks of one problem."""
 ROOM = 6e9
 """Bytes that a worker may take."""

@@ -75,11 +75,11 @@ def test_the_crossover_is_where_the_curves_cross():
     assert crossover(runs[:2]) is None
 
 
-# The first problems of ``make fuzz`` that take little time.
-QUICK = [seed for seed in range(40) if seed not in (28,)]
+# Problems of ``make fuzz`` that take little time.
+QUICK = [0, 1, 2, 3, 5, 6, *range(9, 13), *range(14, 18), 20, 22, 23, 24, 26, 29, 30, *range(32, 40), 42]
 
 
-@pytest.mark.parametrize("seed", QUICK[:30])
+@pytest.mark.parametrize("seed", QUICK)
 def test_random_problems_hold(seed):
     fuzz = load("fuzz")
     record = fuzz.check(seed)
