@@ -306,12 +306,10 @@ def check(seed: int) -> Record:
             refused = _is_refusal(error)
             outcomes["answered"] = f"refused: {error}" if refused else _story(error)
             return record | {"seconds": time.perf_counter() - start}
-        expected = dl.estimate(problem).theory.bytes
         # Layers that nodes in depth do not resolve are solved one by one, which no estimate foresees.
         foreseen = problem.network.depth < 256 or "depth_nodes" in solution.stats
         if taken is not None and foreseen:
-            fits = taken <= 1.5 * expected + 100e6
-            outcomes["memory"] = "held" if fits else f"took {taken / 1e6:.0f} MB, estimate {expected / 1e6:.0f} MB"
+            outcomes["memory"] = _memory_outcome(problem, taken)
         for name, (holds, applies) in CHECKS.items():
             if applies(problem):
                 try:
@@ -320,6 +318,16 @@ def check(seed: int) -> Record:
                 except Exception as error:
                     outcomes[name] = str(error) if isinstance(error, Broken) else _story(error)
     return record | {"seconds": time.perf_counter() - start}
+
+
+def _memory_outcome(problem: dl.Problem, taken: float) -> str:
+    """Compare the memory that was taken with the estimate."""
+    try:
+        expected = dl.estimate(problem).theory.bytes
+    except Exception as error:
+        return f"estimate failed: {_story(error)}"
+    fits = taken <= 1.5 * expected + 100e6
+    return "held" if fits else f"took {taken / 1e6:.0f} MB, estimate {expected / 1e6:.0f} MB"
 
 
 class Peak:

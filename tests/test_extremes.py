@@ -78,6 +78,11 @@ def test_layers_that_do_not_fit_are_refused_before_they_are_made():
         dl.solve(deep)
 
 
+def test_layers_count_even_where_steps_are_few():
+    with pytest.raises(MemoryError, match="solving needs about 3"):
+        dl.solve(problem(dl.MLP(10**12, 1.0), steps=1))
+
+
 # Nothing to learn ----------------------------------------------------------------------------------------------
 
 NOTHING = dl.Spectrum([1.0, 0.5], [0.0, 0.0], proportional=True)

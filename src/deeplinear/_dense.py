@@ -92,5 +92,9 @@ def dense_memory(shape: Structure, batch: int) -> int:
     data += 2 if shape.reuses_data else 0  # R_Delta, Psi
     data += 2 if shape.modes > 1 else 0  # mean of H, second moment of C_v
     propagators = 1 if shape.outputs == 1 else 2
-    objects = 0 if shape.nodes else shape.depth * _LAYER * (1 + 2 * shape.skip)
-    return 8 * batch * (hidden + data + propagators) * shape.size**2 + objects
+    return 8 * batch * (hidden + data + propagators) * shape.size**2
+
+
+def layers_memory(shape: Structure) -> int:
+    """Bytes of the objects that stand for the layers, which count where these are many and steps few."""
+    return 0 if shape.nodes else shape.depth * _LAYER * (1 + 2 * shape.skip)

@@ -13,7 +13,7 @@ from deeplinear import _checks, _memory
 from deeplinear._arrays import to_numpy
 from deeplinear._coarse import no_coarse, solve_coarse
 from deeplinear._coefficients import Structure, coefficients, structure
-from deeplinear._dense import Dense, dense_memory
+from deeplinear._dense import Dense, dense_memory, layers_memory
 from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import Network, ResNet
 from deeplinear._panels import Panels, Unresolved
@@ -160,7 +160,7 @@ def solve(
         for shape, positions in _batches([problems[index] for index in short], _CACHE if place == CPU else room)
     ]
     _memory.require(
-        sum(dense_memory(shape, len(members)) for shape, members in batches),
+        sum(dense_memory(shape, len(members)) + layers_memory(shape) for shape, members in batches),
         "solving",
         "lower steps or outputs, or solve fewer problems at a time",
         place,
@@ -309,8 +309,9 @@ def _refine_depth(
                 return fine, {"depth_nodes": nodes, "depth_error": error}
         coarse = fine
     if problem.network.depth < math.inf:
+        layers = structure(problem, times=fine.chain.Cg_first.shape[-1] // problem.data.outputs)
         _memory.require(
-            dense_memory(structure(problem, times=fine.chain.Cg_first.shape[-1] // problem.data.outputs), 1),
+            dense_memory(layers, 1) + layers_memory(layers),
             "solving layer by layer, since nodes in depth were not enough,",
             "lower depth, branch or lr, or raise tolerance",
         )
