@@ -147,6 +147,14 @@ def test_rates_beyond_all_training_overflow_without_a_warning(lr):
         assert dl.solve(problem(dl.MLP(2, 1.0), lr=lr, steps=40, **rule)).status.diverged_at == 1
 
 
+def test_the_kernel_of_weights_that_decay_to_nothing_is_not_negative():
+    data = dl.Isotropic(target_gram=[[0.3665, -0.4357], [-0.4357, 0.6733]])
+    decaying = problem(
+        dl.MLP(6, 1.101, centered=True), dl.OnlineSGD(0.42), data, lr=0.0021, weight_decay=20.0, steps=110
+    )
+    assert (dl.solve(decaying).kernel >= 0).all()
+
+
 # Spectra -------------------------------------------------------------------------------------------------------
 
 
