@@ -73,3 +73,38 @@ def test_the_crossover_is_where_the_curves_cross():
     runs = [{"steps": steps, "dense": steps**3 * 1e-8, "panels": 1.0} for steps in (100, 400, 1000)]
     assert crossover(runs) == pytest.approx(1e8 ** (1 / 3))
     assert crossover(runs[:2]) is None
+
+
+# Problems of ``make fuzz`` that take little time.
+QUICK = [0, 1, 2, 3, 5, 6, *range(9, 13), *range(14, 18), 20, 22, 23, 24, 26, 29, 30, *range(32, 40), 42]
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_random_problems_hold(seed):
+    fuzz = load("fuzz")
+    record = fuzz.check(seed)
+    record["outcomes"].pop("memory", None)  # measured in a process of its own only
+    assert not fuzz.failures([record])
+
+
+def test_a_check_that_fails_is_told(monkeypatch):
+    fuzz = load("fuzz")
+
+    def never(problem, solution):
+        fuzz._holds(False, "wrong on purpose")
+
+    def crash(problem, solution):
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(fuzz, "CHECKS", {"a": (never, lambda _: True), "b": (crash, lambda _: True)})
+    record = fuzz.check(1)
+    told = [message for _, message in fuzz.failures([record])]
+    assert told[0] == "a: wrong on purpose"
+    assert "ZeroDivisionError: on purpose" in told[1]
+    assert "| a | 1 | 0 | 0 | 1 |" in fuzz.table([record])
+
+
+def test_fuzzing_goes_on_where_it_stopped(tmp_path):
+    fuzz, path = load("fuzz"), tmp_path / "kept.jsonl"
+    path.write_text(json.dumps({"seed": 0, "outcomes": {"answered": "held"}}) + "\n" + '{"seed": 1, "outco')
+    assert list(fuzz.kept(path)) == [0]

@@ -12,7 +12,7 @@ from deeplinear._arrays import Array, identity, namespace, zeros
 from deeplinear._device import CPU, Device
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem
-from deeplinear._propagator import propagator
+from deeplinear._propagator import changes
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,14 @@ class Coefficients:
 
     structure: Structure
     d: Array  # (batch, rows)        response of a weight to its initial value
+    lost: Array | None  # (batch, rows)  d - 1, where it is known other than as a difference: at every step
     a: Array  # (batch, rows, rows)  response to gradients, the same for every pair of outputs
     a_readout: Array  # (batch, rows, rows)  the same acting within one output only
-    gamma0: Array
-    feedback: Array  # 1 / (nu_L gamma0)
-    initial_variance: Array  # nu_1 / (nu_L^2 gamma0^2)
+    scale: Array | None  # unit of g(t) - g(0) in a centered network, which is its richness; None stands for 1
+    whole_gamma0: Array  # gamma0
+    gamma0: Array  # gamma0 / scale
+    feedback: Array  # scale / (nu_L gamma0)
+    initial_variance: Array  # scale^2 nu_1 / (nu_L^2 gamma0^2)
     first_to_last: Array  # nu_1 / nu_L
     rho: tuple[Array | None, ...]  # nu_{l+1} / nu_l for each layer but the last; None stands for 1
     f: tuple[Array | None, ...]  # branch into h_l from below for each layer, 1 or beta; None stands for 1
@@ -134,13 +137,18 @@ def coefficients(
     constants: dict[str, Any] = {name: place(values) for name, values in stacked.items()}
     for name, values in layers.items():
         constants[name] = tuple(None if (layer == 1).all() else place(layer) for layer in values)
+    lost = None
     if times is None:
         rates, momentum, weight_decay = (constants.pop(name) for name in ("rates", "momentum", "weight_decay"))
-        d, a = propagator(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
+        lost, a = changes(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
+        d = 1.0 + lost
     else:
         d, a = (zeros((len(each), *[times] * axes), constants["gamma0"]) for axes in (1, 2))
     d, a, a_readout = _over_outputs(d, a, shape.outputs)
-    return Coefficients(structure=shape, d=d, a=a, a_readout=a_readout, **constants)
+    lost = None if lost is None else namespace(lost).repeat(lost, shape.outputs, axis=1)
+    if not shape.centered:
+        constants["scale"] = None
+    return Coefficients(structure=shape, d=d, lost=lost, a=a, a_readout=a_readout, **constants)
 
 
 def _over_outputs(d: Array, a: Array, outputs: int) -> tuple[Array, Array, Array]:
@@ -172,7 +180,8 @@ def _rule(problem: Problem) -> dict[str, Array]:
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
     network, data, sampling = problem.network, problem.data, problem.sampling
-    nu = np.array(network.widths if shape.depth else network.end_widths)
+    # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
+    nu = np.array(network.end_widths if shape.nodes else network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f, beta = np.ones(len(nu)), 0.0
@@ -180,10 +189,14 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
         beta = network.beta if shape.depth else network.branch
         f = np.array([1.0] + [beta] * (len(nu) - 1))
     modes = data.modes
+    in_units_of_scale = 1.0 if network.centered else network.richness
+    gamma0 = in_units_of_scale * network.gamma0_per_richness
     numbers = {
-        "gamma0": network.gamma0,
-        "feedback": 0.0 if infinite else 1.0 / (nu[-1] * network.gamma0),
-        "initial_variance": first_to_last * network.inverse_output_scale,
+        "scale": network.richness,
+        "whole_gamma0": network.gamma0,
+        "gamma0": gamma0,
+        "feedback": 0.0 if infinite else 1.0 / (nu[-1] * gamma0),
+        "initial_variance": first_to_last * network.initial_variance / in_units_of_scale**2,
         "first_to_last": first_to_last,
         "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
         "f": f,

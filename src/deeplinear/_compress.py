@@ -70,6 +70,11 @@ def compress(modes: Modes, tolerance: float) -> Modes:
     top = modes.eigenvalues.max()
     if not top > 0:
         return modes
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _compressed(modes, float(top), tolerance)
+
+
+def _compressed(modes: Modes, top: float, tolerance: float) -> Modes:
     whole = _merged(modes, top)
     decades = math.ceil(math.log10(HORIZON))
     x = _coordinate(whole.lam)
@@ -77,11 +82,13 @@ def compress(modes: Modes, tolerance: float) -> Modes:
     parts = [_Part(*(values[index == i] for values in whole)) for i in np.unique(index)]
     sums = [_sums(part) for part in parts]
     total = np.abs(sum(sums))
+    if not np.isfinite(total).all():
+        raise ValueError("the spectrum cannot be compressed: a sum over its modes leaves the range of numbers")
     allowed = tolerance / len(parts) * np.maximum(total, _DECAYED * total[0])
     with one_blas_thread():  # products this thin gain nothing from more
         rules = [_rule(part, exact, allowed) for part, exact in zip(parts, sums, strict=True)]
     lam, signal, target = (np.concatenate(values) for values in zip(*rules, strict=True))
-    return Modes(top * lam, target / signal[:, None, None], signal / lam, reach=HORIZON / float(top))
+    return Modes(top * lam, target / signal[:, None, None], signal / lam, reach=HORIZON / top)
 
 
 def _merged(modes: Modes, top: float) -> _Part:

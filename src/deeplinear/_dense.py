@@ -17,6 +17,9 @@ from deeplinear._coefficients import Coefficients, Structure
 _WATCH = 8
 """Steps after which losses are looked at for divergence: a device must then be waited for."""
 
+_LAYER = 3000
+"""Bytes of the objects that stand for a layer, measured; three times as much where it has cut chains."""
+
 
 @dataclass(frozen=True)
 class Overlaps:
@@ -90,3 +93,8 @@ def dense_memory(shape: Structure, batch: int) -> int:
     data += 2 if shape.modes > 1 else 0  # mean of H, second moment of C_v
     propagators = 1 if shape.outputs == 1 else 2
     return 8 * batch * (hidden + data + propagators) * shape.size**2
+
+
+def layers_memory(shape: Structure) -> int:
+    """Bytes of the objects that stand for the layers, which count where these are many and steps few."""
+    return 0 if shape.nodes else shape.depth * _LAYER * (1 + 2 * shape.skip)

@@ -11,6 +11,8 @@ The last term is what the random initial weights do: it is how a narrow network 
 else is solved for two steps, which is exact as well.
 """
 
+import math
+
 import numpy as np
 
 from deeplinear._fields import replace
@@ -18,9 +20,13 @@ from deeplinear._network import MLP
 from deeplinear._problem import Problem
 from deeplinear._solve import solve
 
+_NO_RISE = "the loss rises, or falls, or stays, at every learning rate: there is no first rate of rise"
+
 
 def first_step_growth(problem: Problem) -> float:
     """Factor by which the first step changes the test loss, label noise apart.
+
+    Where there is nothing to learn it is 1, or infinite if noise makes the first step a wrong one.
 
     Examples
     --------
@@ -38,7 +44,7 @@ def first_step_growth(problem: Problem) -> float:
     lr = float(problem.optimizer.rates(problem.steps)[0])
     if _has_closed_form(problem):
         V, linear, quadratic = _coefficients(problem)
-        return (V - linear * lr + quadratic * lr**2) / V
+        return _ratio(V - linear * lr + quadratic * lr**2, V)
     return _solved_growth(problem, lr)
 
 
@@ -61,6 +67,8 @@ def first_rise_lr(problem: Problem) -> float:
         raise ValueError(f"weight_decay must be 0 for the rate at which the loss first rises, got {decay!r}")
     if _has_closed_form(problem):
         _, linear, quadratic = _coefficients(problem)
+        if not linear > 0:
+            raise ValueError(_NO_RISE)
         return linear / quadratic
 
     def rises(log_lr: float) -> float:
@@ -72,7 +80,7 @@ def first_rise_lr(problem: Problem) -> float:
     grid = np.log(np.geomspace(1e-6, 1e3, 181) / max(float(problem.data.modes.eigenvalues.max()), 1e-12))
     signs = np.array([rises(each) for each in grid]) > 0
     if not signs.any() or signs[0]:
-        raise ValueError("the loss rises, or falls, at every learning rate: there is no first rate of rise")
+        raise ValueError(_NO_RISE)
     first = int(np.argmax(signs))
     return float(np.exp(brentq(rises, grid[first - 1], grid[first], xtol=1e-12)))
 
@@ -100,4 +108,10 @@ def _coefficients(problem: Problem) -> tuple[float, float, float]:
 def _solved_growth(problem: Problem, lr: float) -> float:
     solution = solve(replace(problem, {"lr": [lr, lr], "steps": 2}))
     noise = solution.decomposition.label_noise
-    return float((solution.test_loss[1] - noise[1]) / (solution.test_loss[0] - noise[0]))
+    return _ratio(float(solution.test_loss[1] - noise[1]), float(solution.test_loss[0] - noise[0]))
+
+
+def _ratio(new: float, old: float) -> float:
+    if old == 0:
+        return 1.0 if new == 0 else math.inf
+    return new / old

@@ -5,10 +5,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from deeplinear import _checks
 
 INFINITE = "infinite"
 """The word for the limit of infinite width, ``MLP(width="infinite")``."""
+
+
+_LEAST_RICHNESS = 1e-100
+"""Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
+
+
+_MOST_LOG_GAIN = 100 * math.log(10)
+"""Likewise for branches that amplify more, as the logarithm of their gain."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,12 @@ class Network:
             parameterization=_checks.word("parameterization", self.parameterization, ("mup", "ntk")),
             centered=_checks.flag("centered", self.centered),
         )
+
+        if not self.centered and self.richness < _LEAST_RICHNESS:
+            raise ValueError(
+                f"richness must be at least {_LEAST_RICHNESS:g} unless centered, got {self.richness!r}: "
+                "the function at initialisation is as large as 1 / richness"
+            )
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -47,17 +63,18 @@ class Network:
     @property
     def gamma0(self) -> float:
         """The richness that stands in the equations, after the parameterization (0 if lazy)."""
-        if self.parameterization == "ntk":
-            root: float = self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
-            return self.richness / root
-        return self.richness
+        return self.richness * self.gamma0_per_richness
 
     @property
-    def inverse_output_scale(self) -> float:
-        """1 / (nu_L gamma0^2), which scales the function at initialisation; exact at infinite width."""
-        if self.parameterization == "ntk":
-            return 1.0 / self.richness**2
-        return 1.0 / self.end_widths[1] / self.richness**2
+    def gamma0_per_richness(self) -> float:
+        """1 in muP, 1 / sqrt(nu_L) in NTK."""
+        root: float = self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
+        return 1.0 / root if self.parameterization == "ntk" else 1.0
+
+    @property
+    def initial_variance(self) -> float:
+        """Variance of the function at initialisation, 1 / (nu_L gamma0^2), times the squared richness."""
+        return 1.0 if self.parameterization == "ntk" else 1.0 / self.end_widths[1]
 
 
 @dataclass(frozen=True)
@@ -76,7 +93,7 @@ class MLP(Network):
         data are dimension-free). One number, or one per hidden layer, or the word
         ``"infinite"`` for the limit in which width outgrows data and input dimension.
     richness
-        How far features move during training: gamma0 in muP. Positive.
+        How far features move during training: gamma0 in muP. Positive; at least 1e-100 unless centered.
     parameterization
         ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes
         gamma0 = richness / sqrt(width), with the width of the last hidden layer.
@@ -146,11 +163,24 @@ class ResNet(Network):
             branch=_checks.non_negative("branch", self.branch),
             branch_scaling=_checks.word("branch_scaling", self.branch_scaling, ("depth-mup", "none")),
         )
+        if self.log_initial_gain > _MOST_LOG_GAIN:
+            raise ValueError(
+                f"branch must be smaller at depth {self.depth}, got {self.branch!r}: initial weights would amplify "
+                f"10^{self.log_initial_gain / math.log(10):.0f} times, and at most 10^100 is allowed"
+            )
         if self.depth == math.inf and self.branch_scaling != "depth-mup":
             raise ValueError(
                 f"branch_scaling must be 'depth-mup' at infinite depth, got {self.branch_scaling!r}: "
                 "without it the network has no limit"
             )
+
+    @property
+    def log_initial_gain(self) -> float:
+        """Logarithm of how much the initial branches amplify in all, (1 + beta^2)^(L - 1) or exp(branch^2)."""
+        if self.depth == math.inf:
+            return self.branch**2
+        log: float = (self.depth - 1) * np.log1p(self.beta**2)  # not math.log1p, which refuses complex branches
+        return log
 
     @property
     def beta(self) -> float:

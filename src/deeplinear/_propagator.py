@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from deeplinear._arrays import Array, zeros
+from deeplinear._arrays import Array, computing, namespace, zeros
 from deeplinear._grid import NODES, Grid, radau_nodes
 
 
@@ -47,17 +47,31 @@ def propagator(
            [0.1, 0. , 0. ],
            [0.1, 0.2, 0. ]])
     """
+    lost, a = changes(rates, momentum, weight_decay, nesterov)
+    return 1.0 + lost, a
+
+
+def changes(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> tuple[Array, Array]:
+    """Return (d - 1, a) of ``propagator``, the first with all its digits, however close to 1 d is.
+
+    Examples
+    --------
+    >>> changes(np.full(3, 0.1), 0.0, 1e-20, False)[0]
+    array([ 0.e+00, -1.e-21, -2.e-21])
+    """
     *batch, steps = rates.shape
-    # Column 0 is the response to W(0) = 1, column 1 + s the response to a unit gradient at step s.
-    weight, velocity = zeros((2, *batch, 1 + steps), rates)
-    weight[..., 0] = 1.0
+    # Column 0 is what has become of W(0) = 1, less 1; column 1 + s the response to a unit gradient at step s.
+    change, velocity = zeros((2, *batch, 1 + steps), rates)
     history = zeros((*batch, steps, 1 + steps), rates)
-    for t in range(steps):
-        history[..., t, :] = weight
-        force = -weight_decay * weight
-        force[..., 1 + t] += 1.0
-        velocity = momentum * velocity + force
-        weight = weight + rates[..., t : t + 1] * (momentum * velocity + force if nesterov else velocity)
+    with computing(rates):  # rates that no training bears overflow here already
+        for t in range(steps):
+            history[..., t, :] = change
+            weight = namespace(change).asarray(change, copy=True)
+            weight[..., 0] += 1.0
+            force = -weight_decay * weight
+            force[..., 1 + t] += 1.0
+            velocity = momentum * velocity + force
+            change = change + rates[..., t : t + 1] * (momentum * velocity + force if nesterov else velocity)
     return history[..., 0], history[..., 1:]
 
 

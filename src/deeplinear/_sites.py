@@ -41,6 +41,10 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> "xr.Dataset
             g[layer, :, now] = s.skip * g[layer + 1, :, now] + h[layer] @ B[layer][now].T + r[layer][:, now]
         for layer in hidden.layers:
             h[layer, :, now] = s.skip * h[layer - 1, :, now] + g[layer] @ A[layer][now].T + u[layer][:, now]
+    if c.scale is not None:  # then these are g~
+        initial = np.tile(g[..., : s.outputs], (s.steps,))
+        g = initial + to_numpy(c.scale[index]) * g
+        g[..., : s.outputs] = initial[..., : s.outputs]
     dims = ["sample", "gradient_layer", "time", "output"]
     shape = (count, s.depth, s.steps, s.outputs)
     fields = {"h": h, "g": g}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear import _checks
+from deeplinear import _checks, _memory
 from deeplinear._arrays import finite, to_numpy
 from deeplinear._closure.depth import Nodes
 from deeplinear._closure.equations import Equations
@@ -414,6 +414,12 @@ class Solution:
             train_loss = _cut(np.maximum(equations.train_losses[index], 0.0), ended)
 
         def matrix(name: str) -> Array:
+            layers = 1 if name.startswith(("error", "residual")) else _layers_of(problem, stats)
+            _memory.require(
+                3 * 8 * layers * (len(times) * outputs) ** 2,
+                f"{name} of {layers} layers",
+                "lower depth, steps or outputs",
+            )
             return _cut_both(_BUILD[name](equations, index), ended, outputs)
 
         return cls(
@@ -421,7 +427,7 @@ class Solution:
             times=times,
             test_loss=test_loss,
             train_loss=train_loss,
-            kernel=_cut(curves.kernel[index], ended),
+            kernel=_cut(np.maximum(curves.kernel[index], 0.0), ended),
             decomposition=Decomposition(curve(curves.bias), curve(curves.width), curve(curves.data), noise),
             status=status,
             stats=stats,
@@ -435,6 +441,11 @@ def spline(times: NDArray[Any], values: NDArray[Any]) -> Any:
     from scipy.interpolate import make_interp_spline  # slow to import, and rarely needed
 
     return make_interp_spline(times, values, k=7)
+
+
+def _layers_of(problem: Problem, stats: Mapping[str, Any]) -> int:
+    """Number of layers, or nodes in layer time, that a two-time function of every layer has."""
+    return stats["depth_nodes"] if problem.network.depth == math.inf else problem.network.layers + 1
 
 
 def _equations(solver: Dense | Panels) -> Equations:
@@ -469,6 +480,12 @@ def _residual_response(dense: Equations, index: int) -> Array:
     return np.eye(dense.c.structure.size) if RDelta is None else to_numpy(RDelta[index])
 
 
+def _feature_response(dense: Equations, index: int) -> Array:
+    """R_hr of layers 0 .. L; that of a layer to a single step is of order 1 / gamma0, and may leave all bounds."""
+    with np.errstate(over="ignore"):
+        return np.stack([to_numpy(dense.data.response_to_r0(index)), *_stacked(index, dense.chain.Rhr())])
+
+
 def _stacked(index: int, layers: Iterable[Array]) -> Array:
     """One problem's matrices of all layers."""
     return np.stack([to_numpy(matrix[index]) for matrix in layers])
@@ -479,8 +496,8 @@ _BUILD: dict[str, Callable[[Equations, int], Array]] = {
     "gradient_correlation": lambda dense, i: _stacked(i, dense.chain.Cg()),
     "error_correlation": lambda dense, i: to_numpy(dense.data_covariances.Cv[i]),
     "residual_correlation": _residual_correlation,
-    "feature_response": lambda dense, i: _stacked(i, [dense.data.Rhr, *dense.chain.Rhr()]),
-    "gradient_response": lambda dense, i: to_numpy(dense.c.gamma0[i]) * _stacked(i, dense.chain.Rgu_hat()),
+    "feature_response": _feature_response,
+    "gradient_response": lambda dense, i: to_numpy(dense.c.whole_gamma0[i]) * _stacked(i, dense.chain.Rgu_hat()),
     "error_response": lambda dense, i: to_numpy(dense.data.Rvu(i)),
     "residual_response": _residual_response,
 }

@@ -10,11 +10,12 @@ import numpy as np
 import psutil
 
 from deeplinear import _checks, _memory
+from deeplinear._arrays import to_numpy
 from deeplinear._coarse import no_coarse, solve_coarse
 from deeplinear._coefficients import Structure, coefficients, structure
-from deeplinear._dense import Dense, dense_memory
+from deeplinear._dense import Dense, dense_memory, layers_memory
 from deeplinear._device import CPU, Device, find_device
-from deeplinear._network import ResNet
+from deeplinear._network import Network, ResNet
 from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
@@ -30,9 +31,15 @@ _NODES = (5, 7, 9, 12, 16, 21)
 _MANY_LAYERS = 256
 """Depth of a residual network from which nodes in depth are cheaper than its layers."""
 
+_FEW_LAYERS = 1024
+"""Depth up to which a divergence in doubt is looked at layer by layer."""
+
 _CACHE = 16e6
 """Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
 
+
+_LEAST_RICHNESS = 1e-4
+"""Below this panels do not know closely enough how far weights have decayed, which is divided by the richness."""
 
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
@@ -153,7 +160,7 @@ def solve(
         for shape, positions in _batches([problems[index] for index in short], _CACHE if place == CPU else room)
     ]
     _memory.require(
-        sum(dense_memory(shape, len(members)) for shape, members in batches),
+        sum(dense_memory(shape, len(members)) + layers_memory(shape) for shape, members in batches),
         "solving",
         "lower steps or outputs, or solve fewer problems at a time",
         place,
@@ -196,8 +203,11 @@ def _no_panels(problem: Problem) -> str | None:
         return "where batches are drawn, whose noise is never smooth"
     if optimizer.momentum:
         return "with momentum"
-    if optimizer.weight_decay and abs(optimizer.weight_decay) * np.abs(optimizer.rates(problem.steps)).max() >= 0.5:
+    largest_rate = float(np.abs(optimizer.rates(problem.steps)).max()) if optimizer.weight_decay else 0.0
+    if abs(optimizer.weight_decay) * largest_rate >= 0.5:
         return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
+    if optimizer.weight_decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
+        return f"where weights of a centered network decay and its richness is below {_LEAST_RICHNESS:g}"
     return None
 
 
@@ -286,18 +296,25 @@ def _refine_depth(
     """Solve with more and more nodes in depth, until two solutions agree.
 
     Their difference bounds the error of the coarser one; the finer one, which is kept, converges
-    exponentially and is far more exact. A finite depth that resists is solved layer by layer.
+    exponentially and is far more exact. A finite depth that resists is solved layer by layer, and so are not too many
+    layers where it is not clear whether training diverges or nodes do not resolve it.
     """
     coarse: Solver | None = None
     for nodes in _NODES:
         fine = run(nodes, advance if nodes == _NODES[0] else None)
         if coarse is not None:
-            error = _disagreement(coarse, fine, problem.steps)
-            unresolved = fine.chain.unsettled & (fine.diverged_at < 0)
+            error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem.network))
+            unresolved = fine.chain.unsettled & ((fine.diverged_at < 0) | (problem.network.depth <= _FEW_LAYERS))
             if error <= tolerance and not unresolved.any():
                 return fine, {"depth_nodes": nodes, "depth_error": error}
         coarse = fine
     if problem.network.depth < math.inf:
+        layers = structure(problem, times=fine.chain.Cg_first.shape[-1] // problem.data.outputs)
+        _memory.require(
+            dense_memory(layers, 1) + layers_memory(layers),
+            "solving layer by layer, since nodes in depth were not enough,",
+            "lower depth, branch or lr, or raise tolerance",
+        )
         return run(0, advance), {}
     raise Unresolved(
         f"infinite depth was not resolved to tolerance {tolerance:g} with {_NODES[-1]} nodes in layer time; "
@@ -305,23 +322,35 @@ def _refine_depth(
     )
 
 
+def _initial_error(solver: Dense | Panels, network: Network) -> float:
+    """Relative error of what nodes in depth make of the initial weights, which is known in closed form."""
+    assert isinstance(network, ResNet)
+    gain = to_numpy(solver.chain.Cg_first[:, 0, 0])
+    error = float(np.abs(gain * np.exp(-network.log_initial_gain) - 1.0).max())
+    return error if np.isfinite(error) else math.inf
+
+
 def _disagreement(coarse: Dense | Panels, fine: Dense | Panels, steps: int) -> float:
     """Largest relative difference of the test losses of two solutions.
 
-    On its way to a divergence a run amplifies the last digit, so there only the steps count whose loss is
-    below twice its initial value; the step of the divergence must agree within one.
+    On its way to a divergence a run amplifies the last digit, so there steps whose loss is above twice its initial
+    value count a thousand times less; the step of the divergence must agree within one, or exactly where it shows in
+    that nodes in depth cannot be solved for. Step 0 comes before all training: what fails there has too few nodes.
     """
-    if (np.abs(coarse.diverged_at - fine.diverged_at) > 1).any():
-        return float("inf")
+    allowed = np.where(fine.chain.unsettled, 0, 1)
+    if (np.abs(coarse.diverged_at - fine.diverged_at) > allowed).any() or (fine.diverged_at == 0).any():
+        return math.inf
     ends = [np.where(solver.diverged_at < 0, steps, solver.diverged_at) for solver in (coarse, fine)]
     end = np.minimum(*ends)
     compared = np.unique(np.geomspace(1, end.max(), _COMPARED).astype(int)) - 1
     # Imaginary parts belong to derivatives.
     losses = np.stack([solver.test_losses(compared).real for solver in (coarse, fine)])
-    counted = (fine.diverged_at < 0) | (losses[1] < 2 * losses[1, 0])
-    counted &= compared[:, None] < end
-    difference = np.abs(losses[0] - losses[1]) / np.maximum(np.abs(losses[1]), 1e-14 * losses[1, 0])
-    return float(difference[counted].max())
+    difference, size = np.abs(losses[0] - losses[1]), np.maximum(np.abs(losses[1]), 1e-14 * losses[1, 0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        relative = np.where(difference == 0, 0.0, difference / np.where(size > 0, size, difference))
+    amplified = (fine.diverged_at >= 0) & (losses[1] >= 2 * losses[1, 0])
+    worst = np.where(amplified, 1e-3 * relative, relative)[compared[:, None] < end].max()
+    return float(worst) if np.isfinite(worst) else math.inf
 
 
 def _batches(problems: list[Problem], memory: float = _CACHE) -> Iterator[tuple[Structure, list[int]]]:

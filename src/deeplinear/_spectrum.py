@@ -97,8 +97,8 @@ class Spectrum:
         capacity
             Decay of the eigenvalues, above 1 (so that their sum is finite) and at most 100.
         source
-            Decay of the target, positive: the easier the task, the larger. An infinitely wide lazy network without
-            sampling noise learns as time^-source.
+            Decay of the target, positive and at most 1000: the easier the task, the larger. An infinitely wide lazy
+            network without sampling noise learns as time^-source.
         modes
             How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are
             then taken with a few dozen modes that stand for all, with an error of 1e-7 in the sense of ``compress``.
@@ -256,6 +256,10 @@ class PowerLaw(Spectrum):
         capacity, source = _checks.positive("capacity", self.capacity), _checks.positive("source", self.source)
         if not 1 < capacity <= 100:
             raise ValueError(f"capacity must be above 1 and at most 100, got {self.capacity!r}")
+        if source > 1000:
+            raise ValueError(
+                f"source must be above 0 and at most 1000, got {self.source!r}: only the first mode counts long before"
+            )
         modes = infinite_power_law(capacity, source)
         self._set(
             eigenvalues=tuple(modes.eigenvalues.tolist()),

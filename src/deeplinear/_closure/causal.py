@@ -127,6 +127,16 @@ def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:
     matrix[..., : rows.stop, rows] = values.mT
 
 
+def over_time(x: Array, outputs: int) -> Array:
+    """Sum over times of rows (..., steps * outputs), shape (..., outputs)."""
+    total: Array
+    if outputs == 1:
+        total = x.sum(axis=-1, keepdims=True)
+    else:
+        total = x.reshape(*x.shape[:-1], x.shape[-1] // outputs, outputs).sum(axis=-2)
+    return total
+
+
 def mean_diagonal(matrix: Array, outputs: int) -> Array:
     """Equal-time values averaged over outputs: (batch, steps * outputs, ...) to (batch, steps)."""
     diagonal = namespace(matrix).linalg.diagonal(matrix)

@@ -10,6 +10,7 @@ from deeplinear._arrays import Array
 from deeplinear._closure.causal import mean_diagonal, times
 from deeplinear._closure.depth import DeepChain
 from deeplinear._closure.hidden import HiddenCovariances, HiddenResponses
+from deeplinear._closure.increments import correlation_rows
 from deeplinear._coefficients import Coefficients
 
 
@@ -30,6 +31,8 @@ class Chain(Protocol):
        responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
        as it is with ``respond=False`` or ``correlate=False``.
     8. ``correlations`` are C_h and C_g of all layers or nodes, as far as they are kept.
+    9. In a centered network ``kernels``, ``sources``, ``correlations`` and ``Cg_first`` are those of g~, as in
+       ``increments.py``.
     """
 
     unsettled: NDArray[np.bool_]
@@ -109,7 +112,7 @@ class Layers:
         decay = c.d[:, :: c.structure.outputs] ** 2
         total: Array = c.xp.ones_like(decay)
         for layer in reversed(self.responses.layers):
-            gain = mean_diagonal(self.covariances.Cg[layer], c.structure.outputs)
+            gain = mean_diagonal(correlation_rows(c, self.covariances.Cg[layer], self._all), c.structure.outputs)
             if layer == 1:
                 total = c.first_to_last[..., 0] * (gain + decay * total)
             else:
@@ -133,7 +136,7 @@ class Layers:
 
     def correlations(self) -> list[Array]:
         """C_h of each layer but the last, C_g of each layer."""
-        return [*(self.covariances.Ch[layer] for layer in self.responses.layers[:-1]), *self.Cg()]
+        return [*(self.covariances.Ch[layer] for layer in self.responses.layers[:-1]), *self.covariances.Cg.values()]
 
     @property
     def Cg_first(self) -> Array:
@@ -151,7 +154,7 @@ class Layers:
 
     def Cg(self) -> Iterator[Array]:
         """C_g of each layer."""
-        return (self.covariances.Cg[layer] for layer in self.responses.layers)
+        return (correlation_rows(self.c, self.covariances.Cg[layer], self._all) for layer in self.responses.layers)
 
     def Rhr(self) -> Iterator[Array]:
         """R_hr of each layer."""

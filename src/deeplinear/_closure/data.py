@@ -4,11 +4,14 @@
     K = (nu_1 / nu_L) (dd o R_gu^1 / gamma0 + a o C_g^1)                       strictly lower triangular
     H_k = (1 + lam_k K R_Delta)^-1 ;   dv_k/dw = H_k 1,  dv_k/dr0 = -H_k,  dv_k/du_k = -H_k K
     R_Delta = (1 - reuse R_vu)^-1 ,   R_vu = sum_k p_k lam_k dv_k/du_k
-    R_hr^0 = sum_k p_k dh_k/dr0 = -sum_k p_k lam_k R_Delta H_k                 (centered: times S)
+    R_hr^0 = sum_k p_k dh_k/dr0 = -sum_k p_k lam_k R_Delta H_k
 
-    <r0 r0> = initial_variance dd o C_g^1            (centered: S <r0 r0> S^T with S = 1 - 1 e_0^T)
+    <r0 r0> = initial_variance dd o C_g^1
     <u_k u_k> = lam_k R_Delta Z R_Delta^T ,   Z = reuse (C_v + sigma^2) + subsampling diag C_Delta(t,t)
     C_v = sum_k p_k lam_k <v_k v_k> ,   C_h^0 = sum_k p_k <h_k h_k>
+
+In a centered network r0(t) - r0(0) stands for r0, which is P F g~ in the letters of ``increments.py``: R_hr^0 P for
+R_hr^0 and P F C_g~ F^T P for dd o C_g. The coefficients have the scale.
 
 The sampling rules differ in two numbers only:
 
@@ -26,17 +29,19 @@ What has been learned of a mode is D_k = 1 - H_k = lam_k H_k K R_Delta, so that 
 
 from collections.abc import Callable
 
-from deeplinear._arrays import Array, finite, identity, namespace, zeros
+from deeplinear._arrays import Array, computing, finite, identity, namespace, zeros
 from deeplinear._closure.causal import (
     add_identity,
     fill_resolvent,
     is_panel,
+    over_time,
     rows_times,
     rows_times_symmetric,
     rows_times_transpose,
     write_symmetric,
 )
-from deeplinear._closure.hidden import d_or_none, weight_kernel
+from deeplinear._closure.hidden import kernel_on_h
+from deeplinear._closure.increments import backward_source, without_initial
 from deeplinear._closure.source import Source, fill_sandwich
 from deeplinear._coefficients import Coefficients
 
@@ -70,12 +75,12 @@ class DataResponses:
     def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
         c, e, outputs = self.c, rows.stop, self.c.structure.outputs
-        K = weight_kernel(c, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)
+        K = kernel_on_h(c, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)
         self.K[:, rows, :e] = K
         KR, panel = rows_times(K, self.RDelta, e), is_panel(rows, outputs)
 
         H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)
-        self.H1[..., rows, :] = H.reshape(*H.shape[:-1], e // outputs, outputs).sum(axis=-2)
+        self.H1[..., rows, :] = over_time(H, outputs)
         if self._mean_H is not None:
             self._mean_H[:, rows, :e] = mode_sum(c, H, 1)
 
@@ -85,9 +90,7 @@ class DataResponses:
             Rhr = -self.times_mean_H(RDelta, e)
         else:
             Rhr = -self.mean_H(rows)
-        if c.structure.centered:
-            subtract_initial(Rhr, outputs)
-        self.Rhr[:, rows, :e] = Rhr
+        self.Rhr[:, rows, :e] = without_initial(c, Rhr) if c.structure.centered else Rhr
 
     def mean_H(self, rows: slice) -> Array:
         """Rows of sum_k p_k lam_k H_k."""
@@ -109,9 +112,19 @@ class DataResponses:
         scaled: Array = self.c.moments[1][:, 0] * product(x, self.H[:, 0], e)
         return scaled
 
+    def response_to_r0(self, index: int) -> Array:
+        """R_hr^0 for one problem; in a centered network r0 acts through r0(t) - r0(0). Shape (rows, rows)."""
+        response: Array = self.c.xp.asarray(self.Rhr[index], copy=True)
+        if self.c.structure.centered:
+            outputs = self.c.structure.outputs
+            response[:, :outputs] = -over_time(response, outputs)
+        return response
+
     def Rvu(self, index: int) -> Array:
         """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
-        response: Array = -(self.c.moments[1][index] * self.H[index]).sum(axis=0) @ finite(self.K[index])
+        with computing(self.K):
+            mean = (self.c.moments[1][index] * finite(self.H[index])).sum(axis=0)
+            response: Array = -finite(mean) @ finite(self.K[index])
         return response
 
 
@@ -185,15 +198,11 @@ class DataCovariances:
 
     def _through_r0(self, x: Array, Cg: Array, e: int) -> Array:
         """Rows times the covariance of r0, the function at initialisation as it is carried along."""
-        c, outputs = self.c, self.c.structure.outputs
-        r0 = Source(Cg, c.initial_variance, d_or_none(c))
+        c = self.c
+        r0 = backward_source(c, Cg, c.initial_variance)
         if not c.structure.centered:
             return for_all_modes(r0.times, x, e)
-        x = c.xp.asarray(x, copy=True)
-        subtract_initial(x, outputs)
-        y = for_all_modes(r0.times, x, e)
-        centered: Array = y - c.xp.tile(y[..., :outputs], (e // outputs,))
-        return centered
+        return without_initial(c, for_all_modes(r0.times, without_initial(c, x), e))
 
     def _noise(self, rows: slice) -> Array:
         """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
@@ -235,8 +244,8 @@ class DataCovariances:
         c, outputs = self.c, self.c.structure.outputs
         if not c.structure.reuses_data:
             return self._draws(x)
-        over_time = x.reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)
-        total: Array = c.reuse * (rows_times_symmetric(x, self.Cv, e) + over_time @ self._label_noise[..., :e])
+        noise = over_time(x, outputs) @ self._label_noise[..., :e]
+        total: Array = c.reuse * (rows_times_symmetric(x, self.Cv, e) + noise)
         if c.structure.subsamples:
             total = total + self._draws(x)
         return total
@@ -294,9 +303,3 @@ def equal_times(block: Array, outputs: int) -> Array:
     pairs_of_steps = xp.permute_dims(block.reshape(batch, steps, outputs, steps, outputs), (0, 2, 4, 1, 3))
     values: Array = xp.permute_dims(xp.linalg.diagonal(pairs_of_steps), (0, 3, 1, 2))
     return values
-
-
-def subtract_initial(x: Array, outputs: int) -> None:
-    """Apply S = 1 - 1 e_0^T from the right, in place: column 0 gives up the sum over all times."""
-    e = x.shape[-1]
-    x[..., :outputs] -= x.reshape(*x.shape[:-1], e // outputs, outputs).sum(axis=-2)

@@ -19,16 +19,18 @@ A row of the unknowns depends on the same row at the other nodes. The equations 
 the chain, so sweeping them converges fast, and a step is swept until it stands still. The rows of a panel are
 swept once at a time, since they depend on all else in the panel as well.
 
-Q, P and B are kept divided by gamma0. All arrays have an axis of nodes after the axis of batches.
+Q, P and B are kept divided by gamma0. In a centered network g stands for g~ of ``increments.py``.
+All arrays have an axis of nodes after the axis of batches.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.polynomial import legendre
 
-from deeplinear._arrays import Array, beside, finite, identity, zeros
+from deeplinear._arrays import Array, beside, computing, finite, identity, zeros
 from deeplinear._closure.causal import (
     is_panel,
     mean_diagonal,
@@ -38,7 +40,13 @@ from deeplinear._closure.causal import (
     write_symmetric,
 )
 from deeplinear._closure.fixed_point import fixed_point
-from deeplinear._closure.hidden import readout_rows
+from deeplinear._closure.increments import (
+    backward_source,
+    correlation_rows,
+    decayed_on_g,
+    times_E,
+    times_inverse_of_E,
+)
 from deeplinear._closure.site import Site
 from deeplinear._closure.source import Source, dd
 from deeplinear._coefficients import Coefficients
@@ -78,22 +86,44 @@ class Nodes:
             self.above = self.total - self.below
             self.position = (x + 1) / 2
         else:
-            values = self._interpolation(np.arange(edges))
-            sums = np.concatenate([np.zeros((1, len(x))), np.cumsum(values, axis=0)])
-            at = numbers.astype(int)
-            self.below, self.total = sums[at], sums[-1]
-            self.above = self.total - sums[at + 1]
+            self.below, through = (_sums_below(n, edges, len(x)) @ self._to_legendre for n in (numbers, numbers + 1))
+            self.total = through[-1]
+            self.above = self.total - through
             self.position = numbers / edges
 
     def to_layers(self) -> Array:
         """Matrix that interpolates from nodes to the lower layer of every edge, or leaves the nodes as they are."""
-        return np.eye(len(self.position)) if self._edges is None else self._interpolation(np.arange(self._edges))
-
-    def _interpolation(self, numbers: Array) -> Array:
-        assert self._edges is not None
-        x = 2 * numbers / (self._edges - 1) - 1
+        if self._edges is None:
+            return np.eye(len(self.position))
+        x = 2 * np.arange(self._edges) / (self._edges - 1) - 1
         matrix: Array = legendre.legvander(x, len(self._to_legendre) - 1) @ self._to_legendre
         return matrix
+
+
+def _sums_below(numbers: Array, edges: int, count: int) -> Array:
+    """Sum of the first Legendre polynomials over the edges 0 .. n - 1, for each number n, shape (numbers, count).
+
+    By the formula of Euler and Maclaurin, which for polynomials ends: the sum is the integral from -1/2 to n - 1/2 of
+    sum_k c_k f^(2k), with (t/2) / sinh(t/2) = sum_k c_k t^(2k). So it takes the same time at any depth.
+    """
+    spacing = 2 / (edges - 1)
+    ends = [(end - 0.5) * spacing - 1 for end in (numbers, np.zeros_like(numbers))]
+    total = np.zeros((len(numbers), count))
+    for k, c in enumerate(_midpoint_coefficients((count + 1) // 2)):
+        for j, polynomial in enumerate(np.eye(count)):
+            integral = legendre.legint(legendre.legder(polynomial, 2 * k))
+            upper, lower = (legendre.legval(end, integral) for end in ends)
+            total[:, j] += c * spacing ** (2 * k - 1) * (upper - lower)
+    return total
+
+
+def _midpoint_coefficients(count: int) -> list[float]:
+    """First coefficients of (t/2) / sinh(t/2) in powers of t^2."""
+    inverse = [1 / (4.0**k * math.factorial(2 * k + 1)) for k in range(count)]  # of sinh(t/2) / (t/2)
+    coefficients = [1.0]
+    for n in range(1, count):
+        coefficients.append(-sum(inverse[k] * coefficients[n - k] for k in range(1, n + 1)))
+    return coefficients
 
 
 class DeepChain:
@@ -114,6 +144,7 @@ class DeepChain:
         self.unsettled = np.zeros(batch, bool)
         self._beta2 = c.beta2[:, None]
         self._gamma0 = c.gamma0[:, None]
+        self._all = slice(0, size)
         # A single edge's own change, which tells its two layers apart; none at infinite depth.
         self._edge = None if c.structure.edges is None else self._beta2
 
@@ -144,6 +175,10 @@ class DeepChain:
         self.Cg_low = self.Cg_up if self._edge is None else matrix()
         self.D_low = self.D_up if self._edge is None else matrix()
         self.S_up = self.S_low if self._edge is None else matrix()
+        # What initial weights make of h and g, per unit of branch, and the initial readout.
+        self._from_above, readout = (backward_source(c, C, nodes=True) for C in (self.Cg_up, None))
+        self._from_below = Source(self.Ch_low, None, self._from_above.d)
+        self._readout = readout._replace(d=c.d[:, None])
 
     def replica(self, Ch_data: Array) -> "DeepChain":
         """Return a chain with the same responses and empty covariances."""
@@ -153,7 +188,7 @@ class DeepChain:
         """Fill rows of everything about g."""
         c, e = self.c, rows.stop
         a, dds = c.a[:, None, rows, :e], dd(c.d, rows)[:, None]
-        top_Q, top_D = c.a_readout[:, None, rows, :e], readout_rows(c, rows)[:, None]
+        top_Q, top_D = c.a_readout[:, None, rows, :e], self._readout.rows(rows)
         above = beside(self.nodes.above, c.d)
 
         def sweep(Q: Array, D: Array) -> tuple[Array, Array]:
@@ -164,16 +199,17 @@ class DeepChain:
             if correlate:
                 write_symmetric(self.D_up, D, rows)
                 self.upper.correlate_g(Source(self.S_up), Source(self.D_up), self.Cg_up, rows)
-            Cg = self.Cg_up[..., rows, :e]
             if respond:
-                self.B[..., rows, :e] = dds * self.upper.dg[0][..., rows, :e] + a * Cg
+                self.B[..., rows, :e] = dds * self.upper.dg[0][..., rows, :e] + a * correlation_rows(
+                    c, self.Cg_up, rows
+                )
                 P = self._through_edge(Q, self.A, self.P, rows)
                 self._PA[..., rows, :e] = self._gamma0 * rows_times(P, self.A, e)
                 dQ = self.B[..., rows, :e] + rows_times(self._PA[..., rows, :e], self.Q, e)
                 Q = top_Q + self._sum(above, dQ)
             if correlate:
-                through = self._gamma0**2 * self._sandwich(self.P, self.Ch_low, rows)
-                dD = self._mixed(self._PA, self.D_up, rows) + dds * Cg + through
+                through = self._gamma0**2 * self._sandwich(self.P, self._from_below, rows)
+                dD = self._mixed(self._PA, self.D_up, rows) + self._from_above.rows(rows) + through
                 D = top_D + self._sum(above, dD)
             if self._edge is not None:
                 if dQ is not None:
@@ -188,9 +224,9 @@ class DeepChain:
     def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about h."""
         c, e = self.c, rows.stop
-        a, dds = c.a[:, None, rows, :e], dd(c.d, rows)[:, None]
+        dds = dd(c.d, rows)[:, None]
         Ch_data = self._Ch_data[:, None, rows, :e]
-        bottom_Y = dds * c.feedback[:, None] * Rhr_data[:, None, rows, :e] + self._gamma0 * a * Ch_data
+        bottom_Y = self._on_g(c.feedback[:, None] * Rhr_data[:, None, rows, :e], Ch_data, rows)
         bottom_S = dds * Ch_data
         below = beside(self.nodes.below, c.d)
 
@@ -205,13 +241,13 @@ class DeepChain:
                 self.lower.correlate_h(Source(self.S_low), Source(self.D_low), self.Ch_low, rows)
             Ch = self.Ch_low[..., rows, :e]
             if respond:
-                self.A[..., rows, :e] = dds * self.lower.dh[1][..., rows, :e] + self._gamma0 * a * Ch
+                self.A[..., rows, :e] = self._on_g(self.lower.dh[1][..., rows, :e], Ch, rows)
                 X = self._through_edge(Y, self.B, self.X, rows)
                 self._XB[..., rows, :e] = self._gamma0 * rows_times(X, self.B, e)
                 dY = self.A[..., rows, :e] + rows_times(self._XB[..., rows, :e], self.Y, e)
                 Y = bottom_Y + self._sum(below, dY)
             if correlate:
-                dS = self._mixed(self._XB, self.S_low, rows) + dds * Ch + self._sandwich(self.X, self.Cg_up, rows)
+                dS = self._mixed(self._XB, self.S_low, rows) + dds * Ch + self._sandwich(self.X, self._from_above, rows)
                 S = bottom_S + self._sum(below, dS)
             if self._edge is not None:
                 if dY is not None:
@@ -266,11 +302,15 @@ class DeepChain:
             mixed = mixed + self._edge * rows_times_transpose(direct, kernel, e)
         return mixed
 
-    def _sandwich(self, kernel: Array, correlation: Array, rows: slice) -> Array:
-        """Rows of kernel (dd o correlation) kernel^T."""
-        e, d = rows.stop, self.c.d[:, None, None, : rows.stop]
-        inner = rows_times_symmetric(kernel[..., rows, :e] * d, correlation, e) * d
-        return rows_times_transpose(inner, kernel, e)
+    def _on_g(self, R: Array, Ch: Array, rows: slice) -> Array:
+        """Rows of dd o R + gamma0 a o C_h, as they act on g."""
+        learned = self.c.whole_gamma0[:, None] * self.c.a[:, None, rows, : rows.stop] * Ch
+        kernel: Array = decayed_on_g(self.c, R, rows) + times_E(self.c, learned)
+        return kernel
+
+    def _sandwich(self, kernel: Array, source: Source, rows: slice) -> Array:
+        """Rows of kernel (covariance of a source) kernel^T."""
+        return rows_times_transpose(source.times(kernel[..., rows, : rows.stop], rows.stop), kernel, rows.stop)
 
     def _settle(
         self,
@@ -319,10 +359,10 @@ class DeepChain:
         c, xp, beta2, outputs = self.c, self.c.xp, self._beta2[:, 0, 0], self.c.structure.outputs
         decay = c.d[:, ::outputs] ** 2
         rate = beta2 * decay if self._edge is None else self.c.structure.edges * xp.log1p(beta2 * decay)
-        above = [mean_diagonal(C, outputs) for C in xp.moveaxis(self.Cg_up, 1, 0)]
+        above = [mean_diagonal(C, outputs) for C in xp.moveaxis(correlation_rows(c, self.Cg_up, self._all), 1, 0)]
         parts = zip(self.nodes.total.tolist(), self.nodes.position.tolist(), above, strict=True)
         branches = sum(weight * xp.exp(rate * position) * gain for weight, position, gain in parts)
-        first = mean_diagonal(self.Cg_low[:, 0], outputs)
+        first = mean_diagonal(correlation_rows(c, self.Cg_low[:, 0], self._all), outputs)
         total: Array = first + decay * (beta2 * branches + xp.exp(rate))
         return total
 
@@ -338,17 +378,21 @@ class DeepChain:
 
     def Ch(self) -> Iterator[Array]:
         """C_h of each layer, or at each node."""
-        F = self.upper.dh[..., -1, :, :]
+        F = finite(self.upper.dh[..., -1, :, :])
         sources = finite(self.c.xp.stack([self.S_up[:, -1], self.D_up[:, -1]]))
-        return self._layers(self.Ch_low, (F @ sources @ F.mT).sum(axis=0))
+        with computing(F):
+            last = (finite(F @ sources) @ F.mT).sum(axis=0)
+        return self._layers(self.Ch_low, last)
 
     def Cg(self) -> Iterator[Array]:
         """C_g of each layer, or at each node."""
-        return self._layers(self.Cg_low, self.Cg_up[:, -1])
+        low, last = (correlation_rows(self.c, C, self._all) for C in (self.Cg_low, self.Cg_up[:, -1]))
+        return self._layers(low, last)
 
     def Rhr(self) -> Iterator[Array]:
         """R_hr of each layer, or at each node per unit of branch; the source of the last layer has none."""
-        return self._layers(self._branch * self.lower.dh[1], self.upper.dh[1][:, -1])
+        low, last = self._branch * self.lower.dh[1], self.upper.dh[1][:, -1]
+        return self._layers(times_inverse_of_E(self.c, low), times_inverse_of_E(self.c, last))
 
     def Rgu_hat(self) -> Iterator[Array]:
         """R_gu / gamma0 of each layer, or at each node per unit of branch; the source of layer 1 has none."""

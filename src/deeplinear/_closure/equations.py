@@ -76,9 +76,24 @@ class Equations:
     def diverges(self, steps: slice) -> NDArray[np.bool_]:
         """Whether training has left all bounds at some steps or nodes, shape (batch, steps)."""
         loss, first = (np.abs(to_numpy(self.loss_curve(each)).real) for each in (steps, slice(0, 1)))
+        bounded = np.isfinite(loss) & (loss <= DIVERGED * (first + self._subtracted))
         # A step that cannot be solved while the loss grows is one that blows up along the depth.
-        diverged: NDArray[np.bool_] = ~(loss <= DIVERGED * first) | (self.chain.unsettled[:, None] & (loss > first))
+        diverged: NDArray[np.bool_] = ~bounded | (self.chain.unsettled[:, None] & (loss > first))
         return diverged
+
+    @property
+    def _subtracted(self) -> NDArray[Any] | float:
+        """Loss that the function at initialisation would have, where training may uncover it, shape (batch, 1).
+
+        A centered network whose weights decay is left with what was subtracted, which is no divergence.
+        """
+        c = self.c
+        if c.scale is None or not c.structure.decays:
+            return 0.0
+        variance, scale, mean = (to_numpy(x).real for x in (c.initial_variance, c.scale, c.moments[1].sum(axis=1)))
+        with np.errstate(over="ignore", divide="ignore"):
+            size: NDArray[Any] = c.structure.outputs * (variance * mean / scale / scale)[:, 0]
+        return size
 
     @cached_property
     def curves(self) -> Curves:

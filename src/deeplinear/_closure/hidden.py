@@ -6,7 +6,7 @@
 
 At the ends, A_1 has R_hr^0 / (nu_L gamma0) for R_hr^0, B_L = gamma0 a, and <r_L r_L> = d d^T is the
 initial readout. Here o is the elementwise product, dd(t, s) = d(t) d(s), (d, a) the optimiser's
-propagator and rho_l = nu_{l+1} / nu_l.
+propagator and rho_l = nu_{l+1} / nu_l. In a centered network g stands for g~ of ``increments.py``.
 
 Without skip connections (an MLP) s = 0 and f = k = 1: each layer is a site of its own. In a residual
 network s = 1 (there is no skip into h_1) and the branch multiplies: f_l = beta but f_1 = 1, k_l = beta
@@ -25,10 +25,18 @@ below it. Each is a site as well, so a layer of a residual network has three:
 
 from functools import cached_property
 
-from deeplinear._arrays import Array, computing, finite, identity, zeros
-from deeplinear._closure.causal import compiled, times
+from deeplinear._arrays import Array, computing, finite, zeros
+from deeplinear._closure.causal import compiled, rows_times_transpose, times
+from deeplinear._closure.increments import (
+    backward_source,
+    correlation_rows,
+    d_or_none,
+    decayed_on_g,
+    times_E,
+    times_inverse_of_E,
+)
 from deeplinear._closure.site import Site
-from deeplinear._closure.source import Source, dd, fill_sandwich, fill_sum
+from deeplinear._closure.source import Source, dd, fill_sum
 from deeplinear._coefficients import Coefficients
 
 
@@ -49,9 +57,9 @@ class HiddenResponses:
         # The chain cut above the last layer, or below the first, is the whole chain.
         self.left = make(self.layers[:-1] if c.structure.skip else range(0))
         self.right = make(self.layers[1:] if c.structure.skip else range(0))
-        # Factors of the initial and of the learned part of A_l and B_l; see ``weight_kernel``.
+        # Factors of the initial and of the learned part of A_l and B_l; see ``kernel_on_g``.
         self._below = {
-            layer: (_product(f, k), times(f, f, c.gamma0))
+            layer: (_product(f, k), times(f, f, c.whole_gamma0))
             for layer, f, k in zip(self.layers, c.f, (c.feedback, *c.k), strict=False)
         }
         self._above = {
@@ -96,17 +104,17 @@ class HiddenResponses:
         if layer == c.structure.depth:
             return c.a_readout[:, rows, :e]
         Rgu_hat = self.sites[layer + 1].dg[0][:, rows, :e]
-        return weight_kernel(c, Rgu_hat, Cg[layer + 1], rows, *self._above[layer])
+        return kernel_on_h(c, Rgu_hat, Cg[layer + 1], rows, *self._above[layer])
 
     def kernel_from_below(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> Array:
         """Rows of A_l."""
         c, e = self.c, rows.stop
         Rhr = Rhr_data if layer == 1 else self.sites[layer - 1].dh[1]
-        return weight_kernel(c, Rhr[:, rows, :e], Ch[layer - 1], rows, *self._below[layer])
+        return kernel_on_g(c, Rhr[:, rows, :e], Ch[layer - 1], rows, *self._below[layer])
 
     def Rhr(self, layer: int, rows: slice) -> Array:
         """Rows of R_hr^l, the response of h_l to r_l."""
-        return times(self.c.k[layer - 1], self.sites[layer].dh[1][:, rows, : rows.stop])
+        return times_inverse_of_E(self.c, times(self.c.k[layer - 1], self.sites[layer].dh[1][:, rows, : rows.stop]))
 
     def Rgu_hat(self, layer: int, rows: slice) -> Array:
         """Rows of R_gu^l / gamma0, the response of g_l to u_l."""
@@ -165,8 +173,10 @@ class HiddenCovariances:
         assert matrix is not None
         C: Array = self.c.xp.zeros_like(matrix)
         with computing(matrix):
-            sources = (below._replace(matrix=finite(matrix)), above)
-            fill_sandwich(C, finite(self.responses.sites[layer].dh), sources, slice(0, size))
+            for F, source in zip(finite(self.responses.sites[layer].dh), (below, above), strict=True):
+                known = source if source.matrix is None else source._replace(matrix=finite(source.matrix))
+                # What overflows at a late time must not meet the causal zeros of an early one.
+                C = C + rows_times_transpose(finite(known.times(F, size)), F, size)
         return C
 
     def sources(self) -> list[Array]:
@@ -182,16 +192,34 @@ class HiddenCovariances:
         """k_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
         c = self.c
         if layer == c.structure.depth:
-            return Source(None, None, d_or_none(c), c.structure.outputs)
+            return backward_source(c, None)
         k, rho = c.k[layer - 1], c.rho[layer - 1]
-        return Source(self.Cg[layer + 1], _product(k, k, rho), d_or_none(c))
+        return backward_source(c, self.Cg[layer + 1], _product(k, k, rho))
 
 
-def weight_kernel(
+def kernel_on_g(
+    c: Coefficients, R: Array, Ch: Array, rows: slice, initial: Array | None, learned: Array | None
+) -> Array:
+    """Rows of initial dd o R + learned a o C_h, from the same rows of R, for a centered network as they act on g~."""
+    if c.scale is None:
+        return _weight_kernel(c, R, Ch[:, rows, : rows.stop], rows, initial, learned)
+    kernel = times_E(c, times(learned, c.a[:, rows, : rows.stop], Ch[:, rows, : rows.stop]))
+    kernel += times(initial, decayed_on_g(c, R, rows))
+    return kernel
+
+
+def kernel_on_h(
+    c: Coefficients, R: Array, Cg: Array, rows: slice, initial: Array | None, learned: Array | None
+) -> Array:
+    """Rows of initial dd o R + learned a o C_g, from the same rows of R."""
+    return _weight_kernel(c, R, correlation_rows(c, Cg, rows), rows, initial, learned)
+
+
+def _weight_kernel(
     c: Coefficients, R: Array, C: Array, rows: slice, initial: Array | None, learned: Array | None
 ) -> Array:
-    """Rows of initial dd o R + learned a o C, from the same rows of R: what weights pass on; None stands for 1."""
-    a, C = c.a[:, rows, : rows.stop], C[:, rows, : rows.stop]
+    """Rows of initial dd o R + learned a o C, from the same rows of R and C; None stands for 1."""
+    a = c.a[:, rows, : rows.stop]
     if (fast := compiled(R, R.shape[-2])) is not None and not c.structure.decays:
         kernel: Array = fast.weight_kernel(R, a, C, initial, learned)
     else:
@@ -207,15 +235,3 @@ def decayed(c: Coefficients, x: Array, rows: slice) -> Array:
 def _product(*factors: Array | None) -> Array | None:
     """Product of factors of which None stands for 1, itself None if all are."""
     return None if all(factor is None for factor in factors) else times(*factors)
-
-
-def d_or_none(c: Coefficients) -> Array | None:
-    """Return d, None where it is 1 at all times."""
-    return c.d if c.structure.decays else None
-
-
-def readout_rows(c: Coefficients, rows: slice) -> Array:
-    """Rows of the covariance d(t) d(s) of the initial readout, independent over outputs."""
-    outputs = c.structure.outputs
-    covariance: Array = dd(c.d, rows) * c.xp.tile(identity(outputs, c.d), (1, rows.stop // outputs))
-    return covariance

@@ -1,0 +1,175 @@
+"""Problems at the ends of what can be asked for: an answer, or a refusal that says why; never a warning or NaN."""
+
+import math
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._closure.depth import Nodes
+from deeplinear._coefficients import coefficients
+from deeplinear._dense import Dense
+
+
+def problem(network, sampling=None, data=None, steps=6, lr=0.05, **optimizer):
+    rule = dl.GradientDescent(lr, **optimizer)
+    return dl.Problem(network, data or dl.Isotropic(0.1), sampling or dl.FullBatch(2.0), rule, steps)
+
+
+# Branches that amplify -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [255, 256, 300])
+def test_branches_that_amplify_much_are_solved_or_diverge(depth):
+    at_once = dl.solve(problem(dl.ResNet(depth, 1.0, branch=4.0), lr=0.01))
+    assert at_once.status.diverged_at == 1
+    slowly = dl.solve(problem(dl.ResNet(depth, 1.0, branch=4.0), lr=0.01 * math.exp(-16), steps=3))
+    assert not slowly.status.diverged
+    assert slowly.test_loss[0] == pytest.approx(1.01 + (1 + 16 / depth) ** (depth - 1), rel=1e-9)
+
+
+@pytest.mark.parametrize(("branch", "lr"), [(4.0, 0.01), (4.0, 1e-9), (3.5, 0.03 * math.exp(-12.25))])
+def test_what_nodes_in_depth_do_not_resolve_is_no_divergence(branch, lr):
+    with pytest.raises(ArithmeticError, match="infinite depth was not resolved"):
+        dl.solve(problem(dl.ResNet(math.inf, 1.0, branch=branch), lr=lr))
+
+
+def test_a_doubtful_divergence_is_looked_at_layer_by_layer():
+    lr, network = math.exp(-6.25), dl.ResNet(256, 1.0, branch=2.5, centered=True)
+    layers = Dense(coefficients([problem(network, lr=lr, steps=5)]))
+    layers.run()
+    solution = dl.solve(problem(network, lr=lr, steps=5))
+    assert not solution.status.diverged
+    assert solution.test_loss == pytest.approx(layers.test_losses(slice(None))[:, 0], rel=1e-12)
+
+
+def test_branches_beyond_all_numbers_are_refused():
+    for depth, branch, scaling in [(math.inf, 16.0, "depth-mup"), (300, 2.0, "none"), (10**9, 20.0, "depth-mup")]:
+        with pytest.raises(ValueError, match="branch must be smaller at depth"):
+            dl.ResNet(depth, 1.0, branch=branch, branch_scaling=scaling)
+
+
+# Depth ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [5, 12, 21])
+@pytest.mark.parametrize("edges", [255, 1000])
+def test_sums_over_edges_are_sums(count, edges):
+    nodes = Nodes(count, edges)
+    sums = np.concatenate([np.zeros((1, count)), np.cumsum(nodes.to_layers(), axis=0)])
+    at = np.round(nodes.position * edges).astype(int)
+    assert np.abs(nodes.below - sums[at]).max() <= 1e-13 * edges
+    assert np.abs(nodes.above - (sums[-1] - sums[at + 1])).max() <= 1e-13 * edges
+    assert np.abs(nodes.total - sums[-1]).max() <= 1e-13 * edges
+
+
+def test_a_billion_layers_cost_what_a_thousand_cost():
+    # Whatever is held for each layer would need gigabytes.
+    deep, limit = (dl.solve(problem(dl.ResNet(depth, 1.0), steps=8)) for depth in (10**9, math.inf))
+    assert deep.stats["depth_nodes"] <= 9
+    assert deep.test_loss == pytest.approx(limit.test_loss, rel=1e-8)
+    with pytest.raises(MemoryError, match="gradient_correlation of 1000000001 layers needs about"):
+        _ = deep.gradient_correlation
+
+
+def test_layers_that_do_not_fit_are_refused_before_they_are_made():
+    deep = problem(dl.ResNet(10**9, 1.0, branch=4.0), lr=1e-9)
+    with pytest.raises(MemoryError, match="solving layer by layer, since nodes in depth were not enough, needs about"):
+        dl.solve(deep)
+
+
+def test_layers_count_even_where_steps_are_few():
+    with pytest.raises(MemoryError, match="solving needs about 3"):
+        dl.solve(problem(dl.MLP(10**12, 1.0), steps=1))
+
+
+# Nothing to learn ----------------------------------------------------------------------------------------------
+
+NOTHING = dl.Spectrum([1.0, 0.5], [0.0, 0.0], proportional=True)
+
+
+@pytest.mark.parametrize("sampling", [dl.Population(), dl.FullBatch(2.0), dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 0.5)])
+def test_a_zero_target_without_noise_stays_learned(sampling):
+    for depth in (1, 3):
+        solution = dl.solve(problem(dl.MLP(depth, 1.0, centered=True), sampling, NOTHING, steps=20))
+        assert str(solution.status) == "completed"
+        assert not solution.test_loss.any()
+        assert not solution.train_loss.any()
+
+
+def test_a_zero_target_stays_learned_on_panels_and_nodes_in_depth():
+    long = problem(dl.MLP(2, 1.0, centered=True), data=NOTHING, steps=1500)
+    for solution in (dl.solve(long), dl.solve(problem(dl.ResNet(math.inf, 1.0, centered=True), data=NOTHING))):
+        assert str(solution.status) == "completed"
+        assert not solution.test_loss.any()
+
+
+def test_decay_uncovers_what_was_subtracted_and_is_no_divergence():
+    # Weights decay to nothing: what is left is the subtracted function, of variance 1 / (nu richness^2).
+    network = dl.MLP(1, 2.0, richness=1e-9, centered=True)
+    silent = dl.Spectrum([1e-30, 1.0], [1.0, 0.0], proportional=True)
+    solution = dl.solve(problem(network, dl.Population(), silent, lr=0.5, weight_decay=1.0, steps=60))
+    assert str(solution.status) == "completed"
+    assert solution.test_loss[-1] == pytest.approx(0.5 / 2.0 / 1e-18, rel=1e-3)
+
+
+def test_the_first_step_without_anything_to_learn():
+    still = problem(dl.MLP(2, 1.0, centered=True), data=NOTHING)
+    assert dl.first_step_growth(still) == 1.0
+    nested = problem(dl.ResNet(2, 1.0, centered=True), data=NOTHING)
+    assert dl.first_step_growth(nested) == 1.0
+    noisy = problem(dl.MLP(2, 1.0, centered=True), data=dl.Spectrum([1.0], [0.0], proportional=True, noise=0.1))
+    assert dl.first_step_growth(noisy) == math.inf
+    with pytest.raises(ValueError, match="there is no first rate of rise"):
+        dl.first_rise_lr(still)
+
+
+# Divergence and rounding ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("network", [dl.MLP(3, 1.0), dl.ResNet(3, 0.5, centered=True), dl.ResNet(300, 1.0)])
+@pytest.mark.parametrize("sampling", [dl.FullBatch(2.0), dl.OnlineSGD(0.5)])
+def test_two_time_functions_are_numbers_before_a_divergence_and_infinite_from_there(network, sampling):
+    solution = dl.solve(problem(network, sampling, lr=3.0, steps=30))
+    end = solution.status.diverged_at
+    assert end is not None
+    for name in ("feature_correlation", "gradient_correlation", "error_correlation", "residual_correlation"):
+        matrix = getattr(solution, name)
+        assert np.isfinite(matrix[..., :end, :end]).all(), name
+        assert np.isposinf(matrix[..., end:, :]).all(), name
+    for name in ("feature_response", "gradient_response", "error_response", "residual_response"):
+        assert np.isfinite(getattr(solution, name)[..., :end, :end]).all(), name
+
+
+@pytest.mark.parametrize("lr", [1e6, 1e200, 1e308])
+def test_rates_beyond_all_training_overflow_without_a_warning(lr):
+    for rule in ({"momentum": 0.999}, {"weight_decay": 10.0}, {}):
+        assert dl.solve(problem(dl.MLP(2, 1.0), lr=lr, steps=40, **rule)).status.diverged_at == 1
+
+
+def test_the_kernel_of_weights_that_decay_to_nothing_is_not_negative():
+    data = dl.Isotropic(target_gram=[[0.3665, -0.4357], [-0.4357, 0.6733]])
+    decaying = problem(
+        dl.MLP(6, 1.101, centered=True), dl.OnlineSGD(0.42), data, lr=0.0021, weight_decay=20.0, steps=110
+    )
+    assert (dl.solve(decaying).kernel >= 0).all()
+
+
+# Spectra -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [1000.5, 1e17, 1e300])
+def test_sources_beyond_meaning_are_refused(source):
+    with pytest.raises(ValueError, match="source must be above 0 and at most 1000, got"):
+        dl.Spectrum.power_law(2.0, source)
+
+
+def test_the_largest_source_is_a_single_mode_with_a_target():
+    modes = dl.Spectrum.power_law(2.0, 1000.0).modes
+    assert (modes.weight * modes.eigenvalues * modes.target[:, 0, 0]).sum() == pytest.approx(1.0, rel=1e-12)
+
+
+def test_spectra_beyond_all_numbers_are_not_compressed():
+    spectrum = dl.Spectrum(np.geomspace(1.0, 1e-3, 50), np.full(50, 1e300), np.full(50, 1e300))
+    with pytest.raises(ValueError, match="the spectrum cannot be compressed"):
+        spectrum.compress()
