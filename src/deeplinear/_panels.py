@@ -22,9 +22,10 @@ from deeplinear._closure.equations import Equations
 from deeplinear._closure.settle import Unknown, settle
 from deeplinear._coefficients import Coefficients, coefficients
 from deeplinear._dense import Overlaps, dense_memory
-from deeplinear._grid import NODES, Grid, to_legendre
+from deeplinear._grid import NODES, Grid, breaks, to_legendre
 from deeplinear._problem import Problem
 from deeplinear._propagator import GridPropagator
+from deeplinear._rounding import LOSS_FLOOR, amplification
 
 START = 4 * NODES
 """Single steps at the start."""
@@ -50,11 +51,11 @@ _COARSE = 1e-3
 _FLOOR = 1e-3
 """Correlations that are this fraction of their initial value, or less, are settled to that scale only."""
 
-LOSS_FLOOR = 1e-5
-"""Losses are accurate relative to their value, or to this fraction of the initial one if it is larger."""
-
 _PROBED = 64
 """Single steps that are taken on trial, to see whether a disturbance of one step dies out."""
+
+_ALTERNATING = 0.1
+"""Part of a panel's error, at most, that may alternate from step to step, as it must to be amplified."""
 
 _STIFFER = 1.05
 """Growth of learning rate times kernel after which that is tried again."""
@@ -79,7 +80,7 @@ class Panels:
     equations
         Every two-time function, with a row for each node and output.
     error
-        Estimate of the relative error of the losses.
+        Estimate of the relative error of the losses; of those below ``LOSS_FLOOR`` of the initial one, of that.
     diverged_at
         Step at which training diverged, -1 if it did not, shape (1,).
     """
@@ -88,11 +89,12 @@ class Panels:
         self.problem, self.tolerance, self._depth_nodes = problem, tolerance, depth_nodes
         self.grid = Grid()
         self.diverged_at = np.array([-1])
-        self.error = 0.0
+        self.error = self._panel_error = 0.0
         optimizer = problem.optimizer
         scheduled = callable(optimizer.lr) or isinstance(optimizer.lr, tuple)
         rates = optimizer.rates(problem.steps) if scheduled else optimizer.lr
         self._propagator = GridPropagator(rates, optimizer.weight_decay, self.grid)
+        self._ends = np.append(breaks(np.asarray(rates)), problem.steps - 1)  # where a panel must end
         self._outputs = problem.data.outputs
         self.equations = self._allocate(min(problem.steps, START + 20 * NODES))
         self._initial: list[float] = []
@@ -105,9 +107,10 @@ class Panels:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             self._single_steps(min(START, steps))
             while self.grid.end < steps - 1 and self.diverged_at[0] < 0:
-                left = steps - 1 - self.grid.end
-                if min(length, left) < NODES:
-                    self._single_steps(min(groups * NODES, left))
+                left = int(self._ends[np.searchsorted(self._ends, self.grid.end, side="right")]) - self.grid.end
+                # What follows a jump of the learning rate is fast at first, and unlike the panel before it.
+                if min(length, left) < NODES or self.grid.end in self._ends:
+                    self._single_steps(min(groups * NODES, steps - 1 - self.grid.end))
                     length, groups = _FIRST, min(2 * groups, 32)
                     continue
                 # No panel is much shorter than the one before, from which its first guess is taken.
@@ -150,6 +153,21 @@ class Panels:
                 return
             if self.chain.unsettled[0]:
                 raise Unresolved(f"step {self.grid.end} was not resolved along the depth; lower branch or lr")
+            if self._panel_error:
+                self._amplify()
+
+    def _amplify(self) -> None:
+        """Count what a step has made of the errors of panels before it."""
+        node = len(self.grid) - 1
+        amplified = float(amplification(self.equations, slice(node, node + 1), self.grid.single)[0, 0])
+        self.error = max(self.error, _ALTERNATING * self._panel_error * amplified)
+        if not self.error <= self.tolerance:
+            raise self._at_the_edge()
+
+    def _at_the_edge(self) -> Unresolved:
+        return Unresolved(
+            f"training is at the edge of stability about step {self.grid.end}, which panels cannot follow; lower lr"
+        )
 
     def _panel(self, length: int) -> float:
         """Append a panel; return its error, infinite if it did not settle. It is removed if that is too large."""
@@ -163,7 +181,8 @@ class Panels:
             good = residual <= max(0.1 * self.tolerance, _ROUNDING)
             error = max(error, self._truncation(rows)) if good else np.inf
             if error <= self.tolerance:
-                self.error = max(self.error, error, residual)
+                self._panel_error = max(self._panel_error, error, residual)
+                self.error = max(self.error, self._panel_error)
                 self._check_stability()
                 return error
         self.grid.remove()
@@ -173,12 +192,12 @@ class Panels:
 
     def _check_stability(self) -> None:
         """Raise Unresolved if a disturbance of one step would grow, which a panel, being smooth, never shows."""
-        stiffness = self._propagator.rate * float(self.chain.kernel()[0, len(self.grid) - 1].real)
         nodes = len(self.grid)
-        # A run that is short compared with the trial consists of single steps, most of it.
-        if stiffness <= _STIFFER * self._probed or nodes + _PROBED > self.problem.steps:
+        kernel = self.chain.kernel()[0, self.grid.last].real
+        stiffness = float((self._propagator.rate[self.grid.last].real * kernel).max())
+        if stiffness <= _STIFFER * self._probed:
             return
-        with self._propagator.held():  # a schedule that is not smooth would seem to answer
+        with self._propagator.held(stiffness / kernel[-1]):  # a schedule that is not smooth would seem to answer
             for _ in range(_PROBED):
                 rows = self._place(1)[0]  # which may make room in new equations
                 self.equations.fill(rows)
@@ -190,9 +209,7 @@ class Panels:
         for matrix in _matrices(self.equations):
             _clear(matrix, probed)
         if _grows(answer):
-            raise Unresolved(
-                f"training is at the edge of stability about step {self.grid.end}, which panels cannot follow; lower lr"
-            )
+            raise self._at_the_edge()
         self._probed = stiffness
 
     def _place(self, length: int) -> tuple[slice, float]:
@@ -217,7 +234,7 @@ class Panels:
                 f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
                 "smooth enough; lower lr or steps, or raise tolerance"
             )
-        return min(steps, max(len(self.grid), size + size // 2))
+        return max(len(self.grid), min(steps, size + size // 2))
 
     def _allocate(self, size: int) -> Equations:
         c = coefficients([self.problem], self._depth_nodes, times=size)
@@ -440,13 +457,15 @@ def _grows(answer: Array) -> bool:
     """Whether what alternates from step to step, in the answer (modes, steps, ...) to a disturbance, does not die out.
 
     High differences remove what is smooth. Near the edge of a continuous spectrum of rates, what alternates at the edge
-    of stability falls as the power 3/2 of the time, so it must fall faster than that.
+    of stability falls as the power 3/2 of the time, so it must fall faster than that. And what grows fast need not
+    do so until the end: it lowers the kernel then, and stops.
     """
     differences = np.abs(np.diff(answer, n=8, axis=1)) / 2.0**8
     alternating = differences.reshape(len(answer), differences.shape[1], -1).max(axis=(0, 2))
-    steps = 1.0 + np.arange(len(alternating))
-    third, last = np.split(alternating * steps**1.5, [len(steps) // 2, 3 * len(steps) // 4])[1:]
-    return bool(last.max() > third.max() and alternating[-len(last) :].max() > _NOISE)
+    third, last = np.split(alternating * (1.0 + np.arange(len(alternating))) ** 1.5, 4)[2:]
+    at_first, later = np.split(alternating, [len(alternating) // 4])
+    lasts = last.max() > third.max() and alternating[-len(last) :].max() > _NOISE
+    return bool(lasts or not later.max() <= at_first.max())
 
 
 def _correlation(matrix: Array) -> Unknown:
