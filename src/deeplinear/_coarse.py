@@ -125,6 +125,7 @@ def solve_coarse(
             "exact": EXACT,
             "tolerance": tolerance,
             "error": error,
+            "error_floor": LOSS_FLOOR,
         },
         _matrices={},
     )

@@ -7,6 +7,7 @@ last coefficients of its polynomials; it is done again at half the length if tha
 steps, which are exact, where panels do not work.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
@@ -54,6 +55,9 @@ _FLOOR = 1e-3
 _PROBED = 64
 """Single steps that are taken on trial, to see whether a disturbance of one step dies out."""
 
+_TAIL = 0.5
+"""Part of a panel's error that adds up in each decade by which losses fall, as errors of the rate of decay do."""
+
 _ALTERNATING = 0.1
 """Part of a panel's error, at most, that may alternate from step to step, as it must to be amplified."""
 
@@ -80,7 +84,9 @@ class Panels:
     equations
         Every two-time function, with a row for each node and output.
     error
-        Estimate of the relative error of the losses; of those below ``LOSS_FLOOR`` of the initial one, of that.
+        Estimate of the relative error of the losses.
+    error_floor
+        It is relative to this fraction of the initial loss where the loss is smaller.
     diverged_at
         Step at which training diverged, -1 if it did not, shape (1,).
     """
@@ -90,6 +96,9 @@ class Panels:
         self.grid = Grid()
         self.diverged_at = np.array([-1])
         self.error = self._panel_error = 0.0
+        # What rounding leaves of a smaller loss is more than the tolerance.
+        self.error_floor = max(LOSS_FLOOR, _NOISE / tolerance)
+        self._goal = tolerance  # of a single panel
         optimizer = problem.optimizer
         scheduled = callable(optimizer.lr) or isinstance(optimizer.lr, tuple)
         rates = optimizer.rates(problem.steps) if scheduled else optimizer.lr
@@ -116,8 +125,8 @@ class Panels:
                 # No panel is much shorter than the one before, from which its first guess is taken.
                 length = -(-left // 2) if length < left < 2 * length else min(length, left)
                 error = self._panel(length)
-                shrink = 0.85 * (self.tolerance / max(error, 1e-300)) ** (1 / NODES)
-                if error <= self.tolerance:
+                shrink = 0.85 * (self._goal / max(error, 1e-300)) ** (1 / NODES)
+                if error <= self._goal:
                     groups = 1
                     length = int(length * max(0.5, min(2.0, shrink)))
                 else:
@@ -148,6 +157,7 @@ class Panels:
             self.equations.fill(rows)
             if not self._initial:
                 self._initial = [float(np.abs(values[0])) for values in self._equal_times(rows)]
+                self._goal /= self._added_up(_least_loss(self.problem) / max(self._initial[0], 1e-300))
             if self.equations.diverges(self.grid.last)[0, 0]:
                 self.diverged_at[0] = self.grid.end
                 return
@@ -173,16 +183,17 @@ class Panels:
         """Append a panel; return its error, infinite if it did not settle. It is removed if that is too large."""
         previous = self.grid.last
         rows, error = self._place(length)
-        if error <= self.tolerance:
+        if error <= self._goal:
             try:
                 residual = self._settle(rows, previous)
             except np.linalg.LinAlgError:
                 residual = np.inf
-            good = residual <= max(0.1 * self.tolerance, _ROUNDING)
+            good = residual <= max(0.1 * self._goal, _ROUNDING)
             error = max(error, self._truncation(rows)) if good else np.inf
-            if error <= self.tolerance:
+            if error <= self._goal:
                 self._panel_error = max(self._panel_error, error, residual)
-                self.error = max(self.error, self._panel_error)
+                left = self._losses(rows)[:, -1:] * self.error_floor / self._loss_floors
+                self.error = max(self.error, self._panel_error * self._added_up(float(left.min())))
                 self._check_stability()
                 return error
         self.grid.remove()
@@ -259,7 +270,7 @@ class Panels:
             each.write(self._guessed_response(each.matrix, rows, self.rows(previous)), rows)
         for matrix in [*(each.matrix for each in correlations), *chain.correlations(), eq.data_covariances.Cv]:
             Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
-        settled = max(_SETTLED * self.tolerance, 0.01 * _ROUNDING)
+        settled = max(_SETTLED * self._goal, 0.01 * _ROUNDING)
         closely = settled
 
         def sweep(respond: bool, correlate: bool, inner: float = _INNER[0]) -> None:
@@ -376,7 +387,11 @@ class Panels:
     def _loss_floors(self) -> Array:
         """What losses are judged by if they are smaller, shape (1 or 2, 1)."""
         losses = 2 if self.equations.data_covariances.noisy else 1
-        return np.array([[LOSS_FLOOR * each] for each in self._initial[:losses]])
+        return np.array([[self.error_floor * each] for each in self._initial[:losses]])
+
+    def _added_up(self, left: float) -> float:
+        """What errors of panels, at most, have added up to where this part of the initial loss is left."""
+        return max(1.0, -_TAIL * math.log10(max(left, self.error_floor)))
 
     def _truncation(self, rows: slice) -> float:
         """Relative size of what comes after the last coefficients of the panel's polynomials.
@@ -387,7 +402,7 @@ class Panels:
         added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
         worst = 0.0
         for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
-            floor = max(LOSS_FLOOR if index < losses else 1.0 / (1.0 + added), _NOISE / self.tolerance)
+            floor = self.error_floor if index < losses else max(1.0 / (1.0 + added), _NOISE / self.tolerance)
             scale = max(np.abs(values).min() if index < losses else np.abs(values).max(), floor * initial)
             worst = max(worst, _rest(values, scale))
         derivatives = self._nudged_losses(slice(0, rows.stop)).imag
@@ -427,6 +442,13 @@ class Panels:
             same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
             independent=eq.curves.bias,
         )
+
+
+def _least_loss(problem: Problem) -> float:
+    """Label noise that is left on the training set when as much of it is fitted as there are directions."""
+    data = problem.data
+    fitted = np.real(problem.sampling.reuse) * data.modes.weight.sum()
+    return float(data.outputs * np.real(data.noise) ** 2 * max(0.0, 1.0 - fitted))
 
 
 def _sweep_noise(

@@ -19,6 +19,7 @@ from deeplinear._panels import Panels, Unresolved
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
 from deeplinear._reach import check_reach
+from deeplinear._rounding import rounding_at
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
 
@@ -234,9 +235,13 @@ def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance:
         "lengths": panels.grid.lengths,
         "tolerance": tolerance,
         "error": max(panels.error, stats.get("depth_error", 0.0)),
+        "error_floor": panels.error_floor,
         "seconds": time.perf_counter() - start,
         "batch": 1,
     }
+    (node,) = rounding_at(panels.equations, len(panels.grid) - (panels.diverged_at >= 0), panels.grid.single)
+    if node >= 0:
+        stats["rounding_at"] = round(float(panels.grid.times[node]))
     return Solution.from_solver(problem, panels, 0, stats)
 
 
@@ -262,7 +267,11 @@ def _solve_dense(
     start = time.perf_counter()
     dense, stats = run_dense(batch, shape, tolerance, advance, device)
     stats |= {"method": "dense", "seconds": time.perf_counter() - start, "batch": len(batch)}
-    return [Solution.from_solver(problem, dense, index, stats) for index, problem in enumerate(batch)]
+    found = rounding_at(dense, np.where(dense.diverged_at < 0, shape.steps, dense.diverged_at))
+    return [
+        Solution.from_solver(problem, dense, index, stats | ({"rounding_at": step} if step >= 0 else {}))
+        for index, (problem, step) in enumerate(zip(batch, found, strict=True))
+    ]
 
 
 def run_dense(
