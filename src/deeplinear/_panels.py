@@ -55,6 +55,9 @@ _FLOOR = 1e-3
 _PROBED = 64
 """Single steps that are taken on trial, to see whether a disturbance of one step dies out."""
 
+_SLOWEST = 0.5
+"""Ratio of coefficients of a polynomial to those two orders lower, at which they are said not to fall."""
+
 _TAIL = 0.5
 """Part of a panel's error that adds up in each decade by which losses fall, as errors of the rate of decay do."""
 
@@ -181,8 +184,9 @@ class Panels:
 
     def _panel(self, length: int) -> float:
         """Append a panel; return its error, infinite if it did not settle. It is removed if that is too large."""
-        previous = self.grid.last
-        rows, error = self._place(length)
+        previous, alternating = self.grid.last, self._alternating()
+        rows, misfit = self._place(length)
+        error = max(misfit, alternating)
         if error <= self._goal:
             try:
                 residual = self._settle(rows, previous)
@@ -389,6 +393,15 @@ class Panels:
         losses = 2 if self.equations.data_covariances.noisy else 1
         return np.array([[self.error_floor * each] for each in self._initial[:losses]])
 
+    def _alternating(self) -> float:
+        """Relative size of what still alternates in the losses of the last single steps; it would end with a panel."""
+        count = min(len(self.grid), NODES + 1)
+        if any(length > 1 for length in self.grid.lengths[-count:]):
+            return 0.0
+        losses = self._losses(self.rows(slice(len(self.grid) - count, len(self.grid))))
+        differences = np.abs(np.diff(losses, n=count - 1, axis=1)) / 2.0 ** (count - 1)
+        return float((differences / np.maximum(np.abs(losses[:, -1:]), self._loss_floors)).max())
+
     def _added_up(self, left: float) -> float:
         """What errors of panels, at most, have added up to where this part of the initial loss is left."""
         return max(1.0, -_TAIL * math.log10(max(left, self.error_floor)))
@@ -465,11 +478,15 @@ def _sweep_noise(
 def _rest(values: Array, scale: float) -> float:
     """What comes after the last coefficients of the polynomial through values at the nodes of a panel, over a scale.
 
-    It is infinite if a value is not finite, and zero if nothing is left, whatever the scale.
+    Coefficients are taken to go on falling as they do at the end, but no faster than before that, since one that is
+    small by chance says nothing about the next; and all that follow are summed. It is infinite if a value is
+    not finite, and zero if nothing is left, whatever the scale.
     """
     sizes = np.abs(to_legendre() @ values)
-    last, before = sizes[-2:].max(), sizes[-4:-2].max()
-    rest = last * min(1.0, last / before) if before > 0 else last
+    earlier, before, last = sizes[-6:-4].max(), sizes[-4:-2].max(), sizes[-2:].max()
+    falls = [after / size for size, after in ((earlier, before), (before, last)) if size > 0]
+    ratio = min(_SLOWEST, max(falls, default=_SLOWEST))
+    rest = last * ratio / (1.0 - ratio)
     if not np.isfinite(rest):
         return np.inf
     return float(rest / scale) if rest else 0.0

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._arrays import computing, to_numpy
+from deeplinear._arrays import computing, finite, to_numpy
 from deeplinear._closure.equations import Equations
 
 LOSS_FLOOR = 1e-5
@@ -48,7 +48,7 @@ def amplification(equations: Equations, steps: slice, single: NDArray[np.bool_] 
     c, outputs = equations.c, equations.c.structure.outputs
     rows, end = slice(steps.start * outputs, steps.stop * outputs), steps.stop * outputs
     with computing(c.d):
-        losses = abs(equations.loss_curve(slice(0, steps.stop)))
+        losses = finite(abs(equations.loss_curve(slice(0, steps.stop))))  # what has diverged answers to nothing before
         from_steps = losses if single is None else losses * c.xp.asarray(single[: steps.stop], dtype=losses.dtype)
         share = c.moments[1] / c.moments[1].sum(axis=1)[:, None]
         squares = (share * abs(equations.data.H[:, :, rows, :end]) ** 2).sum(axis=1)
