@@ -4,10 +4,10 @@ python benchmarks/honesty.py [--problems 300] [--seeds 3 17 ...] [--workers 1]
 
 Problem number s is drawn by a generator seeded with s and solved by panels at three tolerances; the true error of the
 losses must stay below ten times the reported one. From number 200 on every problem has a schedule with jumps, ramps or
-warm restarts, many of them up to the edge of stability and beyond. Every answer is kept in ``out/honesty`` at once, so an
-interrupted run goes on where it stopped; answers of another version of the solver are not taken. When all problems are
-there, ``benchmarks/honesty.md`` and its picture are written. Violations are listed with their problem as a TOML file,
-and the exit code is then 1.
+warm restarts, many of them up to the edge of stability and beyond. Every answer is kept in ``out/honesty`` at once, so
+an interrupted run goes on where it stopped; answers of another version of the solver are not taken. When all problems
+are there, ``benchmarks/honesty.md`` and its picture are written. Violations are listed with their problem as a TOML
+file, and the exit code is then 1.
 """
 
 import argparse
@@ -255,8 +255,9 @@ def _rough_ones(records: list[Record]) -> str:
     rough = [record for record in records if record["seed"] >= ROUGH]
     rounded = [record for record in rough if record["rounding_at"] is not None]
     return (
-        f"{len(rough)} of them have schedules with jumps, ramps or warm restarts; {len(rounded)} of these become unstable "
-        "after what could grow was trained away, so that their losses depend on rounding. Panels must give these up."
+        f"{len(rough)} of them have schedules with jumps, ramps or warm restarts; {len(rounded)} of these become "
+        "unstable after what could grow was trained away, so that their losses depend on rounding, which panels "
+        "must say or give up."
     )
 
 

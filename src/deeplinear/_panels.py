@@ -9,6 +9,7 @@ steps, which are exact, where panels do not work.
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from deeplinear._closure.chain import Chain
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations
 from deeplinear._closure.settle import Unknown, settle
-from deeplinear._coefficients import Coefficients, coefficients
+from deeplinear._coefficients import Coefficients, Structure, coefficients
 from deeplinear._dense import Overlaps, dense_memory
 from deeplinear._grid import NODES, Grid, breaks, to_legendre
 from deeplinear._problem import Problem
@@ -31,8 +32,17 @@ from deeplinear._rounding import LOSS_FLOOR, amplification
 START = 4 * NODES
 """Single steps at the start."""
 
+_ROOM = START + 20 * NODES
+"""Nodes for which there is room at first; there is half as much again when it is used up."""
+
 _FIRST = 2 * NODES
 """Length of the first panel."""
+
+_SWEEP, _SWEEP_IN_DEPTH = 5.0, 1.0
+"""Cost of a sweep over a panel, in units of that of a single step; with nodes in depth, that is many sweeps itself."""
+
+_OVERHEAD = 200
+"""Rows of matrices whose products take as long as all else that a step does."""
 
 MOST_ROWS = 2400
 """Rows (nodes times outputs) at which to give up, unless every step has a row by then."""
@@ -94,8 +104,9 @@ class Panels:
         Step at which training diverged, -1 if it did not, shape (1,).
     """
 
-    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0) -> None:
+    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0, most_work: float = math.inf) -> None:
         self.problem, self.tolerance, self._depth_nodes = problem, tolerance, depth_nodes
+        self._work_left = most_work
         self.grid = Grid()
         self.diverged_at = np.array([-1])
         self.error = self._panel_error = 0.0
@@ -108,7 +119,7 @@ class Panels:
         self._propagator = GridPropagator(rates, optimizer.weight_decay, self.grid)
         self._ends = np.append(breaks(np.asarray(rates)), problem.steps - 1)  # where a panel must end
         self._outputs = problem.data.outputs
-        self.equations = self._allocate(min(problem.steps, START + 20 * NODES))
+        self.equations = self._allocate(min(problem.steps, _ROOM))
         self._initial: list[float] = []
         self._probed = 0.0  # largest product of learning rate and kernel at which disturbances were seen to die out
 
@@ -156,6 +167,7 @@ class Panels:
     def _single_steps(self, count: int) -> None:
         """Take exact steps."""
         for _ in range(count):
+            self._take(1.0)
             rows = self._place(1)[0]
             self.equations.fill(rows)
             if not self._initial:
@@ -168,6 +180,15 @@ class Panels:
                 raise Unresolved(f"step {self.grid.end} was not resolved along the depth; lower branch or lr")
             if self._panel_error:
                 self._amplify()
+
+    def _take(self, steps: float) -> None:
+        """Count the work of so many steps here; raise Unresolved when as much is done as was given."""
+        self._work_left -= steps * _step_work(len(self.grid) * self._outputs)
+        if self._work_left < 0:
+            raise Unresolved(
+                f"panels have come to step {self.grid.end} of {self.problem.steps} and are no faster than solving "
+                "every step, as training does not become smooth enough; lower lr or raise tolerance"
+            )
 
     def _amplify(self) -> None:
         """Count what a step has made of the errors of panels before it."""
@@ -214,6 +235,7 @@ class Panels:
             return
         with self._propagator.held(stiffness / kernel[-1]):  # a schedule that is not smooth would seem to answer
             for _ in range(_PROBED):
+                self._take(1.0)
                 rows = self._place(1)[0]  # which may make room in new equations
                 self.equations.fill(rows)
         first, probed = self.rows(slice(nodes, nodes + 1)), self.rows(slice(nodes, nodes + _PROBED))
@@ -278,6 +300,7 @@ class Panels:
         closely = settled
 
         def sweep(respond: bool, correlate: bool, inner: float = _INNER[0]) -> None:
+            self._take(_SWEEP_IN_DEPTH if self._depth_nodes else _SWEEP)
             chain.prepare(data.Rhr, rows)
             chain.backward(rows, respond=respond, correlate=correlate)
             if respond:
@@ -455,6 +478,26 @@ class Panels:
             same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
             independent=eq.curves.bias,
         )
+
+
+def dense_work(shape: Structure) -> float:
+    """Work of solving every step, in the units in which panels count theirs."""
+    return shape.steps * (_step_work(0) + shape.size**2 / 3)
+
+
+def _step_work(rows: int) -> float:
+    return float(_OVERHEAD**2 + rows**2)
+
+
+def panels_memory(shape: Structure, nodes: int) -> int:
+    """Bytes that panels take at most, with so many nodes in time: matrices, and their copies when there is more room.
+
+    Counted are also the steps of a trial after the last panel.
+    """
+    room = before = min(shape.steps, _ROOM)
+    while room < nodes + _PROBED:
+        room, before = room + room // 2, room
+    return sum(dense_memory(replace(shape, steps=size), 1) for size in (room, max(before, nodes)))
 
 
 def _least_loss(problem: Problem) -> float:

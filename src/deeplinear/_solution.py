@@ -76,7 +76,8 @@ class Status:
     def __str__(self) -> str:
         how = "completed" if self.diverged_at is None else f"diverged at step {self.diverged_at}"
         if self.rounding_at is not None:
-            return f"{how}, with rounding errors grown into the losses from step {self.rounding_at}: lower the learning rate"
+            how += f", with rounding errors grown into the losses from step {self.rounding_at}"
+            return f"{how}: lower the learning rate"
         return how if self.diverged_at is None else f"{how}: lower the learning rate"
 
 

@@ -15,7 +15,7 @@ from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory
 from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import ResNet
-from deeplinear._panels import Panels, Unresolved
+from deeplinear._panels import Panels, Unresolved, dense_work
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
 from deeplinear._reach import check_reach
@@ -37,6 +37,9 @@ _CACHE = 16e6
 
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
+
+_TRIED = 0.5
+"""Part of the work of solving every step after which panels are given up, where every step can be solved."""
 
 _SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
@@ -208,6 +211,9 @@ def _solve_long(
     """Solve through fewer nodes or steps; if that gives up and the choice was free, densely."""
     shape = plan(problem)
     start = time.perf_counter()
+    # Near the edge of stability panels do not pay: what they have cost until that is seen is a part of the dense cost.
+    may_step = free and dense_memory(shape, 1) <= psutil.virtual_memory().available
+    most_work = _TRIED * dense_work(shape) if may_step else math.inf
 
     def solve_steps(each: Problem, progress: Progress | None) -> Solution:
         _memory.require(dense_memory(plan(each), 1), "solving", "lower outputs, or raise tolerance", device)
@@ -215,20 +221,22 @@ def _solve_long(
 
     try:
         if name == "panels":
-            return _solve_panels(problem, shape, tolerance, advance)
+            return _solve_panels(problem, shape, tolerance, advance, most_work)
         solution = solve_coarse(problem, tolerance, solve_steps, advance)
     except Unresolved:
-        if not free or dense_memory(shape, 1) > psutil.virtual_memory().available:
+        if not may_step:
             raise
         return _solve_dense([problem], shape, tolerance, advance, CPU)[0]
     advance(problem.steps, problem.steps)
     return replace(solution, stats=solution.stats | {"seconds": time.perf_counter() - start, "batch": 1})
 
 
-def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance: Progress) -> Solution:
+def _solve_panels(
+    problem: Problem, shape: Structure, tolerance: float, advance: Progress, most_work: float
+) -> Solution:
     """Solve at nodes in time."""
     start = time.perf_counter()
-    panels, stats = run_panels(problem, shape, tolerance, advance)
+    panels, stats = run_panels(problem, shape, tolerance, advance, most_work)
     stats |= {
         "method": "panels",
         "nodes": len(panels.grid),
@@ -246,12 +254,12 @@ def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance:
 
 
 def run_panels(
-    problem: Problem, shape: Structure, tolerance: float, advance: Progress | None
+    problem: Problem, shape: Structure, tolerance: float, advance: Progress | None, most_work: float = math.inf
 ) -> tuple[Panels, dict[str, Any]]:
-    """Fill the rows of all nodes in time."""
+    """Fill the rows of all nodes in time; Unresolved if that is more work than was given, see ``dense_work``."""
 
     def run(nodes: int, progress: Progress | None) -> Panels:
-        panels = Panels(problem, tolerance, nodes)
+        panels = Panels(problem, tolerance, nodes, most_work)
         panels.run(progress)
         return panels
 
