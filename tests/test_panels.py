@@ -373,7 +373,7 @@ def test_panels_that_do_not_pay_are_given_up_for_every_step():
 
 
 def test_memory_of_panels_is_bounded_by_its_estimate():
-    problem = make(depth=2, steps=3000)
+    problem = make(depth=1, steps=1500)
     tracemalloc.start()
     solution = dl.solve(problem)
     _, peak = tracemalloc.get_traced_memory()

@@ -182,8 +182,8 @@ def breaks(rates: Array) -> NDArray[np.int64]:
 
     Examples
     --------
-    >>> breaks(np.array([0.01] * 20 + [0.3] * 20))[0]
-    19
+    >>> breaks(np.array([0.01] * 20 + [0.3] * 20))
+    array([19, 20])
     >>> breaks(np.minimum(np.arange(40) / 25, 1.0))
     array([25])
     >>> breaks(np.cos(np.linspace(0, 3, 40)))

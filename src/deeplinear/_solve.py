@@ -92,13 +92,14 @@ def solve(
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
     method
         ``"dense"``, ``"panels"``, ``"coarse"``, or ``"auto"``: for runs that are long (more than 1000 steps times
-        outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, it is
-        solved densely if there is memory for it.
+        outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, or
+        panels not pay, it is solved densely if there is memory for it.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
-        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels, where losses
-        below 1e-5 of the initial one are accurate to that scale. All else is exact.
+        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels and coarse steps,
+        where losses below a fraction ``error_floor`` of the initial one, 1e-5 as a rule, are accurate to that scale
+        only. All else is exact to rounding; ``Solution.status`` says where rounding errors have grown into the losses.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"`` or ``"cuda:1"`` (this needs
         ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays for many
