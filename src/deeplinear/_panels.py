@@ -56,6 +56,9 @@ _ROUNDING = 3e-9
 _NOISE = 1e-12
 """What rounding leaves of correlations, relative to their initial values."""
 
+_VANISHED = 5e-12
+"""What is left of losses that have vanished, relative to their initial values, by sums over responses in a panel."""
+
 _COARSE = 1e-3
 """Change at which the first, partial sweeps end."""
 
@@ -111,7 +114,7 @@ class Panels:
         self.diverged_at = np.array([-1])
         self.error = self._panel_error = 0.0
         # What rounding leaves of a smaller loss is more than the tolerance.
-        self.error_floor = max(LOSS_FLOOR, _NOISE / tolerance)
+        self.error_floor = max(LOSS_FLOOR, _VANISHED / tolerance)
         self._goal = tolerance  # of a single panel
         optimizer = problem.optimizer
         scheduled = callable(optimizer.lr) or isinstance(optimizer.lr, tuple)
@@ -219,6 +222,8 @@ class Panels:
                 self._panel_error = max(self._panel_error, error, residual)
                 left = self._losses(rows)[:, -1:] * self.error_floor / self._loss_floors
                 self.error = max(self.error, self._panel_error * self._added_up(float(left.min())))
+                if left.min() < 1e-3 * self.error_floor:
+                    self.error = max(self.error, _VANISHED / self.error_floor)
                 self._check_stability()
                 return error
         self.grid.remove()
