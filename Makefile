@@ -2,7 +2,7 @@
 # make test   every check: style, types, tests
 # make docs   the documentation, in docs/_build/html; warnings are errors
 # make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
-# make check-panels  whether the error that panels report is honest, on 200 random problems; goes on where it stopped
+# make check-panels  whether the error that panels report is honest, on 300 random problems; goes on where it stopped
 # make fuzz   3000 random problems over every feature and extreme, each put to every check; goes on where it stopped
 # make clean  remove what the others made
 
@@ -28,7 +28,7 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
 
 check-panels: $(VENV)/installed
-	$(BIN)/python benchmarks/honesty.py
+	$(BIN)/python benchmarks/honesty.py --workers $(WORKERS)
 
 fuzz: $(VENV)/installed
 	$(BIN)/python benchmarks/fuzz.py --workers $(WORKERS)

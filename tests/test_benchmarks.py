@@ -1,6 +1,7 @@
 """What the benchmarks rest on: the peer solves the same equations, and errors are seen where there are some."""
 
 import copy
+import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._grid import breaks
 from deeplinear._solve import chosen_method
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -38,24 +40,31 @@ def test_the_peer_reports_that_it_fails():
 
 def test_random_problems_are_reproducible_and_fit_for_panels():
     honesty = load("honesty")
-    problems = [honesty.draw(seed) for seed in range(200)]
+    problems = [honesty.draw(seed) for seed in range(honesty.PROBLEMS)]
     assert problems[7] == honesty.draw(7)
     assert all(chosen_method(problem, "panels") == "panels" for problem in problems)
     assert max(problem.steps for problem in problems) > 1000
     for kind in ("network", "data", "sampling"):
         assert len({type(getattr(problem, kind)) for problem in problems}) == 2
+    rough = [problem.optimizer.rates(problem.steps) for problem in problems[honesty.ROUGH :]]
+    assert sum(len(breaks(rates)) > 0 for rates in rough) > 50
+    assert all(len(set(rates)) > 1 for rates in rough)
 
 
 def test_true_errors_are_seen():
     honesty = load("honesty")
     problem = load("problems").mlp(100, depth=1)
     exact = dl.solve(problem, method="dense")
-    assert honesty.true_error(exact, exact) == 0
+    assert honesty.true_error(exact, exact, 1e-5) == 0
     wrong = copy.copy(exact)
     losses = exact.train_loss.copy()
     losses[60] *= 1 + 1e-5
     object.__setattr__(wrong, "train_loss", losses)
-    assert honesty.true_error(exact, wrong) == pytest.approx(1e-5, rel=1e-3)
+    assert honesty.true_error(exact, wrong, 1e-5) == pytest.approx(1e-5, rel=1e-3)
+    rounded = dataclasses.replace(exact, status=dl.Status(rounding_at=50))
+    assert honesty.true_error(exact, rounded, 1e-5) == np.inf
+    assert honesty.true_error(wrong, rounded, 1e-5) == np.inf
+    assert honesty.true_error(dataclasses.replace(wrong, status=rounded.status), rounded, 1e-5) == 0
 
 
 def test_the_page_can_be_written_from_what_is_stored(tmp_path, monkeypatch):

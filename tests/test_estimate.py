@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._estimate import estimate, in_bytes, in_time, solve_seconds
+from deeplinear._estimate import _smaller, estimate, in_bytes, in_time, solve_seconds, work_of
 from deeplinear._fields import replace
 from deeplinear._sweeping.cost import SweepCost, estimate_sweep
 from deeplinear._sweeping.plan import Plan
@@ -86,10 +86,10 @@ def test_a_sweep_of_long_smooth_runs_is_estimated_as_panels() -> None:
     """As many times one run as there are points, and memory for one of them in each process."""
 
     def cost(momentum: float) -> SweepCost:
-        long = replace(problem(steps=10**4), {"momentum": momentum})
+        long = replace(problem(steps=2 * 10**4), {"momentum": momentum})
         return estimate_sweep(Plan.read(long, {"lr": [0.01, 0.02, 0.03, 0.04]}, True, None), workers=2)
 
-    one, smooth, dense = estimate(problem(steps=10**4)).theory, cost(0.0).theory, cost(0.5).theory
+    one, smooth, dense = estimate(problem(steps=2 * 10**4)).theory, cost(0.0).theory, cost(0.5).theory
     assert smooth.bytes == 2 * one.bytes
     assert smooth.seconds == pytest.approx(2 * one.seconds, rel=2)
     assert dense.bytes > 1000 * smooth.bytes
@@ -149,3 +149,42 @@ def test_simulations_of_many_fixed_directions_are_estimated(outputs: int) -> Non
     cost = estimate(each, dim=count, seeds=1, workers=1, record="losses").experiment
     measured = dl.simulate(each, seeds=1, workers=1, record="losses").stats["seconds"]
     assert 1 / 6 < cost.seconds / measured < 6
+
+
+def test_wide_networks_on_counted_sizes_are_estimated_quickly() -> None:
+    """Their width does not shrink with the number of inputs, so that of the probe must."""
+    data = dl.Spectrum.power_law(1.5, 0.5)
+    wide = dl.Problem(dl.MLP(2, [8192.0, 4096.0]), data, dl.FullBatch(3000.0), dl.GradientDescent(0.02), steps=20)
+    cost: list[dl.Estimate] = []
+    assert peak_bytes(lambda: cost.append(estimate(wide, dim=500, seeds=1))) < 3e8
+    assert cost[0].experiment.bytes > 3e8
+    one = dl.Problem(dl.MLP(2, 600.0), data, dl.OnlineSGD(200.0), dl.GradientDescent(0.02), steps=20)
+    part = _smaller(one, 50, 0.1)
+    assert (part.network.width, part.sampling.batch) == (60.0, 20.0)
+    isotropic = problem()
+    assert _smaller(isotropic, 50, 0.1) is isotropic
+
+
+def test_any_number_of_seeds_is_refused_before_it_is_counted() -> None:
+    few = problem(steps=1, depth=1)
+    assert peak_bytes(lambda: estimate(few, dim=1, seeds=10**9)) < 1e8
+    assert not estimate(few, dim=1, seeds=10**9).fits
+    with pytest.raises(MemoryError, match=r"the simulation needs about \d+\.\d+ GB and .* lower dim, seeds"):
+        dl.simulate(few, dim=1, seeds=10**10)
+
+
+def test_jumps_of_a_schedule_take_memory() -> None:
+    smooth, jumps = (
+        dl.Problem(problem().network, problem().data, dl.Population(), dl.GradientDescent(rates), steps=4000)
+        for rates in ([0.01] * 4000, [0.01] * 2000 + [0.005] * 2000)
+    )
+    assert work_of(smooth).method == work_of(jumps).method == "panels"
+    assert work_of(jumps).shape.steps == work_of(smooth).shape.steps + 60
+
+
+def test_nodes_in_depth_are_counted_with_what_they_are_compared_to() -> None:
+    deep = dl.Problem(
+        dl.ResNet(depth=np.inf, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.02), steps=60
+    )
+    measured = peak_bytes(lambda: dl.solve(deep))
+    assert measured < 1.2 * estimate(deep).theory.bytes

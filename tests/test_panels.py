@@ -1,5 +1,7 @@
 """Panels: sums on the grid against plain sums, solutions against the dense method and against finer ones."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.polynomial import legendre
@@ -7,10 +9,10 @@ from numpy.polynomial import legendre
 import deeplinear as dl
 from deeplinear import _panels
 from deeplinear._closure.settle import Unknown, settle
-from deeplinear._grid import NODES, Grid, panel_sums, panel_times, to_legendre
-from deeplinear._panels import LOSS_FLOOR
+from deeplinear._estimate import work_of
+from deeplinear._grid import NODES, Grid, breaks, panel_sums, panel_times, to_legendre
 from deeplinear._propagator import GridPropagator, propagator
-from deeplinear._solve import chosen_method
+from deeplinear._solve import chosen_method, plan, run_panels
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2)
 
@@ -26,10 +28,10 @@ def make(sampling=None, steps=300, lr=0.01, noise=0.3, gram=None, network=dl.MLP
 
 
 def true_error(solution, exact):
-    """Largest relative error of the losses over all steps."""
-    found = solution.at(np.arange(exact.problem.steps))
+    """Largest relative error of the losses over all steps; of small ones, relative to the scale that is reported."""
+    found, floor = solution.at(np.arange(exact.problem.steps)), solution.stats["error_floor"]
     return max(
-        (np.abs(found[name].values - loss) / np.maximum(loss, LOSS_FLOOR * loss[0])).max()
+        (np.abs(found[name].values - loss) / np.maximum(loss, floor * loss[0])).max()
         for name, loss in {"test_loss": exact.test_loss, "train_loss": exact.train_loss}.items()
     )
 
@@ -272,10 +274,112 @@ def test_an_instability_that_begins_late_is_not_missed(top):
         dl.solve(problem, method="panels")
 
 
-def test_a_jump_of_the_learning_rate_is_taken_step_by_step():
-    problem = make(lr=[0.01] * 150 + [0.002] * 150)
+@pytest.mark.parametrize("top", [0.3, 0.4])
+def test_an_instability_that_stops_itself_is_not_missed(top):
+    """What has grown lowers the kernel, so that it no longer grows when a trial of the stability ends."""
+    rates = np.linspace(0.02, top, 300)
+    with pytest.raises(ArithmeticError, match="training is at the edge of stability about step"):
+        dl.solve(make(dl.FullBatch(2.0), depth=1, width=1.0, lr=rates, steps=300), method="panels")
+
+
+def test_a_bump_of_the_learning_rate_within_a_panel_is_tried_at_its_top():
+    def rate(step):
+        return 0.02 + 0.5 * np.exp(-(((step - 200) / 25) ** 2))
+
+    problem = make(dl.FullBatch(2.0), depth=1, width=1.0, lr=rate, steps=300)
+    assert dl.solve(problem).status.rounding_at is not None
+    with pytest.raises(ArithmeticError, match="training is at the edge of stability about step"):
+        dl.solve(problem, method="panels", tolerance=1e-3)
+
+
+def test_errors_of_panels_that_grow_in_single_steps_are_not_hidden():
+    """After a jump the run is unstable, which single steps follow, but from what panels have left of the seeds."""
+    problem = make(dl.FullBatch(2.0), depth=1, width=1.0, lr=[0.05] * 150 + [0.3] * 150, steps=300)
+    with pytest.raises(ArithmeticError, match=r"training is at the edge of stability about step 1[5-9]"):
+        dl.solve(problem, method="panels")
+
+
+JUMPS = {
+    "down": [0.01] * 150 + [0.002] * 150,
+    "up": [0.002] * 150 + [0.02] * 150,
+    "restarts": [0.01 * (1 + np.cos(np.pi * (step % 100) / 100)) for step in range(300)],
+    "warm-up": [0.02 * min(1.0, (step + 1) / 90, (300 - step) / 100) for step in range(300)],
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_panels_end_where_the_learning_rate_jumps_or_bends(name):
+    problem = make(lr=JUMPS[name])
     exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
     assert true_error(solution, exact) <= 10 * solution.stats["error"]
+    ends = np.cumsum(solution.stats["lengths"]) - 1
+    assert set(breaks(np.array(JUMPS[name]))[:1]) <= set(ends)
+    assert solution.stats["lengths"].count(1) < 120
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ([0.01] * 20 + [0.3] * 20, [19, 20]),
+        (np.minimum(np.arange(40) / 25, 1.0), [25]),
+        (0.1 / (1 + np.arange(1000) / 100), []),
+        (1 + np.cos(np.arange(1000) / 300), []),
+        (0.9 ** np.arange(300), []),
+        (1.0 / np.sqrt(1 + np.arange(300)), []),
+        (np.minimum(np.arange(10**5) / 10**4, 1.0), [10**4]),
+        ([0.1, 0.2], []),
+    ],
+)
+def test_breaks_of_a_schedule(rates, expected):
+    assert breaks(np.array(rates)).tolist() == expected
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sampling": dl.FullBatch(0.4), "depth": 1, "lr": 0.02},
+        {"sampling": dl.Population(), "depth": 1, "lr": 0.03, "noise": 0.0},
+    ],
+    ids=["train loss", "test loss"],
+)
+def test_errors_are_honest_where_losses_vanish(change, tolerance):
+    """Errors of the rate of decay add up; below the scale that is reported no digit is promised."""
+    problem = make(**change, width=1.0, steps=450)
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels", tolerance=tolerance)
+    assert exact.train_loss[-1] < 1e-6 * exact.train_loss[0]
+    assert solution.stats["error"] <= tolerance
+    assert true_error(solution, exact) <= 5 * solution.stats["error"]
+    assert solution.stats["error_floor"] == max(1e-5, 5e-12 / tolerance)
+
+
+def test_a_coefficient_that_is_small_by_chance_does_not_hide_the_rest():
+    falling = 10.0 ** -np.arange(NODES)
+    chance = falling * np.where(np.arange(NODES) < NODES - 2, 1.0, 1e-3)
+    values = [np.linalg.solve(to_legendre(), each) for each in (falling, chance)]
+    fair, by_chance = (_panels._rest(each, 1.0) for each in values)
+    assert fair == pytest.approx(1e-8, rel=0.1)
+    assert by_chance == pytest.approx(1e-3 * fair, rel=0.1)
+
+
+def test_panels_that_do_not_pay_are_given_up_for_every_step():
+    """Oscillating runs take single steps by panels too, and failed panels besides."""
+    problem = make(dl.Population(), depth=2, lr=0.3, steps=250, width=1.0)
+    shape = plan(problem)
+    with pytest.raises(_panels.Unresolved, match="no faster than solving every step"):
+        run_panels(problem, shape, 1e-6, None, 0.5 * _panels.dense_work(shape))
+    panels, _ = run_panels(make(), plan(make()), 1e-6, None, 5 * _panels.dense_work(plan(make())))
+    assert panels.grid.end == 299
+
+
+def test_memory_of_panels_is_bounded_by_its_estimate():
+    problem = make(depth=1, steps=1500)
+    tracemalloc.start()
+    solution = dl.solve(problem)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert solution.stats["method"] == "panels"
+    assert peak < work_of(problem).bytes < 6 * peak
 
 
 def test_at_is_exact_at_nodes_and_refuses_other_times():

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._panels import LOSS_FLOOR, Unresolved
+from deeplinear._panels import Unresolved
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
+from deeplinear._rounding import LOSS_FLOOR
 from deeplinear._sampling import MultiPassSGD, OnlineSGD
 from deeplinear._solution import PARTS, Decomposition, Solution, spline
 
@@ -124,6 +125,7 @@ def solve_coarse(
             "exact": EXACT,
             "tolerance": tolerance,
             "error": error,
+            "error_floor": LOSS_FLOOR,
         },
         _matrices={},
     )

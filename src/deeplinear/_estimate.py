@@ -16,6 +16,8 @@ import psutil
 from deeplinear._closure.causal import rows_times, rows_times_symmetric
 from deeplinear._coefficients import Structure
 from deeplinear._dense import dense_memory
+from deeplinear._grid import breaks
+from deeplinear._panels import MOST_ROWS, panels_memory
 from deeplinear._problem import Problem
 from deeplinear._simulate import read_arguments, simulate, simulation_memory
 from deeplinear._simulator.sizes import Sizes, sizes_of
@@ -34,13 +36,19 @@ _PROBE_SECONDS = 0.03
 # swept until it settles: these many are usual.
 _FEWER_NODES, _SWEEPS = 5, 10
 
-_PANEL_SWEEPS = 25
+_PANEL_SWEEPS = 15
 """Passes over all matrices that panels usually take, in units of one dense pass over as many nodes."""
 
+_NODES_AFTER_BREAK = 60
+"""Nodes in time that panels take until they are long again after a schedule jumps or bends."""
 
-def _panel_nodes(steps: int) -> float:
-    """Nodes in time that panels usually need: 104 at a thousand steps, 40 more for each further decade."""
-    return 104 + 40 * math.log10(max(steps, 1000) / 1000)
+
+def _panel_nodes(problem: Problem) -> int:
+    """Nodes in time that panels rarely exceed: 190 at a thousand steps, 45 more for each further decade."""
+    lr, nodes = problem.optimizer.lr, 190 + 45 * math.log10(max(problem.steps, 1000) / 1000)
+    if isinstance(lr, tuple):  # a jump is two neighbouring steps
+        nodes += _NODES_AFTER_BREAK * int((np.diff(breaks(np.array(lr)), prepend=-2) > 1).sum())
+    return round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
 
 
 _COARSE_RUNS = 2.5
@@ -143,29 +151,33 @@ def estimate(
         memory = simulation_memory(problem, dim, seeds, workers, record)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record), memory)
     work = work_of(problem)
-    theory = Cost(work.passes * solve_seconds(problem)(work.shape.steps), dense_memory(work.shape, 1))
+    theory = Cost(work.passes * solve_seconds(problem)(work.shape.steps), work.bytes)
     return Estimate(theory, experiment, work.method, available=psutil.virtual_memory().available)
 
 
 class Work(NamedTuple):
-    """How a problem is solved: at so many steps or nodes, and how often all matrices there are gone through."""
+    """How a problem is solved: at so many steps or nodes, how often all matrices there are gone through, and bytes."""
 
     method: str
     shape: Structure
     passes: float
+    bytes: int
 
 
 def work_of(problem: Problem) -> Work:
     """Say what the method that is chosen for a problem has to do."""
     method, shape = chosen_method(problem), plan(problem)
+    # The solution on fewer nodes in depth is kept to compare with.
+    copies = 1 + _FEWER_NODES / shape.nodes if shape.nodes else 1
     if method == "panels":
-        nodes = min(problem.steps, round(_panel_nodes(problem.steps)))
+        nodes = _panel_nodes(problem)
         # A panel on nodes in depth takes twice the sweeps, but a step there is swept many times as well.
         passes = 2 * _PANEL_SWEEPS / _SWEEPS if shape.nodes else _PANEL_SWEEPS
-        return Work(method, replace(shape, steps=nodes), passes)
+        return Work(method, replace(shape, steps=nodes), passes, round(copies * panels_memory(shape, nodes)))
+    passes = 1.0
     if method == "coarse":
-        return Work(method, replace(shape, steps=min(problem.steps, _coarse_steps(problem))), _COARSE_RUNS)
-    return Work(method, shape, 1.0)
+        shape, passes = replace(shape, steps=min(problem.steps, _coarse_steps(problem))), _COARSE_RUNS
+    return Work(method, shape, passes, round(copies * dense_memory(shape, 1)))
 
 
 def solve_seconds(problem: Problem) -> Callable[[int], float]:
@@ -244,8 +256,9 @@ def _simulation_seconds(
 ) -> float:
     """Scale up a short run of as many networks as train at the same time."""
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    probe_dim = max(sizes.outputs, min(dim, int(dim * math.sqrt(_PROBE / 4 / _entries(sizes) / _FLOAT))))
-    probe = _with_directions(problem, probe_dim)
+    part = min(1.0, math.sqrt(_PROBE / 4 / _entries(sizes) / _FLOAT))
+    probe_dim = max(sizes.outputs, int(part * dim))
+    probe = _smaller(problem, probe_dim, part)
     scale = _entries(sizes) / _entries(sizes_of(probe, probe_dim))
 
     def run(steps: int) -> float:
@@ -265,13 +278,21 @@ def _simulation_seconds(
     return math.ceil(len(seed_list) / worker_count) * one_network
 
 
-def _with_directions(problem: Problem, dim: int) -> Problem:
-    """The same problem with ``dim`` inputs; what a step costs does not depend on their variances."""
-    data = problem.data
-    if not data.dimension_free or isinstance(data, PowerLaw):
+def _smaller(problem: Problem, dim: int, part: float) -> Problem:
+    """The same problem with ``dim`` inputs, and with a part of the sizes where these are counts.
+
+    What a step costs does not depend on the variances of inputs.
+    """
+    data, network, sampling = problem.data, problem.network, problem.sampling
+    if not data.dimension_free:
         return problem
-    alike = Spectrum([1.0], data.modes.target[:1], [dim], noise=data.noise)  # type: ignore[arg-type]
-    return replace(problem, data=alike)
+    width = network.width
+    fewer = tuple(max(1.0, part * each) for each in (width if isinstance(width, tuple) else (width,)))  # type: ignore[operator]
+    network = replace(network, width=fewer if isinstance(width, tuple) else fewer[0])
+    counts = {name: max(1.0, part * count) for name, count in vars(sampling).items() if name in ("samples", "batch")}
+    if not isinstance(data, PowerLaw):
+        data = Spectrum([1.0], data.modes.target[:1], [dim], noise=data.noise)  # type: ignore[arg-type]
+    return replace(problem, network=network, data=data, sampling=replace(sampling, **counts))
 
 
 def _entries(sizes: Sizes) -> int:

@@ -26,6 +26,9 @@ Array = NDArray[Any]
 _KEPT = 400
 """Steps, about, that are kept of long curves."""
 
+_APART, _STANDS_OUT, _SMOOTH = 3, 8.0, 1e-9
+"""A schedule bends where its second difference is so many times that of steps so far away, and not rounding."""
+
 NODES = 8
 """Nodes of a panel; single steps come in groups of as many, so that all row sets begin at multiples of it."""
 
@@ -113,6 +116,11 @@ class Grid:
         """Nodes of the last set."""
         return slice(len(self) - _count(self.lengths[-1]), len(self))
 
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Which nodes are single steps, shape (nodes,)."""
+        return np.repeat([length == 1 for length in self.lengths], [_count(length) for length in self.lengths])
+
     def sets(self) -> Iterator[slice]:
         """Nodes of each set."""
         start = 0
@@ -165,6 +173,28 @@ def spaced_steps(last: int) -> NDArray[np.int64]:
     (332, [0, 1, 2, 1000000])
     """
     return np.unique([0, *np.geomspace(1, last, _KEPT).round().astype(np.int64).tolist(), last])
+
+
+def breaks(rates: Array) -> NDArray[np.int64]:
+    """Last steps before a schedule jumps or bends, found by second differences that stand out from those around them.
+
+    A polynomial follows a schedule up to such a step, and another one from there on.
+
+    Examples
+    --------
+    >>> breaks(np.array([0.01] * 20 + [0.3] * 20))
+    array([19, 20])
+    >>> breaks(np.minimum(np.arange(40) / 25, 1.0))
+    array([25])
+    >>> breaks(np.cos(np.linspace(0, 3, 40)))
+    array([], dtype=int64)
+    """
+    if rates.ndim == 0 or len(rates) < 3:
+        return np.zeros(0, np.int64)
+    bends = np.abs(np.diff(rates, n=2))  # bends[i] belongs to step i + 1
+    around = np.pad(bends, _APART, mode="edge")
+    usual = np.maximum(around[: len(bends)], around[2 * _APART :])
+    return np.flatnonzero(bends > _STANDS_OUT * usual + _SMOOTH * np.abs(rates).max()) + 1
 
 
 def _count(length: int) -> int:

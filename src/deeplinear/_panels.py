@@ -7,7 +7,9 @@ last coefficients of its polynomials; it is done again at half the length if tha
 steps, which are exact, where panels do not work.
 """
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,17 +22,27 @@ from deeplinear._closure.chain import Chain
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations
 from deeplinear._closure.settle import Unknown, settle
-from deeplinear._coefficients import Coefficients, coefficients
+from deeplinear._coefficients import Coefficients, Structure, coefficients
 from deeplinear._dense import Overlaps, dense_memory
-from deeplinear._grid import NODES, Grid, to_legendre
+from deeplinear._grid import NODES, Grid, breaks, to_legendre
 from deeplinear._problem import Problem
 from deeplinear._propagator import GridPropagator
+from deeplinear._rounding import LOSS_FLOOR, amplification
 
 START = 4 * NODES
 """Single steps at the start."""
 
+_ROOM = START + 20 * NODES
+"""Nodes for which there is room at first; there is half as much again when it is used up."""
+
 _FIRST = 2 * NODES
 """Length of the first panel."""
+
+_SWEEP, _SWEEP_IN_DEPTH = 5.0, 1.0
+"""Cost of a sweep over a panel, in units of that of a single step; with nodes in depth, that is many sweeps itself."""
+
+_OVERHEAD = 200
+"""Rows of matrices whose products take as long as all else that a step does."""
 
 MOST_ROWS = 2400
 """Rows (nodes times outputs) at which to give up, unless every step has a row by then."""
@@ -44,17 +56,26 @@ _ROUNDING = 3e-9
 _NOISE = 1e-12
 """What rounding leaves of correlations, relative to their initial values."""
 
+_VANISHED = 5e-12
+"""What is left of losses that have vanished, relative to their initial values, by sums over responses in a panel."""
+
 _COARSE = 1e-3
 """Change at which the first, partial sweeps end."""
 
 _FLOOR = 1e-3
 """Correlations that are this fraction of their initial value, or less, are settled to that scale only."""
 
-LOSS_FLOOR = 1e-5
-"""Losses are accurate relative to their value, or to this fraction of the initial one if it is larger."""
-
 _PROBED = 64
 """Single steps that are taken on trial, to see whether a disturbance of one step dies out."""
+
+_SLOWEST = 0.5
+"""Ratio of coefficients of a polynomial to those two orders lower, at which they are said not to fall."""
+
+_TAIL = 0.5
+"""Part of a panel's error that adds up in each decade by which losses fall, as errors of the rate of decay do."""
+
+_ALTERNATING = 0.1
+"""Part of a panel's error, at most, that may alternate from step to step, as it must to be amplified."""
 
 _STIFFER = 1.05
 """Growth of learning rate times kernel after which that is tried again."""
@@ -80,21 +101,28 @@ class Panels:
         Every two-time function, with a row for each node and output.
     error
         Estimate of the relative error of the losses.
+    error_floor
+        It is relative to this fraction of the initial loss where the loss is smaller.
     diverged_at
         Step at which training diverged, -1 if it did not, shape (1,).
     """
 
-    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0) -> None:
+    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0, most_work: float = math.inf) -> None:
         self.problem, self.tolerance, self._depth_nodes = problem, tolerance, depth_nodes
+        self._work_left = most_work
         self.grid = Grid()
         self.diverged_at = np.array([-1])
-        self.error = 0.0
+        self.error = self._panel_error = 0.0
+        # What rounding leaves of a smaller loss is more than the tolerance.
+        self.error_floor = max(LOSS_FLOOR, _VANISHED / tolerance)
+        self._goal = tolerance  # of a single panel
         optimizer = problem.optimizer
         scheduled = callable(optimizer.lr) or isinstance(optimizer.lr, tuple)
         rates = optimizer.rates(problem.steps) if scheduled else optimizer.lr
         self._propagator = GridPropagator(rates, optimizer.weight_decay, self.grid)
+        self._ends = np.append(breaks(np.asarray(rates)), problem.steps - 1)  # where a panel must end
         self._outputs = problem.data.outputs
-        self.equations = self._allocate(min(problem.steps, START + 20 * NODES))
+        self.equations = self._allocate(min(problem.steps, _ROOM))
         self._initial: list[float] = []
         self._probed = 0.0  # largest product of learning rate and kernel at which disturbances were seen to die out
 
@@ -105,16 +133,17 @@ class Panels:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             self._single_steps(min(START, steps))
             while self.grid.end < steps - 1 and self.diverged_at[0] < 0:
-                left = steps - 1 - self.grid.end
-                if min(length, left) < NODES:
-                    self._single_steps(min(groups * NODES, left))
+                left = int(self._ends[np.searchsorted(self._ends, self.grid.end, side="right")]) - self.grid.end
+                # What follows a jump of the learning rate is fast at first, and unlike the panel before it.
+                if min(length, left) < NODES or self.grid.end in self._ends:
+                    self._single_steps(min(groups * NODES, steps - 1 - self.grid.end))
                     length, groups = _FIRST, min(2 * groups, 32)
                     continue
                 # No panel is much shorter than the one before, from which its first guess is taken.
                 length = -(-left // 2) if length < left < 2 * length else min(length, left)
                 error = self._panel(length)
-                shrink = 0.85 * (self.tolerance / max(error, 1e-300)) ** (1 / NODES)
-                if error <= self.tolerance:
+                shrink = 0.85 * (self._goal / max(error, 1e-300)) ** (1 / NODES)
+                if error <= self._goal:
                     groups = 1
                     length = int(length * max(0.5, min(2.0, shrink)))
                 else:
@@ -141,29 +170,60 @@ class Panels:
     def _single_steps(self, count: int) -> None:
         """Take exact steps."""
         for _ in range(count):
+            self._take(1.0)
             rows = self._place(1)[0]
             self.equations.fill(rows)
             if not self._initial:
                 self._initial = [float(np.abs(values[0])) for values in self._equal_times(rows)]
+                self._goal /= self._added_up(_least_loss(self.problem) / max(self._initial[0], 1e-300))
             if self.equations.diverges(self.grid.last)[0, 0]:
                 self.diverged_at[0] = self.grid.end
                 return
             if self.chain.unsettled[0]:
                 raise Unresolved(f"step {self.grid.end} was not resolved along the depth; lower branch or lr")
+            if self._panel_error:
+                self._amplify()
+
+    def _take(self, steps: float) -> None:
+        """Count the work of so many steps here; raise Unresolved when as much is done as was given."""
+        self._work_left -= steps * _step_work(len(self.grid) * self._outputs)
+        if self._work_left < 0:
+            raise Unresolved(
+                f"panels have come to step {self.grid.end} of {self.problem.steps} and are no faster than solving "
+                "every step, as training does not become smooth enough; lower lr or raise tolerance"
+            )
+
+    def _amplify(self) -> None:
+        """Count what a step has made of the errors of panels before it."""
+        node = len(self.grid) - 1
+        amplified = float(amplification(self.equations, slice(node, node + 1), self.grid.single)[0, 0])
+        self.error = max(self.error, _ALTERNATING * self._panel_error * amplified)
+        if not self.error <= self.tolerance:
+            raise self._at_the_edge()
+
+    def _at_the_edge(self) -> Unresolved:
+        return Unresolved(
+            f"training is at the edge of stability about step {self.grid.end}, which panels cannot follow; lower lr"
+        )
 
     def _panel(self, length: int) -> float:
         """Append a panel; return its error, infinite if it did not settle. It is removed if that is too large."""
-        previous = self.grid.last
-        rows, error = self._place(length)
-        if error <= self.tolerance:
+        previous, alternating = self.grid.last, self._alternating()
+        rows, misfit = self._place(length)
+        error = max(misfit, alternating)
+        if error <= self._goal:
             try:
                 residual = self._settle(rows, previous)
             except np.linalg.LinAlgError:
                 residual = np.inf
-            good = residual <= max(0.1 * self.tolerance, _ROUNDING)
+            good = residual <= max(0.1 * self._goal, _ROUNDING)
             error = max(error, self._truncation(rows)) if good else np.inf
-            if error <= self.tolerance:
-                self.error = max(self.error, error, residual)
+            if error <= self._goal:
+                self._panel_error = max(self._panel_error, error, residual)
+                left = self._losses(rows)[:, -1:] * self.error_floor / self._loss_floors
+                self.error = max(self.error, self._panel_error * self._added_up(float(left.min())))
+                if left.min() < 1e-3 * self.error_floor:
+                    self.error = max(self.error, _VANISHED / self.error_floor)
                 self._check_stability()
                 return error
         self.grid.remove()
@@ -173,13 +233,14 @@ class Panels:
 
     def _check_stability(self) -> None:
         """Raise Unresolved if a disturbance of one step would grow, which a panel, being smooth, never shows."""
-        stiffness = self._propagator.rate * float(self.chain.kernel()[0, len(self.grid) - 1].real)
         nodes = len(self.grid)
-        # A run that is short compared with the trial consists of single steps, most of it.
-        if stiffness <= _STIFFER * self._probed or nodes + _PROBED > self.problem.steps:
+        kernel = self.chain.kernel()[0, self.grid.last].real
+        stiffness = float((self._propagator.rate[self.grid.last].real * kernel).max())
+        if stiffness <= _STIFFER * self._probed:
             return
-        with self._propagator.held():  # a schedule that is not smooth would seem to answer
+        with self._propagator.held(stiffness / kernel[-1]):  # a schedule that is not smooth would seem to answer
             for _ in range(_PROBED):
+                self._take(1.0)
                 rows = self._place(1)[0]  # which may make room in new equations
                 self.equations.fill(rows)
         first, probed = self.rows(slice(nodes, nodes + 1)), self.rows(slice(nodes, nodes + _PROBED))
@@ -190,9 +251,7 @@ class Panels:
         for matrix in _matrices(self.equations):
             _clear(matrix, probed)
         if _grows(answer):
-            raise Unresolved(
-                f"training is at the edge of stability about step {self.grid.end}, which panels cannot follow; lower lr"
-            )
+            raise self._at_the_edge()
         self._probed = stiffness
 
     def _place(self, length: int) -> tuple[slice, float]:
@@ -217,7 +276,7 @@ class Panels:
                 f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
                 "smooth enough; lower lr or steps, or raise tolerance"
             )
-        return min(steps, max(len(self.grid), size + size // 2))
+        return max(len(self.grid), min(steps, size + size // 2))
 
     def _allocate(self, size: int) -> Equations:
         c = coefficients([self.problem], self._depth_nodes, times=size)
@@ -242,10 +301,11 @@ class Panels:
             each.write(self._guessed_response(each.matrix, rows, self.rows(previous)), rows)
         for matrix in [*(each.matrix for each in correlations), *chain.correlations(), eq.data_covariances.Cv]:
             Unknown(matrix, True, 0.0).write(self._constant(matrix, rows), rows)
-        settled = max(_SETTLED * self.tolerance, 0.01 * _ROUNDING)
+        settled = max(_SETTLED * self._goal, 0.01 * _ROUNDING)
         closely = settled
 
         def sweep(respond: bool, correlate: bool, inner: float = _INNER[0]) -> None:
+            self._take(_SWEEP_IN_DEPTH if self._depth_nodes else _SWEEP)
             chain.prepare(data.Rhr, rows)
             chain.backward(rows, respond=respond, correlate=correlate)
             if respond:
@@ -359,7 +419,20 @@ class Panels:
     def _loss_floors(self) -> Array:
         """What losses are judged by if they are smaller, shape (1 or 2, 1)."""
         losses = 2 if self.equations.data_covariances.noisy else 1
-        return np.array([[LOSS_FLOOR * each] for each in self._initial[:losses]])
+        return np.array([[self.error_floor * each] for each in self._initial[:losses]])
+
+    def _alternating(self) -> float:
+        """Relative size of what still alternates in the losses of the last single steps; it would end with a panel."""
+        count = min(len(self.grid), NODES + 1)
+        if any(length > 1 for length in self.grid.lengths[-count:]):
+            return 0.0
+        losses = self._losses(self.rows(slice(len(self.grid) - count, len(self.grid))))
+        differences = np.abs(np.diff(losses, n=count - 1, axis=1)) / 2.0 ** (count - 1)
+        return float((differences / np.maximum(np.abs(losses[:, -1:]), self._loss_floors)).max())
+
+    def _added_up(self, left: float) -> float:
+        """What errors of panels, at most, have added up to where this part of the initial loss is left."""
+        return max(1.0, -_TAIL * math.log10(max(left, self.error_floor)))
 
     def _truncation(self, rows: slice) -> float:
         """Relative size of what comes after the last coefficients of the panel's polynomials.
@@ -370,7 +443,7 @@ class Panels:
         added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
         worst = 0.0
         for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
-            floor = max(LOSS_FLOOR if index < losses else 1.0 / (1.0 + added), _NOISE / self.tolerance)
+            floor = self.error_floor if index < losses else max(1.0 / (1.0 + added), _NOISE / self.tolerance)
             scale = max(np.abs(values).min() if index < losses else np.abs(values).max(), floor * initial)
             worst = max(worst, _rest(values, scale))
         derivatives = self._nudged_losses(slice(0, rows.stop)).imag
@@ -412,6 +485,33 @@ class Panels:
         )
 
 
+def dense_work(shape: Structure) -> float:
+    """Work of solving every step, in the units in which panels count theirs."""
+    return shape.steps * (_step_work(0) + shape.size**2 / 3)
+
+
+def _step_work(rows: int) -> float:
+    return float(_OVERHEAD**2 + rows**2)
+
+
+def panels_memory(shape: Structure, nodes: int) -> int:
+    """Bytes that panels take at most, with so many nodes in time: matrices, and their copies when there is more room.
+
+    Counted are also the steps of a trial after the last panel.
+    """
+    room = before = min(shape.steps, _ROOM)
+    while room < nodes + _PROBED:
+        room, before = room + room // 2, room
+    return sum(dense_memory(replace(shape, steps=size), 1) for size in (room, max(before, nodes)))
+
+
+def _least_loss(problem: Problem) -> float:
+    """Label noise that is left on the training set when as much of it is fitted as there are directions."""
+    data = problem.data
+    fitted = np.real(problem.sampling.reuse) * data.modes.weight.sum()
+    return float(data.outputs * np.real(data.noise) ** 2 * max(0.0, 1.0 - fitted))
+
+
 def _sweep_noise(
     covariances: DataCovariances, Cg: Array | None, rows: slice, tolerance: float, most_sweeps: int = _INNER_SWEEPS
 ) -> None:
@@ -426,11 +526,15 @@ def _sweep_noise(
 def _rest(values: Array, scale: float) -> float:
     """What comes after the last coefficients of the polynomial through values at the nodes of a panel, over a scale.
 
-    It is infinite if a value is not finite, and zero if nothing is left, whatever the scale.
+    Coefficients are taken to go on falling as they do at the end, but no faster than before that, since one that is
+    small by chance says nothing about the next; and all that follow are summed. It is infinite if a value is
+    not finite, and zero if nothing is left, whatever the scale.
     """
     sizes = np.abs(to_legendre() @ values)
-    last, before = sizes[-2:].max(), sizes[-4:-2].max()
-    rest = last * min(1.0, last / before) if before > 0 else last
+    earlier, before, last = sizes[-6:-4].max(), sizes[-4:-2].max(), sizes[-2:].max()
+    falls = [after / size for size, after in ((earlier, before), (before, last)) if size > 0]
+    ratio = min(_SLOWEST, max(falls, default=_SLOWEST))
+    rest = last * ratio / (1.0 - ratio)
     if not np.isfinite(rest):
         return np.inf
     return float(rest / scale) if rest else 0.0
@@ -440,13 +544,15 @@ def _grows(answer: Array) -> bool:
     """Whether what alternates from step to step, in the answer (modes, steps, ...) to a disturbance, does not die out.
 
     High differences remove what is smooth. Near the edge of a continuous spectrum of rates, what alternates at the edge
-    of stability falls as the power 3/2 of the time, so it must fall faster than that.
+    of stability falls as the power 3/2 of the time, so it must fall faster than that. And what grows fast need not
+    do so until the end: it lowers the kernel then, and stops.
     """
     differences = np.abs(np.diff(answer, n=8, axis=1)) / 2.0**8
     alternating = differences.reshape(len(answer), differences.shape[1], -1).max(axis=(0, 2))
-    steps = 1.0 + np.arange(len(alternating))
-    third, last = np.split(alternating * steps**1.5, [len(steps) // 2, 3 * len(steps) // 4])[1:]
-    return bool(last.max() > third.max() and alternating[-len(last) :].max() > _NOISE)
+    third, last = np.split(alternating * (1.0 + np.arange(len(alternating))) ** 1.5, 4)[2:]
+    at_first, later = np.split(alternating, [len(alternating) // 4])
+    lasts = last.max() > third.max() and alternating[-len(last) :].max() > _NOISE
+    return bool(lasts or not later.max() <= at_first.max())
 
 
 def _correlation(matrix: Array) -> Unknown:

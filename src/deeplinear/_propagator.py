@@ -109,14 +109,14 @@ class GridPropagator:
         return np.exp(log_d), a, max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))
 
     @property
-    def rate(self) -> float:
-        """Learning rate at the last node."""
-        return float(self._rate[-1].real)
+    def rate(self) -> NDArray[Any]:
+        """Learning rate at the nodes, shape (nodes,)."""
+        return self._rate
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep the learning rate as it is at the last node."""
-        scheduled, self._rates = self._rates, np.asarray(self._rate[-1])
+    def held(self, rate: float) -> Iterator[None]:
+        """Take this learning rate at all steps."""
+        scheduled, self._rates = self._rates, np.asarray(rate, self._rate.dtype)
         try:
             yield
         finally:

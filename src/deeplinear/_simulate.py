@@ -20,6 +20,9 @@ from deeplinear._simulator.sizes import Sizes, sizes_of
 from deeplinear._simulator.train import train
 from deeplinear._threads import one_blas_thread
 
+_BOOKKEEPING = 2000
+"""Bytes, about, that each seed takes while it waits for its turn: its number and its place in the queue."""
+
 
 def simulate(
     problem: Problem,
@@ -117,7 +120,7 @@ def simulate(
     return Ensemble(
         problem=problem,
         dim=sizes.dim,
-        seeds=seed_list,
+        seeds=tuple(seed_list),
         times=np.arange(problem.steps),
         test_loss=results["test_loss"],
         train_loss=results["train_loss"],
@@ -184,7 +187,7 @@ class _Counter:
 
 def read_arguments(
     problem: Problem, dim: Any, seeds: Any, workers: Any, record: Any
-) -> tuple[tuple[int, ...], int, Sizes]:
+) -> tuple[Sequence[int], int, Sizes]:
     """Return the seeds, the number of workers in use at once and the counts."""
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, got {problem!r}")
@@ -195,10 +198,10 @@ def read_arguments(
     return seed_list, min(worker_count, len(seed_list)), sizes
 
 
-def read_seeds(seeds: Any) -> tuple[int, ...]:
-    """Return the seeds that a number of them, or a sequence, stands for."""
+def read_seeds(seeds: Any) -> Sequence[int]:
+    """Return the seeds that a number of them, which may be large, or a sequence stands for."""
     if not isinstance(seeds, Iterable):
-        return tuple(range(_checks.whole("seeds", seeds)))
+        return range(_checks.whole("seeds", seeds))
     values = tuple(_checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(seeds))
     if not values or len(set(values)) < len(values) or max(values) >= 2**63:
         raise ValueError(f"seeds must be one or more distinct whole numbers below 2**63, got {list(values)}")
@@ -250,4 +253,4 @@ def _bytes_of_one(problem: Problem, sizes: Sizes, record: str) -> tuple[int, int
     histories = n * (2 * dim + 2 * sum(widths) + sizes.samples) if record == "all" else 0
     results = sum(int(np.prod(shape)) for shape in _result_shapes(problem, sizes, record).values())
     in_flight = weights * (2 if problem.optimizer.momentum else 1) + data + histories + results
-    return 8 * in_flight, 8 * results
+    return 8 * in_flight, 8 * results + _BOOKKEEPING

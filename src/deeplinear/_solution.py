@@ -48,13 +48,25 @@ MATRICES = (
 class Status:
     """How training went: completed, or diverged at a step.
 
+    Attributes
+    ----------
+    diverged_at
+        Step at which the loss has left all bounds, None if it does not.
+    rounding_at
+        Step from which on the losses depend on rounding, None if they do not: training has become unstable, after what
+        could have grown was trained away, so that rounding errors grow in its place. In exact arithmetic
+        the losses leave their smooth course later or not at all, and in finite networks at another step.
+
     Examples
     --------
     >>> print(Status(diverged_at=12))
     diverged at step 12: lower the learning rate
+    >>> print(Status(rounding_at=640))
+    completed, with rounding errors grown into the losses from step 640: lower the learning rate
     """
 
     diverged_at: int | None = None
+    rounding_at: int | None = None
 
     @property
     def diverged(self) -> bool:
@@ -62,9 +74,11 @@ class Status:
         return self.diverged_at is not None
 
     def __str__(self) -> str:
-        if self.diverged_at is None:
-            return "completed"
-        return f"diverged at step {self.diverged_at}: lower the learning rate"
+        how = "completed" if self.diverged_at is None else f"diverged at step {self.diverged_at}"
+        if self.rounding_at is not None:
+            how += f", with rounding errors grown into the losses from step {self.rounding_at}"
+            return f"{how}: lower the learning rate"
+        return how if self.diverged_at is None else f"{how}: lower the learning rate"
 
 
 @dataclass(frozen=True)
@@ -151,8 +165,9 @@ class Solution:
         ``method``, ``seconds`` and size of the ``batch`` that was solved together; at infinite depth also
         the number of ``depth_nodes`` and the ``depth_error`` that was found; with panels the number of
         ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was asked
-        for and an estimate of the relative ``error`` of the losses; with coarse steps the same but for the lengths,
-        and how many ``exact`` steps come first.
+        for and an estimate of the relative ``error`` of the losses. That error is relative to the loss at each time, or
+        to ``error_floor`` times the initial loss where that is larger. With coarse steps the same but for the lengths,
+        and how many ``exact`` steps come first. ``rounding_at`` is there if ``status`` has it.
 
     Examples
     --------
@@ -381,7 +396,7 @@ class Solution:
                 raise ValueError(f"{path} has no {name}")
             return array
 
-        diverged_at = int(dataset.attrs["diverged_at"])
+        diverged_at, stats = int(dataset.attrs["diverged_at"]), json.loads(dataset.attrs["stats"])
         return cls(
             problem=Problem.from_toml(dataset.attrs["problem"]),
             times=dataset["time"].values,
@@ -389,8 +404,8 @@ class Solution:
             train_loss=read("train_loss"),
             kernel=read("kernel"),
             decomposition=Decomposition(**{name: read(name) for name in PARTS}),
-            status=Status(None if diverged_at < 0 else diverged_at),
-            stats=json.loads(dataset.attrs["stats"]),
+            status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
+            stats=stats,
             _matrices={name: partial(read, name) for name in MATRICES if name in dataset},
         )
 
@@ -398,7 +413,7 @@ class Solution:
     def from_solver(cls, problem: Problem, solver: Dense | Panels, index: int, stats: dict[str, Any]) -> "Solution":
         """Take one problem out of a solved batch."""
         step = int(solver.diverged_at[index])
-        status = Status(None if step < 0 else step)
+        status = Status(None if step < 0 else step, stats.get("rounding_at"))
         times = solver.grid.times if isinstance(solver, Panels) else np.arange(problem.steps)
         ended, equations = _end(times, status), _equations(solver)
         outputs, curves = problem.data.outputs, equations.curves

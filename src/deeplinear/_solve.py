@@ -16,10 +16,11 @@ from deeplinear._coefficients import Structure, coefficients, structure
 from deeplinear._dense import Dense, dense_memory, layers_memory
 from deeplinear._device import CPU, Device, find_device
 from deeplinear._network import Network, ResNet
-from deeplinear._panels import Panels, Unresolved
+from deeplinear._panels import Panels, Unresolved, dense_work
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
 from deeplinear._reach import check_reach
+from deeplinear._rounding import rounding_at
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
 
@@ -43,6 +44,9 @@ _LEAST_RICHNESS = 1e-4
 
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
+
+_TRIED = 0.5
+"""Part of the work of solving every step after which panels are given up, where every step can be solved."""
 
 _SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
@@ -95,13 +99,14 @@ def solve(
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
     method
         ``"dense"``, ``"panels"``, ``"coarse"``, or ``"auto"``: for runs that are long (more than 1000 steps times
-        outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, it is
-        solved densely if there is memory for it.
+        outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, or
+        panels not pay, it is solved densely if there is memory for it.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
-        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels, where losses
-        below 1e-5 of the initial one are accurate to that scale. All else is exact.
+        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels and coarse steps,
+        where losses below a fraction ``error_floor`` of the initial one, 1e-5 as a rule, are accurate to that scale
+        only. All else is exact to rounding; ``Solution.status`` says where rounding errors have grown into the losses.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"`` or ``"cuda:1"`` (this needs
         ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays for many
@@ -217,6 +222,9 @@ def _solve_long(
     """Solve through fewer nodes or steps; if that gives up and the choice was free, densely."""
     shape = plan(problem)
     start = time.perf_counter()
+    # Near the edge of stability panels do not pay: what they have cost until that is seen is a part of the dense cost.
+    may_step = free and dense_memory(shape, 1) <= psutil.virtual_memory().available
+    most_work = _TRIED * dense_work(shape) if may_step else math.inf
 
     def solve_steps(each: Problem, progress: Progress | None) -> Solution:
         _memory.require(dense_memory(plan(each), 1), "solving", "lower outputs, or raise tolerance", device)
@@ -224,39 +232,45 @@ def _solve_long(
 
     try:
         if name == "panels":
-            return _solve_panels(problem, shape, tolerance, advance)
+            return _solve_panels(problem, shape, tolerance, advance, most_work)
         solution = solve_coarse(problem, tolerance, solve_steps, advance)
     except Unresolved:
-        if not free or dense_memory(shape, 1) > psutil.virtual_memory().available:
+        if not may_step:
             raise
         return _solve_dense([problem], shape, tolerance, advance, CPU)[0]
     advance(problem.steps, problem.steps)
     return replace(solution, stats=solution.stats | {"seconds": time.perf_counter() - start, "batch": 1})
 
 
-def _solve_panels(problem: Problem, shape: Structure, tolerance: float, advance: Progress) -> Solution:
+def _solve_panels(
+    problem: Problem, shape: Structure, tolerance: float, advance: Progress, most_work: float
+) -> Solution:
     """Solve at nodes in time."""
     start = time.perf_counter()
-    panels, stats = run_panels(problem, shape, tolerance, advance)
+    panels, stats = run_panels(problem, shape, tolerance, advance, most_work)
     stats |= {
         "method": "panels",
         "nodes": len(panels.grid),
         "lengths": panels.grid.lengths,
         "tolerance": tolerance,
         "error": max(panels.error, stats.get("depth_error", 0.0)),
+        "error_floor": panels.error_floor,
         "seconds": time.perf_counter() - start,
         "batch": 1,
     }
+    (node,) = rounding_at(panels.equations, len(panels.grid) - (panels.diverged_at >= 0), panels.grid.single)
+    if node >= 0:
+        stats["rounding_at"] = round(float(panels.grid.times[node]))
     return Solution.from_solver(problem, panels, 0, stats)
 
 
 def run_panels(
-    problem: Problem, shape: Structure, tolerance: float, advance: Progress | None
+    problem: Problem, shape: Structure, tolerance: float, advance: Progress | None, most_work: float = math.inf
 ) -> tuple[Panels, dict[str, Any]]:
-    """Fill the rows of all nodes in time."""
+    """Fill the rows of all nodes in time; Unresolved if that is more work than was given, see ``dense_work``."""
 
     def run(nodes: int, progress: Progress | None) -> Panels:
-        panels = Panels(problem, tolerance, nodes)
+        panels = Panels(problem, tolerance, nodes, most_work)
         panels.run(progress)
         return panels
 
@@ -272,7 +286,11 @@ def _solve_dense(
     start = time.perf_counter()
     dense, stats = run_dense(batch, shape, tolerance, advance, device)
     stats |= {"method": "dense", "seconds": time.perf_counter() - start, "batch": len(batch)}
-    return [Solution.from_solver(problem, dense, index, stats) for index, problem in enumerate(batch)]
+    found = rounding_at(dense, np.where(dense.diverged_at < 0, shape.steps, dense.diverged_at))
+    return [
+        Solution.from_solver(problem, dense, index, stats | ({"rounding_at": step} if step >= 0 else {}))
+        for index, (problem, step) in enumerate(zip(batch, found, strict=True))
+    ]
 
 
 def run_dense(

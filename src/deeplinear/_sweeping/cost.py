@@ -8,7 +8,6 @@ import numpy as np
 import psutil
 
 from deeplinear._curves import worth_batching
-from deeplinear._dense import dense_memory
 from deeplinear._estimate import (
     _PROBE_STEPS,
     Cost,
@@ -125,7 +124,7 @@ def _theory_kinds(problems: list[Problem]) -> list[_Kind]:
         groups.setdefault(work_of(problem), []).append(problem)
     kinds = []
     for work, members in groups.items():
-        first, memory = members[0], dense_memory(work.shape, 1)
+        first = members[0]
         together = min(len(members), worth_batching(first, _LARGEST_BATCH)) if work.method == "dense" else 1
 
         def seconds(first: Problem = first, together: int = together, work: Work = work) -> float:
@@ -133,8 +132,8 @@ def _theory_kinds(problems: list[Problem]) -> list[_Kind]:
             shared = _batch_overhead(first, together) - alone(1) if together > 1 else 0.0
             return work.passes * (alone(work.shape.steps) + work.shape.steps * shared)
 
-        amount = work.passes * memory * work.shape.steps
-        kinds.append(_Kind(len(members), amount, seconds, memory * together))
+        amount = work.passes * work.bytes * work.shape.steps
+        kinds.append(_Kind(len(members), amount, seconds, work.bytes * together))
     return kinds
 
 

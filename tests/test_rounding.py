@@ -1,0 +1,82 @@
+"""Runs that become unstable late: what grows there began as rounding, and the solution says so."""
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._grid import Grid
+from deeplinear._rounding import amplification, rounding_at
+from deeplinear._solve import plan, run_dense
+
+
+def make(lr, steps=300, richness=1.0, **kw):
+    return dl.Problem(
+        dl.MLP(depth=1, width=1.0, richness=richness),
+        dl.Isotropic(0.3),
+        dl.FullBatch(2.0),
+        dl.GradientDescent(lr),
+        steps,
+    )
+
+
+LATE = {"ramp": np.linspace(0.02, 0.4, 300), "jump": np.repeat([0.05, 0.3], 150)}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_losses_depend_on_rounding_from_the_step_that_is_given(name):
+    """A change of the last digits of the richness changes nothing before that step, and much after it."""
+    solution, nudged = dl.solve([make(LATE[name]), make(LATE[name], richness=1 + 1e-13)])
+    step = solution.status.rounding_at
+    assert step is not None
+    assert abs(step - nudged.status.rounding_at) <= 1
+    assert np.abs(nudged.test_loss / solution.test_loss - 1)[:step].max() < 1e-6
+    assert not np.abs(nudged.test_loss[step:] - solution.test_loss[step:]).max() < 1e-5
+    assert f"rounding errors grown into the losses from step {step}: lower the learning rate" in str(solution.status)
+
+
+@pytest.mark.parametrize("lr", [0.05, 0.3, 0.5, 2.0])
+def test_what_is_stable_or_unstable_from_the_start_does_not_depend_on_rounding(lr):
+    """Where training is unstable from the start, the loss itself grows as much as rounding errors do."""
+    assert dl.solve(make(lr)).status.rounding_at is None
+
+
+def test_long_runs_say_the_same_as_short_ones():
+    """Panels give such a run up, and then every step is solved."""
+    solution = dl.solve(make(np.concatenate([np.full(700, 0.02), np.full(350, 0.3)]), steps=1050))
+    assert solution.stats["method"] == "dense"
+    assert 700 < solution.status.rounding_at < 800
+
+
+def test_the_step_survives_a_file(tmp_path):
+    solution = dl.solve(make(LATE["jump"]))
+    solution.save(tmp_path / "run.nc")
+    assert dl.Solution.load(tmp_path / "run.nc").status == solution.status
+
+
+def test_problems_of_a_batch_are_told_apart():
+    both = dl.solve([make(LATE["jump"]), make(np.repeat([0.05, 0.06], 150))])
+    assert [each.status.rounding_at is None for each in both] == [False, True]
+
+
+@pytest.mark.parametrize("gram", [None, [[1.0, 0.3], [0.3, 0.5]]])
+def test_amplification_is_the_sum_of_squared_responses(gram):
+    problem = dl.Problem(
+        dl.MLP(depth=2, width=1.0),
+        dl.Spectrum([2.0, 0.5], [np.eye(2) if gram else 1.0] * 2, [0.4, 0.6], proportional=True, noise=0.1),
+        dl.FullBatch(2.0),
+        dl.GradientDescent(0.05),
+        12,
+    )
+    dense, _ = run_dense([problem], plan(problem), 1e-6, None)
+    outputs, share = problem.data.outputs, np.array([0.8, 0.3]) / 1.1
+    losses = dense.loss_curve(slice(0, 12))[0]
+    squares = np.einsum("k,ktcsd->ts", share, dense.data.H[0].reshape(2, 12, outputs, 12, outputs) ** 2)
+    expected = squares @ losses / outputs / losses
+    np.testing.assert_allclose(amplification(dense, slice(0, 12))[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(amplification(dense, slice(5, 7))[0], expected[5:7], rtol=1e-12)
+    single = Grid([1] * 12).single
+    assert single.all()
+    single[3:] = False
+    first = squares[:, :3] @ losses[:3] / outputs / losses
+    np.testing.assert_allclose(amplification(dense, slice(0, 12), single)[0], first, rtol=1e-12)
+    assert rounding_at(dense, np.array([12])) == [-1]
