@@ -125,7 +125,6 @@ def solve_coarse(
             "tolerance": tolerance,
             "error": error,
         },
-        _matrices={},
     )
 
 

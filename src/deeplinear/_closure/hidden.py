@@ -23,9 +23,8 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
-from functools import cached_property
-
 from deeplinear._arrays import Array, computing, finite, identity, zeros
+from deeplinear._cached import cached_property
 from deeplinear._closure.causal import compiled, times
 from deeplinear._closure.site import Site
 from deeplinear._closure.source import Source, dd, fill_sandwich, fill_sum

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks
+from deeplinear._cached import cached_property
 from deeplinear._coefficients import Structure
 from deeplinear._curves import worth_batching
 from deeplinear._fields import replace
