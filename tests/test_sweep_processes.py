@@ -23,7 +23,7 @@ from deeplinear._sweeping import drive, runners, store
 from deeplinear._sweeping.claims import Claims
 from deeplinear._sweeping.runners import LocalProcesses
 from deeplinear._sweeping.work import Task, run_task
-from sweeps import counts, ladder, wait_for
+from sweeps import counts, is_running, ladder, open_gate, pids, wait_for
 
 
 @pytest.fixture
@@ -103,26 +103,24 @@ sweep(problem, {"lr": lrs}, sys.argv[2], theory=False, experiment={"dim": 8, "se
     def test_sigkill_loses_nothing_and_repeats_nothing(
         self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("COUNT_SECONDS", "0.1")
         lrs = ladder(16)
+        monkeypatch.setenv("COUNT_LARGEST_FREE", str(lrs[7]))
         process = self.start(problem, tmp_path, lrs)
         points = tmp_path / "a.zarr" / store.WORK_FOLDER / "points"
-        wait_for(lambda: points.is_dir() and len(list(points.glob("experiment-*"))) >= 5)
+        # Eight are finished, and each of the two processes has begun one that it cannot finish.
+        wait_for(lambda: len(list(points.glob("experiment-*"))) == 8 and len(counts(tmp_path, "begun")) == 10)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        wait_for(lambda: not any(map(is_running, pids(tmp_path, "begun"))))  # its processes end too
         kept = open_sweep(tmp_path / "a.zarr")
-        done = [f"{lr:g}" for lr in kept.lr.values[kept.measured_done]]
-        assert 5 <= len(done) < 16
-        begun = counts(tmp_path, "begun")
-        time.sleep(0.3)
-        assert counts(tmp_path, "begun") == begun  # its processes are gone too
+        assert kept.lr.values[kept.measured_done].tolist() == lrs[:8]
 
+        open_gate(tmp_path)
         assert self.start(problem, tmp_path, lrs).wait() == 0
         found = open_sweep(tmp_path / "a.zarr")
         assert found.measured_done.all()
-        again = counts(tmp_path, "begun")
-        assert all(again[lr] == 1 for lr in done), "what was finished was computed again"
-        assert sum(again.values()) <= len(lrs) + 4  # nothing but what was under way
+        again = [f"{lr:g}" for lr in lrs[8:10]]
+        assert counts(tmp_path, "begun") == Counter({f"{lr:g}": 1 for lr in lrs} | dict.fromkeys(again, 2))
         assert not list((tmp_path / "a.zarr" / store.WORK_FOLDER / "claims").iterdir())
         np.testing.assert_array_equal(
             found.measured_test_loss,
@@ -132,13 +130,12 @@ sweep(problem, {"lr": lrs}, sys.argv[2], theory=False, experiment={"dim": 8, "se
     def test_two_processes_share_a_store(
         self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("COUNT_SECONDS", "0.3")
+        monkeypatch.setenv("COUNT_PROCESSES", "2")
         lrs = ladder(14)
         both = [self.start(problem, tmp_path, lrs, workers=1) for _ in range(2)]
         assert [process.wait() for process in both] == [0, 0]
         assert counts(tmp_path) == Counter({f"{lr:g}": 1 for lr in lrs})
-        pids = {path.name.split("-")[2] for path in (tmp_path / "counts").glob("ended-*")}
-        assert len(pids) == 2
+        assert len(pids(tmp_path)) == 2
         with xr.open_zarr(tmp_path / "a.zarr") as opened:
             assert opened.measured_done.all()
 
@@ -166,23 +163,25 @@ class TestLocalProcesses:
         monkeypatch.setattr(drive, "run_task", counting.counted)
         found = sweep(problem, {"lr": ladder(32 * 12)})
         assert found.done.all()
-        pids = {int(path.name.split("-")[2]) for path in (tmp_path / "counts").glob("ended-*")}
-        assert os.getpid() in pids
-        assert len(pids) > 1
+        assert os.getpid() in pids(tmp_path)
+        assert len(pids(tmp_path)) > 1
         assert set(counts(tmp_path).values()) == {1}
 
     def test_a_killed_process_is_replaced(
         self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("COUNT_SECONDS", "0.5")
+        monkeypatch.setenv("COUNT_LARGEST_FREE", "0")
         pool = LocalProcesses(1)
         task = Task((problem,), np.arange(problem.steps), None)
         future = pool.submit(counting.counted, task)
         wait_for(lambda: counts(tmp_path, "begun"))
-        pid = int(next((tmp_path / "counts").glob("begun-*")).name.split("-")[2])
+        (pid,) = pids(tmp_path, "begun")
         os.kill(pid, signal.SIGKILL)
+        open_gate(tmp_path)
         np.testing.assert_array_equal(pool.result(future)["test_loss"], run_task(task)["test_loss"])
         pool.close()
+        assert len(pids(tmp_path, "begun")) == 2
+        assert pid not in pids(tmp_path)
 
     def test_a_process_that_cannot_start_is_an_error(
         self, problem: dl.Problem, monkeypatch: pytest.MonkeyPatch
@@ -226,8 +225,7 @@ class TestDask:
 
         def kill(done: int, total: int) -> None:
             if done >= 8 and not killed:
-                pids = cluster_client.run(os.getpid)
-                killed.append(next(iter(pids.values())))
+                killed.append(next(iter(cluster_client.run(os.getpid).values())))
                 os.kill(killed[0], signal.SIGKILL)
 
         found = sweep(
@@ -243,8 +241,7 @@ class TestDask:
         assert killed
         assert found.measured_done.all()
         assert (found.measured_failure == "").all()
-        pids = {path.name.split("-")[2] for path in (tmp_path / "counts").glob("ended-*")}
-        assert len(pids) >= 2
+        assert len(pids(tmp_path)) >= 2
         ended = counts(tmp_path)
         assert set(ended) == {f"{lr:g}" for lr in lrs}
         # At most what the worker had finished and not handed over yet.
