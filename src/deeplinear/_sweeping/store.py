@@ -105,7 +105,9 @@ class Folder:
             if root.exists() and not root.is_dir():
                 raise ValueError(f"store must be a folder, got the file {root}")
             if root.is_dir() and any(root.iterdir()) and not (root / WORK_FOLDER).is_dir():
-                raise ValueError(f"store must be new or hold a sweep; the folder {root} has something else in it")
+                raise ValueError(
+                    f"store must be new or hold a sweep; the folder {root} has something else in it{_left(root)}"
+                )
             (root / WORK_FOLDER / "points").mkdir(parents=True, exist_ok=True)
             found = _write_once(root, manifest, resume)
             return cls(root, found, Claims(root / WORK_FOLDER))
@@ -129,7 +131,10 @@ class Folder:
 
     def put(self, batch: Batch, result: Result) -> None:
         """Write a result, whole or not at all."""
-        write_result(self._file(batch), result, fingerprint(self._manifest, batch))
+        path = self._file(batch)
+        if path.is_dir():  # whatever this is, it is not ours to delete
+            path.rename(path.with_name(f".{path.name}-{uuid.uuid4().hex}"))
+        write_result(path, result, fingerprint(self._manifest, batch))
         self._finished.add(batch)
         self.changed = True
         self._claims.release(batch.name)
@@ -170,7 +175,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         return _manifest(root)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not _intact_results(root):
-            raise ValueError(f"store must hold a sweep, and {root} does not") from None
+            raise ValueError(f"store must hold a sweep, and {root} does not{_left(root)}") from None
         raise ValueError(_lost(root, "is missing")) from error
     except Damaged:
         raise ValueError(_lost(root, "is damaged")) from None
@@ -295,6 +300,13 @@ def _intact_results(root: Path) -> list[str]:
         except (FileNotFoundError, Damaged):
             continue
     return found
+
+
+def _left(root: Path) -> str:
+    """Say what is left of a store whose own folder is gone."""
+    if not (root / ".zmetadata").exists():
+        return ""
+    return f"; it has lost its folder {WORK_FOLDER}, and xarray.open_zarr may still read what it published"
 
 
 def _lost(root: Path, how: str) -> str:
