@@ -72,6 +72,31 @@ class TestClaims:
         near.close()
         far.close()
 
+    @pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b"3", b"{}", b'{"host": 1}', b"\xff\x00", b"[" * 10**5])
+    def test_an_owner_that_cannot_be_read_is_given_time(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, garbage: bytes
+    ) -> None:
+        lost, near = Claims(tmp_path), Claims(tmp_path)
+        assert lost.take("a")
+        (tmp_path / "owners" / lost.id).write_bytes(garbage)
+        assert not near.take("a")
+        monkeypatch.setattr(claims_module, "PATIENCE", 0.0)
+        wait_for(lambda: near.take("a"))
+        near.close()
+        lost.close()
+
+    @pytest.mark.parametrize("garbage", [b"x" * 300, b"../../x", b"\xff\x00", b"\n"])
+    def test_a_claim_that_cannot_be_read_is_given_time(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, garbage: bytes
+    ) -> None:
+        near = Claims(tmp_path)
+        (tmp_path / "claims" / "a.0").write_bytes(garbage)
+        (tmp_path / "claims" / "a.mine").write_bytes(garbage)
+        assert not near.take("a")
+        monkeypatch.setattr(claims_module, "PATIENCE", 0.0)
+        wait_for(lambda: near.take("a"))
+        near.close()
+
     def test_signs_of_life_are_given(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(claims_module, "HEARTBEAT", 0.02)
         claims = Claims(tmp_path)

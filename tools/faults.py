@@ -9,6 +9,7 @@ figures into ``docs/robustness.md``.
 
 import argparse
 import functools
+import io
 import json
 import os
 import random
@@ -92,7 +93,7 @@ def damages(rng: random.Random, other: Path | None) -> dict[str, Callable[[Path]
         "overwritten with noise": lambda path: path.write_bytes(rng.randbytes(300)),
         "replaced by a foreign .npz": foreign_arrays,
         "replaced by foreign JSON": lambda path: path.write_text(rng.choice(["{}", "[]", "3", '{"layout": 2}'])),
-        "replaced by a foreign file with a checksum": lambda path: path.write_bytes(sealed(b"mine")),
+        "replaced by a foreign file with a checksum": lambda path: path.write_bytes(sealed(io.BytesIO(b"mine"))),
         "replaced by a folder": folder,
     }
     if other is not None and other.is_file():

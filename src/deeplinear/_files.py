@@ -30,18 +30,21 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def sealed(content: bytes) -> bytes:
-    """Return the content of a file with a line at its end by which ``is_intact`` knows it.
+def sealed(content: io.BytesIO) -> memoryview:
+    """Add a line at the end of a file by which ``is_intact`` knows it, and return all of it.
 
     Readers of HDF5 and of zip files pass over what stands behind the end.
 
     Examples
     --------
-    >>> file = io.BytesIO(sealed(b"results"))
-    >>> is_intact(file), is_intact(io.BytesIO(file.getvalue().replace(b"results", b"resulte")))
+    >>> file = bytes(sealed(io.BytesIO(b"results")))
+    >>> is_intact(io.BytesIO(file)), is_intact(io.BytesIO(file.replace(b"results", b"resulte")))
     (True, False)
     """
-    return content + _SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
+    digest = hashlib.sha256(content.getbuffer()).hexdigest()
+    content.seek(0, io.SEEK_END)
+    content.write(_SEAL + digest.encode() + b"\n")
+    return content.getbuffer()
 
 
 def is_intact(file: BinaryIO) -> bool | None:

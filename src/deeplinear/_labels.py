@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deeplinear import _memory
 from deeplinear._files import is_intact, sealed, write_atomically
 
 if TYPE_CHECKING:
@@ -145,10 +146,11 @@ def write_dataset(
     import h5netcdf  # slow to import
     import xarray as xr
 
+    _memory.require(dataset.nbytes, f"writing {path}", "free some memory")
     content = io.BytesIO()
     with h5netcdf.File(content, "w") as file:
         dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
-    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content.getvalue())))
+    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
 
 
 def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":

@@ -94,7 +94,8 @@ def sweep(
     Notes
     -----
     A point whose values are not allowed, or whose computation fails, does not stop the others. Points that failed for
-    want of memory are tried again when the sweep is resumed. Infinite width is ``inf`` on its axis.
+    want of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite width is
+    ``inf`` on its axis.
 
     Examples
     --------

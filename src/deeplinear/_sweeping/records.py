@@ -23,7 +23,7 @@ def write_result(path: Path, result: Result, batch: str) -> None:
     """Write the arrays of a batch, whole or not at all; ``batch`` is what the file belongs to."""
     content = io.BytesIO()
     np.savez(content, **result, **{_BATCH: np.array(batch)})  # type: ignore[arg-type]
-    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content.getvalue())))
+    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
 
 
 def read_result(path: Path) -> tuple[Result, str]:
