@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,6 +69,12 @@ class Claims:
         held = self._held.pop(name)
         for generation in range(int(held.suffix[1:]) + 1):
             held.with_suffix(f".{generation}").unlink(missing_ok=True)
+
+    def clear(self, finished: Collection[str]) -> None:
+        """Delete the claims that processes have left which died between finishing a piece of work and giving it up."""
+        for claim in list(self._claims.iterdir()):
+            if claim.stem in finished and self._is_stale(claim):
+                claim.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Give everything up."""

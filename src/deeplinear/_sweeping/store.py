@@ -85,6 +85,7 @@ class Folder:
         self._claims = claims
         self._points = root / WORK_FOLDER / "points"
         self._finished = {batch for batch, result in self.results() if not out_of_memory(result)}
+        claims.clear({batch.name for batch in self._finished})
         there = {batch for batch in self.batches if self._file(batch).exists()}
         self._again = {batch: self._written(batch) for batch in there - self._finished}
 
