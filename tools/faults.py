@@ -39,7 +39,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "robustness.md"
 PROBLEM = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=5)
 GRID = {"lr": [0.02, 0.05, -1.0], "steps": [3, 5]}
 EXPERIMENT = {"dim": 8, "seeds": 2}
-SENTENCE = re.compile("store .*(is damaged|must hold a sweep|must be new or hold a sweep|cannot be written)")
+SENTENCE = re.compile(
+    "store .*(is damaged|holds another sweep|must hold a sweep|must be new or hold a sweep|cannot be written)"
+)
 RIGHT, SAID = "right", "said"
 
 
@@ -246,12 +248,13 @@ for _ in range(int(sys.argv[2])):
 
 _LONG = {"lr": [round(0.001 * k, 3) for k in range(1, 41)], "steps": [3, 5]}
 
+_RESULTS = f"{WORK_FOLDER}/points/[!.]*.npz"
+
 _KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import faults
-print("ready", flush=True)
 faults.sweep(Path(sys.argv[2]), grid=faults._LONG)
 """
 
@@ -302,25 +305,24 @@ def full_disks(seed: int, count: int, folder: Path) -> Iterator[Trial]:
 
 
 def kills(seed: int, count: int, folder: Path) -> Iterator[Trial]:
-    """Kill a sweep at random moments of its life and go on; nothing that was finished may be computed again."""
+    """Kill a sweep at a random number of finished batches, or while it publishes, and go on with it.
+
+    Nothing that was finished may be computed again.
+    """
     expected = sweep(folder / "expected", grid=_LONG)
-    start = time.perf_counter()
-    sweep(folder / "timed", grid=_LONG)
-    seconds = time.perf_counter() - start
+    batches = len(list((folder / "expected").glob(_RESULTS)))
     rng = random.Random(seed)
     for number in range(count):
         path = folder / f"killed-{number}"
-        process = subprocess.Popen(child(_KILLED, path), stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        process.stdout.readline()
-        wait = rng.uniform(0, seconds)
-        try:
-            process.wait(wait)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        process.stdout.close()
-        finished = {each: each.stat().st_mtime_ns for each in path.glob(f"{WORK_FOLDER}/points/[!.]*.npz")}
+        pattern, wanted = (_RESULTS, rng.randrange(batches)) if number % 3 else (f"{WORK_FOLDER}/new-*", 1)
+        pause = rng.uniform(0, 0.05)
+        process = subprocess.Popen(child(_KILLED, path))
+        while len(list(path.glob(pattern))) < wanted and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        died = process.wait() == -signal.SIGKILL
+        finished = {each: each.stat().st_mtime_ns for each in path.glob(_RESULTS)}
         try:
             outcome = RIGHT if sweep(path, grid=_LONG).identical(expected) else "other data"
             with xr.open_zarr(path) as published:
@@ -329,7 +331,8 @@ def kills(seed: int, count: int, folder: Path) -> Iterator[Trial]:
             outcome = repr(error)
         if any(each.stat().st_mtime_ns != written for each, written in finished.items()):
             outcome = "finished work was done again"
-        yield Trial("killed", f"after {wait:.2f} s with {len(finished)} batches finished", outcome)
+        if died:  # otherwise it was through before
+            yield Trial("killed", f"{len(finished)} of {batches} batches finished", outcome)
 
 
 def forks(seed: int, count: int) -> Iterator[Trial]:
