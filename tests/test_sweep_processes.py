@@ -108,6 +108,17 @@ class TestClaims:
         wait_for(lambda: near.take("a"))
         near.close()
 
+    def test_folders_in_place_of_claims_and_owners(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(claims_module, "PATIENCE", 0.0)
+        near, owner = Claims(tmp_path), "0" * 32
+        (tmp_path / "claims" / "a.0").mkdir()
+        (tmp_path / "claims" / "b.0").write_text(owner)
+        (tmp_path / "owners" / owner).mkdir()
+        for name in "ab":
+            wait_for(lambda name=name: near.take(name))
+        near.close()
+        assert not list((tmp_path / "claims").iterdir())
+
     def test_signs_of_life_are_given(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(claims_module, "HEARTBEAT", 0.02)
         claims = Claims(tmp_path)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deeplinear._files import write_atomically
+from deeplinear._files import remove, write_atomically
 from deeplinear._sweeping.plan import EXPERIMENT, THEORY, Batch, Plan
 from deeplinear._sweeping.records import Damaged, changed_files, file_checksums, read_json, to_json
-from deeplinear._sweeping.store import WORK_FOLDER, new_folder_beside, remove, replace_folders
+from deeplinear._sweeping.store import WORK_FOLDER, new_folder_beside, replace_folders
 from deeplinear._sweeping.work import Result, empty
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import psutil
 
-from deeplinear._files import write_atomically
+from deeplinear._files import remove, write_atomically
 
 HEARTBEAT = 10.0
 """Seconds between signs of life."""
@@ -68,13 +68,13 @@ class Claims:
         """Give a claim up."""
         held = self._held.pop(name)
         for generation in range(int(held.suffix[1:]) + 1):
-            held.with_suffix(f".{generation}").unlink(missing_ok=True)
+            remove(held.with_suffix(f".{generation}"))
 
     def clear(self, finished: Collection[str]) -> None:
         """Delete the claims that processes have left which died between finishing a piece of work and giving it up."""
         for claim in list(self._claims.iterdir()):
             if claim.stem in finished and self._is_stale(claim):
-                claim.unlink(missing_ok=True)
+                remove(claim)
 
     def close(self) -> None:
         """Give everything up."""
@@ -92,7 +92,7 @@ class Claims:
 
     def _is_stale(self, claim: Path) -> bool:
         try:
-            owner_id = claim.read_bytes().decode(errors="replace")
+            owner_id = "" if claim.is_dir() else claim.read_bytes().decode(errors="replace")
             if not _ID.fullmatch(owner_id):  # being written, or its process died just then, or damaged
                 return self._is_silent(claim)
             owner_file = self._owners / owner_id
@@ -126,7 +126,7 @@ def _read_owner(path: Path) -> _Owner | None:
     try:
         owner = json.loads(path.read_bytes())
         return _Owner(str(owner["host"]), int(owner["pid"]), float(owner["started"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, IsADirectoryError):
         return None
 
 

@@ -1,7 +1,6 @@
 """Where finished batches are kept: a folder that survives everything, or memory."""
 
 import os
-import shutil
 import tempfile
 import time
 import uuid
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from deeplinear._files import remove
 from deeplinear._sweeping.claims import Claims
 from deeplinear._sweeping.plan import LAYOUT, Batch, batches_of, differences, fingerprint
 from deeplinear._sweeping.records import Damaged, parse_json, read_json, read_result, to_json, write_result
@@ -211,14 +211,6 @@ def replace_folders(source: Path, target: Path) -> None:
             there.rename(old)
         child.rename(there)
         remove(old)
-
-
-def remove(path: Path) -> None:
-    """Delete a file or a folder, if it is there."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def local_path(path: Any) -> Path:
