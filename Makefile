@@ -2,8 +2,13 @@
 # make test   every check: style, types, tests
 # make docs   the documentation, in docs/_build/html; warnings are errors
 # make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
+<<<<<<< HEAD
 # make check-panels  whether the error that panels report is honest, on 300 random problems; goes on where it stopped
 # make fuzz   3000 random problems over every feature and extreme, each put to every check; goes on where it stopped
+=======
+# make check-panels  whether the error that panels report is honest, on 200 random problems; goes on where it stopped
+# make faults  what files and interrupted work survive: about 1000 faults, in about five minutes
+>>>>>>> stores
 # make clean  remove what the others made
 
 PYTHON ?= python3
@@ -12,7 +17,11 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
+<<<<<<< HEAD
 .PHONY: run test bench check-panels fuzz docs clean
+=======
+.PHONY: run test bench check-panels faults docs clean
+>>>>>>> stores
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -32,6 +41,9 @@ check-panels: $(VENV)/installed
 
 fuzz: $(VENV)/installed
 	$(BIN)/python benchmarks/fuzz.py --workers $(WORKERS)
+
+faults: $(VENV)/installed-test
+	$(BIN)/python tools/faults.py
 
 docs: $(VENV)/installed-docs
 	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr

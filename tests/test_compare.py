@@ -108,7 +108,7 @@ def test_calibration_on_networks_and_all_observables():
         dl.solve(problem),
         test_loss=pool.mean("test_loss"),
         train_loss=pool.mean("train_loss"),
-        _matrices={name: (lambda value=value: value) for name, value in means.items()},
+        _matrices=means,
     )
     members = np.random.default_rng(4).permutation(1500).reshape(150, 10)
     p_values = np.array([compare(truth, some_seeds(pool, index)).p_value for index in members])
@@ -191,7 +191,7 @@ def test_wrong_correlation_is_rejected_though_the_losses_agree(name, at):
     matrix = getattr(theory, name).copy()
     matrix[-1][at] *= 3.0
     matrix[-1][at[::-1]] = matrix[-1][at]
-    wrong = replace(theory, _matrices=dict(theory._matrices) | {name: lambda: matrix})
+    wrong = replace(theory, _matrices={name: matrix})
     assert compare(wrong, experiment, tolerance=0.0).verdict is Verdict.DISAGREES
     comparison = compare(wrong, experiment, tolerance=0.5)
     assert comparison.verdict is Verdict.CLOSE

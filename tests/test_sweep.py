@@ -1,8 +1,9 @@
 """Sweeps: what they compute, what they survive, what they refuse."""
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import xarray as xr
 import deeplinear as dl
 from deeplinear import _sweep
 from deeplinear._sweep import open_sweep, sweep
-from deeplinear._sweeping import drive, runners, store
+from deeplinear._sweeping import drive, records, runners, store
 from deeplinear._sweeping.plan import Plan
 from sweeps import counts, ladder
 
@@ -166,8 +167,95 @@ class TestFailures:
         first = sweep(problem, grid, path, workers=1)
         file = next((path / store.WORK_FOLDER / "points").iterdir())
         file.write_bytes(file.read_bytes()[:50])
-        assert not open_sweep(path).done.all()
+        with pytest.warns(UserWarning, match=r"1 of the 2 files of results in the store .* are damaged"):
+            assert not open_sweep(path).done.all()
         assert sweep(problem, grid, path, workers=1).identical(first)
+
+
+class TestDamage:
+    """``tools/faults.py`` damages every file in every way; these are the ways that once did harm, and what is said."""
+
+    GRID: ClassVar = {"lr": [0.01, 0.02], "steps": [3, 4]}
+
+    @pytest.fixture
+    def path(self, problem: dl.Problem, tmp_path: Path) -> Path:
+        sweep(problem, self.GRID, tmp_path / "a.zarr", workers=1)
+        return tmp_path / "a.zarr"
+
+    @pytest.mark.parametrize("damage", ["{", "[]", "3", "{}", '{"layout": 2}', "\x00", "[" * 10**5, None])
+    def test_a_lost_description_is_written_anew(self, problem: dl.Problem, path: Path, damage: str | None) -> None:
+        expected = open_sweep(path)
+        manifest = path / store.WORK_FOLDER / "manifest.json"
+        written = manifest.read_text()
+        results = [file.stat().st_mtime_ns for file in sorted(manifest.parent.glob("points/*"))]
+        if damage is None:
+            manifest.unlink()
+        else:
+            manifest.write_text(damage)
+        with pytest.raises(ValueError, match=r"a.zarr is damaged: the description .* 2 of its files of results are"):
+            open_sweep(path)
+        with pytest.raises(ValueError, match="holds this sweep already, damaged; resume it"):
+            sweep(problem, self.GRID, path, resume=False)
+        assert sweep(problem, self.GRID, path, workers=1).identical(expected)
+        assert open_sweep(path).identical(expected)
+        assert manifest.read_text() == written
+        assert [file.stat().st_mtime_ns for file in sorted(manifest.parent.glob("points/*"))] == results
+
+    def test_a_store_without_description_is_not_taken_for_another_sweep(self, problem: dl.Problem, path: Path) -> None:
+        """Batches of all sweeps have equal names."""
+        (path / store.WORK_FOLDER / "manifest.json").unlink()
+        with pytest.raises(ValueError, match=r"is lost, and 2 of its 2 intact results belong to another one"):
+            sweep(problem, {"lr": [0.03, 0.04], "steps": [3, 4]}, path, workers=1)
+        assert sweep(problem, self.GRID, path, workers=1).done.all()
+
+    def test_results_of_another_sweep_are_not_taken(self, problem: dl.Problem, path: Path, tmp_path: Path) -> None:
+        expected = open_sweep(path)
+        sweep(problem, {"lr": [0.03, 0.04], "steps": [3, 4]}, tmp_path / "b.zarr", workers=1)
+        points, foreign = (root / store.WORK_FOLDER / "points" for root in (path, tmp_path / "b.zarr"))
+        for file in points.iterdir():
+            shutil.copy(foreign / file.name, file)
+        with pytest.warns(UserWarning, match=r"2 of the 2 files of results .* damaged and count as not done: theory-0"):
+            assert not open_sweep(path).done.any()
+        assert sweep(problem, self.GRID, path, workers=1).identical(expected)
+
+    def test_foreign_arrays_are_not_taken(self, problem: dl.Problem, path: Path) -> None:
+        expected = open_sweep(path)
+        for file in (path / store.WORK_FOLDER / "points").iterdir():
+            np.savez(file, test_loss=np.ones(2))
+        assert sweep(problem, self.GRID, path, workers=1).identical(expected)
+
+    @pytest.mark.parametrize("lost", ["diverged_at/0.0", "steps/0", "test_loss/.zarray", ".zmetadata", ".zattrs"])
+    def test_a_lost_piece_of_the_zarr_group_is_noticed_and_written_anew(
+        self, problem: dl.Problem, path: Path, lost: str
+    ) -> None:
+        expected = open_sweep(path)
+        (path / lost).unlink()
+        with pytest.warns(UserWarning, match=rf"the Zarr group in .* is damaged \({lost}\).* call sweep again"):
+            assert open_sweep(path).identical(expected)
+        assert sweep(problem, self.GRID, path, workers=1).identical(expected)
+        with xr.open_zarr(path) as published:
+            assert published.load().identical(expected)
+        assert open_sweep(path).identical(expected)
+
+    def test_truncated_attributes_of_the_zarr_group(self, problem: dl.Problem, path: Path) -> None:
+        (path / ".zattrs").write_text((path / ".zattrs").read_text()[:20])
+        expected = sweep(problem, self.GRID, path, workers=1)
+        with xr.open_zarr(path) as published:
+            assert published.load().identical(expected)
+
+    def test_a_store_of_an_earlier_version_is_refused(self, problem: dl.Problem, path: Path) -> None:
+        manifest = path / store.WORK_FOLDER / "manifest.json"
+        document = json.loads(manifest.read_text()) | {"layout": 1, "deeplinear_version": "0.0.9"}
+        manifest.write_text(json.dumps({name: value for name, value in document.items() if name != "sha256"}))
+        for attempt in (lambda: open_sweep(path), lambda: sweep(problem, self.GRID, path)):
+            with pytest.raises(ValueError, match=r"was written by deeplinear 0.0.9, whose stores this version"):
+                attempt()
+
+    def test_what_is_left_without_the_own_folder(self, problem: dl.Problem, path: Path) -> None:
+        shutil.rmtree(path / store.WORK_FOLDER)
+        for attempt in (lambda: open_sweep(path), lambda: sweep(problem, self.GRID, path)):
+            with pytest.raises(ValueError, match=r"xarray.open_zarr may still read what it published"):
+                attempt()
 
 
 class TestRefusals:
@@ -254,7 +342,7 @@ class TestRefusals:
         self, problem: dl.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path, grid, calls = tmp_path / "a.zarr", {"lr": [0.01], "steps": [3, 4, 5]}, []
-        write = store.write_atomically
+        write = records.write_atomically
 
         def full(*arguments: Any) -> None:
             calls.append(arguments)
@@ -262,7 +350,7 @@ class TestRefusals:
                 raise OSError(28, "No space left on device")
             write(*arguments)
 
-        monkeypatch.setattr(store, "write_atomically", full)
+        monkeypatch.setattr(records, "write_atomically", full)
         with pytest.raises(OSError, match="No space left"):
             sweep(problem, grid, path, workers=1)
         monkeypatch.undo()

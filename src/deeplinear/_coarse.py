@@ -127,7 +127,6 @@ def solve_coarse(
             "error": error,
             "error_floor": LOSS_FLOOR,
         },
-        _matrices={},
     )
 
 

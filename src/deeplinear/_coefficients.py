@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from deeplinear._arrays import Array, identity, namespace, zeros
+from deeplinear._cached import cached_property
 from deeplinear._device import CPU, Device
 from deeplinear._network import ResNet
 from deeplinear._problem import Problem

@@ -5,11 +5,11 @@ Time O(L T^3), memory O(L T^2) in the number of steps T (times outputs) and laye
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from deeplinear._arrays import Array, computing, to_numpy
+from deeplinear._cached import cached_property
 from deeplinear._closure.data import DataCovariances
 from deeplinear._closure.equations import Equations, row_set
 from deeplinear._coefficients import Coefficients, Structure

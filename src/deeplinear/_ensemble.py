@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._labels import from_dataset, read_dataset, to_dataset, write_dataset
+from deeplinear._labels import from_dataset, read_dataset, reading, to_dataset, write_dataset
 from deeplinear._problem import Problem
 
 if TYPE_CHECKING:
@@ -132,19 +132,25 @@ class Ensemble:
 
     @classmethod
     def load(cls, path: str | Path) -> "Ensemble":
-        """Read a file that ``save`` wrote."""
+        """Read a file that ``save`` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is another one, is not complete or has been damaged.
+        """
         dataset = read_dataset(path, _KIND)
-        return cls(
-            problem=Problem.from_toml(dataset.attrs["problem"]),
-            dim=int(dataset.attrs["dim"]),
-            seeds=tuple(int(seed) for seed in dataset["seed"].values),
-            times=dataset["time"].values,
-            test_loss=dataset["test_loss"].values,
-            train_loss=dataset["train_loss"].values,
-            **{name: from_dataset(dataset, name) for name in CORRELATIONS},
-            diverged_at=dataset["diverged_at"].values,
-            stats=json.loads(dataset.attrs["stats"]),
-        )
+        with reading(path, dataset, ("problem", "dim", "stats"), ("seed", "time", *LOSSES, "diverged_at")):
+            arrays = {name: from_dataset(dataset, name) for name in (*LOSSES, *CORRELATIONS)}
+            return cls(
+                problem=Problem.from_toml(dataset.attrs["problem"]),
+                dim=int(dataset.attrs["dim"]),
+                seeds=tuple(int(seed) for seed in dataset["seed"].values),
+                times=dataset["time"].values,
+                **arrays,  # type: ignore[arg-type]  # losses are there
+                diverged_at=dataset["diverged_at"].values,
+                stats=dict(json.loads(dataset.attrs["stats"])),
+            )
 
     def _values(self, name: str) -> Array:
         if name not in (*LOSSES, *CORRELATIONS):

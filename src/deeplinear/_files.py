@@ -1,9 +1,16 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one, and knows one that has changed since."""
 
+import hashlib
+import io
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
+
+_SEAL = b"\nsha256 of all before this line: "
+_SEAL_LENGTH = len(_SEAL) + 2 * hashlib.sha256().digest_size + 1
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
@@ -22,3 +29,46 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sealed(content: io.BytesIO) -> memoryview:
+    """Add a line at the end of a file by which ``is_intact`` knows it, and return all of it.
+
+    Readers of HDF5 and of zip files pass over what stands behind the end.
+
+    Examples
+    --------
+    >>> file = bytes(sealed(io.BytesIO(b"results")))
+    >>> is_intact(io.BytesIO(file)), is_intact(io.BytesIO(file.replace(b"results", b"resulte")))
+    (True, False)
+    """
+    digest = hashlib.sha256(content.getbuffer()).hexdigest()
+    content.seek(0, io.SEEK_END)
+    content.write(_SEAL + digest.encode() + b"\n")
+    return content.getbuffer()
+
+
+def is_intact(file: BinaryIO) -> bool | None:
+    """Return whether a file is what ``sealed`` made; None if it has no seal. Leaves the file at its beginning."""
+    length = file.seek(0, io.SEEK_END) - _SEAL_LENGTH
+    file.seek(max(length, 0))
+    seal = file.read()
+    file.seek(0)
+    if length < 0 or not seal.startswith(_SEAL):
+        return None
+    digest = hashlib.sha256()
+    left = length
+    while left:
+        part = file.read(min(left, 2**20))
+        digest.update(part)
+        left -= len(part)
+    file.seek(0)
+    return seal[len(_SEAL) :] == digest.hexdigest().encode() + b"\n"

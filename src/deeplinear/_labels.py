@@ -1,6 +1,8 @@
 """Names for the axes of results: the same observables of theory and experiment get the same labels."""
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deeplinear._files import write_atomically
+from deeplinear import _memory
+from deeplinear._files import is_intact, sealed, write_atomically
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -116,6 +119,9 @@ def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:
     if name not in dataset:
         return None
     variable = dataset[name]
+    allowed = [_dims(name, outputs, "seed" in variable.dims) for outputs in (1, 2)]
+    if variable.dims not in allowed:
+        raise ValueError(f"{name} must have the axes {' or '.join(map(str, allowed))}, got {variable.dims}")
     array = np.asarray(variable.values, dtype=np.float64)
     if "output" not in variable.dims:
         return array
@@ -130,22 +136,55 @@ def _dims(name: str, outputs: int, seeded: bool) -> tuple[str, ...]:
     return tuple((["seed"] if seeded else []) + ([field.layers] if field.layers else []) + axes)
 
 
-def write_dataset(path: str | Path, dataset: "xr.Dataset") -> None:
-    """Write a result file."""
-    write_atomically(path, lambda temporary: dataset.to_netcdf(temporary, engine="h5netcdf"))
+def write_dataset(
+    path: str | Path, dataset: "xr.Dataset", encoding: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """Write a result file, whole or not at all, with a seal by which ``read_dataset`` knows it.
+
+    The file is made in memory: HDF5 takes the process down with it where a disk is full.
+    """
+    import h5netcdf  # slow to import
+    import xarray as xr
+
+    _memory.require(dataset.nbytes, f"writing {path}", "free some memory")
+    content = io.BytesIO()
+    with h5netcdf.File(content, "w") as file:
+        dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
+    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
 
 
 def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
-    """Read a result file of the given kind, with a clear error if it is another file."""
+    """Read a result file of the given kind, with a clear error if it is another file or was damaged."""
     import xarray as xr  # slow to import
 
+    with Path(path).open("rb") as file:
+        intact = is_intact(file)
+    if intact is False:
+        raise ValueError(f"{path} is damaged: it is not what was written; take a copy of it, or write it again")
     refusal = f"{path} is not a {kind} file"
     try:
         dataset = xr.load_dataset(path, engine="h5netcdf")
-    except FileNotFoundError:
+    except MemoryError:
         raise
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{refusal}: {error}") from None
+    except Exception as error:  # what a file that is cut off or foreign raises depends on where it makes no sense
+        raise ValueError(f"{refusal}, or it is damaged: {error}") from None
     if dataset.attrs.get("kind") != kind:
         raise ValueError(f"{refusal}: its kind is {dataset.attrs.get('kind')!r}")
     return dataset
+
+
+@contextmanager
+def reading(
+    path: str | Path, dataset: "xr.Dataset", attributes: Iterable[str], variables: Iterable[str]
+) -> Iterator[None]:
+    """Refuse a file that lacks something, and one whose content makes no sense in the block."""
+    names = {"attribute": attributes, "variable": variables}
+    there = {"attribute": dataset.attrs, "variable": dataset.variables}
+    missing = [f"{what} {name}" for what, each in names.items() for name in each if name not in there[what]]
+    has = "; ".join(f"{what}s {', '.join(each)}" for what, each in names.items())
+    if missing:
+        raise ValueError(f"{path} is not complete: it has no {', no '.join(missing)}; a whole file has the {has}")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None

@@ -9,14 +9,19 @@ steps, which are exact, where panels do not work.
 
 import math
 from collections.abc import Callable, Iterator
+<<<<<<< HEAD
 from dataclasses import replace
 from functools import cached_property, partial
+=======
+from functools import partial
+>>>>>>> stores
 from typing import Any
 
 import numpy as np
 
 from deeplinear import _memory
 from deeplinear._arrays import Array
+from deeplinear._cached import cached_property
 from deeplinear._closure.causal import mean_diagonal
 from deeplinear._closure.chain import Chain
 from deeplinear._closure.data import DataCovariances

@@ -1,7 +1,7 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,16 @@ class Problem:
                 "small_batch must be False unless the data are dimension-free and have one output, got True: "
                 "in units of the input dimension no batch is small"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A learning-rate function goes to another process as its values, as it does to a file."""
+        state = dict(vars(self))
+        if callable(self.optimizer.lr):
+            state["optimizer"] = replace(self.optimizer, lr=tuple(self.optimizer.rates(self.steps)))
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Problem":
+        return self  # nothing about it can change
 
     def to_toml(self) -> str:
         """Return the problem as TOML text; a learning-rate function is written as its values."""

@@ -1,10 +1,10 @@
 """The answer of the theory for one problem."""
 
+import copy
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from deeplinear import _checks, _memory
 from deeplinear._arrays import finite, to_numpy
+from deeplinear._cached import cached_property
 from deeplinear._closure.depth import Nodes
 from deeplinear._closure.equations import Equations
-from deeplinear._coefficients import coefficients
-from deeplinear._dense import Dense
+from deeplinear._coefficients import coefficients, structure
+from deeplinear._dense import Dense, dense_memory
 from deeplinear._grid import Grid
-from deeplinear._labels import from_dataset, read_dataset, to_dataset, write_dataset
+from deeplinear._labels import from_dataset, read_dataset, reading, to_dataset, write_dataset
 from deeplinear._panels import Panels
 from deeplinear._problem import Problem
 from deeplinear._sites import sample_sites
+from deeplinear._threads import one_blas_thread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,6 +33,7 @@ Array = NDArray[np.float64]
 
 _KIND = "deeplinear.Solution"
 
+CURVES = ("test_loss", "train_loss", "kernel")
 PARTS = ("bias", "width", "data", "label_noise")
 MATRICES = (
     "feature_correlation",
@@ -144,6 +147,10 @@ class Solution:
     (t C + c, t' C + c') belongs to output c at time t and output c' at time t'. They are built when
     first asked for. If training diverges, everything from that step on is ``inf`` and ``status`` says so.
 
+    A file from ``save`` has everything. A pickle, which is how a solution comes back from another process, is small: it
+    has the curves, and of the two-time functions those that were asked for before; the others are solved again when
+    they are asked for.
+
     Attributes
     ----------
     problem
@@ -189,13 +196,26 @@ class Solution:
     decomposition: Decomposition
     status: Status
     stats: dict[str, Any]
-    _matrices: Mapping[str, Callable[[], Array]] = field(repr=False)
+    _matrices: Mapping[str, Array] = field(repr=False, default_factory=dict)  # read from a file
     _solver: tuple[Dense | Panels, int] | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
         network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
         losses = f"test loss {self.test_loss[0]:.3g} -> {self.test_loss[-1]:.3g}"
         return f"Solution({network}, {self.problem.steps} steps: {losses}, {self.status})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the solver behind, which has the matrices of a whole batch, or of a device."""
+        return {name: value for name, value in vars(self).items() if name != "_solved"} | {"_solver": None}
+
+    def __copy__(self) -> "Solution":
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Solution":
+        """Copy everything but the solver, to which nobody writes any more."""
+        names = [each.name for each in fields(self) if each.name != "_solver"]
+        copies = {name: copy.deepcopy(getattr(self, name), memo) for name in names}
+        return Solution(**copies, _solver=self._solver)
 
     def at(self, step: Any) -> "xr.Dataset":
         """Return the losses at one step, or at several.
@@ -287,9 +307,17 @@ class Solution:
         return self._matrix("residual_response")
 
     def _matrix(self, name: str) -> Array:
-        if name not in self._matrices:
+        if name in self._matrices:
+            return self._matrices[name]
+        if not self._has_matrices:
             raise ValueError(f'coarse steps have no {name}: solve with method="dense"')
-        return self._matrices[name]()
+        solver, index = self._solved
+        matrix = _BUILD[name](_equations(solver), index)
+        return _cut_both(matrix, _end(self.times, self.status), self.problem.data.outputs)
+
+    @property
+    def _has_matrices(self) -> bool:
+        return self.stats.get("method") != "coarse"
 
     @property
     def layer_time(self) -> Array | None:
@@ -301,7 +329,7 @@ class Solution:
     @cached_property
     def variance(self) -> VarianceDecomposition:
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
-        solver, index = self._solved()
+        solver, index = self._solved
         overlaps = solver.overlaps
         outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
 
@@ -337,24 +365,28 @@ class Solution:
         """
         if self.status.diverged:
             raise ValueError(f"sites cannot be drawn: training {self.status}")
-        solver, index = self._solved()
+        solver, index = self._solved
         if isinstance(solver, Panels):
             raise ValueError('sites can be drawn at every step only: solve with method="dense"')
         return sample_sites(solver, index, _checks.whole("count", count), seed)
 
+    @cached_property
     def _solved(self) -> tuple[Dense | Panels, int]:
-        """Return the solver's own matrices, of which a file holds only part: then solve again."""
+        """The solver's own matrices, of which a file holds only part and a pickle none: then solve again."""
         if self._solver is not None:
             return self._solver
-        if not self._matrices:
+        if not self._has_matrices:
             raise ValueError('coarse steps do not resolve this: solve with method="dense"')
         solver: Dense | Panels
         nodes = self.stats.get("depth_nodes", 0)
-        if self.stats["method"] == "panels":
-            solver = Panels(self.problem, self.stats["tolerance"], nodes)
-        else:
-            solver = Dense(coefficients([self.problem], nodes))
-        solver.run()
+        with one_blas_thread():
+            if self.stats.get("method") == "panels":
+                solver = Panels(self.problem, self.stats["tolerance"], nodes)
+            else:
+                needed = dense_memory(structure(self.problem, nodes), 1)
+                _memory.require(needed, "solving again what was not kept", "free some memory")
+                solver = Dense(coefficients([self.problem], nodes))
+            solver.run()
         return solver, 0
 
     def plot(self) -> "Figure":
@@ -365,12 +397,13 @@ class Solution:
 
     def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""
-        values = {name: getattr(self, name) for name in ("test_loss", "train_loss", "kernel", *self._matrices)}
+        matrices = MATRICES if self._has_matrices else ()
+        values = {name: getattr(self, name) for name in (*CURVES, *matrices)}
         values |= {name: getattr(self.decomposition, name) for name in PARTS}
         return to_dataset(
             values,
             times=self.times,
-            depth=len(self.gradient_correlation) if self._matrices else 0,
+            depth=len(self.gradient_correlation) if matrices else 0,
             outputs=self.problem.data.outputs,
             layer_time=self.layer_time,
             attrs={
@@ -387,8 +420,15 @@ class Solution:
 
     @classmethod
     def load(cls, path: str | Path) -> "Solution":
-        """Read a file that ``save`` wrote."""
+        """Read a file that ``save`` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is another one, is not complete or has been damaged.
+        """
         dataset = read_dataset(path, _KIND)
+<<<<<<< HEAD
 
         def read(name: str) -> Array:
             array = from_dataset(dataset, name)
@@ -408,6 +448,23 @@ class Solution:
             stats=stats,
             _matrices={name: partial(read, name) for name in MATRICES if name in dataset},
         )
+=======
+        with reading(path, dataset, ("problem", "diverged_at", "stats"), ("time", *CURVES, *PARTS)):
+            names = (*CURVES, *PARTS, *MATRICES)
+            arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
+            diverged_at = int(dataset.attrs["diverged_at"])
+            return cls(
+                problem=Problem.from_toml(dataset.attrs["problem"]),
+                times=dataset["time"].values,
+                test_loss=arrays["test_loss"],
+                train_loss=arrays["train_loss"],
+                kernel=arrays["kernel"],
+                decomposition=Decomposition(**{name: arrays[name] for name in PARTS}),
+                status=Status(None if diverged_at < 0 else diverged_at),
+                stats=dict(json.loads(dataset.attrs["stats"])),
+                _matrices={name: arrays[name] for name in MATRICES if name in arrays},
+            )
+>>>>>>> stores
 
     @classmethod
     def from_solver(cls, problem: Problem, solver: Dense | Panels, index: int, stats: dict[str, Any]) -> "Solution":
@@ -428,6 +485,7 @@ class Solution:
         if equations.train_losses is not None:
             train_loss = _cut(np.maximum(equations.train_losses[index], 0.0), ended)
 
+<<<<<<< HEAD
         def matrix(name: str) -> Array:
             layers = 1 if name.startswith(("error", "residual")) else _layers_of(problem, stats)
             _memory.require(
@@ -437,6 +495,8 @@ class Solution:
             )
             return _cut_both(_BUILD[name](equations, index), ended, outputs)
 
+=======
+>>>>>>> stores
         return cls(
             problem=problem,
             times=times,
@@ -446,7 +506,6 @@ class Solution:
             decomposition=Decomposition(curve(curves.bias), curve(curves.width), curve(curves.data), noise),
             status=status,
             stats=stats,
-            _matrices={name: partial(matrix, name) for name in MATRICES},
             _solver=(solver, index),
         )
 
@@ -492,7 +551,7 @@ def _residual_correlation(dense: Equations, index: int) -> Array:
 
 def _residual_response(dense: Equations, index: int) -> Array:
     RDelta = dense.data.RDelta
-    return np.eye(dense.c.structure.size) if RDelta is None else to_numpy(RDelta[index])
+    return np.eye(dense.c.structure.size) if RDelta is None else to_numpy(RDelta[index]).copy()
 
 
 def _feature_response(dense: Equations, index: int) -> Array:
@@ -509,7 +568,7 @@ def _stacked(index: int, layers: Iterable[Array]) -> Array:
 _BUILD: dict[str, Callable[[Equations, int], Array]] = {
     "feature_correlation": lambda dense, i: _stacked(i, [dense.data_covariances.Ch, *dense.chain.Ch()]),
     "gradient_correlation": lambda dense, i: _stacked(i, dense.chain.Cg()),
-    "error_correlation": lambda dense, i: to_numpy(dense.data_covariances.Cv[i]),
+    "error_correlation": lambda dense, i: to_numpy(dense.data_covariances.Cv[i]).copy(),
     "residual_correlation": _residual_correlation,
     "feature_response": _feature_response,
     "gradient_response": lambda dense, i: to_numpy(dense.c.whole_gamma0[i]) * _stacked(i, dense.chain.Rgu_hat()),

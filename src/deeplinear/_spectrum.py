@@ -1,13 +1,13 @@
 """Data with structure: directions of unequal variance, each with its share of the target."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks
+from deeplinear._cached import cached_property
 from deeplinear._compress import compress
 from deeplinear._data import Matrix, Modes, directions
 from deeplinear._fit import fit_modes

@@ -1,6 +1,7 @@
 """Sweeps over grids of problems: on this machine or a cluster, to a store from which they resume."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -11,11 +12,11 @@ from deeplinear import _checks
 from deeplinear._problem import Problem
 from deeplinear._progress import Progress
 from deeplinear._simulate import count_cores
-from deeplinear._sweeping.assemble import is_published, to_dataset, write_zarr
+from deeplinear._sweeping.assemble import damage_of_published, is_published, to_dataset, write_zarr
 from deeplinear._sweeping.drive import drive
 from deeplinear._sweeping.plan import Plan, batches_of
 from deeplinear._sweeping.runners import DaskCluster, InProcess, LocalProcesses, Runner
-from deeplinear._sweeping.store import WORK_FOLDER, Folder, Memory, Store, local_path, read_manifest, read_results
+from deeplinear._sweeping.store import Folder, Memory, Store, local_path, read_manifest, read_results
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -93,7 +94,8 @@ def sweep(
     Notes
     -----
     A point whose values are not allowed, or whose computation fails, does not stop the others. Points that failed for
-    want of memory are tried again when the sweep is resumed. Infinite width is ``inf`` on its axis.
+    want of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite width is
+    ``inf`` on its axis.
 
     Examples
     --------
@@ -145,12 +147,40 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     Raises
     ------
     ValueError
-        If the folder has no sweep.
+        If the folder has no sweep, or its description is damaged.
+
+    Warns
+    -----
+    UserWarning
+        If files of the store are damaged: with their names, and what to do. What is returned is right even so.
     """
-    manifest = read_manifest(store)
-    points = local_path(store) / WORK_FOLDER / "points"
-    results = read_results(points, batches_of(manifest))
-    return to_dataset(Plan.from_manifest(manifest), results, manifest["deeplinear_version"])
+    root, manifest = local_path(store), read_manifest(store)
+    damaged: list[Path] = []
+    results = read_results(root, manifest, damaged)
+    dataset = to_dataset(Plan.from_manifest(manifest), results, manifest["deeplinear_version"])
+    _warn_of_damage(root, damaged, len(batches_of(manifest)))
+    return dataset
+
+
+def _warn_of_damage(root: Path, results: list[Path], total: int) -> None:
+    again = "call sweep again with the same problem, grid and store"
+    if results:
+        warnings.warn(
+            f"{len(results)} of the {total} files of results in the store {root} are damaged and count as not done: "
+            f"{_some([path.name for path in results])}; {again} to compute them again",
+            stacklevel=3,
+        )
+    published = damage_of_published(root)
+    if published:
+        warnings.warn(
+            f"the Zarr group in the store {root} is damaged ({_some(published)}), which xarray may not notice; "
+            f"open_sweep does not need it; {again} to write it anew",
+            stacklevel=3,
+        )
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _runner(plan: Plan, workers: int, scheduler: Any) -> Runner:

@@ -1,14 +1,16 @@
 """BLAS on one thread, while something else is parallel or while results must not depend on threads."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler that forks may interrupt whoever holds it
 _users = 0
 _limits: threadpool_limits | None = None
+_here = threading.local()  # blocks: how many this thread is in
 
 
 @contextmanager
@@ -18,16 +20,45 @@ def one_blas_thread() -> Iterator[None]:
     The limit belongs to the whole process, so the first block to open sets it and the last to
     close lifts it: blocks may be nested, and may overlap in different threads.
     """
+    _enter()
+    try:
+        yield
+    finally:
+        _leave()
+
+
+def _enter() -> None:
     global _users, _limits
     with _lock:
         if not _users:
             _limits = threadpool_limits(1, user_api="blas")
         _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if not _users and _limits is not None:
-                _limits.restore_original_limits()
-                _limits = None
+        _here.blocks = getattr(_here, "blocks", 0) + 1
+
+
+def _leave() -> None:
+    global _users
+    with _lock:
+        _users -= 1
+        _here.blocks -= 1
+        _lift_if_unused()
+
+
+def _lift_if_unused() -> None:
+    global _limits
+    if not _users and _limits is not None:
+        _limits.restore_original_limits()
+        _limits = None
+
+
+def _forget_other_threads() -> None:
+    """Of all threads, a forked process has the one that forked: the blocks of the others have no one to close them."""
+    global _users
+    _users = getattr(_here, "blocks", 0)
+    _lift_if_unused()
+    _lock.release()
+
+
+# A process that is forked while another thread holds the lock would wait for it for ever, so whoever forks holds it.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forget_other_threads)

@@ -1,13 +1,13 @@
 """All equations of a batch of problems together: what solvers fill, and solutions read."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._arrays import Array, to_numpy
+from deeplinear._cached import cached_property
 from deeplinear._closure.causal import mean_diagonal
 from deeplinear._closure.chain import Chain, make_chain
 from deeplinear._closure.data import DataCovariances, DataResponses

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from deeplinear._files import write_atomically
+from deeplinear._files import is_intact
+from deeplinear._labels import write_dataset
 from deeplinear._reproduce.jobs import Job, key
 
 
@@ -20,13 +21,17 @@ class Store:
         return self.folder / f"{key(job)}.nc"
 
     def load(self, job: Job) -> xr.Dataset | None:
-        """Return a kept result; None if there is none, or if its file is damaged."""
+        """Return a kept result; None if there is none, or if its file is damaged or that of another job."""
         try:
-            return xr.load_dataset(self.path(job), engine="h5netcdf")
-        except FileNotFoundError:
+            with self.path(job).open("rb") as file:
+                if is_intact(file) is False:
+                    return None
+            data = xr.load_dataset(self.path(job), engine="h5netcdf")
+        except MemoryError:
+            raise
+        except Exception:  # what a file that is cut off or foreign raises depends on where it makes no sense
             return None
-        except (OSError, ValueError):
-            return None
+        return data if "made" in data.attrs and data.attrs.get("job", key(job)) == key(job) else None
 
     def save(self, job: Job, data: xr.Dataset) -> None:
         """Keep a result."""
@@ -36,4 +41,4 @@ class Store:
             for name, each in data.variables.items()
             if each.ndim and np.prod(each.shape) > 64
         }
-        write_atomically(self.path(job), lambda path: data.to_netcdf(path, engine="h5netcdf", encoding=packed))
+        write_dataset(self.path(job), data.assign_attrs(job=key(job)), packed)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deeplinear._files import remove, write_atomically
 from deeplinear._sweeping.plan import EXPERIMENT, THEORY, Batch, Plan
+from deeplinear._sweeping.records import Damaged, changed_files, file_checksums, read_json, to_json
 from deeplinear._sweeping.store import WORK_FOLDER, new_folder_beside, replace_folders
 from deeplinear._sweeping.work import Result, empty
 
@@ -66,25 +68,44 @@ def to_dataset(plan: Plan, results: Iterable[tuple[Batch, Result]], version: str
 
 
 def is_published(root: Path) -> bool:
-    """Return whether the Zarr group of a store is there and has everything."""
+    """Return whether the Zarr group of a store is there, is what was written, and has everything."""
+    return damage_of_published(root) == [] and json.loads((root / ".zattrs").read_text())["complete"] is True
+
+
+def damage_of_published(root: Path) -> list[str] | None:
+    """Return the files of the Zarr group of a store that are not what was written; None if nothing is known of it."""
     try:
-        return json.loads((root / ".zattrs").read_text())["complete"] is True
-    except FileNotFoundError:
-        return False
+        record = read_json(_record(root))
+        changed = changed_files(root, record["files"])
+        if changed and read_json(_record(root)) != record:  # it was written anew meanwhile
+            return None
+        return changed
+    except (FileNotFoundError, Damaged):  # it was not written yet, or is being written
+        return None
 
 
 def write_zarr(dataset: "xr.Dataset", root: Path) -> None:
-    """Write a data set to the Zarr group of a store, in place of what is there.
+    """Write a data set to the Zarr group of a store, in place of what is there; only one process may, at a time.
 
     Format 2, which every version of Zarr reads. Data sets of one sweep have equal shapes, so that a reader who comes
-    in between sees old values or new ones in each variable.
+    in between sees old values or new ones in each variable. To Zarr a missing file is a part of an array that is
+    empty, so the checksums of all files are kept beside it.
     """
+    for left in (root / WORK_FOLDER).glob("new-*"):  # by a process that was killed
+        remove(left)
     fresh = new_folder_beside(root / WORK_FOLDER)
     try:
         dataset.to_zarr(fresh, mode="w", zarr_format=2, consolidated=True)
+        record = to_json({"files": file_checksums(fresh)})
+        remove(_record(root))
         replace_folders(fresh, root)
+        write_atomically(_record(root), lambda temporary: temporary.write_text(record))
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _record(root: Path) -> Path:
+    return root / WORK_FOLDER / "published.json"
 
 
 def _blank(plan: Plan, kind: str) -> Result:

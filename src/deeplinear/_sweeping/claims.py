@@ -7,21 +7,27 @@ a claim of the next generation, which again only one process can create.
 
 import json
 import os
+import re
 import socket
 import threading
 import time
 import uuid
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
-from deeplinear._files import write_atomically
+from deeplinear._files import remove, write_atomically
 
 HEARTBEAT = 10.0
 """Seconds between signs of life."""
 
 PATIENCE = 60.0
 """Seconds without a sign of life after which the owner on another machine is taken for dead."""
+
+
+_ID = re.compile("[0-9a-f]{32}")
 
 
 class Claims:
@@ -43,7 +49,8 @@ class Claims:
 
     def take(self, name: str) -> bool:
         """Claim a piece of work; False if another living process has it."""
-        earlier = sorted(self._claims.glob(f"{name}.*"), key=lambda path: int(path.suffix[1:]))
+        claims = [path for path in self._claims.glob(f"{name}.*") if path.suffix[1:].isdecimal()]
+        earlier = sorted(claims, key=lambda path: int(path.suffix[1:]))
         if earlier and not self._is_stale(earlier[-1]):
             return False
         generation = int(earlier[-1].suffix[1:]) + 1 if earlier else 0
@@ -61,7 +68,13 @@ class Claims:
         """Give a claim up."""
         held = self._held.pop(name)
         for generation in range(int(held.suffix[1:]) + 1):
-            held.with_suffix(f".{generation}").unlink(missing_ok=True)
+            remove(held.with_suffix(f".{generation}"))
+
+    def clear(self, finished: Collection[str]) -> None:
+        """Delete the claims that processes have left which died between finishing a piece of work and giving it up."""
+        for claim in list(self._claims.iterdir()):
+            if claim.stem in finished and self._is_stale(claim):
+                remove(claim)
 
     def close(self) -> None:
         """Give everything up."""
@@ -79,18 +92,18 @@ class Claims:
 
     def _is_stale(self, claim: Path) -> bool:
         try:
-            owner_id = claim.read_text()
-            if not owner_id:  # being written, or its process died just then
+            owner_id = "" if claim.is_dir() else claim.read_bytes().decode(errors="replace")
+            if not _ID.fullmatch(owner_id):  # being written, or its process died just then, or damaged
                 return self._is_silent(claim)
             owner_file = self._owners / owner_id
-            owner = json.loads(owner_file.read_text()) if owner_file.exists() else None
+            if not owner_file.exists():
+                return True
+            owner = _read_owner(owner_file)
+            if owner is None or owner.host != socket.gethostname():
+                return self._is_silent(owner_file)
         except FileNotFoundError:  # given up just now
             return False
-        if owner is None:
-            return True
-        if owner["host"] == socket.gethostname():
-            return not _is_alive(owner["pid"], owner["started"])
-        return self._is_silent(owner_file)
+        return not _is_alive(owner.pid, owner.started)
 
     def _is_silent(self, path: Path) -> bool:
         """Watch a file by this machine's own clock; other clocks may differ."""
@@ -102,11 +115,26 @@ class Claims:
         return now - since > PATIENCE
 
 
+class _Owner(NamedTuple):
+    host: str
+    pid: int
+    started: float
+
+
+def _read_owner(path: Path) -> _Owner | None:
+    """Return who a process is; None if its file is damaged, and only its signs of life tell of it."""
+    try:
+        owner = json.loads(path.read_bytes())
+        return _Owner(str(owner["host"]), int(owner["pid"]), float(owner["started"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, IsADirectoryError):
+        return None
+
+
 def _is_alive(pid: int, started: float) -> bool:
     try:
         process = psutil.Process(pid)
         return bool(abs(process.create_time() - started) < 2 and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError, OverflowError):  # a number that no process has
         return False
     except psutil.AccessDenied:  # someone else's, so it is there
         return True

@@ -1,9 +1,9 @@
 """What a sweep computes: every point, in batches that do not depend on who computes them."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks
+from deeplinear._cached import cached_property
 from deeplinear._coefficients import Structure
 from deeplinear._curves import worth_batching
 from deeplinear._fields import replace
@@ -28,7 +29,9 @@ _LARGEST_BATCH = 32
 _EVERY_STEP = 1000
 """Longest curve that is kept whole."""
 
-_LAYOUT = 1
+LAYOUT = 2
+"""Number of the way in which a store is laid out."""
+
 _IDENTITY = ("problem", "grid", "theory", "experiment")
 
 
@@ -71,7 +74,7 @@ class Plan:
     def manifest(self) -> dict[str, Any]:
         """Return everything that defines the sweep and its batches, as a file can hold it."""
         return {
-            "layout": _LAYOUT,
+            "layout": LAYOUT,
             "deeplinear_version": version("deeplinear"),
             "problem": self.problem.to_toml(),
             "grid": [[axis.field, list(axis.values)] for axis in self.axes],
@@ -143,10 +146,14 @@ def batches_of(manifest: dict[str, Any]) -> list[Batch]:
     return [Batch(name, kind, tuple(members)) for name, kind, members in manifest["batches"]]
 
 
+def fingerprint(manifest: dict[str, Any], batch: Batch) -> str:
+    """Return a word for a batch of a sweep; another sweep has others."""
+    text = json.dumps([*(manifest[name] for name in _IDENTITY), *batch])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def differences(manifest: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Say in what two sweeps differ."""
-    if manifest.get("layout") != other["layout"]:
-        return ["layout"]
     return [name for name in _IDENTITY if json.dumps(manifest[name]) != json.dumps(other[name])]
 
 

@@ -1,22 +1,18 @@
 """Where finished batches are kept: a folder that survives everything, or memory."""
 
-import json
 import os
-import shutil
 import tempfile
 import time
 import uuid
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
-from deeplinear._files import write_atomically
+from deeplinear._files import remove
 from deeplinear._sweeping.claims import Claims
-from deeplinear._sweeping.plan import Batch, batches_of, differences
+from deeplinear._sweeping.plan import LAYOUT, Batch, batches_of, differences, fingerprint
+from deeplinear._sweeping.records import Damaged, parse_json, read_json, read_result, to_json, write_result
 from deeplinear._sweeping.work import Result, out_of_memory
 
 WORK_FOLDER = ".deeplinear"
@@ -77,17 +73,19 @@ class Folder:
     """Keeps results in a folder, one file for each batch; several processes may work on one folder.
 
     A batch is finished when its file is there, and files appear whole. Batches that failed for want of memory, and
-    files that were damaged, count as unfinished when the folder is opened, and are computed again.
+    files that were damaged or belong elsewhere, count as unfinished when the folder is opened, and are computed again.
     """
 
     def __init__(self, root: Path, manifest: dict[str, Any], claims: Claims) -> None:
         self.root = root
         self.version: str = manifest["deeplinear_version"]
         self.batches = batches_of(manifest)
+        self._manifest = manifest
         self.changed = False
         self._claims = claims
         self._points = root / WORK_FOLDER / "points"
         self._finished = {batch for batch, result in self.results() if not out_of_memory(result)}
+        claims.clear({batch.name for batch in self._finished})
         there = {batch for batch in self.batches if self._file(batch).exists()}
         self._again = {batch: self._written(batch) for batch in there - self._finished}
 
@@ -98,7 +96,8 @@ class Folder:
         Raises
         ------
         ValueError
-            If the folder has something else in it, or is there and ``resume`` is False.
+            If the folder has something else in it, or is there and ``resume`` is False; or if its manifest is damaged
+            and it has results of another sweep. Otherwise a damaged manifest is written anew.
         OSError
             If the folder cannot be written.
         """
@@ -107,11 +106,11 @@ class Folder:
             if root.exists() and not root.is_dir():
                 raise ValueError(f"store must be a folder, got the file {root}")
             if root.is_dir() and any(root.iterdir()) and not (root / WORK_FOLDER).is_dir():
-                raise ValueError(f"store must be new or hold a sweep; the folder {root} has something else in it")
+                raise ValueError(
+                    f"store must be new or hold a sweep; the folder {root} has something else in it{_left(root)}"
+                )
             (root / WORK_FOLDER / "points").mkdir(parents=True, exist_ok=True)
-            found, is_new = _write_once(root / WORK_FOLDER / "manifest.json", manifest)
-            if not is_new:
-                _check_same(root, found, manifest, resume)
+            found = _write_once(root, manifest, resume)
             return cls(root, found, Claims(root / WORK_FOLDER))
         except OSError as error:
             raise OSError(f"store {root} cannot be written: {error.strerror or error}") from error
@@ -133,14 +132,17 @@ class Folder:
 
     def put(self, batch: Batch, result: Result) -> None:
         """Write a result, whole or not at all."""
-        write_atomically(self._file(batch), lambda temporary: np.savez(temporary, **result))  # type: ignore[arg-type]
+        path = self._file(batch)
+        if path.is_dir():  # whatever this is, it is not ours to delete
+            path.rename(path.with_name(f".{path.name}-{uuid.uuid4().hex}"))
+        write_result(path, result, fingerprint(self._manifest, batch))
         self._finished.add(batch)
         self.changed = True
         self._claims.release(batch.name)
 
     def results(self) -> Iterator[tuple[Batch, Result]]:
         """Return all that is finished."""
-        return read_results(self._points, self.batches)
+        return read_results(self.root, self._manifest, [])
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -171,34 +173,44 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     """Return the description of the sweep in a store."""
     root = local_path(path)
     try:
-        manifest: dict[str, Any] = json.loads((root / WORK_FOLDER / "manifest.json").read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"store must hold a sweep, and {root} does not") from None
-    return manifest
+        return _manifest(root)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not _intact_results(root):
+            raise ValueError(f"store must hold a sweep, and {root} does not{_left(root)}") from None
+        raise ValueError(_lost(root, "is missing")) from error
+    except Damaged:
+        raise ValueError(_lost(root, "is damaged")) from None
 
 
-def read_results(folder: Path, batches: list[Batch]) -> Iterator[tuple[Batch, Result]]:
-    """Read every batch that has a readable file; one that was damaged counts as unfinished."""
-    for batch in batches:
+def read_results(root: Path, manifest: dict[str, Any], damaged: list[Path]) -> Iterator[tuple[Batch, Result]]:
+    """Read every batch that is finished; add to ``damaged`` files that are not what this sweep wrote."""
+    for batch in batches_of(manifest):
+        path = root / WORK_FOLDER / "points" / f"{batch.name}.npz"
         try:
-            with (folder / f"{batch.name}.npz").open("rb") as file, np.load(file) as arrays:
-                result = dict(arrays)
-        except (FileNotFoundError, ValueError, EOFError, zipfile.BadZipFile):
+            result, belongs_to = read_result(path)
+        except FileNotFoundError:
             continue
-        yield batch, result
+        except Damaged:
+            damaged.append(path)
+            continue
+        if belongs_to == fingerprint(manifest, batch):
+            yield batch, result
+        else:
+            damaged.append(path)
 
 
 def replace_folders(source: Path, target: Path) -> None:
     """Move the children of a folder over those of another, and what points to them last."""
     for child in sorted(source.iterdir(), key=lambda path: path.is_file()):
-        if child.is_dir():
-            old = source.with_name(f"{source.name}-{child.name}-old")
-            if (target / child.name).exists():
-                (target / child.name).rename(old)
-            child.rename(target / child.name)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            child.replace(target / child.name)
+        there = target / child.name
+        if child.is_file() and not there.is_dir():
+            child.replace(there)
+            continue
+        old = source.with_name(f"{source.name}-{child.name}-old")
+        if there.exists():
+            there.rename(old)
+        child.rename(there)
+        remove(old)
 
 
 def local_path(path: Any) -> Path:
@@ -208,21 +220,44 @@ def local_path(path: Any) -> Path:
     return Path(path)
 
 
-def _write_once(path: Path, manifest: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Write the manifest unless there is one; return the one that is there, and whether it is new."""
-    if path.exists():
-        return json.loads(path.read_text()), False
-    temporary = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
-    temporary.write_text(json.dumps(manifest))
+def _write_once(root: Path, manifest: dict[str, Any], resume: bool) -> dict[str, Any]:
+    """Write the manifest unless there is one, of the same sweep; return the one that is there."""
+    path = root / WORK_FOLDER / "manifest.json"
     try:
+        found = _manifest(root)
+    except (FileNotFoundError, Damaged):
+        _check_restorable(root, manifest, resume)
+    else:
+        _check_same(root, found, manifest, resume)
+        return found
+    temporary = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
+    temporary.write_text(to_json(manifest))
+    try:
+        if path.exists():
+            remove(path)  # it is damaged
         os.link(temporary, path)  # the one way to create a whole file only if it is not there
-    except FileExistsError:
-        return json.loads(path.read_text()), False
+    except FileExistsError:  # by another process, just now
+        found = _manifest(root)
+        _check_same(root, found, manifest, resume)
+        return found
     except OSError:  # this file system has no links
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return manifest, True
+    return manifest
+
+
+def _manifest(root: Path) -> dict[str, Any]:
+    path = root / WORK_FOLDER / "manifest.json"
+    document = parse_json(path)
+    if document.get("layout") != 1:  # which had no checksum
+        document = read_json(path)
+    if document["layout"] != LAYOUT:
+        raise ValueError(
+            f"store {root} was written by deeplinear {document.get('deeplinear_version')}, whose stores this version "
+            "does not read; choose another store, or go on with that version"
+        )
+    return document
 
 
 def _check_same(root: Path, found: dict[str, Any], wanted: dict[str, Any], resume: bool) -> None:
@@ -233,6 +268,46 @@ def _check_same(root: Path, found: dict[str, Any], wanted: dict[str, Any], resum
         )
     if not resume:
         raise ValueError(f"store {root} holds this sweep already; resume it, or choose another store")
+
+
+def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
+    """Refuse a sweep in a folder whose manifest is lost, if it has results of another one."""
+    found = _intact_results(root)
+    foreign = set(found) - {fingerprint(wanted, batch) for batch in batches_of(wanted)}
+    if foreign:
+        raise ValueError(
+            f"store {root} is damaged: the description of its sweep is lost, and {len(foreign)} of its {len(found)} "
+            "intact results belong to another one than this; choose another store, or ask for the sweep that it was "
+            "made for, which restores it"
+        )
+    if found and not resume:
+        raise ValueError(f"store {root} holds this sweep already, damaged; resume it, or choose another store")
+
+
+def _intact_results(root: Path) -> list[str]:
+    """Return what each of the readable files of results belongs to."""
+    found = []
+    for path in sorted((root / WORK_FOLDER / "points").glob("[!.]*.npz")):
+        try:
+            found.append(read_result(path)[1])
+        except (FileNotFoundError, Damaged):
+            continue
+    return found
+
+
+def _left(root: Path) -> str:
+    """Say what is left of a store whose own folder is gone."""
+    if not (root / ".zmetadata").exists():
+        return ""
+    return f"; it has lost its folder {WORK_FOLDER}, and xarray.open_zarr may still read what it published"
+
+
+def _lost(root: Path, how: str) -> str:
+    return (
+        f"store {root} is damaged: the description of its sweep, {WORK_FOLDER}/manifest.json, {how}; "
+        f"{len(_intact_results(root))} of its files of results are intact, and are kept when sweep is called again "
+        "with the same problem, grid and store, which writes the description anew"
+    )
 
 
 def new_folder_beside(folder: Path) -> Path:
