@@ -776,11 +776,13 @@ def test_command_refuses_what_it_cannot_do(monkeypatch: pytest.MonkeyPatch) -> N
         assert f"port must be free, got {port}" in result.stderr
     assert "port must be from 0 to 65535" in run(cli, ["explore", "--port", "99999"]).stderr
     monkeypatch.setattr(explorer_app, "find_spec", lambda _: None)
-    assert "pip install 'deeplinear[explore]'" in run(cli, ["explore", "--no-browser"]).stderr
+    result = run(cli, ["explore", "--no-browser"])
+    assert result.exit_code == 5
+    assert "pip install 'deeplinear[explore]'" in result.stderr
     monkeypatch.delitem(sys.modules, "deeplinear._explore.serve")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = run(cli, ["explore", "--no-browser"])
-    assert result.exit_code == 2
+    assert result.exit_code == 5
     assert "(uvicorn): pip install 'deeplinear[explore]'" in result.stderr
 
 

@@ -54,7 +54,7 @@ const ALLOWED = {
   y: isAxis,
   train: isFlag,
   kind: (value) => isText(value) && Object.hasOwn(WORDS, value),
-  layer: (value) => value === null || Number.isInteger(value),
+  layer: (value) => value === null || Number.isSafeInteger(value),
   relative: isFlag,
   dim: isSize,
   seeds: isSize,
