@@ -22,7 +22,7 @@ _HEARTBEAT = 0.5
 _STARTING = 120.0
 """Most seconds in which a process has to load the library."""
 
-READING = 3.0
+READING = 5.0
 """Most seconds in which a request has to be read and checked."""
 
 _PROGRESS = b'{"progress"'
