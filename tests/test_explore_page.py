@@ -154,8 +154,8 @@ def test_a_preset_a_pin_and_a_link(explorer: Explorer, address: str) -> None:
     other.wait_for_traces(5)
     assert other.traces == traces
     assert other.page.locator("#log-x").get_attribute("aria-pressed") == "true"
+    other.page.goto("about:blank")
     other.page.goto(f"{address}#nonsense")
-    other.page.reload()
     other.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
     assert "could not be read" in other.page.locator("#status").inner_text()
     assert other.state["preset"] == "width"  # the usual settings
