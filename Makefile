@@ -2,13 +2,9 @@
 # make test   every check: style, types, tests
 # make docs   the documentation, in docs/_build/html; warnings are errors
 # make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
-<<<<<<< HEAD
-# make check-panels  whether the error that panels report is honest, on 300 random problems; goes on where it stopped
-# make fuzz   3000 random problems over every feature and extreme, each put to every check; goes on where it stopped
-=======
-# make check-panels  whether the error that panels report is honest, on 200 random problems; goes on where it stopped
-# make faults  what files and interrupted work survive: about 1000 faults, in about five minutes
->>>>>>> stores
+# make check-panels  whether the error that panels report is honest, on 300 random problems; continues where it stopped
+# make fuzz   3000 random problems over every feature and extreme, each put to every check; continues where it stopped
+# make faults  damaged files, killed work, wrong requests and command lines (fault-stores, fault-page, fault-cli)
 # make clean  remove what the others made
 
 PYTHON ?= python3
@@ -17,11 +13,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-<<<<<<< HEAD
-.PHONY: run test bench check-panels fuzz docs clean
-=======
-.PHONY: run test bench check-panels faults docs clean
->>>>>>> stores
+.PHONY: run test bench check-panels fuzz faults fault-stores fault-page fault-cli docs clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -42,8 +34,16 @@ check-panels: $(VENV)/installed
 fuzz: $(VENV)/installed
 	$(BIN)/python benchmarks/fuzz.py --workers $(WORKERS)
 
-faults: $(VENV)/installed-test
+faults: fault-stores fault-page fault-cli
+
+fault-stores: $(VENV)/installed-test
 	$(BIN)/python tools/faults.py
+
+fault-page: $(VENV)/installed-test
+	$(BIN)/python tools/faults_page.py
+
+fault-cli: $(VENV)/installed-test
+	$(BIN)/python tools/faults_cli.py
 
 docs: $(VENV)/installed-docs
 	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr

@@ -15,7 +15,7 @@ def running_explorer() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     command = [
         sys.executable,
         "-c",
-        "from deeplinear._cli import main; main()",
+        "from deeplinear_command import main; main()",
         "explore",
         "--port",
         "0",

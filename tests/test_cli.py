@@ -5,6 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ import xarray as xr
 
 import deeplinear as dl
 from command_line import document, refused, run
-from deeplinear._cli import _commands, _fields
+from deeplinear._cli import _commands, _fields, main
 from deeplinear._problem import PARTS
 
 pytestmark = pytest.mark.usefixtures("in_folder")
@@ -251,6 +254,57 @@ class TestRefusals:
         assert "No such command 'sovle'" in refused("sovle")
         assert "--nope" in refused("--nope")
 
+    def test_values_that_are_nested_without_end(self) -> None:
+        for command in (("solve", "--problem"), ("sweep", "--grid")):
+            nested = "[" * 5000 + "]" * 5000
+            message = refused(*command, _file(f"[grid]\nlr = {nested}" if "--grid" in command else f"steps = {nested}"))
+            assert "nested too deeply" in message
+        assert "nested too deeply" in refused("solve", "--target-gram", "[" * 5000)
+
+    def test_numbers_beyond_all_floats(self) -> None:
+        for field in _fields.FIELDS:
+            if field.read not in (bool, str):
+                kind = [] if len(field.kinds) != 1 else [f"--{field.part}", field.kinds[0]]
+                message = refused("solve", *(kind if field.part != "optimizer" else []), field.flag, "1" + "0" * 400)
+                assert "int too large" not in message
+        assert "lr must be a positive finite number, got inf" in refused("solve", "--lr", "1" + "0" * 400)
+
+    def test_arithmetic_that_fails_is_a_sentence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for error in (ZeroDivisionError("float division by zero"), OverflowError("math range error")):
+            monkeypatch.setattr(_commands, "solve_theory", _raising(error))
+            message = refused("solve", "--steps", "3", "--quiet")
+            assert f"leave the range of floating point ({error}): use less extreme values" in message
+        monkeypatch.setattr(_commands, "solve_theory", _raising(ArithmeticError("no rate lowers the loss")))
+        assert refused("solve", "--steps", "3", "--quiet") == "error: no rate lowers the loss"
+
+    def test_many_seeds_are_not_listed_before_they_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: list[object] = []
+
+        def simulate(problem: dl.Problem, dim: int, seeds: object, **_: object) -> None:
+            given.append(seeds)
+            raise MemoryError("1000000000 networks need 8 GB and 1 GB is available: lower seeds")
+
+        monkeypatch.setattr(_commands, "simulate_networks", simulate)
+        message = refused("simulate", "--seeds", "1000000000", "--dim", "1", code=4)
+        assert message == "error: 1000000000 networks need 8 GB and 1 GB is available: lower seeds"
+        assert given == [10**9]
+        monkeypatch.setattr(_commands, "simulate_networks", _raising(MemoryError()))
+        assert "there is not enough memory" in refused("simulate", "--quiet", code=4)
+
+    def test_ranges_are_bounded(self) -> None:
+        assert "at most 1000000" in refused("sweep", "--over", "lr=0.01:0.02:1000000000")
+
+    def test_a_scheduler_that_is_no_address(self) -> None:
+        for text in ("foo", "tcp://", "tcp://host", "host:8786", "tcp://host:port"):
+            message = refused("sweep", "--over", "lr=0.01,0.02", "--scheduler", text)
+            assert message == f"error: scheduler must be an address such as 'tcp://127.0.0.1:8786', got {text!r}"
+
+    def test_a_missing_package_has_its_own_exit_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("deeplinear._sweep.find_spec", lambda _: None)
+        message = refused("sweep", "--over", "lr=0.01,0.02", "--steps", "3", code=5)
+        assert message == "error: a store needs Zarr: pip install 'deeplinear[sweep]'"
+        assert "5 a package is missing" in " ".join(run("--help").stdout.split())
+
     def test_not_enough_memory(self) -> None:
         message = refused("solve", "--steps", "1000000", "--momentum", "0.5", code=4)
         assert "needs about" in message
@@ -285,6 +339,94 @@ class TestProcess:
         assert done.returncode == 2
         assert done.stderr == "error: depth must be a whole number, at least 1, got 0\n"
 
+    @pytest.mark.parametrize("module", ["deeplinear", "scipy", "deeplinear._cli._options", "deeplinear._reproduce"])
+    def test_interrupt_while_the_library_loads(self, module: str) -> None:
+        interrupt = f"""
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from deeplinear_command import main
+main()"""
+        done = subprocess.run([sys.executable, "-c", interrupt, "solve"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+    def test_the_program_is_the_one_that_is_installed(self) -> None:
+        settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+        assert settings["project"]["scripts"] == {"deeplinear": "deeplinear_command:main"}
+
+    @pytest.mark.parametrize("arguments", ["solve --steps 6 --quiet", "solve --help"])
+    def test_output_that_nobody_reads(self, arguments: str) -> None:
+        command = [*_command(), *arguments.split()]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()  # as head does when it has enough
+            assert process.stderr.read() == ""
+        assert process.returncode == 141
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
+    def test_output_that_cannot_be_written(self) -> None:
+        with Path("/dev/full").open("w") as full:
+            command = [*_command(), "solve", "--steps", "6", "--json"]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert len(done.stderr.splitlines()) == 1
+
+    def test_a_terminal_of_plain_letters(self) -> None:
+        plain = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "20"}
+        command = [*_command(), "compare", *SMALL, "--quiet"]
+        done = subprocess.run(command, capture_output=True, check=False, env=plain)
+        assert done.returncode in (0, 1), done.stderr
+        shown = done.stdout.decode("ascii")
+        assert "| theory | experiment |   +- |" in shown  # in full, although 20 columns have no room for it
+        assert "feature 3" in shown
+        assert "..." not in shown
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            "--richness 1e-150 --centered",
+            "--richness 1e150",
+            "--lr 1e300",
+            "--lr 1e-300 --momentum 0.999",
+            "--lr 30 --depth 12",
+            "--noise 1e150",
+            "--width 1e-12 --depth 6",
+            "--network resnet --depth 4 --branch 1e100",
+            "--data spectrum --eigenvalues 0,0 --target-power 0,0",
+            "--data spectrum --eigenvalues 1e300,1e-300 --target-power 1,1",
+            "--data power-law --capacity 99 --source 1e-9",
+            "--sampling online --batch 1e-200",
+            "--weight-decay 1e200",
+            "--target-gram 0",
+        ],
+    )
+    def test_ugly_problems_leave_nothing_but_an_answer(
+        self, arguments: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """One JSON document, or one sentence: no warning about numbers that left their range."""
+        monkeypatch.setattr(sys, "argv", ["deeplinear", "solve", "--steps", "12", "--json", *arguments.split()])
+        monkeypatch.setattr(sys, "warnoptions", [])
+        monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+        monkeypatch.setenv("PYTHONWARNINGS", "default")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            with pytest.raises(SystemExit) as ended:
+                main()
+        out, errors = capfd.readouterr()
+        if ended.value.code in (0, 3):
+            assert json.loads(out)["command"] == "solve"
+            assert errors == ""
+        else:
+            assert ended.value.code == 2
+            assert errors.startswith("error: ")
+            assert len(errors.splitlines()) == 1
+            assert out == ""
+
     def test_interrupt_ends_cleanly(self) -> None:
         command = [*_command(), "solve", "--steps", "3000"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -302,10 +444,17 @@ def given(*arguments: str) -> dl.Problem:
     return dl.Problem.from_dict(document("solve", *arguments)["problem"])
 
 
+def _raising(error: Exception) -> Callable[..., object]:
+    def function(*_: object, **__: object) -> None:
+        raise error
+
+    return function
+
+
 def _file(text: str) -> str:
     Path("problem.toml").write_text(text)
     return "problem.toml"
 
 
 def _command() -> list[str]:
-    return [sys.executable, "-c", "from deeplinear._cli import main; main()"]
+    return [sys.executable, "-c", "from deeplinear_command import main; main()"]

@@ -1,5 +1,7 @@
 """The explorer without a browser: what it reads, refuses and writes, and what it leaves running."""
 
+import asyncio
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -12,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,12 +29,14 @@ from typer.testing import CliRunner
 import deeplinear as dl
 from deeplinear._cli import app as cli
 from deeplinear._explore import app as explorer_app
-from deeplinear._explore import tasks
+from deeplinear._explore import connections, pool, rates, tasks
+from deeplinear._explore import folder as folders
 from deeplinear._explore.app import LARGEST_BODY, make_app
 from deeplinear._explore.code import python_lines
 from deeplinear._explore.controls import CONTROLS, KINDS
 from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import SHAPES, field_of, read_problem
+from deeplinear._explore.serve import configuration
 from explorer import running_explorer
 
 PROBLEM: dict[str, Any] = {
@@ -64,8 +69,14 @@ def app() -> Starlette:
 @pytest.fixture(scope="module")
 def client(app: Starlette) -> Iterator[httpx.Client]:
     """A client of a server in this process, so that tests can look inside and change its limits."""
+    with served(app) as connected:
+        yield connected
+
+
+@contextlib.contextmanager
+def served(app: Starlette) -> Iterator[httpx.Client]:
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    server = uvicorn.Server(configuration(app))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as connected:
@@ -256,6 +267,62 @@ def test_rates_mark_the_optimum(schedule: str) -> None:
     assert answer["test_loss"][nearest] == pytest.approx(dl.solve(at_nearest).test_loss[-1], rel=1e-9)
 
 
+WITH_EDGES = [
+    PROBLEM,
+    changed("data", noise=0.0) | {"steps": 40},
+    changed("optimizer", lr=0.01, momentum=0.9) | {"steps": 25},
+    changed("network", depth=3, richness=3.0, parameterization="ntk") | {"steps": 12},
+    changed("sampling", samples=0.5) | {"steps": 30},
+    changed("optimizer", lr=0.01, momentum=0.95) | {"steps": 20, "sampling": {"type": "OnlineSGD", "batch": 0.5}},
+]
+
+
+@pytest.mark.parametrize("problem", WITH_EDGES)
+def test_the_curve_over_rates_is_resolved_and_nowhere_below_its_optimum(problem: dict[str, Any]) -> None:
+    answer = tasks.rates({"problem": problem}, quiet)
+    optimum = answer["optimum"]
+    at = answer["lrs"].tolist().index(optimum["lr"])
+    assert answer["drawn"][at]  # it stands on the curve
+    assert answer["test_loss"][at] == optimum["loss"] == answer["test_loss"].min()
+
+    # Where it is drawn it is resolved.
+    lrs, losses = (np.log(answer[name][answer["drawn"]]) for name in ("lrs", "test_loss"))
+    assert (np.diff(lrs) <= np.log(32) / 15 + 1e-9).all()  # no gap
+    # Solved again at rates half-way between neighbours, the loss is near the line.
+    half = (lrs[1:] + lrs[:-1]) / 2
+    between = [replace_lr(problem, float(np.exp(lr))) for lr in half]
+    found = np.log([theory.test_loss[-1] for theory in dl.solve(between)])
+    off = np.abs(found - (losses[1:] + losses[:-1]) / 2)
+    assert off.max() < 2 * np.log1p(rates.OFF), np.exp(half[off.argmax()])
+    # The line ends where it does not, or where training fails, or with the picture.
+    end = answer["lrs"][answer["drawn"]].max()
+    assert end == answer["lrs"][-1] or answer["unstable"][-1] == (end, answer["lrs"][-1])
+
+
+def replace_lr(problem: dict[str, Any], lr: float) -> dl.Problem:
+    return read_problem(problem | {"optimizer": problem["optimizer"] | {"lr": lr}})
+
+
+def test_a_jagged_curve_ends_where_it_cannot_be_resolved() -> None:
+    def points(losses: list[float], ratio: float) -> list[rates.Point]:
+        return [rates.Point(ratio**index, loss, loss, 1.0, loss > 1) for index, loss in enumerate(losses)]
+
+    smooth = points([0.5, 0.4, 0.34, 0.3, 0.27], 1.1)
+    assert rates.between(smooth) == []
+    assert rates.unstable(smooth) == []
+    jagged = [0.5, 0.4, 0.3, 0.31, 0.5, 0.32, 0.6, 0.31]
+    assert len(rates.between(points(jagged, 1.1))) == 6  # solved between ...
+    fine = points(jagged, 1.001)
+    assert rates.between(fine) == []  # ... as far as that helps
+    assert rates.unstable(fine) == [(fine[1].lr, fine[2].lr), (fine[2].lr, fine[-1].lr)]
+    assert rates.drawn(fine) == [True, True, True, False, False, False, False, False]  # the optimum is always shown
+    failing = points([0.5, 0.48, 0.47, 2.0, np.inf], 1.001)
+    assert rates.unstable(failing) == [(failing[2].lr, failing[-1].lr)]
+    hole = points([0.5, 3.0, 0.5, 0.48, 0.46, 0.44, 0.43], 1.001)
+    assert rates.unstable(hole) == [(hole[0].lr, hole[2].lr)]  # below the optimum the line goes on
+    assert rates.drawn(hole) == [True, False, True, True, True, True, True]
+
+
 def test_rates_report_how_far_the_search_is() -> None:
     reports: list[dict[str, Any]] = []
     tasks.rates({"problem": PROBLEM}, lambda **message: reports.append(message))
@@ -391,10 +458,13 @@ def test_python_lines_of_the_other_views(monkeypatch: pytest.MonkeyPatch) -> Non
     for part, name in zip(parts, ("bias", "width", "data", "label_noise", "test_loss"), strict=True):
         np.testing.assert_array_equal(part, answer[name])
     rates = tasks.rates({"problem": PROBLEM}, quiet)
-    line, dot = drawn({"view": "rates"} | curve, monkeypatch).axes[0].lines
-    np.testing.assert_allclose(line.get_xdata(), rates["lrs"], rtol=1e-12)
-    np.testing.assert_allclose(line.get_ydata(), rates["test_loss"], rtol=1e-9)
-    assert dot.get_xdata()[0] == rates["optimum"]["lr"]
+    lrs, losses = (rates[name][rates["drawn"]] for name in ("lrs", "test_loss"))
+    line, dot = drawn({"view": "rates"} | one_curve(PROBLEM, rates=lrs.tolist()), monkeypatch).axes[0].lines
+    np.testing.assert_array_equal(line.get_xdata(), lrs)
+    np.testing.assert_allclose(line.get_ydata(), losses, rtol=1e-9)
+    assert dot.get_xdata()[0] == pytest.approx(rates["optimum"]["lr"], rel=1e-3)
+    line, dot = drawn({"view": "rates"} | curve, monkeypatch).axes[0].lines  # the page has not drawn it yet
+    assert dot.get_xdata()[0] in line.get_xdata()
     heat = tasks.correlations({"problem": PROBLEM, "kind": "feature_correlation", "layer": 2}, quiet)
     view = {"view": "correlations", "kind": "feature_correlation", "layer": 2, "relative": False}
     image = drawn(view | curve, monkeypatch).axes[0].collections[0]
@@ -416,7 +486,252 @@ def test_bad_views_are_refused(client: httpx.Client, view: dict[str, Any]) -> No
     assert client.post("/api/python", json=view).status_code == 400
 
 
+@pytest.mark.parametrize("experiment", [3, "x", [1, 2], {}, {"dim": 3}, {"dim": "3", "seeds": 4},
+                                        {"dim": [], "seeds": 1}, {"dim": 1.5, "seeds": 1},
+                                        {"dim": 0, "seeds": 1}])  # fmt: skip
+def test_malformed_experiments_of_a_view_are_refused(client: httpx.Client, experiment: Any) -> None:
+    response = client.post("/api/python", json={"view": "loss"} | one_curve(PROBLEM, experiment=experiment))
+    assert response.status_code == 400
+    assert "experiment must be an object with whole numbers dim and seeds" in response.json()["error"]
+
+
+@pytest.mark.parametrize("kind", [None, 3, [], {}, ["feature_correlation"], "__proto__", "x" * 1000])
+def test_malformed_kinds_are_refused(client: httpx.Client, kind: Any) -> None:
+    for path, body in (
+        ("/api/python", {"view": "correlations", "kind": kind} | one_curve(PROBLEM)),
+        ("/api/correlations", {"problem": PROBLEM, "kind": kind}),
+    ):
+        response = client.post(path, json=body)
+        assert response.status_code == 400
+        assert response.json()["error"].startswith("kind must be feature_correlation or")
+        assert len(response.json()["error"]) < 700
+
+
+@pytest.mark.parametrize("layer", [1.0, "1", [1], True, {}])
+def test_malformed_layers_are_refused(client: httpx.Client, layer: Any) -> None:
+    body = {"problem": PROBLEM, "kind": "feature_correlation", "layer": layer}
+    response = client.post("/api/correlations", json=body)
+    assert response.status_code == 400
+    assert "layer must be a whole number or null" in response.json()["error"]
+
+
+def number_fields() -> list[tuple[str, str, str]]:
+    return [
+        (control.part, kind, control.name)
+        for control in CONTROLS
+        for kind in control.kinds or ("",)
+        if control.widget in ("slider", "text")
+    ]
+
+
+def test_numbers_beyond_all_floats_are_refused_in_every_field(client: httpx.Client) -> None:
+    for part, kind, name in number_fields():
+        for value in (10**400, -(10**400), [10**400]):
+            problem = json.loads(json.dumps(PROBLEM))
+            if part:
+                needed = {other.name: other.default for other in CONTROLS if kind in other.kinds}
+                problem[part] = {"type": kind} | {each: usual for each, usual in needed.items() if usual is not None}
+            (problem[part] if part else problem)[name] = value
+            response = client.post("/api/solve", json={"problem": problem})
+            assert response.status_code == 400, (part, kind, name)
+            assert f"{name} must be below 1.8e+308, got a number of" in response.json()["error"]
+            assert response.json()["field"] == ".".join(filter(None, (part, name)))
+    for name in ("dim", "seeds"):
+        request = {"problem": PROBLEM, "dim": 50, "seeds": 2} | {name: 10**400}
+        response = client.post("/api/experiment", json=request)
+        assert response.status_code == 400
+        assert response.json()["error"].startswith(f"{name} must be a whole number from 1 to")
+    assert client.post("/api/correlations", json={"problem": PROBLEM, "kind": "x", "layer": 10**400}).status_code == 400
+
+
 # --- bounds -----------------------------------------------------------------------------------------------------
+
+
+def test_two_hundred_at_once_are_answered_or_refused_whole(client: httpx.Client) -> None:
+    """None of them is told that it is accepted and then left without an answer."""
+    limits = httpx.Limits(max_connections=200)
+    with httpx.Client(base_url=client.base_url, timeout=60, limits=limits) as many, ThreadPoolExecutor(200) as threads:
+        answers = list(threads.map(lambda _: many.post("/api/solve", json={"problem": PROBLEM}), range(200)))
+    assert {answer.status_code for answer in answers} <= {200, 503}
+    assert sum(answer.status_code == 200 for answer in answers) >= 98  # as many as there is room for
+    for answer in answers:
+        if answer.status_code == 200:
+            assert "result" in last_line(answer)
+        else:
+            assert "waiting already; try again" in answer.json()["error"]
+            assert answer.headers["retry-after"]
+
+
+@pytest.fixture
+def stuck_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """A client of a server whose processes never end to read what they are given."""
+    script = "import sys; print('{}', flush=True); sys.stdin.read()"
+    monkeypatch.setattr(pool, "_COMMAND", (sys.executable, "-c", script))
+    monkeypatch.setattr(pool, "READING", 0.2)
+    monkeypatch.setattr(pool, "_PATIENCE", 0.05)
+    with served(make_app()) as connected:
+        yield connected
+
+
+def test_reading_a_request_is_bounded_in_time(stuck_client: httpx.Client) -> None:
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(lambda _: stuck_client.post("/api/solve", json={"problem": PROBLEM}), range(6)))
+    assert [answer.status_code for answer in answers] == [400] * 6
+    assert "reading this took longer than" in answers[0].json()["error"]
+    assert until(lambda: stuck_client.get("/api/load").json() == {"short": 0, "long": 0})
+
+
+def test_who_hangs_up_while_a_request_is_read_ends_that(
+    stuck_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "READING", 1000.0)
+    with contextlib.suppress(httpx.ReadTimeout):
+        stuck_client.post("/api/solve", json={"problem": PROBLEM}, timeout=0.3)
+    assert until(lambda: stuck_client.get("/api/load").json() == {"short": 0, "long": 0}, seconds=5)
+
+
+def test_who_hangs_up_ends_the_writing_of_a_file(app: Starlette, client: httpx.Client) -> None:
+    long = changed("optimizer", momentum=0.5) | {"steps": 900}
+    with pytest.raises(httpx.ReadTimeout):
+        client.post("/api/netcdf", json={"problem": long}, timeout=1.0)
+    assert until(lambda: client.get("/api/load").json() == {"short": 0, "long": 0}, seconds=5)
+    assert until(lambda: list(app.state.folder.iterdir()) == [])
+
+
+def hung_up(connection: socket.socket, seconds: float) -> bytes:
+    """What the server sends until it closes the connection."""
+    connection.settimeout(seconds)
+    received = b""
+    while chunk := connection.recv(4096):
+        received += chunk
+    return received
+
+
+def test_half_sent_requests_are_closed(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SLOWEST_REQUEST", 0.5)
+    monkeypatch.setattr(explorer_app, "SLOWEST_BODY", 0.3)
+    at = (client.base_url.host, client.base_url.port)
+    head = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n"
+    beginnings = (b"", b"GET / HT", head, head + b"\r\n", head + b"\r\n{", head.replace(b"json", b"xml") + b"\r\n{")
+    opened = [socket.create_connection(at) for _ in range(40) for _ in beginnings]
+    for connection, beginning in zip(opened, beginnings * 40, strict=True):
+        connection.sendall(beginning)
+    assert client.get("/api/load").status_code == 200  # others are served meanwhile
+    answers = [hung_up(connection, 10) for connection in opened]
+    for beginning, answer in zip(beginnings * 40, answers, strict=True):
+        status = answer.split(b"\r\n")[0]
+        expected = b"" if not beginning else b"HTTP/1.1 415" if b"xml" in beginning else b"HTTP/1.1 408"
+        assert status.startswith(expected)
+        assert bool(status) == bool(beginning)  # nothing is said to who said nothing
+    for connection in opened:
+        connection.close()
+
+
+def test_slow_requests_that_arrive_in_time_are_answered(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SLOWEST_REQUEST", 1.0)
+    body = json.dumps({"problem": PROBLEM}).encode()
+    head = (
+        f"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    )
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+        connection.settimeout(20)
+        for _ in range(3):  # on one connection, which together takes longer than one request may
+            for part in (head[:20], head[20:] + "\r\n\r\n", body[:50].decode(), body[50:].decode()):
+                connection.sendall(part.encode())
+                time.sleep(0.1)
+            received = b""
+            while b"\r\n0\r\n" not in received:
+                received += connection.recv(65536)
+            assert b'"result"' in received
+
+
+def test_answers_that_nobody_reads_do_not_keep_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = """import sys
+print('{"ready": true}', flush=True)
+for line in sys.stdin:
+    print('{"progress": {}}', flush=True)
+    print('{"result": 1}', flush=True)"""
+    monkeypatch.setattr(pool, "_COMMAND", (sys.executable, "-c", answers))
+
+    async def last_lines() -> list[bytes]:
+        processes = pool.Pool(1, 5, tmp_path)
+        left_open = []
+        for _ in range(3):  # each is left at its last line, and the next has the one process there is
+            lines = processes.run("solve", {}, 10.0)
+            left_open.append(lines)
+            async with asyncio.timeout(20):
+                while b"result" not in (line := await anext(lines)):
+                    pass
+            await processes.settled()
+            assert processes.tasks == 0
+        await processes.close()
+        return [line]
+
+    assert asyncio.run(last_lines()) == [b'{"result": 1}\n']
+
+
+def test_who_does_not_read_is_hung_up_on(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SLOWEST_READER", 0.3)
+    whole = int(client.head("/plotly.js").headers["content-length"])
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((client.base_url.host, client.base_url.port))
+        connection.sendall(b"GET /plotly.js HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 3)
+        time.sleep(1.5)
+        connection.settimeout(10)
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := connection.recv(2**20):
+                received += len(chunk)
+    assert received < whole
+
+
+def test_connections_are_bounded(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST", 5)
+    at = (client.base_url.host, client.base_url.port)
+    opened = [socket.create_connection(at) for _ in range(8)]
+    time.sleep(0.1)
+    opened[-1].sendall(b"GET /api/load HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+    answer = hung_up(opened[-1], 10)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"more than 5 connections are open already" in answer
+    for connection in opened:
+        connection.close()
+
+
+def test_folders_of_killed_servers_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with running_explorer() as (_, process):
+        assert until(lambda: list(tmp_path.glob(f"deeplinear-explore-{process.pid}-*")))
+        left = next(tmp_path.glob(f"deeplinear-explore-{process.pid}-*"))
+        (left / "theory.nc").write_bytes(b"half a file")
+        os.kill(process.pid, 9)
+        process.wait()
+    assert left.exists()
+    dead = process.pid  # nobody has this number now
+    others = [
+        tmp_path / "deeplinear-explore-mine",
+        tmp_path / f"deeplinear-explore-{os.getpid()}-abc",
+        tmp_path / "tmpabc",
+    ]
+    for folder in others:
+        folder.mkdir()
+    (tmp_path / f"deeplinear-explore-{dead}-file").touch()
+    (tmp_path / f"deeplinear-explore-{dead}-link").symlink_to(others[0])
+    held = tmp_path / f"deeplinear-explore-{dead}-held"  # by a process that is not seen from here
+    held.mkdir()
+    lock = folders._lock(held)
+    with folders.own_folder() as own:
+        assert own.exists()
+        assert not left.exists()
+        assert all(folder.exists() for folder in (*others, held))
+        assert (tmp_path / f"deeplinear-explore-{dead}-file").exists()
+        assert (tmp_path / f"deeplinear-explore-{dead}-link").is_symlink()
+        assert not folders._is_abandoned(own)
+    assert not own.exists()
+    assert lock is not None
+    os.close(lock)
 
 
 def test_requests_are_bounded_and_must_be_ours(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,11 +776,13 @@ def test_command_refuses_what_it_cannot_do(monkeypatch: pytest.MonkeyPatch) -> N
         assert f"port must be free, got {port}" in result.stderr
     assert "port must be from 0 to 65535" in run(cli, ["explore", "--port", "99999"]).stderr
     monkeypatch.setattr(explorer_app, "find_spec", lambda _: None)
-    assert "pip install 'deeplinear[explore]'" in run(cli, ["explore", "--no-browser"]).stderr
+    result = run(cli, ["explore", "--no-browser"])
+    assert result.exit_code == 5
+    assert "pip install 'deeplinear[explore]'" in result.stderr
     monkeypatch.delitem(sys.modules, "deeplinear._explore.serve")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = run(cli, ["explore", "--no-browser"])
-    assert result.exit_code == 2
+    assert result.exit_code == 5
     assert "(uvicorn): pip install 'deeplinear[explore]'" in result.stderr
 
 

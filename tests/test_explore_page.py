@@ -154,11 +154,34 @@ def test_a_preset_a_pin_and_a_link(explorer: Explorer, address: str) -> None:
     other.wait_for_traces(5)
     assert other.traces == traces
     assert other.page.locator("#log-x").get_attribute("aria-pressed") == "true"
+    other.page.goto("about:blank")
     other.page.goto(f"{address}#nonsense")
-    other.page.reload()
     other.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
     assert "could not be read" in other.page.locator("#status").inner_text()
     assert other.state["preset"] == "width"  # the usual settings
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"view": "__proto__"},
+        {"view": "constructor", "kind": "toString", "x": "__proto__", "layer": "hasOwnProperty"},
+        {"view": ["loss"], "kind": 3, "relative": "no", "train": {}, "dim": [], "seeds": None, "preset": {}},
+        {"view": "correlations", "kind": None, "layer": 1e300},
+        {"pins": {"length": 3}, "trained": "yes", "__proto__": {"view": "loss"}},
+        {"pins": [None, {"problem": None}, {"problem": {"network": 3}}, {"problem": PROBLEM}]},
+    ],
+)
+def test_a_link_with_strange_values_has_the_usual_ones_instead(
+    explorer: Explorer, address: str, state: dict[str, Any]
+) -> None:
+    explorer.open(address, **state)
+    explorer.wait_for("document.querySelector('#see').textContent.length > 10")
+    assert explorer.state["view"] in ("loss", "correlations")
+    assert isinstance(explorer.state["kind"], str)
+    assert len(explorer.state["pins"]) <= 1
+    explorer.page.click("#view-kernel")  # and goes on working
+    explorer.wait_for("document.querySelector('#plot').data?.[0]?.name === 'theory'")
 
 
 def test_views_and_hover(explorer: Explorer, address: str) -> None:
@@ -183,6 +206,13 @@ def test_views_and_hover(explorer: Explorer, address: str) -> None:
     best = next(trace for trace in explorer.traces if trace["mode"] == "markers")
     assert best["x"][0] == pytest.approx(dl.optimal_lr(read_problem(PROBLEM)).lr)
     assert "The best learning rate" in page.locator("#see").inner_text()
+    line = next(trace for trace in explorer.traces if trace["mode"] == "lines" and "test" in trace["name"])
+    assert best["x"][0] in line["x"]  # on the curve, which is nowhere lower
+    assert best["y"][0] == min(loss for loss in line["y"] if loss is not None)
+    assert "Shaded: training is unstable" in page.locator("#see").inner_text()
+    shapes = page.evaluate("() => document.querySelector('#plot').layout.shapes.filter(({type}) => type === 'rect')")
+    (shaded,) = shapes
+    assert all(loss is None for lr, loss in zip(line["x"], line["y"], strict=True) if lr > shaded["x0"])
     page.click("#view-loss")
     explorer.wait_for_traces(2)
     page.hover("#plot .nsewdrag")

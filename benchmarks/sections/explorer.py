@@ -55,7 +55,7 @@ def server() -> Iterator[str]:
     command = [
         sys.executable,
         "-c",
-        "from deeplinear._cli import main; main()",
+        "from deeplinear_command import main; main()",
         "explore",
         "--port",
         "0",

@@ -9,12 +9,8 @@ steps, which are exact, where panels do not work.
 
 import math
 from collections.abc import Callable, Iterator
-<<<<<<< HEAD
 from dataclasses import replace
-from functools import cached_property, partial
-=======
 from functools import partial
->>>>>>> stores
 from typing import Any
 
 import numpy as np

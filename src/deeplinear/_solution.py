@@ -312,8 +312,14 @@ class Solution:
         if not self._has_matrices:
             raise ValueError(f'coarse steps have no {name}: solve with method="dense"')
         solver, index = self._solved
-        matrix = _BUILD[name](_equations(solver), index)
-        return _cut_both(matrix, _end(self.times, self.status), self.problem.data.outputs)
+        outputs = self.problem.data.outputs
+        layers = 1 if name.startswith(("error", "residual")) else _layers_of(self.problem, self.stats)
+        _memory.require(
+            3 * 8 * layers * (len(self.times) * outputs) ** 2,
+            f"{name} of {layers} layers",
+            "lower depth, steps or outputs",
+        )
+        return _cut_both(_BUILD[name](_equations(solver), index), _end(self.times, self.status), outputs)
 
     @property
     def _has_matrices(self) -> bool:
@@ -428,31 +434,10 @@ class Solution:
             If the file is another one, is not complete or has been damaged.
         """
         dataset = read_dataset(path, _KIND)
-<<<<<<< HEAD
-
-        def read(name: str) -> Array:
-            array = from_dataset(dataset, name)
-            if array is None:
-                raise ValueError(f"{path} has no {name}")
-            return array
-
-        diverged_at, stats = int(dataset.attrs["diverged_at"]), json.loads(dataset.attrs["stats"])
-        return cls(
-            problem=Problem.from_toml(dataset.attrs["problem"]),
-            times=dataset["time"].values,
-            test_loss=read("test_loss"),
-            train_loss=read("train_loss"),
-            kernel=read("kernel"),
-            decomposition=Decomposition(**{name: read(name) for name in PARTS}),
-            status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
-            stats=stats,
-            _matrices={name: partial(read, name) for name in MATRICES if name in dataset},
-        )
-=======
         with reading(path, dataset, ("problem", "diverged_at", "stats"), ("time", *CURVES, *PARTS)):
             names = (*CURVES, *PARTS, *MATRICES)
             arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
-            diverged_at = int(dataset.attrs["diverged_at"])
+            diverged_at, stats = int(dataset.attrs["diverged_at"]), dict(json.loads(dataset.attrs["stats"]))
             return cls(
                 problem=Problem.from_toml(dataset.attrs["problem"]),
                 times=dataset["time"].values,
@@ -460,11 +445,10 @@ class Solution:
                 train_loss=arrays["train_loss"],
                 kernel=arrays["kernel"],
                 decomposition=Decomposition(**{name: arrays[name] for name in PARTS}),
-                status=Status(None if diverged_at < 0 else diverged_at),
-                stats=dict(json.loads(dataset.attrs["stats"])),
+                status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
+                stats=stats,
                 _matrices={name: arrays[name] for name in MATRICES if name in arrays},
             )
->>>>>>> stores
 
     @classmethod
     def from_solver(cls, problem: Problem, solver: Dense | Panels, index: int, stats: dict[str, Any]) -> "Solution":
@@ -485,18 +469,6 @@ class Solution:
         if equations.train_losses is not None:
             train_loss = _cut(np.maximum(equations.train_losses[index], 0.0), ended)
 
-<<<<<<< HEAD
-        def matrix(name: str) -> Array:
-            layers = 1 if name.startswith(("error", "residual")) else _layers_of(problem, stats)
-            _memory.require(
-                3 * 8 * layers * (len(times) * outputs) ** 2,
-                f"{name} of {layers} layers",
-                "lower depth, steps or outputs",
-            )
-            return _cut_both(_BUILD[name](equations, index), ended, outputs)
-
-=======
->>>>>>> stores
         return cls(
             problem=problem,
             times=times,

@@ -5,13 +5,32 @@ those of many problems; ``_commands``, ``_sweep_commands``, ``_reproduce`` and `
 shows them (progress on stderr, results on stdout) and ``_errors`` ends them with an exit code.
 """
 
+import os
+import sys
+import warnings
+
 from deeplinear._cli import _explore, _reproduce, _sweep_commands  # noqa: F401  # their commands register themselves
 from deeplinear._cli._commands import app
+
+_QUIET = "ignore::RuntimeWarning"
 
 
 def main() -> None:
     """Run the command line."""
+    if not sys.warnoptions:  # numbers that leave their range are told by the status of a run; who asks sees them
+        warnings.simplefilter("ignore", RuntimeWarning)
+        os.environ.setdefault("PYTHONWARNINGS", _QUIET)  # for the processes of a sweep
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a letter that the terminal lacks must not cost the result
+    sys.unraisablehook = _not_of_dask
     app(prog_name="deeplinear")
+
+
+def _not_of_dask(ignored: "sys.UnraisableHookArgs") -> None:
+    """Leave out that a client of Dask which never was connected cannot be closed, which is said after our own error."""
+    if not str(getattr(ignored.object, "__module__", "")).startswith("distributed"):
+        sys.__unraisablehook__(ignored)
 
 
 __all__ = ["app", "main"]

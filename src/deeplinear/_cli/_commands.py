@@ -54,7 +54,8 @@ Examples:
     deeplinear explore
 
 Exit codes: 0 done (and theory and experiment agree or are close), 1 they disagree, 2 bad input, 3 training
-diverged, 4 not enough memory, 130 interrupted.
+diverged, 4 not enough memory, 5 a package is missing (the message says which to install), 130 interrupted, 141 nobody
+reads the output any more (as in a pipe into head).
 """
 
 app = typer.Typer(cls=Commands, help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")

@@ -1,14 +1,19 @@
 """How a command ends: exit codes, and errors as one line on stderr."""
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NoReturn
 
 import typer
 import typer.core
 
-OK, DISAGREES, BAD_INPUT, DIVERGED, NO_MEMORY, INTERRUPTED = 0, 1, 2, 3, 4, 130
+from deeplinear._failures import in_words
+from deeplinear_command import end
+
+OK, DISAGREES, BAD_INPUT, DIVERGED, NO_MEMORY, MISSING, INTERRUPTED, NOBODY_READS = 0, 1, 2, 3, 4, 5, 130, 141
 
 # What is wrong with the options themselves is click's UsageError, wherever this version of typer keeps it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -24,28 +29,74 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Read the options of a command and run it."""
-        with _errors_as_exit_codes():
+        with _errors_as_exit_codes(), _interrupts_raised():
             return super().invoke(ctx)
+
+
+@contextmanager
+def _interrupts_raised() -> Iterator[None]:
+    """Have interrupts raise KeyboardInterrupt, so that work can be tidied up."""
+    if signal.getsignal(signal.SIGINT) is not end:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, end)
 
 
 @contextmanager
 def _errors_as_exit_codes() -> Iterator[None]:
     try:
-        yield
-    except BrokenPipeError:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # what cannot be written is found here, and not when Python ends
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich ends the program itself
+            _leave_quietly()
         raise
+    except BrokenPipeError:
+        _leave_quietly()
+    except ImportError as error:
+        _fail(in_words(error), MISSING)
     except MemoryError as error:
-        _fail(f"error: {error}", NO_MEMORY)
+        _fail(in_words(error), NO_MEMORY)
     except OSError as error:
-        _fail(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", BAD_INPUT)
-    except (ValueError, ArithmeticError) as error:
-        _fail(f"error: {error}", BAD_INPUT)
+        _drop_output()
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else in_words(error), BAD_INPUT)
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        _fail(in_words(error), BAD_INPUT)
     except _UsageError as error:
-        _fail(f"error: {getattr(error, 'format_message', error.__str__)()}", BAD_INPUT)
+        _fail(getattr(error, "format_message", error.__str__)(), BAD_INPUT)
     except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
+        _say("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _leave_quietly() -> NoReturn:
+    """End as other programs do when whoever reads their output has left, such as head."""
+    _drop_output()
+    raise typer.Exit(NOBODY_READS)
+
+
+def _drop_output() -> None:
+    """Let what is left in the buffer of a stream that cannot be written go nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+            continue
+        with suppress(Exception):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print(" ".join(message.split()), file=sys.stderr)
-    raise typer.Exit(code)
+    _say(f"error: {' '.join(message.split())}")
+    raise typer.Exit(code) from None
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):
+        print(line, file=sys.stderr)

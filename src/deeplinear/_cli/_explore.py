@@ -22,14 +22,14 @@ def explore(
 
     The page is for this machine alone and needs no network. Ctrl-C ends it and all its work.
 
-    Exit codes: 0 ended, 2 bad input.
+    Exit codes: 0 ended, 2 bad input, 5 a package is missing.
 
     Example: deeplinear explore --no-browser --port 0
     """
     try:
         from deeplinear._explore.serve import serve  # its packages are an extra
     except ImportError as error:
-        raise ValueError(
+        raise ImportError(
             f"the explorer needs more packages ({error.name}): pip install 'deeplinear[explore]'"
         ) from None
     serve(port, browser, lambda text: print(text, file=sys.stdout, flush=True))

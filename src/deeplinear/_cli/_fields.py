@@ -5,6 +5,7 @@ every command that takes a problem has them then.
 """
 
 import json
+import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -28,11 +29,12 @@ KINDS: dict[str, dict[str, type]] = {
 
 
 def number(text: str) -> int | float:
-    """Read one number; whole numbers stay whole."""
+    """Read one number; whole numbers stay whole, up to the largest float, beyond which they are infinite."""
     try:
-        return int(text)
+        whole = int(text)
     except ValueError:
         return float(text)
+    return whole if abs(whole) <= sys.float_info.max else float(text)
 
 
 def numbers(text: str) -> int | float | list[int | float]:

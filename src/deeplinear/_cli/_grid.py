@@ -11,7 +11,8 @@ import numpy as np
 from deeplinear._cli._fields import number
 
 _RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")
-_FORMS = "values between commas, low:high:count, low:high:countlog, or JSON"
+_MOST_VALUES = 1_000_000
+_FORMS = f"values between commas, low:high:count (at most {_MOST_VALUES}), low:high:countlog, or JSON"
 
 
 def read_values(name: str, text: str) -> list[Any]:
@@ -85,7 +86,7 @@ def _from_toml(path: Path, name: str, values: Any) -> list[Any]:
 
 
 def _spaced(low: float, high: float, count: int, is_log: bool) -> list[Any]:
-    if (is_log and not 0 < low <= high) or count < 1:
+    if (is_log and not 0 < low <= high) or not 1 <= count <= _MOST_VALUES:
         raise ValueError
     values = np.geomspace(low, high, count) if is_log else np.linspace(low, high, count)
     rounded = [float(f"{value:.12g}") for value in values]  # what people would write

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -17,6 +18,12 @@ from deeplinear._json import plain
 
 _PATIENCE = 10.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
+
+_SHORT = 24
+"""Most letters of what is never cut or broken into lines."""
+
+_WIDEST = 1000
+"""Columns that are enough for every table."""
 
 Advance = Callable[[int, int], None]
 
@@ -60,17 +67,44 @@ class Report:
             return
         console = Console(highlight=False)
         for each in shown:
-            console.print(each, soft_wrap=isinstance(each, str), markup=False)
+            if isinstance(each, str):
+                console.print(_spelled(each), soft_wrap=True, markup=False)
+            else:
+                # In a window that is too narrow lines wrap; columns without room would show nothing, or half a number.
+                console.width = max(console.width, _least_width(each))
+                console.print(each, markup=False)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     """Lay out rows of text: the first column to the left, numbers to the right."""
     laid_out = Table(title=title, title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
-        laid_out.add_column(column, justify="right" if index else "left")
+        longest = max(len(text) for text in (column, *(row[index] for row in rows)))
+        is_short = longest <= _SHORT
+        laid_out.add_column(
+            _spelled(column),
+            justify="right" if index else "left",
+            no_wrap=is_short,
+            min_width=longest if is_short else None,
+        )
     for row in rows:
-        laid_out.add_row(*row)
+        laid_out.add_row(*map(_spelled, row))
     return laid_out
+
+
+def _least_width(shown: Table) -> int:
+    """Return the width at which no word of a table is cut."""
+    wide = Console(width=_WIDEST)
+    return Measurement.get(wide, wide.options, shown).minimum
+
+
+def _spelled(text: str) -> str:
+    """Write what stdout has no letters for with those it has."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return text.replace("±", "+-")
+    return text
 
 
 @contextmanager

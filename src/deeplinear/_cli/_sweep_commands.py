@@ -40,7 +40,7 @@ def sweep(
     An interrupted sweep goes on where it was when the command is given again; several may share one store.
 
     Exit codes: 0 done (points that fail are listed), 2 bad input, 3 training diverged at every point, 4 no point
-    had enough memory.
+    had enough memory, 5 a package is missing.
 
     Example: deeplinear sweep --over width=0.5:8:5log --over lr=0.002:0.05:20log --steps 100 --store widths.zarr
     """

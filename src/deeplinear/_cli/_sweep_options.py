@@ -1,5 +1,6 @@
 """Options of the commands that go over many problems."""
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ def _experiment(values: dict[str, Any]) -> dict[str, Any] | None:
     experiment: dict[str, Any] = {}
     for each in text.split(","):
         name, _, value = each.partition("=")
-        if name.strip() not in ("dim", "seeds") or not value.strip().isdigit():
+        if name.strip() not in ("dim", "seeds") or not re.fullmatch(r"[0-9]{1,18}", value.strip()):
             raise ValueError(f"--experiment must be such as dim=200,seeds=16, got {text!r}")
         experiment[name.strip()] = int(value)
     return experiment
@@ -79,6 +80,13 @@ class Place(NamedTuple):
     scheduler: str | None
 
 
+def _scheduler(text: str | None) -> str | None:
+    """Refuse what is no address before Dask tries to reach it, which takes long and ends in its own words."""
+    if text is not None and not re.fullmatch(r"[a-z]+://[^\s/]+:[0-9]{1,5}", text):
+        raise ValueError(f"scheduler must be an address such as 'tcp://127.0.0.1:8786', got {text!r}")
+    return text
+
+
 PLACE = Group(
     "place",
     (
@@ -111,7 +119,7 @@ PLACE = Group(
             rich_help_panel=_PANEL,
         ),
     ),
-    lambda values: Place(values["store"], values["resume"], values["workers"], values["scheduler"]),
+    lambda values: Place(values["store"], values["resume"], values["workers"], _scheduler(values["scheduler"])),
 )
 
 

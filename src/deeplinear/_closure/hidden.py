@@ -23,10 +23,8 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
-<<<<<<< HEAD
-from functools import cached_property
-
 from deeplinear._arrays import Array, computing, finite, zeros
+from deeplinear._cached import cached_property
 from deeplinear._closure.causal import compiled, rows_times_transpose, times
 from deeplinear._closure.increments import (
     backward_source,
@@ -36,11 +34,6 @@ from deeplinear._closure.increments import (
     times_E,
     times_inverse_of_E,
 )
-=======
-from deeplinear._arrays import Array, computing, finite, identity, zeros
-from deeplinear._cached import cached_property
-from deeplinear._closure.causal import compiled, times
->>>>>>> stores
 from deeplinear._closure.site import Site
 from deeplinear._closure.source import Source, dd, fill_sum
 from deeplinear._coefficients import Coefficients

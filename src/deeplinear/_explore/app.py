@@ -1,36 +1,40 @@
 """The web side of the explorer: the page, and an interface of JSON requests that are bounded in size and time.
 
 Every piece of work is one POST, answered by lines of JSON: progress, and at last a result or an error. Who closes the
-connection ends the work; there is nothing else to cancel and nothing is left behind.
+connection ends the work; there is nothing else to cancel and nothing is left behind. Nothing of a request but its JSON
+is looked at in this process: also what it asks for is read where a limit of time and a hang-up end it.
 """
 
 import asyncio
 import json
+import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deeplinear._explore.code import python_lines
 from deeplinear._explore.controls import as_plain
+from deeplinear._explore.folder import own_folder
+from deeplinear._explore.kinds import KINDS
 from deeplinear._explore.pool import Busy, Pool
 from deeplinear._explore.presets import PRESETS
-from deeplinear._explore.problems import MOST_FINITE, field_of, is_quick, read_problem
-from deeplinear._explore.tasks import KINDS, LIMITS
+from deeplinear._explore.problems import MOST_FINITE
+from deeplinear._explore.tasks import LIMITS
+
+_T = TypeVar("_T")
 
 LARGEST_BODY = 256 * 1024
 """Most bytes of a request."""
@@ -38,6 +42,7 @@ LARGEST_BODY = 256 * 1024
 SLOWEST_BODY = 10.0
 """Most seconds in which a request has to arrive."""
 
+_HOSTS = (b"127.0.0.1", b"localhost")
 _PAGE = Path(__file__).parent / "page"
 _HEADERS = {
     b"content-security-policy": b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -53,10 +58,10 @@ def make_app() -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        # What is short never waits for what is long, and what is long lets what is short go first.
-        app.state.short, app.state.long = Pool(size=2, queue=96), Pool(size=2, queue=6, nice=True)
-        with tempfile.TemporaryDirectory(prefix="deeplinear-") as folder:
-            app.state.folder = Path(folder)
+        with own_folder() as folder:
+            app.state.folder = folder
+            # What is short never waits for what is long, and what is long lets what is short go first.
+            app.state.short, app.state.long = Pool(2, 96, folder), Pool(2, 6, folder, nice=True)
             await app.state.short.warm_up()
             yield
             await asyncio.gather(app.state.short.close(), app.state.long.close())
@@ -72,12 +77,14 @@ def make_app() -> Starlette:
             Route("/api/{task}", _task, methods=["POST"]),
             Mount("/page", StaticFiles(directory=_PAGE)),
         ],
-        middleware=[
-            Middleware(_Guard),
-            # A name that somebody else made point here is not ours.
-            Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"], www_redirect=False),
-        ],
-        exception_handlers={ValueError: _refuse, Busy: _refuse_busy, HTTPException: _refuse_http},
+        middleware=[Middleware(_Guard)],
+        exception_handlers={
+            _Refused: _refuse,
+            Busy: _refuse_busy,
+            HTTPException: _refuse_http,
+            ClientDisconnect: _say_nothing,
+            Exception: _fail,
+        },
         lifespan=lifespan,
     )
 
@@ -94,8 +101,14 @@ class _Guard:
             return
         headers = dict(scope["headers"])
         origin, host = headers.get(b"origin"), headers.get(b"host", b"")
+        if host.rpartition(b":")[0] not in _HOSTS and host not in _HOSTS:
+            # A name that somebody else made point here is not ours.
+            refusal = JSONResponse({"error": "this page is at 127.0.0.1 and localhost alone", "field": None}, 400)
+            await refusal(scope, receive, send)
+            return
         if origin is not None and origin != b"http://" + host:
-            await JSONResponse({"error": "requests from other pages are refused"}, 403)(scope, receive, send)
+            refusal = JSONResponse({"error": "requests from other pages are refused", "field": None}, 403)
+            await refusal(scope, receive, send)
             return
 
         async def send_with_headers(message: Message) -> None:
@@ -118,7 +131,7 @@ def plotly_script() -> Path:
     """Return the copy of Plotly's JavaScript that its Python package brings."""
     package = find_spec("plotly")
     if package is None or not package.submodule_search_locations:
-        raise ValueError("the explorer draws with Plotly: pip install 'deeplinear[explore]'")
+        raise ImportError("the explorer draws with Plotly: pip install 'deeplinear[explore]'")
     return Path(package.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
 
 
@@ -137,39 +150,80 @@ async def _load(request: Request) -> Response:
 async def _task(request: Request) -> Response:
     name = request.path_params["task"]
     if name not in LIMITS:
-        raise HTTPException(404, f"there is no {name!r} here")
+        raise HTTPException(404, f"there is no {name!r:.60} here")
     body = await _body(request)
-    problem = await asyncio.to_thread(read_problem, body.get("problem"))  # wrong values are refused before they wait
-    pool: Pool = (
-        request.app.state.short if name in ("solve", "correlations") and is_quick(problem) else request.app.state.long
-    )
-    pool.check_room()
-    return StreamingResponse(pool.run(name, body, LIMITS[name]), media_type="application/x-ndjson")
+    lines = await _while_connected(request, _begun(request, name, body))
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+async def _begun(request: Request, name: str, body: dict[str, Any]) -> AsyncIterator[bytes]:
+    """Return the answers to a request that was found in order, and begun if it is short.
+
+    Wrong values are refused before they wait for what is long.
+    """
+    state = request.app.state
+    lines: AsyncIterator[bytes] = state.short.run(name, body, LIMITS[name], only_short=True)
+    while not (first := await anext(lines)).strip():
+        pass
+    answer = json.loads(first)
+    if "error" in answer:
+        raise _Refused(answer)
+    if "long" in answer:
+        lines = state.long.run(name, body, LIMITS[name])
+        await anext(lines)
+    return lines
 
 
 async def _netcdf(request: Request) -> Response:
     body = await _body(request)
-    await asyncio.to_thread(read_problem, body.get("problem"))
-    pool: Pool = request.app.state.long
-    pool.check_room()
-    with tempfile.NamedTemporaryFile(dir=request.app.state.folder, suffix=".nc", delete=False) as file:
-        path = Path(file.name)
-    lines = [line async for line in pool.run("netcdf", body | {"path": str(path)}, LIMITS["netcdf"])]
-    answer = json.loads(lines[-1])
-    if "error" in answer:
-        path.unlink(missing_ok=True)
-        return JSONResponse(answer, 400)
+    folder = Path(tempfile.mkdtemp(dir=request.app.state.folder))
+    path = folder / "theory.nc"
+    try:
+        await _while_connected(request, _last_answer(request, "netcdf", body | {"path": str(path)}))
+    except BaseException:
+        await request.app.state.long.settled()  # a process that is still writing would leave a file behind
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return FileResponse(
         path,
         media_type="application/x-netcdf",
         filename="theory.nc",
-        background=BackgroundTask(path.unlink, missing_ok=True),
+        background=BackgroundTask(shutil.rmtree, folder, ignore_errors=True),
     )
 
 
 async def _python(request: Request) -> Response:
     body = await _body(request)
-    return JSONResponse({"python": await asyncio.to_thread(python_lines, body)})
+    return JSONResponse(await _while_connected(request, _last_answer(request, "python", body)))
+
+
+async def _last_answer(request: Request, name: str, body: dict[str, Any]) -> Any:
+    """Do a task whose progress nobody sees."""
+    answer: dict[str, Any] = {}
+    async for line in await _begun(request, name, body):
+        answer = json.loads(line) if line.strip() else answer
+    if "error" in answer:
+        raise _Refused(answer)
+    return answer["result"]
+
+
+async def _while_connected(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    """Do some work, and end it if whoever asked for it hangs up."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_hang_up(request))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for each in (working, leaving):
+            each.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _hang_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -194,8 +248,18 @@ async def _body(request: Request) -> dict[str, Any]:
     return document
 
 
+class _Refused(Exception):
+    """Raised where a task was answered by an error."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__(answer["error"])
+        self.document = {"error": answer["error"], "field": answer["field"]}
+        self.status = 500 if answer.get("unexpected") else 400
+
+
 async def _refuse(_: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error), "field": field_of(str(error))}, 400)
+    assert isinstance(error, _Refused)
+    return JSONResponse(error.document, error.status)
 
 
 async def _refuse_busy(_: Request, error: Exception) -> Response:
@@ -204,4 +268,12 @@ async def _refuse_busy(_: Request, error: Exception) -> Response:
 
 async def _refuse_http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail, "field": None}, error.status_code)
+    return JSONResponse({"error": error.detail, "field": None}, error.status_code, headers=error.headers)
+
+
+async def _say_nothing(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)  # nobody is there to read it
+
+
+async def _fail(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"this failed unexpectedly: {type(error).__name__}", "field": None}, 500)

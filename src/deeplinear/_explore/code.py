@@ -4,11 +4,12 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from deeplinear._explore import tasks
+from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import SHAPES, read_problem
+from deeplinear._explore.rates import GRID
 
 VIEWS = ("loss", "kernel", "decomposition", "correlations", "rates")
-_MOST_CURVES = 12
+_MOST_CURVES, _MOST_RATES = 12, 400
 
 _LABELS = {"loss": "loss", "kernel": "tangent kernel", "decomposition": "part of the test loss", "rates": "loss"}
 
@@ -20,8 +21,9 @@ def python_lines(view: dict[str, Any]) -> str:
     ----------
     view
         ``view``, one of ``VIEWS``; ``curves``, a list of ``name``, ``color``, ``problem`` and, if networks were
-        trained, ``experiment`` with ``dim`` and ``seeds``; ``x`` and ``y``, "linear" or "log"; ``train``, whether the
-        train loss is shown; of correlations ``kind``, ``layer`` and whether they are ``relative``.
+        trained, ``experiment`` with ``dim`` and ``seeds``, or ``rates`` that were drawn; ``x`` and ``y``, "linear" or
+        "log"; ``train``, whether the train loss is shown; of correlations ``kind``, ``layer`` and whether they are
+        ``relative``.
 
     Raises
     ------
@@ -126,9 +128,9 @@ def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
     ]
     if train:
         lines.append('    ax.plot(theory.times, theory.train_loss, ":", color=color, label=f"{name}: train")')
-    trained = {index: curve["experiment"] for index, curve in enumerate(curves) if curve.get("experiment")}
+    trained = {index: curve["experiment"] for index, curve in enumerate(curves) if curve.get("experiment") is not None}
     for index, experiment in trained.items():
-        dim, seeds = (int(experiment[key]) for key in ("dim", "seeds"))
+        dim, seeds = _experiment(experiment)
         lines += [
             f"name, color, problem = curves[{index}]",
             f'networks = dl.simulate(problem, dim={dim}, seeds={seeds}, record="losses")',
@@ -139,6 +141,13 @@ def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
             "print(dl.compare(dl.solve(problem), networks))",
         ]
     return lines
+
+
+def _experiment(document: Any) -> tuple[int, int]:
+    dim, seeds = (document.get("dim"), document.get("seeds")) if isinstance(document, dict) else (None, None)
+    if type(dim) is not int or type(seeds) is not int or min(dim, seeds) < 1:
+        raise ValueError(f"experiment must be an object with whole numbers dim and seeds, got {document!r:.60}")
+    return dim, seeds
 
 
 def _draw_kernel(_: list[dict[str, Any]], __: bool) -> list[str]:
@@ -159,14 +168,17 @@ def _draw_decomposition(_: list[dict[str, Any]], __: bool) -> list[str]:
     ]
 
 
-def _draw_rates(_: list[dict[str, Any]], train: bool) -> list[str]:
-    below, above = tasks.RATE_GRID
+def _draw_rates(curves: list[dict[str, Any]], train: bool) -> list[str]:
+    below, above = GRID
     lines = [
-        "for name, color, problem in curves:",
+        f"drawn = {[_rates(curve) for curve in curves]!r}  # learning rates of each curve; if none, around the best"
+    ]
+    lines += [
+        "for (name, color, problem), lrs in zip(curves, drawn):",
         "    optimum = dl.optimal_lr(problem)",
         "    rates = problem.optimizer.rates(problem.steps)",
         "    best = optimum.lr * rates.max() if optimum.is_factor else optimum.lr",
-        f"    lrs = best * np.append(np.geomspace{below}, np.geomspace{above}[1:])",
+        f"    lrs = np.array(lrs or best * np.append(np.geomspace{below}, np.geomspace{above}[1:]))",
         "    optimizers = [dataclasses.replace(problem.optimizer, lr=rates * lr / rates.max()) for lr in lrs]",
         "    solved = dl.solve([dataclasses.replace(problem, optimizer=each) for each in optimizers])",
         '    ax.plot(lrs, [theory.test_loss[-1] for theory in solved], "--", color=color, label=name)',
@@ -176,6 +188,14 @@ def _draw_rates(_: list[dict[str, Any]], train: bool) -> list[str]:
             '    ax.plot(lrs, [theory.train_loss[-1] for theory in solved], ":", color=color, label=f"{name}: train")'
         )
     return [*lines, '    ax.plot(best, optimum.loss, "o", color=color)']
+
+
+def _rates(curve: dict[str, Any]) -> list[float]:
+    rates = curve.get("rates", [])
+    is_list = isinstance(rates, list) and len(rates) <= _MOST_RATES
+    if not is_list or not all(isinstance(rate, float) and 0 < rate < math.inf for rate in rates):
+        raise ValueError(f"rates of a curve must be a list of positive numbers, got {rates!r:.60}")
+    return list(rates)
 
 
 _DRAW = {
@@ -193,10 +213,8 @@ def _axes(what: str, view: dict[str, Any]) -> list[str]:
 
 
 def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
-    kind, layer = view.get("kind"), view.get("layer")
-    if kind not in tasks.KINDS:
-        raise ValueError(f"kind must be {' or '.join(tasks.KINDS)}, got {kind!r}")
-    first = tasks.KINDS[kind]
+    kind, layer = read_kind(view.get("kind")), view.get("layer")
+    first = KINDS[kind]
     index = "" if first is None or not isinstance(layer, int) else f"[{layer - first}]"
     relative = []
     if view.get("relative") is True and kind.endswith("correlation"):

@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 _LINE = 64 * 2**20
@@ -16,6 +18,15 @@ _PATIENCE = 0.5
 
 _HEARTBEAT = 0.5
 """Seconds after which a line is sent even if there is no news, which finds out whether anybody still listens."""
+
+_STARTING = 120.0
+"""Most seconds in which a process has to load the library."""
+
+READING = 5.0
+"""Most seconds in which a request has to be read and checked."""
+
+_PROGRESS = b'{"progress"'
+"""How every line begins that is not the last of a task."""
 
 _COMMAND = (sys.executable, "-W", "ignore", "-c", "from deeplinear._explore.worker import main; main()")
 
@@ -32,39 +43,62 @@ class Worker:
         assert process.stdout is not None
         self._process, self._input, self._output = process, process.stdin, process.stdout
         self._number = -1
+        self._is_ready = False
 
     @classmethod
-    async def start(cls) -> "Worker":
-        """Start a process; it takes tasks at once and does them when it has loaded the library."""
+    async def start(cls, folder: Path) -> "Worker":
+        """Start a process with a folder for its files; it does tasks when it has loaded the library."""
         pipe = asyncio.subprocess.PIPE
-        return cls(await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe, limit=_LINE))
+        environment = os.environ | {"TMPDIR": str(folder)}
+        return cls(
+            await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe, limit=_LINE, env=environment)
+        )
 
     async def answers(self, number: int, task: dict[str, Any], limit: float) -> AsyncIterator[bytes]:
-        """Give a task to the process and pass on its answers line by line, and empty lines while there are none."""
+        """Give a task to the process and pass on its answers line by line, and empty lines while there are none.
+
+        The first progress means that the task was read and is in order, for which there is less time than for the rest.
+        """
         self._number = number
         clock = asyncio.get_running_loop().time
-        deadline = clock() + limit  # not asyncio.timeout, which would also end whoever is slow to take an answer
+        # Not asyncio.timeout, which would also end whoever is slow to take an answer.
+        deadline, late = self._deadline(clock())
         self._input.write(json.dumps({"number": number} | task).encode() + b"\n")
+        is_read = False
         reading: asyncio.Future[bytes] | None = None
         try:
             while True:
                 reading = reading or asyncio.ensure_future(self._output.readline())
                 done, _ = await asyncio.wait([reading], timeout=_HEARTBEAT)
                 if clock() > deadline:
-                    raise TimeoutError
+                    raise TimeoutError(late)
                 if not done:
                     yield b"\n"
                     continue
                 line, reading = reading.result(), None
                 if not line:
                     raise ConnectionError("the process that worked on this ended; was there not enough memory?")
-                yield line
-                if not line.startswith(b'{"progress"'):
+                if not self._is_ready:
+                    self._is_ready = True
+                    deadline, late = self._deadline(clock())
+                    continue
+                if not line.startswith(_PROGRESS):
                     self._number = -1
+                    yield line
                     return
+                if not is_read:
+                    is_read = True
+                    deadline, late = clock() + limit, _took_longer("this", limit)
+                yield line
         finally:
             if reading is not None:
                 reading.cancel()
+
+    def _deadline(self, now: float) -> tuple[float, str]:
+        """When a task must have been read, and what to say if it was not."""
+        if not self._is_ready:
+            return now + _STARTING, _took_longer("starting a process", _STARTING)
+        return now + READING, _took_longer("reading this", READING)
 
     @property
     def is_idle(self) -> bool:
@@ -77,9 +111,10 @@ class Worker:
             self._input.write(b"%d\n" % self._number)
             async with asyncio.timeout(_PATIENCE):
                 while line := await self._output.readline():
-                    if not line.startswith(b'{"progress"'):
+                    if self._is_ready and not line.startswith(_PROGRESS):
                         self._number = -1
                         return
+                    self._is_ready = True
         except (TimeoutError, OSError, ValueError):
             pass
         await self.kill()
@@ -100,13 +135,15 @@ class Pool:
         Most tasks at the same time.
     queue
         Most tasks that wait.
+    folder
+        Where processes may put files; whoever made it deletes it.
     nice
         Whether other processes go first.
     """
 
-    def __init__(self, size: int, queue: int, nice: bool = False) -> None:
+    def __init__(self, size: int, queue: int, folder: Path, nice: bool = False) -> None:
         self._free = asyncio.Semaphore(size)
-        self._size, self._room, self._nice = size, size + queue, nice
+        self._size, self._room, self._folder, self._nice = size, size + queue, folder, nice
         self._inside = 0
         self._idle: list[Worker] = []
         self._all: set[Worker] = set()
@@ -123,8 +160,12 @@ class Pool:
         """Number of tasks that run or wait."""
         return self._inside
 
-    async def run(self, name: str, request: dict[str, Any], limit: float) -> AsyncIterator[bytes]:
+    async def run(
+        self, name: str, request: dict[str, Any], limit: float, only_short: bool = False
+    ) -> AsyncIterator[bytes]:
         """Do a task and pass on its answers as lines of JSON; if the caller stops listening, the task ends.
+
+        The first line is empty and comes at once, or Busy is raised: whoever has it has a place.
 
         Parameters
         ----------
@@ -132,23 +173,34 @@ class Pool:
             What to do.
         limit
             Seconds after which the task is ended with an error.
+        only_short
+            Whether to do it only if it is short; what is not is answered by ``{"long": true}``.
         """
-        async with self._worker() as worker:
-            try:
-                task = {"name": name, "request": request, "nice": self._nice}
-                async for line in worker.answers(next(self._numbers), task, limit):
-                    yield line
-            except TimeoutError:
-                yield _error(
-                    f"this took longer than {limit:.0f} s and was ended; lower the steps, the depth or the sizes"
-                )
-            except ConnectionError as error:
-                yield _error(str(error))
-
-    def check_room(self) -> None:
-        """Raise Busy if a task would wait behind too many others."""
         if self._inside >= self._room:
             raise Busy(f"{self._inside} requests of this kind are waiting already; try again when some are done")
+        self._inside += 1
+        try:
+            yield b"\n"
+            await self._free.acquire()
+        except BaseException:
+            self._inside -= 1
+            raise
+        last = b""
+        async with self._worker() as worker:
+            try:
+                task = {"name": name, "request": request, "nice": self._nice, "only_short": only_short}
+                async for line in worker.answers(next(self._numbers), task, limit):
+                    if line.startswith((_PROGRESS, b"\n")):
+                        yield line
+                    else:
+                        last = line
+            except (TimeoutError, ConnectionError) as error:
+                last = _error(str(error))
+        yield last  # when the process is free for others, however slowly this is read
+
+    async def settled(self) -> None:
+        """Wait until no process works on anything that was given up."""
+        await asyncio.gather(*self._settling, return_exceptions=True)
 
     async def close(self) -> None:
         """End all processes."""
@@ -156,13 +208,6 @@ class Pool:
 
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[Worker]:
-        self.check_room()
-        self._inside += 1
-        try:
-            await self._free.acquire()
-        except BaseException:
-            self._inside -= 1
-            raise
         worker = None
         try:
             worker = self._idle.pop() if self._idle else await self._start()
@@ -187,9 +232,13 @@ class Pool:
             self._free.release()
 
     async def _start(self) -> Worker:
-        worker = await Worker.start()
+        worker = await Worker.start(self._folder)
         self._all.add(worker)
         return worker
+
+
+def _took_longer(what: str, limit: float) -> str:
+    return f"{what} took longer than {limit:.0f} s and was ended; lower the steps, the depth or the sizes"
 
 
 def _error(message: str) -> bytes:

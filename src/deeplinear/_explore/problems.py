@@ -6,6 +6,7 @@ shape over time of a learning rate of which ``lr`` is the largest value.
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,8 @@ def read_problem(document: Any) -> dl.Problem:
         If a value is not allowed, or the problem is larger than the page takes.
     """
     if not isinstance(document, dict):
-        raise ValueError(f"the problem must be an object, got {document!r}")
+        raise ValueError(f"the problem must be an object, got {document!r:.60}")
+    _check_numbers(document)
     document = {name: dict(part) if isinstance(part, dict) else part for name, part in document.items()}
     network, optimizer = document.get("network"), document.get("optimizer")
     if isinstance(network, dict) and network.get("depth") == "infinite":
@@ -99,6 +101,19 @@ def field_of(message: str) -> str | None:
     names |= {"dim": "experiment.dim", "seeds": "experiment.seeds"}
     found = re.match(r"(?:[a-z]+: )?'?([a-z_]+)\b", message)
     return names.get(found[1]) if found else None
+
+
+def _check_numbers(document: dict[str, Any]) -> None:
+    """Refuse whole numbers that no float can hold, anywhere in a problem."""
+    left = list(document.items())
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += [(name, each) for each in value]
+        elif isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise ValueError(f"{name} must be below {sys.float_info.max:.2g}, got a number of {len(str(value))} digits")
 
 
 def _check_bounds(document: dict[str, Any]) -> None:

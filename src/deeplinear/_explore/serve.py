@@ -6,11 +6,12 @@ import webbrowser
 from collections.abc import Callable
 
 import uvicorn
+from starlette.applications import Starlette
 
 from deeplinear._explore.app import make_app, plotly_script
+from deeplinear._explore.connections import Impatient
 
 _HOST = "127.0.0.1"
-_MOST_CONNECTIONS = 200
 
 USUAL_PORT = 8642
 """Always the same, so that links keep working from one day to the next."""
@@ -31,23 +32,27 @@ def serve(port: int | None, open_browser: bool, say: Callable[[str], object]) ->
     plotly_script()  # missing packages are found before anything starts
     with _listen(port) as listening:
         address = f"http://{_HOST}:{listening.getsockname()[1]}/"
-        config = uvicorn.Config(
-            make_app(),
-            log_level="error",
-            access_log=False,
-            ws="none",
-            lifespan="on",
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_graceful_shutdown=1,
-        )
         say(f"the explorer is at {address} (Ctrl-C ends it)")
         if open_browser:
             # The socket listens already, so that a browser waits for the server; some browsers hold up who opens them.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(configuration(make_app())).run(sockets=[listening])
         except KeyboardInterrupt:
             say("ended")
+
+
+def configuration(app: Starlette) -> uvicorn.Config:
+    """Return how the application is served."""
+    return uvicorn.Config(
+        app,
+        http=Impatient,
+        log_level="error",
+        access_log=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+    )
 
 
 def _listen(port: int | None) -> socket.socket:

@@ -13,21 +13,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 import deeplinear as dl
-from deeplinear._explore.problems import finite_dim, is_quick, read_problem, scaled
+from deeplinear._explore.code import python_lines
+from deeplinear._explore.kinds import KINDS, read_kind
+from deeplinear._explore.problems import finite_dim, is_quick, read_problem
+from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, sample, unstable
+from deeplinear._failures import in_words
 
-Array = NDArray[Any]
-
-LIMITS = {"solve": 600.0, "correlations": 600.0, "rates": 600.0, "experiment": 900.0, "netcdf": 600.0}
+LIMITS = {"solve": 600.0, "correlations": 600.0, "rates": 600.0, "experiment": 900.0, "netcdf": 600.0, "python": 10.0}
 """Seconds after which each task is ended."""
 
 HEAT_MAP = 120
 """Most rows and columns of a heat map."""
-
-RATE_GRID = ((10**-1.5, 1.0, 16), (1.0, 3.0, 12))
-"""Learning rates that are drawn, over the best one: ends and numbers below and above it."""
 
 _LARGEST_FILE = 400e6
 _BETWEEN_REPORTS = 0.1
@@ -35,23 +33,29 @@ _BETWEEN_REPORTS = 0.1
 _DENSE = 3.0
 """Power of the steps done as which the time spent grows: a step reads what all steps before it wrote."""
 
-KINDS = {
-    "feature_correlation": 0,
-    "gradient_correlation": 1,
-    "error_correlation": None,
-    "residual_correlation": None,
-    "feature_response": 0,
-    "gradient_response": 1,
-    "error_response": None,
-    "residual_response": None,
-}
-"""Two-time functions, with the number of their first layer; None where they have no layers."""
-
 
 class Report(Protocol):
     """Tells the page how far the work is."""
 
     def __call__(self, **message: Any) -> None: ...
+
+
+def read(name: str, request: dict[str, Any]) -> bool:
+    """Check what a task is asked for, and return whether it takes so little that it need not wait for what is long.
+
+    Raises
+    ------
+    ValueError
+        If a value is not allowed.
+    """
+    if name == "python":
+        return True
+    problem = read_problem(request.get("problem"))
+    if name == "correlations":
+        _kind_and_layer(request)
+    if name == "experiment":
+        finite_dim(problem, request.get("dim"), request.get("seeds"))
+    return name in ("solve", "correlations") and is_quick(problem)
 
 
 def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -79,15 +83,13 @@ def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return one two-time function of one layer, at few enough times to draw, summed over outputs."""
-    kind, layer = request.get("kind"), request.get("layer")
-    if kind not in KINDS:
-        raise ValueError(f"kind must be {' or '.join(KINDS)}, got {kind!r}")
+    kind, layer = _kind_and_layer(request)
     problem = read_problem(request["problem"])
     theory = _solve(problem, report)
     values, first = getattr(theory, kind), KINDS[kind]
     layers = [] if first is None else list(range(first, first + len(values)))
     if first is not None:
-        layer = layer if layer in layers else layers[-1]
+        layer = layer if layer is not None and layer in layers else layers[-1]
         values = values[layer - first]
     shown = np.unique(np.linspace(0, len(theory.times) - 1, HEAT_MAP).round().astype(int))
     outputs = problem.data.outputs
@@ -97,42 +99,40 @@ def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the loss at the last step against the learning rate, and its optimum."""
+    """Return the loss at the last step against the learning rate, and its optimum, which is the lowest point."""
     problem = read_problem(request["problem"])
-    _refuse_if_long(problem, report, runs=2 * sum(count for _, _, count in RATE_GRID))
+    _refuse_if_long(problem, report, runs=3 * sum(count for _, _, count in GRID))
     note, found = None, None
     try:
         found = dl.optimal_lr(problem, progress=_steps(report, "1 of 2: finding the best learning rate"))
     except ArithmeticError as error:
-        note = str(error)
-    at_present = np.max(problem.optimizer.rates(problem.steps))
+        note = in_words(error)
+    present = float(np.max(problem.optimizer.rates(problem.steps)))
     # Of a schedule the factor is found; what the page shows is its largest rate.
-    best = at_present if found is None else found.lr * (at_present if found.is_factor else 1.0)
-    lrs = rate_grid(best)
-    solved = dl.solve(
-        [scaled(problem, lr / at_present) for lr in lrs], progress=_steps(report, "2 of 2: loss at each learning rate")
-    )
+    unit = present if found is not None and found.is_factor else 1.0
+    best = present if found is None else found.lr * unit
+    progress = _steps(report, "2 of 2: loss at each learning rate")
+    points = sample(problem, first_rates(best, found, unit), present, progress)
+    progress(1, 1)
+    optimum = points[lowest(points)]
     return {
-        "lrs": lrs,
-        "test_loss": [each.test_loss[-1] for each in solved],
-        "train_loss": [each.train_loss[-1] for each in solved],
-        "optimum": None if found is None else {"lr": best, "loss": found.loss, "at_edge": found.at_edge},
-        "present": at_present,
+        "lrs": np.array([point.lr for point in points]),
+        "test_loss": np.array([point.test_loss for point in points]),
+        "train_loss": np.array([point.train_loss for point in points]),
+        "drawn": drawn(points),
+        "unstable": unstable(points),
+        "optimum": None if found is None else {"lr": optimum.lr, "loss": optimum.test_loss, "at_edge": found.at_edge},
+        "present": present,
         "steps": problem.steps,
         "note": note,
     }
 
 
-def rate_grid(best: float) -> Array:
-    """Return the learning rates that are drawn around the best one."""
-    below, above = (np.geomspace(*ends) for ends in RATE_GRID)
-    return best * np.append(below, above[1:])
-
-
 def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Train real networks and compare them with theory."""
-    problem, seeds = read_problem(request["problem"]), request.get("seeds", 0)
+    problem, seeds = read_problem(request["problem"]), request.get("seeds")
     dim = finite_dim(problem, request.get("dim"), seeds)
+    assert isinstance(seeds, int)
     report(stage="estimating the time")
     estimate = dl.estimate(problem, dim, seeds, record="losses")
     cost = estimate.experiment
@@ -177,13 +177,27 @@ def netcdf(request: dict[str, Any], report: Report) -> dict[str, Any]:
     return {}
 
 
+def python(request: dict[str, Any], _: Report) -> dict[str, Any]:
+    """Return the Python lines of a view."""
+    return {"python": python_lines(request)}
+
+
 TASKS: dict[str, Callable[[dict[str, Any], Report], dict[str, Any]]] = {
     "solve": solve,
     "correlations": correlations,
     "rates": rates,
     "experiment": experiment,
     "netcdf": netcdf,
+    "python": python,
 }
+
+
+def _kind_and_layer(request: dict[str, Any]) -> tuple[str, int | None]:
+    kind = read_kind(request.get("kind"))
+    layer = request.get("layer")
+    if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
+        raise ValueError(f"layer must be a whole number or null, got {layer!r}")
+    return kind, layer
 
 
 def _solve(problem: dl.Problem, report: Report) -> dl.Solution:

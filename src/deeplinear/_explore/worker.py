@@ -1,8 +1,10 @@
 """A process that works for the page: it reads tasks as lines of JSON and answers in lines of JSON.
 
-Each task is answered by any number of ``{"progress": ...}`` and one ``{"result": ...}`` or ``{"error": ...}``. A line
-with a number on it means that nobody waits for the task of that number any more. The process ends at once when its
-input ends, as it does when the server is killed.
+It says when it is ready. Then each task is read, which may take long and fail as the work itself may: the first
+``{"progress": ...}`` means that it is in order. Any number of them follow, and one ``{"result": ...}`` or
+``{"error": ...}``; ``{"long": true}`` in place of them all if only what is short was to be done. A line with a number
+on it means that nobody waits for the task of that number any more. The process ends at once when its input ends, as it
+does when the server is killed.
 """
 
 import json
@@ -13,9 +15,12 @@ import sys
 import threading
 from typing import Any, TextIO
 
+from deeplinear._explore import tasks
 from deeplinear._explore.problems import field_of
-from deeplinear._explore.tasks import TASKS
+from deeplinear._failures import in_words
 from deeplinear._json import plain
+
+_LONGEST_ERROR = 600
 
 
 class _GivenUp(BaseException):
@@ -40,13 +45,14 @@ class _Worker:
         os._exit(0)
 
     def work(self) -> None:
+        self._answer(ready=True)
         while True:
             task = self._tasks.get()
             if task["nice"]:
                 _step_back()
-            self._answer(**self._done(task["number"], task["name"], task["request"]))
+            self._answer(**self._done(task["number"], task["name"], task["request"], task["only_short"]))
 
-    def _done(self, number: int, name: str, request: dict[str, Any]) -> dict[str, Any]:
+    def _done(self, number: int, name: str, request: dict[str, Any], only_short: bool) -> dict[str, Any]:
         def report(**message: Any) -> None:
             if self._given_up == number:
                 raise _GivenUp
@@ -54,13 +60,18 @@ class _Worker:
                 self._answer(progress=message)
 
         try:
-            return {"result": TASKS[name](request, report)}
+            if not tasks.read(name, request) and only_short:
+                return {"long": True}
+            report(stage="starting")
+            return {"result": tasks.TASKS[name](request, report)}
         except _GivenUp:
             return {"given_up": number}
-        except (ValueError, ArithmeticError, MemoryError) as error:  # what the library refuses, in its own words
-            return {"error": str(error), "field": field_of(str(error))}
+        except (ValueError, ArithmeticError, MemoryError, RecursionError) as error:  # what the library refuses
+            words = in_words(error)
+            return {"error": _shortened(words), "field": field_of(words)}
         except Exception as error:
-            return {"error": f"this failed unexpectedly: {type(error).__name__}: {error}", "field": None}
+            words = f"this failed unexpectedly: {type(error).__name__}: {error}"
+            return {"error": _shortened(words), "field": None, "unexpected": True}
 
     def _answer(self, **message: Any) -> None:
         self._answers.write(json.dumps(plain(message), allow_nan=False) + "\n")
@@ -75,6 +86,12 @@ def main() -> None:
     worker = _Worker(answers)
     threading.Thread(target=worker.read, args=(sys.stdin,), daemon=True).start()
     worker.work()
+
+
+def _shortened(text: str) -> str:
+    """Leave out the middle of an error that repeats a long value."""
+    half = _LONGEST_ERROR // 2
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:half]} ... {text[-half:]}"
 
 
 def _step_back() -> None:

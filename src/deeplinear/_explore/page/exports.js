@@ -66,11 +66,12 @@ export async function python(state, curves) {
     kind: state.kind,
     relative: state.relative,
     layer: curves[0].data?.layer ?? state.layer,
-    curves: curves.map(({ name, color, problem, networks }) => ({
+    curves: curves.map(({ name, color, problem, networks, data }) => ({
       name,
       color,
       problem,
       ...(networks ? { experiment: { dim: networks.dim, seeds: networks.seeds } } : {}),
+      ...(state.view === "rates" && data ? { rates: data.lrs.filter((_, index) => data.drawn[index]) } : {}),
     })),
   });
   return (await response.json()).python;

@@ -5,9 +5,10 @@ import { element, find, oneColumn } from "./dom.js";
 import { Experiment } from "./experiment.js";
 import { buildExport, buildPresets, buildTheme, showPreset } from "./menus.js";
 import { namesOf } from "./names.js";
-import { colorOf, figure, inWords, WORDS } from "./plot.js";
+import { colorOf, figure, inWords } from "./plot.js";
 import { AXES, fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } from "./state.js";
 import { Theory } from "./theory.js";
+import { WORDS } from "./words.js";
 
 const TASKS = { loss: "solve", kernel: "solve", decomposition: "solve", correlations: "correlations", rates: "rates" };
 const ALONE = new Set(["decomposition", "correlations"]); // views of one curve

@@ -35,6 +35,6 @@ function traitsOf(problem, { parts, controls }) {
 }
 
 function inWords({ label, choices }, value) {
-  const words = choices.find(([choice]) => choice === value)?.[1] ?? value;
-  return `${label.toLowerCase()} ${{ true: "on", false: "off" }[words] ?? words}`;
+  const words = typeof value === "boolean" ? (value ? "on" : "off") : (choices.find(([choice]) => choice === value)?.[1] ?? value);
+  return `${label.toLowerCase()} ${words}`;
 }

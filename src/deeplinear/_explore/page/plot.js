@@ -1,6 +1,7 @@
 // What is drawn: traces and layout of each view, for Plotly.
 
 import { oneColumn } from "./dom.js";
+import { WORDS } from "./words.js";
 
 const NARROW = 560; // pixels of width below which the legend stands above the curves
 
@@ -16,17 +17,6 @@ const PARTS = {
   label_noise: ["label noise", 4],
 };
 const NAMES = { test_loss: "test", train_loss: "train" };
-const WORDS = {
-  feature_correlation: "features",
-  gradient_correlation: "gradients",
-  error_correlation: "errors",
-  residual_correlation: "residuals",
-  feature_response: "response of features",
-  gradient_response: "response of gradients",
-  error_response: "response of errors",
-  residual_response: "response of residuals",
-};
-export { WORDS };
 
 export const isDark = () => {
   const wanted = document.documentElement.dataset.theme;
@@ -223,8 +213,9 @@ const DRAW = {
     const traces = [];
     for (const { name, color, data } of curves) {
       if (!data) continue;
-      if (state.train) traces.push(line(data.lrs, data.train_loss, `${name}, train`, color, { line: { dash: "2px,3px", width: 2 }, showlegend: curves.length === 1 }));
-      traces.push(line(data.lrs, data.test_loss, state.train ? `${name}, test` : name, color));
+      const where = (losses) => losses.map((loss, index) => (data.drawn[index] ? loss : null)); // no line where training is unstable
+      if (state.train) traces.push(line(data.lrs, where(data.train_loss), `${name}, train`, color, { line: { dash: "2px,3px", width: 2 }, showlegend: curves.length === 1 }));
+      traces.push(line(data.lrs, where(data.test_loss), state.train ? `${name}, test` : name, color));
       if (data.optimum) {
         const { lr, loss } = data.optimum;
         traces.push({
@@ -235,8 +226,15 @@ const DRAW = {
       }
     }
     const live = curves[0].data;
-    const shapes = live ? [{ type: "line", x0: live.present, x1: live.present, yref: "paper", y0: 0, y1: 1, line: { color: css("--muted"), width: 1, dash: "dot" } }] : [];
-    const annotations = live ? [{ x: state.x === "log" ? Math.log10(live.present) : live.present, yref: "paper", y: 1, yanchor: "top", xanchor: "left", text: "your setting", showarrow: false, bgcolor: css("--card"), opacity: 0.85, font: { color: css("--muted"), size: 11 } }] : [];
+    if (!live) return { traces, across: "learning rate", up: "loss at the last step" };
+    const muted = css("--muted");
+    const shapes = [
+      ...live.unstable.map(([x0, x1]) => ({ type: "rect", x0, x1, yref: "paper", y0: 0, y1: 1, fillcolor: css("--grid"), line: { width: 0 }, layer: "below" })),
+      { type: "line", x0: live.present, x1: live.present, yref: "paper", y0: 0, y1: 1, line: { color: muted, width: 1, dash: "dot" } },
+    ];
+    const label = (x, y, text, xanchor) => ({ x: state.x === "log" ? Math.log10(x) : x, yref: "paper", y, yanchor: "top", xanchor, text, showarrow: false, bgcolor: css("--card"), opacity: 0.85, font: { color: muted, size: 11 } });
+    const annotations = [label(live.present, 1, "your setting", "left")];
+    if (live.unstable.length) annotations.push(label(live.lrs.at(-1), 0.9, "unstable", "right"));
     return { traces, across: "learning rate", up: "loss at the last step", layout: { shapes, annotations, hovermode: "closest" } };
   },
 };
@@ -302,6 +300,6 @@ const WORDING = {
     const { lr, loss, at_edge: atEdge } = data.optimum;
     const factor = data.present / lr;
     const where = Math.abs(Math.log(factor)) < 0.1 ? "yours is about there" : factor > 1 ? `yours is ${short(factor)} times larger` : `yours is ${short(1 / factor)} times smaller`;
-    return `The best learning rate for ${data.steps} steps is ${short(lr)} (dot), with a loss of ${short(loss)}; ${where}.${atEdge ? " It lies at the edge of stability: a little more and training blows up." : ""}`;
+    return `The best learning rate for ${data.steps} steps is ${short(lr)} (dot), with a loss of ${short(loss)}; ${where}.${atEdge ? " It lies at the edge of stability: a little more and training blows up." : ""}${data.unstable.length ? " Shaded: training is unstable; the loss jumps from rate to rate, or ends above its start." : ""}`;
   },
 };

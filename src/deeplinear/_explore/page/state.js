@@ -1,5 +1,7 @@
 // The state of the page, all of it, and how it stands in the address.
 
+import { WORDS } from "./words.js";
+
 export const VIEWS = {
   loss: "Loss",
   kernel: "Tangent kernel",
@@ -41,6 +43,25 @@ export function toAddress(state) {
   return "#" + encodeURIComponent(JSON.stringify(state));
 }
 
+// What the parts of a state may be, beside the problem and the pinned ones; others have their default.
+const isAxis = (value) => value === "linear" || value === "log";
+const isFlag = (value) => typeof value === "boolean";
+const isText = (value) => typeof value === "string" && value.length < 100;
+const isSize = (value) => Number.isInteger(value) || isText(value); // also what somebody is still typing
+const ALLOWED = {
+  view: (value) => isText(value) && Object.hasOwn(VIEWS, value),
+  x: isAxis,
+  y: isAxis,
+  train: isFlag,
+  kind: (value) => isText(value) && Object.hasOwn(WORDS, value),
+  layer: (value) => value === null || Number.isSafeInteger(value),
+  relative: isFlag,
+  dim: isSize,
+  seeds: isSize,
+  trained: isFlag,
+  preset: isText,
+};
+
 // Returns null where the address holds nothing that can be shown; what it does not say has its default.
 export function fromAddress(hash, fallback) {
   if (hash.length < 2) return null;
@@ -50,13 +71,12 @@ export function fromAddress(hash, fallback) {
   } catch {
     return null;
   }
-  const isProblem = (each) => each && typeof each === "object" && ["network", "data", "sampling", "optimizer"].every((part) => each[part] && typeof each[part] === "object");
+  const isObject = (each) => Boolean(each) && typeof each === "object";
+  const isProblem = (each) => isObject(each) && ["network", "data", "sampling", "optimizer"].every((part) => Object.hasOwn(each, part) && isObject(each[part]));
   if (!isProblem(read?.problem)) return null;
-  const state = { ...fallback };
-  for (const key of Object.keys(fallback)) if (key in read) state[key] = read[key];
-  if (!(state.view in VIEWS)) state.view = fallback.view;
-  for (const axis of ["x", "y"]) if (!["linear", "log"].includes(state[axis])) state[axis] = fallback[axis];
-  state.pins = (Array.isArray(state.pins) ? state.pins : []).filter((pin) => isProblem(pin?.problem)).slice(0, MOST_PINS);
+  const state = { ...fallback, problem: read.problem };
+  for (const [key, isAllowed] of Object.entries(ALLOWED)) if (Object.hasOwn(read, key) && isAllowed(read[key])) state[key] = read[key];
+  state.pins = (Array.isArray(read.pins) ? read.pins : []).filter((pin) => isProblem(pin?.problem)).slice(0, MOST_PINS);
   return state;
 }
 

@@ -1,0 +1,176 @@
+"""The loss at the last step against the learning rate, solved at the rates that its curve needs.
+
+Beyond the edge of stability the loss may jump from one rate to the next, however near, and a line through it would show
+where it was solved and not what it is. So rates are added from below until every point lies near the line between its
+neighbours, and above the optimum the line ends where rates that are as good as equal still do not.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import deeplinear as dl
+from deeplinear._explore.problems import is_quick, scaled
+
+GRID = ((10**-1.5, 1.0, 16), (1.0, 3.0, 12))
+"""Learning rates that are solved first, over the best one: ends and numbers below and above it."""
+
+OFF = 0.05
+"""Most by which the loss at a rate may be off the straight line between its neighbours, as a fraction, in the picture
+with logarithmic axes."""
+
+COARSEST = 1.03
+"""Largest ratio of neighbouring rates above the optimum, where the loss may go up and down between them."""
+
+FINEST = 1.002
+"""Ratio of rates that are as good as equal."""
+
+MOST_SEARCHED = 40
+"""Most rates of the search that are drawn."""
+
+MOST_BETWEEN = {True: 200, False: 40}
+"""Most rates that are solved between others, where a solution is quick and where it is not."""
+
+_AT_ONCE = 8
+"""Most rates above the optimum that are added at once: where the lowest of them end the line, others are not needed."""
+
+_LEAST = 1e-9
+"""Fraction of the loss at the start below which it is not resolved."""
+
+_TOGETHER = 4e6
+"""Most entries of the matrices over two times that are solved together."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one learning rate comes to; training fails where both losses end above their start."""
+
+    lr: float
+    test_loss: float
+    train_loss: float
+    start: float
+    fails: bool
+
+    @classmethod
+    def of(cls, lr: float, theory: dl.Solution) -> "Point":
+        """Read off a solution."""
+        test, train = theory.test_loss, theory.train_loss
+        fails = not (test[-1] <= test[0] or train[-1] <= train[0])
+        return cls(lr, float(test[-1]), float(train[-1]), float(test[0]), fails)
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Where it stands on logarithmic axes."""
+        least = max(_LEAST * self.start, 1e-300)
+        return math.log(self.lr), math.log(max(self.test_loss, least))
+
+
+def first_rates(best: float, searched: dl.OptimalLr | None, unit: float) -> Array:
+    """Return the rates to begin with: a grid around the best one, and those within it that the search solved.
+
+    Of the rates that were searched, in units of ``unit``, the ones with the least loss are taken if they are many.
+    """
+    below, above = (np.geomspace(*ends) for ends in GRID)
+    grid = best * np.append(below, above[1:])
+    if searched is None:
+        return grid
+    rates = unit * searched.lrs[np.argsort(searched.losses, kind="stable")]
+    inside = rates[(rates > grid[0]) & (rates < grid[-1])][:MOST_SEARCHED]
+    return np.unique([*grid, *inside])
+
+
+def sample(
+    problem: dl.Problem, rates: Iterable[float], present: float, progress: Callable[[int, int], None]
+) -> list[Point]:
+    """Solve a problem at some rates, and between them until the curve is resolved; return the points in order.
+
+    ``present`` is the problem's own rate, or the largest of its schedule.
+    """
+    points: dict[float, Point] = {}
+    wanted, left = [float(rate) for rate in rates], MOST_BETWEEN[is_quick(problem)]
+    together = max(1, int(_TOGETHER / (problem.steps * problem.data.outputs) ** 2))
+    while wanted:
+        expected = len(points) + len(wanted)
+        for start in range(0, len(wanted), together):
+            chunk, done = wanted[start : start + together], len(points)
+            count = _counter(done, len(chunk), expected, progress)
+            solved = dl.solve([scaled(problem, lr / present) for lr in chunk], progress=count)
+            points |= {lr: Point.of(lr, theory) for lr, theory in zip(chunk, solved, strict=True)}
+        wanted = between([points[lr] for lr in sorted(points)])[:left]
+        left -= len(wanted)
+    return [points[lr] for lr in sorted(points)]
+
+
+def lowest(points: Sequence[Point]) -> int:
+    """Return the index of the point with the least loss."""
+    return min(
+        range(len(points)), key=lambda index: (not math.isfinite(points[index].test_loss), points[index].test_loss)
+    )
+
+
+def between(points: Sequence[Point]) -> list[float]:
+    """Return the rates at which a curve must be solved as well."""
+    best, broken, wanted = lowest(points), _broken(points), []
+    for index, (left, right) in enumerate(itertools.pairwise(points)):
+        if right.lr > left.lr * (FINEST if index in broken else COARSEST if index >= best else math.inf):
+            wanted.append(math.sqrt(left.lr * right.lr))
+        elif index in broken and index >= best:
+            break  # the line ends here
+    below = [lr for lr in wanted if lr < points[best].lr]
+    return below + wanted[len(below) :][:_AT_ONCE]
+
+
+def unstable(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Return the stretches of rates at which the curve is not drawn: training fails there, or is not resolved.
+
+    Above the optimum that is all from the first such place on.
+    """
+    best, last = lowest(points), points[-1].lr
+    stretches: list[tuple[float, float]] = []
+    for index in sorted(_broken(points)):
+        low, high = points[index].lr, points[index + 1].lr
+        if index >= best:
+            return [*stretches, (low, last)]
+        joined = bool(stretches) and stretches[-1][1] == low
+        stretches = [*stretches[:-1], (stretches[-1][0], high)] if joined else [*stretches, (low, high)]
+    return stretches
+
+
+def drawn(points: Sequence[Point]) -> list[bool]:
+    """Return which points the line goes through: those outside the unstable stretches, or at their ends inside."""
+    stretches, end = unstable(points), points[-1].lr
+    hidden = [any(low < point.lr < high or point.lr == high == end for low, high in stretches) for point in points]
+    return [not each or index == lowest(points) for index, each in enumerate(hidden)]
+
+
+def _broken(points: Sequence[Point]) -> set[int]:
+    """Return the gaps, by the index of the point below, over which no line can be drawn as it is."""
+    bent = {index for index in range(1, len(points) - 1) if _is_bent(*points[index - 1 : index + 2])}
+    return {
+        index
+        for index, (left, right) in enumerate(itertools.pairwise(points))
+        if left.fails or right.fails or index in bent or index + 1 in bent
+    }
+
+
+def _is_bent(left: Point, point: Point, right: Point) -> bool:
+    """Whether a point lies off the line between its neighbours."""
+    if left.fails or point.fails or right.fails:
+        return False
+    (x0, y0), (x, y), (x1, y1) = left.place, point.place, right.place
+    return abs(y - (y0 + (y1 - y0) * (x - x0) / (x1 - x0))) > math.log1p(OFF)
+
+
+def _counter(done: int, count: int, expected: int, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """Return a ``progress`` of some solutions among others, counted in thousandths of one."""
+
+    def advance(steps: int, total: int) -> None:
+        progress(round(1000 * (done + count * steps / total)), 1000 * expected)
+
+    return advance

@@ -1,0 +1,374 @@
+"""Send the explorer wrong, huge, half, hurried and slow requests, and see that it refuses them and goes on answering.
+
+    python tools/faults_page.py [--requests 200] [--seed 0]
+
+It starts a server of its own. What does not hold is printed, and the exit code is 1.
+"""
+
+import argparse
+import contextlib
+import copy
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+ALLOWED = {*range(200, 500), 503}
+MOST_BYTES = 3e9
+"""Memory that the server and its processes may have together."""
+
+PROBLEM: dict[str, Any] = {
+    "network": {"type": "MLP", "depth": 2, "width": 1.0, "richness": 1.0},
+    "data": {"type": "Isotropic", "noise": 0.3},
+    "sampling": {"type": "FullBatch", "samples": 2.0},
+    "optimizer": {"type": "GradientDescent", "lr": 0.05},
+    "steps": 12,
+}
+CURVE = {"name": "mine", "color": "#000000", "problem": PROBLEM, "experiment": {"dim": 10, "seeds": 2}}
+REQUESTS = {
+    "solve": {"problem": PROBLEM, "only": 5},
+    "correlations": {"problem": PROBLEM, "kind": "feature_correlation", "layer": 1},
+    "rates": {"problem": PROBLEM},
+    "experiment": {"problem": PROBLEM, "dim": 10, "seeds": 2},
+    "netcdf": {"problem": PROBLEM},
+    "python": {
+        "view": "loss",
+        "curves": [CURVE],
+        "x": "linear",
+        "y": "log",
+        "train": True,
+        "kind": "feature_correlation",
+    },
+}
+LONG = PROBLEM | {"steps": 900, "optimizer": {"type": "GradientDescent", "lr": 1e-4, "momentum": 0.5}}
+UGLY: list[Any] = [
+    None, True, 0, -1, 0.5, 1e308, -1e308, 1e-320, 10**400, -(10**400), 10**17, 10**6, "",
+    "infinite", "NaN", "__proto__", "x" * 10_000,
+    [], [1], [[1, 2], [3]], ["a"], [None], {}, {"type": "MLP"}, {"__proto__": 1}, [[[[[[]]]]]], "\x00",
+    "\ud83d\ude00", float("nan"),
+    float("inf"), [10**400], [1.0] * 3000,
+]  # fmt: skip
+
+
+class Page:
+    """A server under test, and what was found out about it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tried: dict[str, int] = {}
+        self.faults: dict[str, int] = {}
+        self.errors = (folder / "errors").open("w+")
+        command = [sys.executable, "-c", "from deeplinear_command import main; main()"]
+        self.process = subprocess.Popen(
+            [*command, "explore", "--port", "0", "--no-browser"],
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env=os.environ | {"TMPDIR": str(folder)},
+        )
+        assert self.process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", self.process.stdout.readline())
+        assert found, "the server did not start"
+        self.address, self.port = found[0], int(found[1])
+        self.most_bytes = 0.0
+        self.until(lambda: self.load() is not None, 120)
+
+    def count(self, what: str, fault: str | None) -> None:
+        """Note that something was tried, and whether it held."""
+        self.tried[what] = self.tried.get(what, 0) + 1
+        self.faults.setdefault(what, 0)
+        if fault:
+            self.faults[what] += 1
+            print(f"{what}: {fault[:500]}", file=sys.stderr)
+
+    def load(self) -> dict[str, int] | None:
+        """Ask how much work there is; None if there is no answer."""
+        with contextlib.suppress(httpx.HTTPError):
+            load: dict[str, int] = httpx.get(self.address + "api/load", timeout=10).json()
+            return load
+        return None
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for something, and return whether it came."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if condition():
+                return True
+            time.sleep(0.1)
+        return False
+
+    def still_answers(self, after: str) -> None:
+        """See that nothing works on, that a page comes, and how much memory there is."""
+        is_idle = self.until(lambda: self.load() == {"short": 0, "long": 0}, 60)
+        self.count("still answering afterwards", None if is_idle else f"after {after}: {self.load()}")
+        server = psutil.Process(self.process.pid)
+        total = 0.0
+        for each in (server, *server.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += each.memory_info().rss
+        self.most_bytes = max(self.most_bytes, total)
+        self.count("memory", None if total < MOST_BYTES else f"{total / 1e9:.1f} GB after {after}")
+
+    def connection(self) -> socket.socket:
+        """Open a connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a request."""
+    children = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in children:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+def mutated(choose: random.Random) -> tuple[str, dict[str, Any]]:
+    """A request with one or two values wrong, missing or added."""
+    task = choose.choice(list(REQUESTS))
+    body: dict[str, Any] = copy.deepcopy(REQUESTS[task])
+    for _ in range(choose.choice((1, 1, 2))):
+        *parents, last = choose.choice(list(places(body)))
+        at: Any = body
+        for key in parents:
+            at = at[key]
+        if choose.random() < 0.1 and isinstance(at, dict):
+            del at[last]
+        elif choose.random() < 0.1 and isinstance(at, dict):
+            at[choose.choice(["", "__proto__", "extra", "type"])] = choose.choice(UGLY)
+        else:
+            at[last] = choose.choice(UGLY)
+    return task, body
+
+
+def fault_of(response: httpx.Response, text: str, is_whole: bool) -> str | None:
+    """Return what is wrong with an answer: its status, that it says nothing, or that it was cut off."""
+    if response.status_code not in ALLOWED:
+        return f"status {response.status_code}: {text}"
+    if response.status_code != 200:
+        try:
+            return None if json.loads(text)["error"] else "an empty sentence"
+        except (ValueError, KeyError, TypeError):
+            return f"status {response.status_code} without a sentence: {text}"
+    if "unexpected" in text:
+        return text[-400:]
+    if is_whole and response.headers["content-type"] == "application/x-ndjson":
+        answer = json.loads(text.strip().splitlines()[-1])
+        return None if "result" in answer or "error" in answer else f"cut off: {text[-100:]}"
+    return None
+
+
+def send(page: Page, task: str, body: dict[str, Any], patience: float = 5.0) -> str | None:
+    """Post a request and return what is wrong with the answer; what is still at work after a while is hung up on."""
+    content = json.dumps(body)
+    end, text = time.monotonic() + patience, b""
+    try:
+        with httpx.stream(
+            "POST",
+            f"{page.address}api/{task}",
+            content=content,
+            headers={"content-type": "application/json"},
+            timeout=60,
+        ) as response:
+            for chunk in response.iter_bytes():
+                text += chunk
+                if time.monotonic() > end:
+                    return fault_of(response, text.decode("latin-1"), is_whole=False)
+            return fault_of(response, text.decode("latin-1"), is_whole=True)
+    except httpx.HTTPError as error:
+        return f"no answer to {task} {content[:300]}: {error!r}"
+
+
+def malformed(page: Page, choose: random.Random, count: int) -> None:
+    """Requests with wrong values."""
+    requests = [mutated(choose) for _ in range(count)]
+    with ThreadPoolExecutor(4) as threads:
+        for fault in threads.map(lambda each: send(page, *each), requests):
+            page.count("malformed values", fault)
+
+
+RAW = [
+    b"\x00" * 100, b"GET\r\n\r\n", b"POST /api/solve HTTP/1.1\r\n\r\n", b"GET / HTTP/9.9\r\nhost: 127.0.0.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n", b"DELETE /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
+    b"GET /%00%ff/../../etc/passwd HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
+    b"GET /page/%2e%2e/app.py HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
+    b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: -5\r\n\r\n{}",
+    b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: " + b"y" * 200_000 + b"\r\n\r\n",
+    b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\norigin: http://evil.example\r\ncontent-length: 2\r\n\r\n{}",
+]  # fmt: skip
+
+
+def raw(page: Page) -> None:
+    """Bytes that are no request, and requests that are too large."""
+    for data in RAW:
+        with page.connection() as connection, contextlib.suppress(ConnectionError):
+            received = b""
+            connection.sendall(data)
+            connection.settimeout(40)
+            fault = None
+            try:
+                received = connection.recv(65536)
+            except TimeoutError:
+                fault = f"no end to {data[:60]!r}"
+            status = re.match(rb"HTTP/1.1 (\d+)", received)
+            if received and (not status or int(status[1]) not in ALLOWED):
+                fault = f"{data[:60]!r} got {received[:100]!r}"
+            page.count("malformed HTTP", fault)
+    for size, content in ((300_000, b" "), (300_000, b"["), (250_000, b"["), (250_000, b"9")):
+        answer = httpx.post(
+            page.address + "api/solve", content=content * size, headers={"content-type": "application/json"}, timeout=60
+        )
+        page.count("huge requests", fault_of(answer, answer.text, is_whole=True))
+
+
+def half_sent(page: Page, count: int = 220) -> None:
+    """Requests of which the end never comes."""
+    body = json.dumps(REQUESTS["solve"]).encode()
+    whole = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    whole += b"content-length: %d\r\n\r\n" % len(body) + body
+    opened = [page.connection() for _ in range(count)]
+    for index, connection in enumerate(opened):
+        connection.sendall(whole[: index * (len(whole) - 1) // count])
+    page.count("answers beside half-sent requests", None if page.load() else "no answer")
+    for connection in opened:
+        connection.settimeout(40)
+        try:
+            while connection.recv(4096):
+                pass
+            page.count("half-sent requests", None)
+        except TimeoutError:
+            page.count("half-sent requests", "not closed")
+        except ConnectionError:
+            page.count("half-sent requests", None)
+        connection.close()
+
+
+def disconnected(page: Page, choose: random.Random, count: int = 24) -> None:
+    """Requests of which nobody waits for the answer."""
+    tasks = ["solve", "correlations", "rates", "experiment", "netcdf", "python"]
+    for index in range(count):
+        task = tasks[index % len(tasks)]
+        body = json.dumps(REQUESTS[task] | ({"problem": LONG} if task != "python" else {})).encode()
+        with page.connection() as connection:
+            head = b"POST /api/%s HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n" % task.encode()
+            connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(choose.random() / 2)
+    is_idle = page.until(lambda: page.load() == {"short": 0, "long": 0}, 60)
+    for _ in range(count):
+        page.count("hung up on", None if is_idle else f"work goes on: {page.load()}")
+
+
+def at_once(page: Page, count: int = 200) -> None:
+    """Many requests at the same time."""
+    limits = httpx.Limits(max_connections=count)
+    start = threading.Barrier(count)
+    with (
+        httpx.Client(base_url=page.address, timeout=120, limits=limits) as client,
+        ThreadPoolExecutor(count) as threads,
+    ):
+
+        def ask(_: int) -> str | None:
+            start.wait()
+            try:
+                answer = client.post("api/solve", json=REQUESTS["solve"])
+            except httpx.HTTPError as error:
+                return repr(error)
+            return fault_of(answer, answer.text, is_whole=True)
+
+        for fault in threads.map(ask, range(count)):
+            page.count("at once", fault)
+
+
+def slow(page: Page) -> None:
+    """Requests that arrive byte by byte, and answers that nobody reads."""
+    head = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    head += b"content-length: 100000\r\n\r\n"
+    senders = [page.connection() for _ in range(10)]
+    readers = [page.connection() for _ in range(10)]
+    for reader in readers:
+        reader.sendall(b"GET /plotly.js HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 4)  # and never reads
+    closed = set()
+    end = time.monotonic() + 40
+    sent = 0
+    while len(closed) < len(senders) and time.monotonic() < end:
+        for sender in senders:
+            try:
+                sender.sendall((head + b" " * 1000)[sent : sent + 4])
+            except OSError:
+                closed.add(sender)
+        sent += 4
+        time.sleep(0.2)
+    for sender in senders:
+        page.count("slow senders", None if sender in closed else "not closed")
+    for _ in readers:
+        page.count("answers beside slow readers", send(page, "solve", REQUESTS["solve"]))
+    for each in (*senders, *readers):
+        each.close()
+
+
+def killed(page: Page, folder: Path) -> None:
+    """Kill the server, and see that the next one deletes its folder."""
+    os.kill(page.process.pid, signal.SIGKILL)
+    page.process.wait()
+    left = list(folder.glob("deeplinear-explore-*"))
+    after = Page(folder)
+    gone = not any(each.exists() for each in left)
+    page.count("folders of killed servers", None if left and gone else f"{left} left behind")
+    after.process.send_signal(signal.SIGINT)
+    after.process.wait(30)
+    page.count("folders of killed servers", None if not list(folder.glob("deeplinear-explore-*")) else "left behind")
+
+
+def main() -> int:
+    """Try everything and say how much held."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--requests", type=int, default=200)
+    arguments.add_argument("--seed", type=int, default=0)
+    given = arguments.parse_args()
+    choose = random.Random(given.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        page = Page(folder)
+        try:
+            for what, phase in {
+                "malformed values": lambda: malformed(page, choose, given.requests),
+                "malformed HTTP": lambda: raw(page),
+                "half-sent requests": lambda: half_sent(page),
+                "hang-ups": lambda: disconnected(page, choose),
+                "200 at once": lambda: at_once(page),
+                "slow ones": lambda: slow(page),
+            }.items():
+                phase()
+                page.still_answers(what)
+            page.errors.seek(0)
+            errors = page.errors.read()
+            page.count("nothing on stderr", errors[-2000:] or None)
+            killed(page, folder)
+        finally:
+            if page.process.poll() is None:
+                page.process.kill()
+                page.process.wait()
+    print("| fault | tried | held |\n|---|---|---|")
+    for what, count in page.tried.items():
+        print(f"| {what} | {count} | {count - page.faults[what]} |")
+    print(f"\nmost memory of server and processes: {page.most_bytes / 1e9:.2f} GB")
+    return 1 if any(page.faults.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
