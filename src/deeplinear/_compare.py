@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from deeplinear import _checks
 from deeplinear._edge import is_near_edge
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
-from deeplinear._sign_flip import flip_signs, rank
+from deeplinear._sign_flip import flip_signs, least_noticed, rank
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
 
@@ -79,6 +79,12 @@ class ObservableComparison:
         abs(mean - theory) / theory, shape (steps,).
     p_value
         Of the sign-flip test on this observable alone; for correlations also between different times.
+    detectable
+        Relative deviation that would have been noticed, shape (steps,): had theory been off by at least this much
+        at every step, all upwards or all downwards, the test that gave the verdict would have rejected it with
+        these very seeds. It is a common number of standard errors, found by repeating the test with theories
+        that are off; zero where seeds do not scatter, and infinite if 64 standard errors would not do. It is ``nan``
+        for correlations, for fewer than 8 seeds, and where the test rejects the theory as it is.
     """
 
     name: str
@@ -90,6 +96,7 @@ class ObservableComparison:
     z: Array
     relative_error: Array
     p_value: float
+    detectable: Array
 
     @property
     def label(self) -> str:
@@ -106,10 +113,20 @@ class ObservableComparison:
         """Largest relative error over time."""
         return float(self.relative_error.max(initial=0.0))
 
+    @property
+    def max_detectable(self) -> float:
+        """Largest of ``detectable`` over time: a theory that is off by this fraction throughout would be noticed.
+
+        In fresh networks it would be so in about three cases of four, and half of it in about one of four (see ``compare``).
+        """
+        return float(self.detectable.max()) if len(self.detectable) else math.nan
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
-        numbers = {name: _finite(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error")}
-        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error")
+        numbers = {
+            name: _finite(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
+        }
+        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable")
         return {
             "name": self.name,
             "layer": self.layer,
@@ -182,11 +199,12 @@ class Comparison:
         lines = [
             f"{self.verdict}: {self.explanation}",
             f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}",
-            f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
+            f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}  {'would notice':>12}",
         ]
         for each in self.observables:
-            error = 100 * each.max_relative_error
-            lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %")
+            error, least = 100 * each.max_relative_error, 100 * each.max_detectable
+            noticed = "" if math.isnan(least) else f"  {least:10.3g} %"
+            lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %{noticed}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -243,16 +261,19 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     seeds = len(experiment.seeds)
     divergence = _Divergence.of(theory, experiment)
     groups = list(_groups(theory, experiment, divergence.first))
-    overall, separate = _p_values(groups)
-    observables = tuple(group.summary(p_value) for group, p_value in zip(groups, separate, strict=True))
+    test = _Test.of(groups)
+    observables = tuple(
+        group.summary(p_value, noticed)
+        for group, p_value, noticed in zip(groups, test.separate, test.noticed(), strict=True)
+    )
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in LOSSES)
-    verdict = _verdict(overall, seeds, is_close, divergence)
+    verdict = _verdict(test.overall, seeds, is_close, divergence)
     near_edge = is_near_edge(theory.problem, experiment.dim)
     return Comparison(
         verdict=verdict,
-        p_value=overall,
+        p_value=test.overall,
         near_edge=near_edge,
-        explanation=_explanation(verdict, divergence, near_edge, experiment),
+        explanation=_explanation(verdict, divergence, near_edge, experiment, observables),
         seeds=seeds,
         dim=experiment.dim,
         steps=divergence.first,
@@ -344,7 +365,8 @@ class _Group:
         times = _test_times(len(self.main.theory))
         return [curve.at(times) for curve in (self.main, *self.others)]
 
-    def summary(self, p_value: float) -> ObservableComparison:
+    def summary(self, p_value: float, noticed: float) -> ObservableComparison:
+        """Take the curve at equal times; ``noticed`` is the deviation that the test notices, in standard errors."""
         curve, equal = self.main, self.main.is_equal
         count = len(curve.values)
         error = np.full(curve.theory.shape, np.nan)
@@ -354,6 +376,9 @@ class _Group:
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(curve.is_contradicted, np.copysign(np.inf, difference), difference / error)
             relative = np.abs(difference) / np.abs(curve.theory)
+            detectable = noticed * np.where(equal, 0.0, error) / np.abs(curve.theory)
+        if math.isinf(noticed):
+            detectable = np.where(equal, 0.0, np.inf)
         return ObservableComparison(
             name=self.name,
             layer=self.layer,
@@ -364,6 +389,7 @@ class _Group:
             z=z if count == 1 else np.where(equal, 0.0, z),
             relative_error=np.where(equal, 0.0, relative),
             p_value=p_value,
+            detectable=detectable,
         )
 
 
@@ -431,20 +457,54 @@ def _test_times(steps: int) -> NDArray[np.int64]:
 # --- the test ------------------------------------------------------------------------------------------------
 
 
-def _p_values(groups: list[_Group]) -> tuple[float, list[float]]:
-    """Return the p-value of all observables together, and of each."""
-    columns, contradicted = [], []
-    for group in groups:
-        curves = group.tested
-        usable = [~(curve.is_equal | curve.is_contradicted) for curve in curves]
-        deviations = [(c.values - c.theory)[:, use] for c, use in zip(curves, usable, strict=True)]
-        columns.append(np.concatenate(deviations, axis=1))
-        contradicted.append(any(curve.is_contradicted.any() for curve in curves))
-    with one_blas_thread():  # the products are many and thin
-        maxima = flip_signs(columns)
-    separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
-    overall = 0.0 if any(contradicted) else rank(maxima.max(axis=1))
-    return overall, separate
+@dataclass(frozen=True, eq=False)
+class _Test:
+    """The sign-flip test of all observables.
+
+    Attributes
+    ----------
+    overall, separate
+        Its p-value of all observables together, and of each.
+    columns
+        Deviations that are tested, of each observable, shape (seed, columns).
+    maxima
+        Largest statistic of each observable, for each pattern of signs, shape (patterns, observables).
+    names
+        Of the observables.
+    """
+
+    overall: float
+    separate: list[float]
+    columns: list[Array]
+    maxima: Array
+    names: list[str]
+
+    @classmethod
+    def of(cls, groups: list[_Group]) -> "_Test":
+        columns, contradicted = [], []
+        for group in groups:
+            curves = group.tested
+            usable = [~(curve.is_equal | curve.is_contradicted) for curve in curves]
+            deviations = [(c.values - c.theory)[:, use] for c, use in zip(curves, usable, strict=True)]
+            columns.append(np.concatenate(deviations, axis=1))
+            contradicted.append(any(curve.is_contradicted.any() for curve in curves))
+        with one_blas_thread():  # the products are many and thin
+            maxima = flip_signs(columns)
+        separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
+        overall = 0.0 if any(contradicted) else rank(maxima.max(axis=1))
+        return cls(overall, separate, columns, maxima, [group.name for group in groups])
+
+    def noticed(self) -> list[float]:
+        """Return the standard errors by which each loss must be off to be rejected; ``nan`` of all else."""
+        found = [math.nan] * len(self.columns)
+        if self.overall < LEVEL or 1.0 / len(self.maxima) >= LEVEL:
+            return found
+        with one_blas_thread():
+            for index, columns in enumerate(self.columns):
+                if self.names[index] in LOSSES and columns.size:
+                    rest = np.delete(self.maxima, index, axis=1).max(axis=1, initial=0.0)
+                    found[index] = least_noticed(columns, rest, LEVEL)
+        return found
 
 
 # --- what follows --------------------------------------------------------------------------------------------
@@ -498,13 +558,21 @@ def _verdict(p_value: float, seeds: int, is_close: bool, divergence: _Divergence
     return Verdict.CLOSE if is_close else Verdict.DISAGREES
 
 
-def _explanation(verdict: Verdict, divergence: _Divergence, near_edge: bool, experiment: Ensemble) -> str:
+def _explanation(
+    verdict: Verdict,
+    divergence: _Divergence,
+    near_edge: bool,
+    experiment: Ensemble,
+    observables: tuple[ObservableComparison, ...],
+) -> str:
     in_counts = experiment.problem.data.dimension_free
     sentences = [verdict.advice]
     if divergence.first < divergence.steps:
         sentences = [str(divergence)]
         if divergence.is_alike and not divergence.is_shared:
             sentences.append(f"before that, {verdict.advice}")
+    if verdict is Verdict.AGREES:
+        sentences += _would_notice(observables)
     if near_edge and verdict is Verdict.DISAGREES:
         sentences.append(
             f"this is expected {'of counts such as these' if in_counts else f'at dim {experiment.dim}'}, "
@@ -518,6 +586,18 @@ def _explanation(verdict: Verdict, divergence: _Divergence, near_edge: bool, exp
             f"see whether it shrinks with {'larger width, samples or batch' if in_counts else 'a larger dim'}"
         )
     return "; ".join(sentences)
+
+
+def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:
+    """Say what the test could have seen; nothing if no curve scatters."""
+    losses = {each.name.replace("_", " "): each.max_detectable for each in observables if each.name in LOSSES}
+    losses = {name: least for name, least in losses.items() if not math.isnan(least)}
+    seen = [f"a {name} off by {100 * least:.2g} %" for name, least in losses.items() if math.isfinite(least)]
+    if not losses:
+        return []
+    if not seen:
+        return ["but no deviation of the losses would have been noticed; use more seeds"]
+    return [f"{' or '.join(seen)} throughout would have been noticed"]
 
 
 def _finite(value: float) -> float | None:
