@@ -144,7 +144,9 @@ def test_stated_deviation_is_the_least_that_these_networks_reject():
     comparison = compare(theory, experiment)
     least = comparison["test_loss"].detectable
     assert comparison["test_loss"].max_detectable == least.max()
-    assert_allclose(least / comparison["test_loss"].standard_error * theory.test_loss, np.full(12, 4.0), rtol=0.5)
+    errors = least * theory.test_loss / comparison["test_loss"].standard_error
+    assert_allclose(errors, np.full(12, errors[0]))  # standard errors: what it takes at 1 %, or more with few seeds
+    assert errors[0] > 2.5
     for side in (-1, 1):
         assert p_value(off(theory, 1 + side * least), experiment) < LEVEL
         assert p_value(off(theory, 1 + side * least.max()), experiment) < LEVEL

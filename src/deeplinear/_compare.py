@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks
-from deeplinear._edge import is_near_edge
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._finite_size import expected_deviation
 from deeplinear._sign_flip import flip_signs, least_noticed, rank
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
@@ -117,7 +117,7 @@ class ObservableComparison:
     def max_detectable(self) -> float:
         """Largest of ``detectable`` over time: a theory that is off by this fraction throughout would be noticed.
 
-        In fresh networks it would be so in about three cases of four, and half of it in about one of four (see ``compare``).
+        In fresh networks it would be so in about three cases of four, and half of it in one of four.
         """
         return float(self.detectable.max()) if len(self.detectable) else math.nan
 
@@ -130,7 +130,7 @@ class ObservableComparison:
         return {
             "name": self.name,
             "layer": self.layer,
-            **numbers,
+            **{name: _finite(getattr(self, name)) for name in numbers},
             **{name: [_finite(value) for value in getattr(self, name)] for name in curves},
         }
 
@@ -146,11 +146,12 @@ class Comparison:
     p_value
         Of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
-    near_edge
-        Whether the run is so close to the edge of stability that theory and finite networks are
-        expected to differ at this D.
+    finite_size
+        Relative deviation of the losses that theory expects of networks of this size, largest over steps; it falls
+        as 1/D. An estimate, mostly right within a factor of three. Infinite where some networks are expected to
+        diverge.
     explanation
-        Verdict, divergence and stability in words.
+        Verdict, what would have been noticed, divergence and finite size in words.
     seeds, dim
         Number of networks, and their input dimension D.
     steps
@@ -163,13 +164,21 @@ class Comparison:
 
     verdict: Verdict
     p_value: float
-    near_edge: bool
+    finite_size: float
     explanation: str
     seeds: int
     dim: int
     steps: int
     tolerance: float
     observables: tuple[ObservableComparison, ...]
+
+    @property
+    def near_edge(self) -> bool:
+        """Whether networks of this size are expected to deviate from theory by more than the tolerance.
+
+        Most often the run is near the edge of stability then.
+        """
+        return self.finite_size > self.tolerance
 
     def __getitem__(self, label: str) -> ObservableComparison:
         """Look up a curve by its label, such as ``"test_loss"`` or ``"feature_correlation[1]"``."""
@@ -184,6 +193,7 @@ class Comparison:
             "verdict": str(self.verdict),
             "p_value": _finite(self.p_value),
             "level": LEVEL,
+            "finite_size": _finite(self.finite_size),
             "near_edge": self.near_edge,
             "explanation": self.explanation,
             "seeds": self.seeds,
@@ -198,7 +208,8 @@ class Comparison:
         width = max(len(each.label) for each in self.observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
-            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}",
+            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}; "
+            f"expected of this size: {_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}  {'would notice':>12}",
         ]
         for each in self.observables:
@@ -226,11 +237,13 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     question undecided, unless something without scatter differs. Where training diverges, theory and
     every seed have to do so at about the same step.
 
-    Near the edge of stability finite networks differ from theory by tens of percent, and this shrinks
-    only slowly with D. A run counts as near the edge if a learning rate higher by a factor
-    1 + 1/sqrt(D) raises the train loss by more than that factor at some step, or lets it diverge; far
-    from the edge, it lowers the train loss, or raises the noise of stochastic gradients at most in
-    proportion. This takes two more solutions.
+    Agreement means little where the seeds scatter so much that the test sees nothing. So with "agrees" goes the
+    deviation of the losses that would have been noticed: the test is repeated with theories that are off by more and
+    more of its standard errors at every step, until it rejects them, upwards and downwards. In fresh networks of the
+    same number a deviation of that size is noticed in about three of four cases, and half of it in one of four.
+
+    Networks of finite size differ from theory in the mean, too, by a deviation that falls as 1/D and is large near the
+    edge of stability; ``finite_size`` estimates it, which takes four solutions.
 
     Parameters
     ----------
@@ -251,8 +264,8 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=10
     ... )
     >>> comparison = compare(dl.solve(problem), dl.simulate(problem, dim=60, seeds=10))
-    >>> print(comparison.verdict, comparison.near_edge)
-    agrees False
+    >>> print(comparison.verdict, f"{comparison.finite_size:.3f}")
+    agrees 0.042
     >>> comparison["feature_correlation[2]"].z.shape
     (10,)
     """
@@ -268,12 +281,12 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     )
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in LOSSES)
     verdict = _verdict(test.overall, seeds, is_close, divergence)
-    near_edge = is_near_edge(theory.problem, experiment.dim)
+    finite_size = expected_deviation(theory.problem, experiment.dim)
     return Comparison(
         verdict=verdict,
         p_value=test.overall,
-        near_edge=near_edge,
-        explanation=_explanation(verdict, divergence, near_edge, experiment, observables),
+        finite_size=finite_size,
+        explanation=_explanation(verdict, divergence, finite_size, tolerance, experiment, observables),
         seeds=seeds,
         dim=experiment.dim,
         steps=divergence.first,
@@ -561,7 +574,8 @@ def _verdict(p_value: float, seeds: int, is_close: bool, divergence: _Divergence
 def _explanation(
     verdict: Verdict,
     divergence: _Divergence,
-    near_edge: bool,
+    finite_size: float,
+    tolerance: float,
     experiment: Ensemble,
     observables: tuple[ObservableComparison, ...],
 ) -> str:
@@ -573,14 +587,14 @@ def _explanation(
             sentences.append(f"before that, {verdict.advice}")
     if verdict is Verdict.AGREES:
         sentences += _would_notice(observables)
-    if near_edge and verdict is Verdict.DISAGREES:
-        sentences.append(
-            f"this is expected {'of counts such as these' if in_counts else f'at dim {experiment.dim}'}, "
-            "because the run is near the edge of stability or beyond it; "
-            "lower the learning rate to compare theory and networks where they should agree"
-        )
-    elif near_edge:
-        sentences.append("the run is near the edge of stability or beyond it, where networks often differ from theory")
+    if finite_size > tolerance:
+        at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
+        sentences.append(f"in the mean a deviation of about {_percent(finite_size)} is expected {at}")
+        if verdict is Verdict.DISAGREES:
+            larger = "width, samples or batch" if in_counts else "dim"
+            sentences.append(
+                f"lower the learning rate or take a larger {larger} where theory and networks should agree"
+            )
     elif verdict is Verdict.DISAGREES:
         sentences.append(
             f"see whether it shrinks with {'larger width, samples or batch' if in_counts else 'a larger dim'}"
@@ -598,6 +612,10 @@ def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:
     if not seen:
         return ["but no deviation of the losses would have been noticed; use more seeds"]
     return [f"{' or '.join(seen)} throughout would have been noticed"]
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g} %" if fraction < 1.0 else "100 % or more"
 
 
 def _finite(value: float) -> float | None:

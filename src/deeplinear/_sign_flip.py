@@ -22,6 +22,7 @@ many times those of the rest.
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,11 +113,11 @@ def least_noticed(deviations: Array, rest: Array, level: float) -> float:
     """
     error = deviations.std(axis=0, ddof=1) / np.sqrt(len(deviations))
 
-    def excess(log_number: float, side: float) -> float:
+    def excess(side: float, log_number: float) -> float:
         shifted = deviations + side * np.exp(log_number) * error
         return _excess(np.maximum(rest, flip_signs([shifted])[:, 0]), level)
 
-    return max(_least(lambda log_number, side=side: excess(log_number, side)) for side in (-1.0, 1.0))
+    return max(_least(partial(excess, side)) for side in (-1.0, 1.0))
 
 
 def _least(excess: Callable[[float], float]) -> float:
