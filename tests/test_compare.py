@@ -260,7 +260,7 @@ def test_advice_where_sizes_are_counts_is_not_a_larger_dim():
     wrong = replace(dl.solve(replace(problem, network=dl.MLP(2, 60.0, richness=1.5))), problem=problem)
     comparison = compare(wrong, experiment)
     assert comparison.verdict is Verdict.DISAGREES
-    assert "larger width, samples or batch" in comparison.explanation
+    assert "a larger width, samples or batch" in comparison.explanation
     assert "dim" not in comparison.explanation
 
 

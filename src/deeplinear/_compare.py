@@ -209,13 +209,17 @@ class Comparison:
         lines = [
             f"{self.verdict}: {self.explanation}",
             f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}; "
-            f"expected of this size: {_percent(self.finite_size)}",
-            f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}  {'would notice':>12}",
+            f"deviation expected of this size: {_percent(self.finite_size)}",
+            f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
         for each in self.observables:
-            error, least = 100 * each.max_relative_error, 100 * each.max_detectable
-            noticed = "" if math.isnan(least) else f"  {least:10.3g} %"
-            lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %{noticed}")
+            error = 100 * each.max_relative_error
+            lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %")
+        noticed = [each.max_detectable for each in self.observables]
+        if not all(math.isnan(least) for least in noticed):
+            lines[2] += "  would notice"
+            for line, least in enumerate(noticed, start=3):
+                lines[line] += "" if math.isnan(least) else f"  {100 * least:10.3g} %"
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -587,18 +591,16 @@ def _explanation(
             sentences.append(f"before that, {verdict.advice}")
     if verdict is Verdict.AGREES:
         sentences += _would_notice(observables)
+    larger = "width, samples or batch" if in_counts else "dim"
     if finite_size > tolerance:
         at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
         sentences.append(f"in the mean a deviation of about {_percent(finite_size)} is expected {at}")
-        if verdict is Verdict.DISAGREES:
-            larger = "width, samples or batch" if in_counts else "dim"
-            sentences.append(
-                f"lower the learning rate or take a larger {larger} where theory and networks should agree"
-            )
-    elif verdict is Verdict.DISAGREES:
-        sentences.append(
-            f"see whether it shrinks with {'larger width, samples or batch' if in_counts else 'a larger dim'}"
-        )
+    if verdict is Verdict.DISAGREES:
+        seen = max(each.max_relative_error for each in observables if each.name in LOSSES)
+        if finite_size > tolerance and seen < 3.0 * finite_size:  # which is how well the size is known
+            sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
+        else:
+            sentences.append(f"see whether it shrinks with a larger {larger}")
     return "; ".join(sentences)
 
 
