@@ -147,8 +147,8 @@ def stable_rates() -> Table:
 
 # --- finite size: whether `compare` knows what to expect ------------------------------------------------------
 
-PROBLEMS = 24
-SIZES = {60: 80}
+PROBLEMS = 60
+SIZES = {60: 120, 240: 40}
 """Number of networks at each input dimension."""
 
 
