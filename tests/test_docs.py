@@ -219,7 +219,7 @@ def test_recorded_finite_size_numbers_come_from_their_script() -> None:
     recorded = json.loads(finite_size.RESULTS.read_text())
     assert list(recorded) == list(finite_size.PROBLEMS)
     for name, case in finite_size.PROBLEMS.items():
-        assert {row["dim"]: row["networks"] for row in recorded[name]["sizes"]} == finite_size.NETWORKS, name
+        assert {row["dim"]: row["networks"] for row in recorded[name]["sizes"]} == finite_size.sizes(name), name
         few = finite_size.measure(case, *finite_size.REPEATED)
         assert few == pytest.approx(recorded[name]["repeated"], rel=1e-6), name
         many = recorded[name]["sizes"][0]

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear import _checks
-from deeplinear._edge import is_near_edge
 from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
-from deeplinear._sign_flip import flip_signs, rank
+from deeplinear._finite_size import expected_deviation
+from deeplinear._sign_flip import flip_signs, least_noticed, rank
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
 
@@ -79,6 +79,12 @@ class ObservableComparison:
         abs(mean - theory) / theory, shape (steps,).
     p_value
         Of the sign-flip test on this observable alone; for correlations also between different times.
+    detectable
+        Relative deviation that would have been noticed, shape (steps,): had theory been off by at least this much
+        at every step, all upwards or all downwards, the test that gave the verdict would have rejected it with
+        these very seeds. It is a common number of standard errors, found by repeating the test with theories
+        that are off; zero where seeds do not scatter, and infinite if 64 standard errors would not do. It is ``nan``
+        for correlations, for fewer than 8 seeds, and where the test rejects the theory as it is.
     """
 
     name: str
@@ -90,6 +96,7 @@ class ObservableComparison:
     z: Array
     relative_error: Array
     p_value: float
+    detectable: Array
 
     @property
     def label(self) -> str:
@@ -106,14 +113,24 @@ class ObservableComparison:
         """Largest relative error over time."""
         return float(self.relative_error.max(initial=0.0))
 
+    @property
+    def max_detectable(self) -> float:
+        """Largest of ``detectable`` over time: a theory that is off by this fraction throughout would be noticed.
+
+        In fresh networks it would be so in about three cases of four, and half of it in one of four.
+        """
+        return float(self.detectable.max()) if len(self.detectable) else math.nan
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
-        numbers = {name: _finite(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error")}
-        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error")
+        numbers = {
+            name: _finite(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
+        }
+        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable")
         return {
             "name": self.name,
             "layer": self.layer,
-            **numbers,
+            **{name: _finite(getattr(self, name)) for name in numbers},
             **{name: [_finite(value) for value in getattr(self, name)] for name in curves},
         }
 
@@ -129,11 +146,12 @@ class Comparison:
     p_value
         Of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
-    near_edge
-        Whether the run is so close to the edge of stability that theory and finite networks are
-        expected to differ at this D.
+    finite_size
+        Relative deviation of the losses that theory expects of networks of this size, largest over steps; it falls
+        as 1/D. An estimate, mostly right within a factor of three. Infinite where some networks are expected to
+        diverge.
     explanation
-        Verdict, divergence and stability in words.
+        Verdict, what would have been noticed, divergence and finite size in words.
     seeds, dim
         Number of networks, and their input dimension D.
     steps
@@ -146,13 +164,21 @@ class Comparison:
 
     verdict: Verdict
     p_value: float
-    near_edge: bool
+    finite_size: float
     explanation: str
     seeds: int
     dim: int
     steps: int
     tolerance: float
     observables: tuple[ObservableComparison, ...]
+
+    @property
+    def near_edge(self) -> bool:
+        """Whether networks of this size are expected to deviate from theory by more than the tolerance.
+
+        Most often the run is near the edge of stability then.
+        """
+        return self.finite_size > self.tolerance
 
     def __getitem__(self, label: str) -> ObservableComparison:
         """Look up a curve by its label, such as ``"test_loss"`` or ``"feature_correlation[1]"``."""
@@ -167,6 +193,7 @@ class Comparison:
             "verdict": str(self.verdict),
             "p_value": _finite(self.p_value),
             "level": LEVEL,
+            "finite_size": _finite(self.finite_size),
             "near_edge": self.near_edge,
             "explanation": self.explanation,
             "seeds": self.seeds,
@@ -181,12 +208,18 @@ class Comparison:
         width = max(len(each.label) for each in self.observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
-            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}",
+            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}; "
+            f"deviation expected of this size: {_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
         for each in self.observables:
             error = 100 * each.max_relative_error
             lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %")
+        noticed = [each.max_detectable for each in self.observables]
+        if not all(math.isnan(least) for least in noticed):
+            lines[2] += "  would notice"
+            for line, least in enumerate(noticed, start=3):
+                lines[line] += "" if math.isnan(least) else f"  {100 * least:10.3g} %"
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -208,11 +241,13 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     question undecided, unless something without scatter differs. Where training diverges, theory and
     every seed have to do so at about the same step.
 
-    Near the edge of stability finite networks differ from theory by tens of percent, and this shrinks
-    only slowly with D. A run counts as near the edge if a learning rate higher by a factor
-    1 + 1/sqrt(D) raises the train loss by more than that factor at some step, or lets it diverge; far
-    from the edge, it lowers the train loss, or raises the noise of stochastic gradients at most in
-    proportion. This takes two more solutions.
+    Agreement means little where the seeds scatter so much that the test sees nothing. So with "agrees" goes the
+    deviation of the losses that would have been noticed: the test is repeated with theories that are off by more and
+    more of its standard errors at every step, until it rejects them, upwards and downwards. In fresh networks of the
+    same number a deviation of that size is noticed in about three of four cases, and half of it in one of four.
+
+    Networks of finite size differ from theory in the mean, too, by a deviation that falls as 1/D and is large near the
+    edge of stability; ``finite_size`` estimates it, which takes four solutions.
 
     Parameters
     ----------
@@ -233,8 +268,8 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=10
     ... )
     >>> comparison = compare(dl.solve(problem), dl.simulate(problem, dim=60, seeds=10))
-    >>> print(comparison.verdict, comparison.near_edge)
-    agrees False
+    >>> print(comparison.verdict, f"{comparison.finite_size:.3f}")
+    agrees 0.042
     >>> comparison["feature_correlation[2]"].z.shape
     (10,)
     """
@@ -243,16 +278,19 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     seeds = len(experiment.seeds)
     divergence = _Divergence.of(theory, experiment)
     groups = list(_groups(theory, experiment, divergence.first))
-    overall, separate = _p_values(groups)
-    observables = tuple(group.summary(p_value) for group, p_value in zip(groups, separate, strict=True))
+    test = _Test.of(groups)
+    observables = tuple(
+        group.summary(p_value, noticed)
+        for group, p_value, noticed in zip(groups, test.separate, test.noticed(), strict=True)
+    )
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in LOSSES)
-    verdict = _verdict(overall, seeds, is_close, divergence)
-    near_edge = is_near_edge(theory.problem, experiment.dim)
+    verdict = _verdict(test.overall, seeds, is_close, divergence)
+    finite_size = expected_deviation(theory.problem, experiment.dim)
     return Comparison(
         verdict=verdict,
-        p_value=overall,
-        near_edge=near_edge,
-        explanation=_explanation(verdict, divergence, near_edge, experiment),
+        p_value=test.overall,
+        finite_size=finite_size,
+        explanation=_explanation(verdict, divergence, finite_size, tolerance, experiment, observables),
         seeds=seeds,
         dim=experiment.dim,
         steps=divergence.first,
@@ -344,7 +382,8 @@ class _Group:
         times = _test_times(len(self.main.theory))
         return [curve.at(times) for curve in (self.main, *self.others)]
 
-    def summary(self, p_value: float) -> ObservableComparison:
+    def summary(self, p_value: float, noticed: float) -> ObservableComparison:
+        """Take the curve at equal times; ``noticed`` is the deviation that the test notices, in standard errors."""
         curve, equal = self.main, self.main.is_equal
         count = len(curve.values)
         error = np.full(curve.theory.shape, np.nan)
@@ -354,6 +393,9 @@ class _Group:
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(curve.is_contradicted, np.copysign(np.inf, difference), difference / error)
             relative = np.abs(difference) / np.abs(curve.theory)
+            detectable = noticed * np.where(equal, 0.0, error) / np.abs(curve.theory)
+        if math.isinf(noticed):
+            detectable = np.where(equal, 0.0, np.inf)
         return ObservableComparison(
             name=self.name,
             layer=self.layer,
@@ -364,6 +406,7 @@ class _Group:
             z=z if count == 1 else np.where(equal, 0.0, z),
             relative_error=np.where(equal, 0.0, relative),
             p_value=p_value,
+            detectable=detectable,
         )
 
 
@@ -431,20 +474,54 @@ def _test_times(steps: int) -> NDArray[np.int64]:
 # --- the test ------------------------------------------------------------------------------------------------
 
 
-def _p_values(groups: list[_Group]) -> tuple[float, list[float]]:
-    """Return the p-value of all observables together, and of each."""
-    columns, contradicted = [], []
-    for group in groups:
-        curves = group.tested
-        usable = [~(curve.is_equal | curve.is_contradicted) for curve in curves]
-        deviations = [(c.values - c.theory)[:, use] for c, use in zip(curves, usable, strict=True)]
-        columns.append(np.concatenate(deviations, axis=1))
-        contradicted.append(any(curve.is_contradicted.any() for curve in curves))
-    with one_blas_thread():  # the products are many and thin
-        maxima = flip_signs(columns)
-    separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
-    overall = 0.0 if any(contradicted) else rank(maxima.max(axis=1))
-    return overall, separate
+@dataclass(frozen=True, eq=False)
+class _Test:
+    """The sign-flip test of all observables.
+
+    Attributes
+    ----------
+    overall, separate
+        Its p-value of all observables together, and of each.
+    columns
+        Deviations that are tested, of each observable, shape (seed, columns).
+    maxima
+        Largest statistic of each observable, for each pattern of signs, shape (patterns, observables).
+    names
+        Of the observables.
+    """
+
+    overall: float
+    separate: list[float]
+    columns: list[Array]
+    maxima: Array
+    names: list[str]
+
+    @classmethod
+    def of(cls, groups: list[_Group]) -> "_Test":
+        columns, contradicted = [], []
+        for group in groups:
+            curves = group.tested
+            usable = [~(curve.is_equal | curve.is_contradicted) for curve in curves]
+            deviations = [(c.values - c.theory)[:, use] for c, use in zip(curves, usable, strict=True)]
+            columns.append(np.concatenate(deviations, axis=1))
+            contradicted.append(any(curve.is_contradicted.any() for curve in curves))
+        with one_blas_thread():  # the products are many and thin
+            maxima = flip_signs(columns)
+        separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
+        overall = 0.0 if any(contradicted) else rank(maxima.max(axis=1))
+        return cls(overall, separate, columns, maxima, [group.name for group in groups])
+
+    def noticed(self) -> list[float]:
+        """Return the standard errors by which each loss must be off to be rejected; ``nan`` of all else."""
+        found = [math.nan] * len(self.columns)
+        if self.overall < LEVEL or 1.0 / len(self.maxima) >= LEVEL:
+            return found
+        with one_blas_thread():
+            for index, columns in enumerate(self.columns):
+                if self.names[index] in LOSSES and columns.size:
+                    rest = np.delete(self.maxima, index, axis=1).max(axis=1, initial=0.0)
+                    found[index] = least_noticed(columns, rest, LEVEL)
+        return found
 
 
 # --- what follows --------------------------------------------------------------------------------------------
@@ -498,26 +575,49 @@ def _verdict(p_value: float, seeds: int, is_close: bool, divergence: _Divergence
     return Verdict.CLOSE if is_close else Verdict.DISAGREES
 
 
-def _explanation(verdict: Verdict, divergence: _Divergence, near_edge: bool, experiment: Ensemble) -> str:
+def _explanation(
+    verdict: Verdict,
+    divergence: _Divergence,
+    finite_size: float,
+    tolerance: float,
+    experiment: Ensemble,
+    observables: tuple[ObservableComparison, ...],
+) -> str:
     in_counts = experiment.problem.data.dimension_free
     sentences = [verdict.advice]
     if divergence.first < divergence.steps:
         sentences = [str(divergence)]
         if divergence.is_alike and not divergence.is_shared:
             sentences.append(f"before that, {verdict.advice}")
-    if near_edge and verdict is Verdict.DISAGREES:
-        sentences.append(
-            f"this is expected {'of counts such as these' if in_counts else f'at dim {experiment.dim}'}, "
-            "because the run is near the edge of stability or beyond it; "
-            "lower the learning rate to compare theory and networks where they should agree"
-        )
-    elif near_edge:
-        sentences.append("the run is near the edge of stability or beyond it, where networks often differ from theory")
-    elif verdict is Verdict.DISAGREES:
-        sentences.append(
-            f"see whether it shrinks with {'larger width, samples or batch' if in_counts else 'a larger dim'}"
-        )
+    if verdict is Verdict.AGREES:
+        sentences += _would_notice(observables)
+    larger = "width, samples or batch" if in_counts else "dim"
+    if finite_size > tolerance:
+        at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
+        sentences.append(f"in the mean a deviation of about {_percent(finite_size)} is expected {at}")
+    if verdict is Verdict.DISAGREES:
+        seen = max(each.max_relative_error for each in observables if each.name in LOSSES)
+        if finite_size > tolerance and seen < 3.0 * finite_size:  # which is how well the size is known
+            sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
+        else:
+            sentences.append(f"see whether it shrinks with a larger {larger}")
     return "; ".join(sentences)
+
+
+def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:
+    """Say what the test could have seen; nothing if no curve scatters."""
+    losses = {each.name.replace("_", " "): each.max_detectable for each in observables if each.name in LOSSES}
+    losses = {name: least for name, least in losses.items() if not math.isnan(least)}
+    seen = [f"a {name} off by {100 * least:.2g} %" for name, least in losses.items() if math.isfinite(least)]
+    if not losses:
+        return []
+    if not seen:
+        return ["but no deviation of the losses would have been noticed; use more seeds"]
+    return [f"{' or '.join(seen)} throughout would have been noticed"]
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g} %" if fraction < 1.0 else "100 % or more"
 
 
 def _finite(value: float) -> float | None:

@@ -269,7 +269,9 @@ def _title(figure: Figure, *parts: str) -> None:
 
 
 def _verdict(comparison: Comparison) -> str:
-    return f"verdict: {comparison.verdict}, p = {comparison.p_value:.2g}"
+    verdict = f"verdict: {comparison.verdict}, p = {comparison.p_value:.2g}"
+    least = comparison["test_loss"].max_detectable
+    return f"{verdict}, would notice a test loss off by {100 * least:.2g} %" if math.isfinite(least) else verdict
 
 
 def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble) -> None:

@@ -20,6 +20,9 @@ many times those of the rest.
 """
 
 import itertools
+import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +34,9 @@ _EVERY_PATTERN_UP_TO = 12
 
 _PATTERNS = 4096
 """Size of that selection."""
+
+_NEAREST, _FARTHEST, _ACCURACY = 0.25, 64.0, 0.004
+"""Standard errors between which the least deviation that is noticed is looked for, and how accurately."""
 
 _CHUNK = 1 << 16
 """Numbers worked on at once while signs are flipped: few enough to stay in the processor's cache."""
@@ -75,6 +81,63 @@ def flip_signs(groups: list[Array]) -> Array:
             block = signs[start : start + rows]
             maxima[start : start + rows, index] = _statistic(block, scaled).max(axis=1)
     return maxima
+
+
+def least_noticed(deviations: Array, rest: Array, level: float) -> float:
+    """Return by how many standard errors a group of columns must be off, to either side, for the test to reject.
+
+    Every column is shifted by the same number of its own standard errors, the seeds staying as they are: these are
+    the very data and the very test, with another theory.
+
+    Parameters
+    ----------
+    deviations
+        Deviations of each seed from theory in this group, shape (seed, columns), columns not all equal.
+    rest
+        Largest statistic of all other groups, for each pattern of signs, shape (patterns,).
+    level
+        The test rejects if its rank is below this.
+
+    Returns
+    -------
+    float
+        The smallest number that is rejected upwards as well as downwards; infinite if it is beyond 64.
+
+    Examples
+    --------
+    >>> deviations = np.random.default_rng(0).standard_normal((10, 1))
+    >>> least = least_noticed(deviations, np.zeros(2**9), level=0.01)
+    >>> error = deviations.std(ddof=1) / np.sqrt(10)
+    >>> [rank(flip_signs([deviations + shift * least * error])[:, 0]) < 0.01 for shift in (-1, -0.99, 0.99, 1)]
+    [True, False, True, True]
+    """
+    error = deviations.std(axis=0, ddof=1) / np.sqrt(len(deviations))
+
+    def excess(side: float, log_number: float) -> float:
+        shifted = deviations + side * np.exp(log_number) * error
+        return _excess(np.maximum(rest, flip_signs([shifted])[:, 0]), level)
+
+    return max(_least(partial(excess, side)) for side in (-1.0, 1.0))
+
+
+def _least(excess: Callable[[float], float]) -> float:
+    """Find where rejection begins, a little beyond rather than before it; infinite if it does not."""
+    from scipy.optimize import brentq  # slow to import
+
+    near, far = np.log(_NEAREST), np.log(_FARTHEST)
+    if excess(far) <= 0.0:
+        return np.inf
+    if excess(near) > 0.0:
+        return _NEAREST
+    return float(np.exp(brentq(excess, near, far, xtol=_ACCURACY / 2)) * (1.0 + _ACCURACY))
+
+
+def _excess(statistic: Array, level: float) -> float:
+    """Return the logarithm of the first statistic over the one it has to exceed for a rank below the level."""
+    above = math.ceil(level * len(statistic)) - 1  # patterns that may reach it, itself included
+    if above < 1:
+        return -np.inf
+    return float(np.log(statistic[0] / np.partition(statistic[1:], -above)[-above]))
 
 
 def _sign_patterns(seeds: int) -> Array:

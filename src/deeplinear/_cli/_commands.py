@@ -264,12 +264,13 @@ def _observables(comparison: Comparison) -> Table:
             f"{each.standard_error[-1]:.1g}",
             f"{each.max_z:.2f}",
             f"{100 * each.max_relative_error:.2g} %",
+            "" if math.isnan(each.max_detectable) else f"{100 * each.max_detectable:.2g} %",
             f"{each.p_value:.2g}",
         ]
         for each in comparison.observables
         if len(each.theory)
     ]
-    columns = ["", "theory", "experiment", "±", "max |z|", "max error", "p"]
+    columns = ["", "theory", "experiment", "±", "max |z|", "max error", "would notice", "p"]
     return table("last values, and largest deviations over all steps", columns, rows)
 
 
