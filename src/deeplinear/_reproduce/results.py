@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
 
 import deeplinear as dl
 from deeplinear._reproduce.claim import SIGNIFICANT
@@ -180,9 +181,17 @@ class Timed:
 
     @property
     def exponent(self) -> tuple[float, float]:
-        """Slope of log(seconds) against log(size) over the upper half, and its standard error."""
-        half = len(self.sizes) // 2 if len(self.sizes) > 4 else 0
-        return slope(self.sizes[half:], self.seconds[half:])
+        """Slope of log(seconds) against log(size) over the upper two thirds, and its error.
+
+        From so few points the standard error is itself uncertain: it is made as much larger as Student's distribution
+        is wider than the normal one, so that as many of them count as significant.
+        """
+        large = slice(len(self.sizes) // 3, None)
+        found, error = slope(self.sizes[large], self.seconds[large])
+        freedom = len(self.sizes[large]) - 2
+        if freedom < 1:
+            return found, float("nan")
+        return found, error * float(stdtrit(freedom, ndtr(SIGNIFICANT)) / SIGNIFICANT)
 
 
 class Lines:
@@ -288,8 +297,9 @@ def distance(theory: Array, networks: Array) -> tuple[float, float]:
     """Root mean square over the points of a curve of the relative deviation of networks, shape (seed, point).
 
     The scatter of the networks is taken off: what is squared is the product of the deviations of two different ones,
-    averaged over all pairs. The error is that of leaving out one network at a time, as large as the interval of the
-    square demands; nan from fewer than three networks, or where one diverged.
+    averaged over all pairs. Its error is that of leaving out one network at a time, together with what is left where
+    there is no deviation, root two times the square of the scatter of the mean; the error of the root is as large as
+    that interval demands. Both are nan from fewer than three networks, or where one diverged.
     """
     count = len(networks)
     if count < 3 or not theory.size:
@@ -299,7 +309,9 @@ def distance(theory: Array, networks: Array) -> tuple[float, float]:
         total, squares = off.sum(axis=0), (off**2).sum(axis=0)
         square = float(((total**2 - squares) / (count * (count - 1))).mean())
         without = (((total - off) ** 2 - squares + off**2) / ((count - 1) * (count - 2))).mean(axis=1)
-        reach = SIGNIFICANT * float(np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum()))
+        left_out = (count - 1) / count * ((without - without.mean()) ** 2).sum()
+        scatter = float((off.var(axis=0, ddof=1) / count).mean())
+        reach = SIGNIFICANT * float(np.sqrt(left_out + 2 * scatter**2))
         value, least, most = np.sqrt(np.maximum([square, square - reach, square + reach], 0.0))
     return float(value), float(max(value - least, most - value) / SIGNIFICANT)
 

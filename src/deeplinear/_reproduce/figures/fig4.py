@@ -71,8 +71,9 @@ def branch_changes_the_kernel(results: Trainings) -> Claim:
         (first, second) = (initial_kernel(each.line.problem.network) for each in (a, b))
         found = float(b.theory("kernel")[0] / a.theory("kernel")[0])
         name = f"from {a.line.label} to {b.line.label}"
+        off = found / (second / first) - 1
         checks.append(
-            Check(f"kernel {name}", "theory", found / (second / first) - 1, None, -ROUNDING, ROUNDING),
+            Check(f"growth of the kernel over that, less 1, {name}", "theory", off, None, -ROUNDING, ROUNDING)
         )
         checks += both(f"log of the first step {name}", [a, b], first_step_ratio, low=0.0)
     kernels = [initial_kernel(each.line.problem.network) for each in results]
@@ -86,8 +87,9 @@ def branch_changes_the_kernel(results: Trainings) -> Claim:
 
 
 def first_step_ratio(first: Array, second: Array) -> float:
-    """Logarithm of the change in the first step, of one loss over another."""
-    return math.log((second[0] - second[1]) / (first[0] - first[1]))
+    """Logarithm of the change in the first step, of one loss over another; nan where one of them rises."""
+    ratio = (second[0] - second[1]) / (first[0] - first[1])
+    return math.log(ratio) if ratio > 0 else math.nan
 
 
 def branch_changes_the_dynamics(results: Trainings) -> Claim:

@@ -36,16 +36,21 @@ def lines(problems: dict[int, dl.Problem]) -> tuple[Line, ...]:
 DIM = 64
 """Input dimension where widths and data sets grow."""
 
+STEPS = (25, 35, 50, 71, 100, 141, 200, 283, 400)
+DEPTHS = (2, 3, 4, 6, 8, 11, 16, 23, 32)
+RATIOS = (2, 4, 8, 16, 32, 64, 128)
+HORIZONS = (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+
 SERIES = (
-    Series("network", "network, T", lines({t: mlp(steps=t) for t in (25, 50, 100, 200, 400)}), 200, 1.0),
-    Series("network", "network, L", lines({n: mlp(n, steps=20) for n in (2, 4, 8, 16, 32)}), 300, 1.0),
-    Series("network", "network, N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in (2, 4, 8, 16, 32)}), DIM, 2.0),
-    Series("network", "network, P", lines({DIM * n: mlp(3, 4, n, 50) for n in (2, 8, 32, 128)}), DIM, 1.0),
-    Series("theory", "MLP theory, T", lines({t: mlp(2, steps=t) for t in (50, 100, 200, 400, 800)}), None, 3.0),
-    Series("theory", "MLP theory, L", lines({n: mlp(n) for n in (2, 4, 8, 16, 32)}), None, 1.0),
-    Series("theory", "residual theory, T", lines({t: resnet(2, t) for t in (50, 100, 200, 400, 800)}), None, 3.0),
-    Series("theory", "residual theory, L", lines({n: resnet(n) for n in (4, 8, 16, 32, 64)}), None, 2.0),
-    Series("panels", "panels, T", lines({10**n: mlp(2, steps=10**n) for n in (3, 4, 5, 6)})),
+    Series("network", "network, T", lines({t: mlp(steps=t) for t in STEPS}), 200, 1.0),
+    Series("network", "network, L", lines({n: mlp(n, steps=20) for n in DEPTHS}), 300, 1.0),
+    Series("network", "network, N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in DEPTHS}), DIM, 2.0),
+    Series("network", "network, P", lines({DIM * n: mlp(3, 4, n, 50) for n in RATIOS}), DIM, 1.0),
+    Series("theory", "MLP theory, T", lines({2 * t: mlp(2, steps=2 * t) for t in STEPS}), None, 3.0),
+    Series("theory", "MLP theory, L", lines({n: mlp(n) for n in DEPTHS}), None, 1.0),
+    Series("theory", "residual theory, T", lines({2 * t: resnet(2, 2 * t) for t in STEPS}), None, 3.0),
+    Series("theory", "residual theory, L", lines({2 * n: resnet(2 * n) for n in DEPTHS}), None, 2.0),
+    Series("panels", "panels, T", lines({t: mlp(2, steps=t) for t in HORIZONS})),
 )
 
 
@@ -124,7 +129,8 @@ PANELS = (
         "Cost of networks and of theory",
         "Cost of full-batch training and of the theory, as powers of T, L, N and P.",
         "exponents: network N^2 L P T, theory L T^3, residual theory L^2 T^3",
-        "the least of several timings on the machine at hand; slopes of log time against log size",
+        "the least of several timings on the machine at hand; slopes of log time against log size, over the upper two "
+        "thirds of the sizes",
         Timing(SERIES),
         OverSizes(),
         (network, samples, mlp_theory, residual_theory, linear_in_depth, panels),
