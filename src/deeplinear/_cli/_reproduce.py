@@ -15,13 +15,13 @@ from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, _option
 from deeplinear._cli._report import Report, table
 from deeplinear._estimate import in_bytes, in_time
-from deeplinear._reproduce import Reproduction
-from deeplinear._reproduce import reproduce as reproduce_panels
 from deeplinear._reproduce.claim import Outcome
 from deeplinear._reproduce.compute import plan_panels
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.panel import SCALES
 from deeplinear._reproduce.plan import Plan
+from deeplinear._reproduce.run import Reproduction
+from deeplinear._reproduce.run import reproduce as reproduce_panels
 from deeplinear._reproduce.store import Store
 
 

@@ -4,7 +4,3 @@
 them into ``jobs``, which ``compute`` runs and ``store`` keeps; ``results`` and ``measure`` serve the claims,
 ``draw`` and ``page`` show them; ``run`` does all of it.
 """
-
-from deeplinear._reproduce.run import Reproduction, reproduce
-
-__all__ = ["Reproduction", "reproduce"]

@@ -182,7 +182,7 @@ PANELS = (
         ),
         OverSteps(),
         (small_batches_are_slower, no_plateau, follows),
-        {"tiny": Size(20, 3, 60, 3), "quick": Size(200, 16), "full": Size(1000, 128)},
+        {"tiny": Size(20, 3, 60, 3), "quick": Size(200, 16), "full": Size(1000, 64)},
     ),
     Panel(
         "3d",

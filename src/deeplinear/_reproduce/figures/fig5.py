@@ -15,7 +15,7 @@ from deeplinear._reproduce.results import Optima, Tuned, slope
 
 Array = NDArray[np.float64]
 
-SIZES = {"tiny": Size(12, 3, 6, 2), "quick": Size(100, 16), "full": Size(800, 64)}
+SIZES = {"tiny": Size(12, 3, 6, 2), "quick": Size(100, 16), "full": Size(400, 64)}
 CHOICES = "nu = 1, gamma0 = 1, population loss without label noise, test loss after 10 steps"
 
 
@@ -77,6 +77,7 @@ def settles(results: Optima) -> Claim:
             Check("power of L", "theory", shrinking(results.values, [each.lr for each in results])[0], None, high=-0.5),
             Check("power of L", "networks", *measured_shrinking(results), high=-0.5),
         ),
+        optima(results),
         ours=True,
     )
 
