@@ -135,7 +135,7 @@ def test_drawing_again_trains_nothing(folder, monkeypatch):
 
     monkeypatch.setattr(jobs, "run", refuse)
     again = dl.reproduce(["1c"], scale="tiny", out=folder)
-    assert [each.claims for each in again] == [each.claims for each in before]
+    assert repr(again[0].claims) == repr(before[0].claims)  # what is not a number does not equal itself
     assert json.loads((folder / "claims.json").read_text())["panels"][0]["id"] == "1c"
 
 
