@@ -49,14 +49,14 @@ def test_an_outcome_is_what_its_numbers_say(kept):
     ("name", "size"),
     [
         ("3d", Size(20, 3)),
-        ("4a", PANELS["4a"].sizes["quick"]),
+        ("4a", Size(100, 16)),
         ("A2a", PANELS["A2a"].sizes["quick"]),
         ("A2b", Size(20, 3)),
     ],
 )
 def test_claims_are_those_of_a_fresh_run(kept, name, size):
-    """Numbers of theory to 1e-6; those of networks, where they are trained at quick scale, within four errors."""
-    trained = size == PANELS[name].sizes["quick"]
+    """Numbers of theory to 1e-6; those of networks, where there are enough of them, within four errors."""
+    trained = size.seeds >= 16
     for claim, old in zip(computed(name, size), kept[name]["claims"], strict=True):
         assert (claim.text, claim.bound) == (old["text"], old["bound"])
         for check, number in zip(claim.checks, old["checks"], strict=True):
