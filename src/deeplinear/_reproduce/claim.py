@@ -154,14 +154,14 @@ def quantity(value: float, error: float | None = None) -> str:
 
     Examples
     --------
-    >>> quantity(0.60123, 0.0081), quantity(-2.5e-7), quantity(1234.0, 30.0), quantity(0.5, float("nan"))
-    ('0.6012 ± 0.0081', '−2.5e-07', '1234 ± 30', '0.5 ± ?')
+    >>> quantity(0.60123, 0.0081), quantity(-2.5e-7), quantity(-0.0002, 0.0014), quantity(0.5, float("nan"))
+    ('0.6012 ± 0.0081', '−2.5e-07', '−0.0002 ± 0.0014', '0.5 ± ?')
     """
     if error is None or error == 0:
         text = f"{value:.3g}"
     elif not math.isfinite(error) or not math.isfinite(value):
         text = f"{value:.3g} ± ?"
-    elif abs(value) >= 1e5 or 0 < abs(value) < 1e-3 or error < 1e-4:
+    elif abs(value) >= 1e5 or error < 1e-4:
         text = f"{value:.3g} ± {error:.1e}"
     else:
         digits = max(0, 1 - math.floor(math.log10(error)))

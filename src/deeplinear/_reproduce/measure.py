@@ -104,7 +104,7 @@ def moves(results: Optima, low: float, high: float) -> tuple[Check, ...]:
 
 
 STAYING = (
-    f"the exponent lies within ± {MOVES:g}: ten times the size then changes the best rate by less than one step on a "
+    f"the exponent lies within ± {MOVES:g}: ten times the size then changes the rate by less than one step on a "
     "grid of ten rates per decade"
 )
 MOVING = f"the exponent is above {MOVES:g}, from where on a rate does not count as staying (see the panels in muP)"
