@@ -110,22 +110,16 @@ STAYING = (
 MOVING = f"the exponent is above {MOVES:g}, from where on a rate does not count as staying (see the panels in muP)"
 
 
-def percent(fraction: float) -> str:
-    """Write a fraction in per cent, to two digits."""
-    return f"{100 * fraction:.2g} %"
-
-
-def steps_to(loss: Array, level: float, times: Array | None = None) -> float:
+def steps_to(loss: Array, level: float) -> float:
     """Step at which a loss first falls below a level, interpolated; nan if it never does."""
-    at = np.arange(len(loss), dtype=float) if times is None else times
     below = np.flatnonzero(loss <= level)
     if not len(below):
         return math.nan
-    last = below[0]
-    if last == 0:
-        return float(at[0])
-    a, b = np.log(loss[last - 1 : last + 1])
-    return float(at[last - 1] + (at[last] - at[last - 1]) * (a - math.log(level)) / (a - b))
+    first = below[0]
+    if first == 0:
+        return 0.0
+    a, b = np.log(loss[first - 1 : first + 1])
+    return float(first - 1 + (a - math.log(level)) / (a - b))
 
 
 def optima(results: Optima) -> str:
