@@ -245,6 +245,10 @@ CASES: dict[Any, Case] = {
         lambda scatter: decays("1c", SLOW_TO_FAST, scatter),
         lambda scatter: decays("1c", SLOW_TO_FAST, scatter, bias=1.2),
     ),
+    measure.follows_in_log_time: Case(
+        lambda scatter: decays("3d", SLOW_TO_FAST, scatter),
+        lambda scatter: decays("3d", SLOW_TO_FAST, scatter, bias=1.2),
+    ),
     fig1.tends_to_linear: Case(towards("1a", lambda line: 0.2 / line.value), towards("1a", lambda line: 0.2)),
     fig1.wider_is_not_always_faster: Case(
         lambda scatter: decays("1a", FAST_TO_SLOW, scatter), lambda scatter: decays("1a", SLOW_TO_FAST, scatter)
@@ -464,6 +468,18 @@ def test_the_deviation_of_networks_is_told_from_their_scatter(bias):
         value, error = distance(theory, networks)
         inside += abs(value - bias * math.sqrt(np.mean(t**2))) <= 3 * error
     assert inside >= 0.98 * 300
+
+
+def test_on_a_logarithmic_axis_early_steps_count_more():
+    """A deviation of the first 16 of 300 steps is half of a logarithmic axis, and next to nothing of a linear one."""
+    theory, early = np.ones(300), np.where(np.arange(300) < 17, 1.2, 1.0)
+    networks = early * np.exp(1e-6 * np.random.default_rng(0).standard_normal((8, 1)))
+    line = lines_of("6b")[0]
+    data = trained(line, theory, 0.0).data.drop_vars(["measured_test_loss", "measured_train_loss"])
+    data = data.assign(measured_test_loss=(("seed", "step"), networks))
+    results = Trainings([Trained(line, data)])
+    assert measure.follows(results).outcome is Outcome.HOLDS
+    assert measure.follows_in_log_time(results).outcome is Outcome.FAILS
 
 
 def test_deviation_needs_three_networks_that_train():

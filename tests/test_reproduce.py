@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,24 @@ def test_drawing_again_trains_nothing(folder, monkeypatch):
     again = dl.reproduce(["1c"], scale="tiny", out=folder)
     assert repr(again[0].claims) == repr(before[0].claims)  # what is not a number does not equal itself
     assert json.loads((folder / "claims.json").read_text())["panels"][0]["id"] == "1c"
+
+
+WITHOUT_DRAWING = """
+import runpy, sys
+for name in ("matplotlib", "PIL", "typer", "rich"):
+    sys.modules[name] = None  # importing it fails
+sys.argv[1:] = [FOLDER, "--scale", "tiny", "A2a"]
+runpy.run_path(TOOL, run_name="__main__")
+"""
+
+
+def test_results_can_be_computed_where_nothing_can_be_drawn(tmp_path, monkeypatch):
+    tool = Path(__file__).parents[1] / "tools" / "compute_gallery.py"
+    code = WITHOUT_DRAWING.replace("FOLDER", repr(str(tmp_path))).replace("TOOL", repr(str(tool)))
+    subprocess.run([sys.executable, "-c", code], check=True)
+    monkeypatch.setattr(jobs, "run", None)
+    (found,) = dl.reproduce(["A2a"], scale="tiny", out=tmp_path)
+    assert found.picture.exists()
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):

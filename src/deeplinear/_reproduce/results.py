@@ -293,8 +293,10 @@ def rms_z(theory: Array, mean: Array, error: Array) -> float:
     return float(np.sqrt(np.mean(z**2))) if len(z) else float("nan")
 
 
-def distance(theory: Array, networks: Array) -> tuple[float, float]:
+def distance(theory: Array, networks: Array, weights: Array | None = None) -> tuple[float, float]:
     """Root mean square over the points of a curve of the relative deviation of networks, shape (seed, point).
+
+    Points may have weights.
 
     The scatter of the networks is taken off: what is squared is the product of the deviations of two different ones,
     averaged over all pairs. Its error is that of leaving out one network at a time, together with what is left where
@@ -307,10 +309,11 @@ def distance(theory: Array, networks: Array) -> tuple[float, float]:
     with np.errstate(invalid="ignore"):
         off = networks / theory - 1
         total, squares = off.sum(axis=0), (off**2).sum(axis=0)
-        square = float(((total**2 - squares) / (count * (count - 1))).mean())
-        without = (((total - off) ** 2 - squares + off**2) / ((count - 1) * (count - 2))).mean(axis=1)
+        square = float(np.average((total**2 - squares) / (count * (count - 1)), weights=weights))
+        pairs = (count - 1) * (count - 2)
+        without = np.average(((total - off) ** 2 - squares + off**2) / pairs, axis=1, weights=weights)
         left_out = (count - 1) / count * ((without - without.mean()) ** 2).sum()
-        scatter = float((off.var(axis=0, ddof=1) / count).mean())
+        scatter = float(np.average(off.var(axis=0, ddof=1) / count, weights=weights))
         reach = SIGNIFICANT * float(np.sqrt(left_out + 2 * scatter**2))
         value, least, most = np.sqrt(np.maximum([square, square - reach, square + reach], 0.0))
     return float(value), float(max(value - least, most - value) / SIGNIFICANT)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import deeplinear as dl
 from deeplinear._reproduce.claim import Check, Claim
-from deeplinear._reproduce.measure import both, follows, jackknife, lists, ordered, steps_to
+from deeplinear._reproduce.measure import both, follows, follows_in_log_time, jackknife, lists, ordered, steps_to
 from deeplinear._reproduce.panel import Line, OverSteps, OverValues, Panel, Size, Training
 from deeplinear._reproduce.results import Trained, Trainings
 
@@ -192,7 +192,7 @@ PANELS = (
         "gamma0 = 2, centered, no label noise, lr 0.01, 100 steps, muP",
         Training(tuple(Line(nu, f"ν = {nu:g}", online(nu, 0.05, 0.01, 100)) for nu in (0.25, 0.5, 1.0, 2.0))),
         OverSteps(x="log"),
-        (width_removes_the_rise, follows),
+        (width_removes_the_rise, follows_in_log_time),
         {"tiny": Size(20, 3, 20, 3), "quick": Size(400, 16), "full": Size(1000, 64)},
     ),
 )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import deeplinear as dl
 from deeplinear._reproduce.claim import Check, Claim
-from deeplinear._reproduce.measure import both, follows, half_way, late_exponent
+from deeplinear._reproduce.measure import both, follows_in_log_time, half_way, late_exponent
 from deeplinear._reproduce.panel import Line, OverSteps, Panel, Size, Training
 from deeplinear._reproduce.results import Trainings
 
@@ -135,7 +135,7 @@ PANELS = (
             tuple(Line(b, f"B = {b}", problem(1024, 1.0, b, 1.0, 0.03, 200, small_batch=True)) for b in (2, 4, 16, 128))
         ),
         OverSteps(x="log"),
-        (follows,),
+        (follows_in_log_time,),
         {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 16), "full": Size(1000, 256)},
     ),
     Panel(
@@ -146,7 +146,7 @@ PANELS = (
         f"b = {EASY}, capacity 2, gamma0 = 0.5, centered, lr 0.05, 300 steps, muP; {SMALL_BATCH}",
         widths((32, 128, 512), EASY, 0.5, 0.05),
         OverSteps(x="log", xlim=(1, 300), guides=guides(EASY)),
-        (lazy_exponent, bends_away, follows),
+        (lazy_exponent, bends_away, follows_in_log_time),
         {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(1000, 1024)},
     ),
     Panel(
@@ -157,7 +157,7 @@ PANELS = (
         f"b = {HARD}, capacity 2, gamma0 = 1, centered, lr 0.01, 300 steps, muP; {SMALL_BATCH}",
         widths((16, 64, 256), HARD, 1.0, 0.01),
         OverSteps(x="log", xlim=(1, 300), guides=guides(HARD, 2 * HARD / (1 + HARD))),
-        (faster_than_lazy, paper_exponent, follows),
+        (faster_than_lazy, paper_exponent, follows_in_log_time),
         {"tiny": Size(30, 2, 40), "quick": Size(500, 16), "full": Size(1000, 256)},
     ),
 )
