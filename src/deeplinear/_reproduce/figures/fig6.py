@@ -147,7 +147,7 @@ PANELS = (
         widths((32, 128, 512), EASY, 0.5, 0.05),
         OverSteps(x="log", xlim=(1, 300), guides=guides(EASY)),
         (lazy_exponent, bends_away, follows_in_log_time),
-        {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(1000, 1024)},
+        {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(500, 2048)},
     ),
     Panel(
         "6c",
