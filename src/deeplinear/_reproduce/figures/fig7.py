@@ -34,8 +34,7 @@ def fails(results: Optima) -> Claim:
         MOVING,
         moves(results, low=MOVES, high=math.inf),
         optima(results),
-        "Here the optimum lies close to the edge of stability, where networks of this size leave theory: transients "
-        "that theory survives throw some of them out.",
+        "Here the optimum lies close to the edge of stability, where networks scatter widely and some diverge.",
     )
 
 
