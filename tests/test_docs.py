@@ -236,13 +236,13 @@ def test_the_site_builds_without_the_network() -> None:
 
 def test_the_gallery_is_made_from_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS / "_ext")
-    wrong = {"text": "x|y", "measured": "1.5", "holds": False, "why": "a_b", "ours": True}
-    unclear = {"text": "z", "measured": "2", "holds": None, "why": "", "ours": False}
+    wrong = {"text": "x|y", "bound": "1", "measured": "1.5", "outcome": "does not hold", "why": "a_b", "ours": True}
+    unclear = {"text": "z", "bound": "< 3", "measured": "2", "outcome": "undecided", "why": "", "ours": False}
     lines = importlib.import_module("gallery").section({"id": "1a", "title": "A", "claims": [wrong, unclear]})
     assert lines[0] == "## 1a: A"
     assert any("/gallery/1a.png" in line for line in lines)
-    assert "| x\\|y (not the paper's) | 1.5; a\\_b | **no** |" in lines
-    assert "| z | 2 | open |" in lines
+    assert "| x\\|y (not the paper's) | 1 | 1.5; a\\_b | **does not hold** |" in lines
+    assert "| z | \\< 3 | 2 | undecided |" in lines
 
 
 def test_every_picture_of_the_gallery_is_there() -> None:

@@ -14,7 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 
 LIST = "gallery/claims.json"
 
-_HOLDS = {True: "yes", False: "**no**", None: "open"}
+_EMPHASIS = {"does not hold": "**does not hold**"}
 
 
 class Gallery(SphinxDirective):
@@ -39,7 +39,7 @@ def section(panel: dict[str, Any]) -> list[str]:
     title = f"{panel['id']}: {panel['title']}"
     lines = [f"## {title}", "", f"```{{image}} /gallery/{panel['id']}.png", f":alt: {title}", "```", ""]
     if panel["claims"]:
-        lines += ["| claim | measured | holds |", "|---|---|---|"]
+        lines += ["| claim | bound | measured | outcome |", "|---|---|---|---|"]
         lines += [_row(each) for each in panel["claims"]]
     return [*lines, ""]
 
@@ -47,7 +47,8 @@ def section(panel: dict[str, Any]) -> list[str]:
 def _row(claim: dict[str, Any]) -> str:
     text = claim["text"] + (" (not the paper's)" if claim["ours"] else "")
     measured = claim["measured"] + (f"; {claim['why']}" if claim["why"] else "")
-    return f"| {_cell(text)} | {_cell(measured)} | {_HOLDS[claim['holds']]} |"
+    outcome = _EMPHASIS.get(claim["outcome"], claim["outcome"])
+    return f"| {_cell(text)} | {_cell(claim['bound'])} | {_cell(measured)} | {outcome} |"
 
 
 def _cell(text: str) -> str:

@@ -23,7 +23,7 @@ from deeplinear._sweep import open_sweep, sweep
 from deeplinear._transfer import Transfer, transfer
 
 if TYPE_CHECKING:
-    from deeplinear._reproduce import Reproduction, reproduce
+    from deeplinear._reproduce.run import Reproduction, reproduce
 
 __all__ = [
     "MLP",
@@ -75,7 +75,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what draws when it is first asked for: matplotlib takes longer than all the rest."""
     if name in ("Reproduction", "reproduce"):
-        import deeplinear._reproduce as package
+        import deeplinear._reproduce.run as package
 
         return getattr(package, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,15 +15,14 @@ from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, _option
 from deeplinear._cli._report import Report, table
 from deeplinear._estimate import in_bytes, in_time
-from deeplinear._reproduce import Reproduction
-from deeplinear._reproduce import reproduce as reproduce_panels
+from deeplinear._reproduce.claim import Outcome
+from deeplinear._reproduce.compute import plan_panels
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.panel import SCALES
 from deeplinear._reproduce.plan import Plan
-from deeplinear._reproduce.run import plan_panels
+from deeplinear._reproduce.run import Reproduction
+from deeplinear._reproduce.run import reproduce as reproduce_panels
 from deeplinear._reproduce.store import Store
-
-_WORDS = {True: "holds", False: "DOES NOT HOLD", None: "open"}
 
 
 @dataclass(frozen=True)
@@ -135,17 +134,14 @@ def _listed(rows: list[dict[str, Any]], choice: Choice) -> Table:
 
 def _claims(found: list[Reproduction]) -> Table:
     shown = Table(title="claims", title_justify="left", title_style="bold")
-    for column in ("", "claim", "measured", ""):
+    for column in ("", "claim", "measured", "outcome"):
         shown.add_column(column, overflow="fold")
     for panel in found:
         for claim in panel.claims:
-            shown.add_row(panel.id, claim.text + (" (ours)" if claim.ours else ""), claim.measured, _WORDS[claim.holds])
+            word = "DOES NOT HOLD" if claim.outcome is Outcome.FAILS else str(claim.outcome)
+            shown.add_row(panel.id, claim.text + (" (ours)" if claim.ours else ""), claim.measured, word)
     return shown
 
 
 def _documents(found: list[Reproduction]) -> list[dict[str, Any]]:
-    return [
-        {"id": panel.id, "claim": claim.text, "measured": claim.measured, "holds": claim.holds, "ours": claim.ours}
-        for panel in found
-        for claim in panel.claims
-    ]
+    return [{"id": panel.id, **claim.document()} for panel in found for claim in panel.claims]

@@ -1,9 +1,6 @@
 """The paper's figures and table, with every claim checked.
 
-``panel`` says what a panel is and ``figures`` has them all, as data; ``plan`` turns them into ``jobs``, whose results
-``store`` keeps; ``results`` and ``measure`` serve the claims, ``draw`` and ``page`` show them; ``run`` does all of it.
+``panel`` says what a panel is, ``claim`` how a claim is judged, and ``figures`` has them all, as data; ``plan`` turns
+them into ``jobs``, which ``compute`` runs and ``store`` keeps; ``results`` and ``measure`` serve the claims,
+``draw`` and ``page`` show them; ``run`` does all of it.
 """
-
-from deeplinear._reproduce.run import Reproduction, reproduce
-
-__all__ = ["Reproduction", "reproduce"]

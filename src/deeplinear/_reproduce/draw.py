@@ -16,6 +16,7 @@ from PIL import Image
 
 from deeplinear._plot import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style
 from deeplinear._plot_transfer import _MARKERS, _lr_axis, _mean_and_error, _smooth
+from deeplinear._reproduce.measure import late_exponent
 from deeplinear._reproduce.panel import (
     OverRates,
     OverSizes,
@@ -192,15 +193,9 @@ def _slope_over_values(figure: Figure, view: SlopeOverValues, results: Trainings
     groups = list(dict.fromkeys(each.line.group for each in results))
     for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
         lines = results.group(name)
-        fits = [each.fit(*view.window(each)) for each in lines]
+        exponents, drifts = zip(*(late_exponent(each) for each in lines), strict=True)
         style: dict[str, Any] = {"color": color, "marker": _MARKERS[index], "markersize": 6, "linestyle": "none"}
-        ax.errorbar(
-            [each.line.value for each in lines],
-            [fit.exponent for fit in fits],
-            [fit.standard_error for fit in fits],
-            zorder=5,
-            **style,
-        )
+        ax.errorbar([each.line.value for each in lines], exponents, drifts, zorder=5, **style)
         keys.append(Line2D([], [], label=f"theory, {name}", **style))
     ax.set_xlabel(view.x)
     ax.set_ylabel("fitted exponent of the loss")

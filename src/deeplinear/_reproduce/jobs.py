@@ -18,7 +18,8 @@ import deeplinear as dl
 Progress = Callable[[float], object]
 """Called with the fraction of a job that is done."""
 
-_EDGE_RATES = 2.0 ** (np.arange(-6, 7) / 6)
+_EDGE_RATIO = 2.0 ** (1 / 6)
+_EDGE_RATES = _EDGE_RATIO ** np.arange(-6.0, 7.0)
 """Rates at which networks are tried, around the largest stable one of theory."""
 
 _SEARCH_SOLVES, _EDGE_SOLVES = 60, 40
@@ -175,7 +176,9 @@ class Limit:
     @property
     def settings(self) -> dict[str, Any]:
         """Size of the experiment."""
-        return {} if self.dim is None else {"dim": self.dim, "seeds": self.seeds, "rates": _EDGE_RATES.tolist()}
+        if self.dim is None:
+            return {}
+        return {"dim": self.dim, "seeds": self.seeds, "rates": _EDGE_RATES.tolist(), "edge": "first"}
 
     @property
     def work(self) -> Work:
@@ -188,7 +191,10 @@ class Limit:
         )
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
-        """Search; then find, for each network, the largest rate at which its train loss has not grown at the end."""
+        """Search; then find, for each network, where its train loss has first grown at the end.
+
+        As in theory the edge is that of the first stable interval: the middle between the rate before and that rate.
+        """
         edge = dl.max_stable_lr(self.problem).lr
         if self.dim is None:
             return xr.Dataset({"lr": edge})
@@ -198,7 +204,8 @@ class Limit:
             losses = dl.simulate(problem, self.dim, self.seeds, record="losses", device=device).train_loss
             stable.append(losses[:, -1] <= losses[:, 0])
             progress((index + 1) / len(_EDGE_RATES))
-        rates = np.where(stable, (edge * _EDGE_RATES)[:, None], edge * _EDGE_RATES[0]).max(axis=0)
+        below = np.logical_and.accumulate(stable, axis=0).sum(axis=0)  # how many rates lie below the edge
+        rates = edge * _EDGE_RATES[0] * _EDGE_RATIO ** (below - 0.5)
         return xr.Dataset({"lr": edge, "measured_lr": ("seed", rates)})
 
 

@@ -1,91 +1,166 @@
 """Measurements that several claims share."""
 
+import itertools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._reproduce.panel import Claim
-from deeplinear._reproduce.results import Optima, Trained, Trainings
+from deeplinear._reproduce.claim import LINE_WIDTH, MOVES, Check, Claim
+from deeplinear._reproduce.results import Optima, Trained, Trainings, distance
 
 Array = NDArray[np.float64]
 
-CLOSE = 0.05
-"""Median relative deviation of networks from theory that still counts as following it."""
-
-SIGNIFICANT = 3.0
-"""Standard errors beyond which a difference counts. The steps of a curve are correlated: it is one number."""
+ROUNDING = 1e-6
+"""What solvers leave of a number that is zero, with room to spare: they agree to 1e-9."""
 
 
-def with_error(value: float, error: float, digits: int = 3) -> str:
-    """Write a number with its uncertainty.
+def jackknife(curves: Sequence[Array], statistic: Callable[..., float]) -> tuple[float, float]:
+    """Return a statistic of mean curves over networks, and its standard error, from leaving out one network at a time.
+
+    Parameters
+    ----------
+    curves
+        Losses, shape (seed, step) each. The same seed is left out of all of them, so that what they share, such as
+        initial weights, does not count as scatter.
+    statistic
+        Called with the mean of each.
 
     Examples
     --------
-    >>> with_error(0.6012, 0.008), with_error(-0.05, float("nan"), 2)
-    ('0.601 ± 0.008', '−0.05')
+    >>> losses = np.array([[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]])
+    >>> value, error = jackknife([losses], lambda mean: mean[1])
+    >>> value, round(error, 6)  # that of a mean: standard deviation over the root of the number
+    (3.0, 0.57735)
     """
-    text = f"{value:.{digits}f}" + (f" ± {error:.{digits}f}" if math.isfinite(error) else "")
-    return text.replace("-", "−")
+    count = min(len(each) for each in curves)
+    kept = [each[:count] for each in curves]
+    totals = [each.sum(axis=0) for each in kept]
+    with np.errstate(all="ignore"):
+        value = float(statistic(*(total / count for total in totals)))
+        if count < 2:
+            return value, math.nan
+        without = np.array(
+            [
+                statistic(*((total - each[seed]) / (count - 1) for total, each in zip(totals, kept, strict=True)))
+                for seed in range(count)
+            ]
+        )
+        return value, float(np.sqrt((count - 1) / count * ((without - np.mean(without)) ** 2).sum()))
+
+
+def both(
+    name: str,
+    lines: Sequence[Trained],
+    statistic: Callable[..., float],
+    low: float = -math.inf,
+    high: float = math.inf,
+    loss: str = "test_loss",
+) -> tuple[Check, ...]:
+    """Check a statistic of one or more curves in theory, and in networks where all of the lines have them."""
+    found = [Check(name, "theory", statistic(*(each.theory(loss) for each in lines)), None, low, high)]
+    if all(each.has_networks for each in lines):
+        value, error = jackknife([each.networks(loss) for each in lines], statistic)
+        found.append(Check(name, "networks", value, error, low, high))
+    return tuple(found)
+
+
+def ordered(
+    lines: Sequence[Trained], statistic: Callable[..., float], what: str, loss: str = "test_loss"
+) -> tuple[Check, ...]:
+    """Check that a statistic grows from each line to the next, in theory and in networks."""
+    checks: list[Check] = []
+    for a, b in itertools.pairwise(lines):
+        name = f"{what}, {b.line.label} less {a.line.label}"
+        checks += both(name, [a, b], lambda first, second: statistic(second) - statistic(first), low=0.0, loss=loss)
+    return tuple(checks)
 
 
 def follows(results: Trainings) -> Claim:
-    """Theory follows the networks on every line: closely, or as far as the networks can tell."""
-    errors = {each.label: each.error for each in results.agreements}
-    away = {each.label: each.rms_z for each in results.agreements}
-    worst, farthest = (max(found, key=lambda label: found[label]) for found in (errors, away))
+    """Theory follows the networks on every line."""
+    return _following("over all steps", {e.label: (e.deviation, e.error) for e in results.agreements})
+
+
+def follows_in_log_time(results: Trainings) -> Claim:
+    """Theory follows the networks on every line, where steps are shown on a logarithmic axis."""
+
+    def deviation(each: Trained) -> tuple[float, float]:
+        return distance(each.theory()[1:], each.networks()[:, 1:], 1 / np.arange(1.0, len(each.theory())))
+
+    found = {each.line.label: deviation(each) for each in results.trained}
+    return _following("over the logarithm of the step, as in the picture,", found)
+
+
+def _following(over: str, deviations: dict[str, tuple[float, float]]) -> Claim:
     return Claim(
-        f"theory follows the networks on every curve (to {percent(CLOSE)} or {SIGNIFICANT:g} standard errors)",
-        f"median deviation up to {percent(errors[worst])} ({worst}), "
-        f"rms up to {away[farthest]:.1f} standard errors ({farthest})",
-        all(errors[label] < CLOSE or away[label] < SIGNIFICANT for label in errors),
+        "theory follows the networks on every curve",
+        f"the relative deviation, its root mean square {over} is below {LINE_WIDTH:g}: a line of the picture is about "
+        "that wide",
+        tuple(Check(f"deviation at {label}", "networks", *each, high=LINE_WIDTH) for label, each in deviations.items()),
+        why="Networks of finite size deviate in proportion to 1/D (on power-law data, 1/N and 1/B), and the more the "
+        "further the loss has fallen; it takes many of them to tell deviation from scatter.",
     )
 
 
-def percent(fraction: float) -> str:
-    """Write a fraction in per cent, to two digits."""
-    return f"{100 * fraction:.2g} %"
+def moves(results: Optima, low: float, high: float) -> tuple[Check, ...]:
+    """Check the exponent with which the optimum moves, in theory and in networks."""
+    name = f"d log lr* / d log {results[0].line.group}"
+    return (
+        Check(name, "theory", results.exponent, None, low, high),
+        Check(name, "networks", *results.measured_exponent, low, high),
+    )
 
 
-def steps_to(each: Trained, level: float, name: str = "test_loss") -> float:
-    """Step at which theory first falls below a level, interpolated; inf if it never does."""
-    loss, times = each.theory(name), each.times
+STAYING = (
+    f"the exponent lies within ± {MOVES:g}: ten times the size then changes the rate by less than one step on a "
+    "grid of ten rates per decade"
+)
+MOVING = f"the exponent is above {MOVES:g}, from where on a rate does not count as staying (see the panels in muP)"
+
+
+def steps_to(loss: Array, level: float) -> float:
+    """Step at which a loss first falls below a level, interpolated; nan if it never does."""
     below = np.flatnonzero(loss <= level)
     if not len(below):
-        return math.inf
-    last = below[0]
-    if last == 0:
-        return float(times[0])
-    a, b = np.log(loss[last - 1 : last + 1])
-    return float(times[last - 1] + (times[last] - times[last - 1]) * (a - math.log(level)) / (a - b))
-
-
-def violations(lower: Trained, higher: Trained, name: str = "test_loss") -> tuple[int, float]:
-    """Check that one line lies below another: at how many steps theory does not, and the worst case of networks.
-
-    The second number is in combined standard errors, positive where networks contradict.
-    """
-    wrong = int((lower.theory(name) > higher.theory(name) * (1 + 1e-9)).sum())
-    if not (lower.has_networks and higher.has_networks):
-        return wrong, -math.inf
-    error = np.hypot(lower.error(name), higher.error(name))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = (lower.mean(name) - higher.mean(name)) / error
-    return wrong, float(np.nanmax(z, initial=-math.inf))
-
-
-def transfer_exponents(results: Optima) -> str:
-    """Write how the optimum moves, from theory and from networks."""
-    theory, networks = (with_error(*each) for each in (results.exponent, results.measured_exponent))
-    return f"d log lr* / d log {results[0].line.group} = {theory} (theory), {networks} (networks)"
+        return math.nan
+    first = below[0]
+    if first == 0:
+        return 0.0
+    a, b = np.log(loss[first - 1 : first + 1])
+    return float(first - 1 + (a - math.log(level)) / (a - b))
 
 
 def optima(results: Optima) -> str:
     """Write the optimum of each line."""
-    return ", ".join(f"{each.lr:.3g} at {each.line.label}" for each in results)
+    theory = ", ".join(f"{each.lr:.3g} at {each.line.label}" for each in results)
+    return f"optima in theory: {theory}"
 
 
 def lists(labels: list[str], values: list[Any], form: str = "{:.3g}") -> str:
     """Write values with what they belong to."""
     return ", ".join(f"{form.format(value)} at {label}" for label, value in zip(labels, values, strict=True))
+
+
+def half_way(law: float, *rivals: float) -> float:
+    """Half the distance from a law to the nearest of its rivals: whoever is closer than that follows this law.
+
+    Examples
+    --------
+    >>> half_way(0.5, 0.3, 1.5, 0.5)  # a rival that says the same is none
+    0.1
+    """
+    return min(abs(law - rival) for rival in rivals if not math.isclose(law, rival)) / 2
+
+
+def late_exponent(each: Trained) -> tuple[float, float]:
+    """Exponent of theory over the last decade of steps, and its error as one of late times.
+
+    The error is how far the exponent still drifts: by how much that of the second half of the decade differs from that
+    of the first. A claim about late times then has to clear its bound by three more such changes.
+    """
+    last = float(each.times[-1])
+    middle = last / math.sqrt(10)
+    drift = each.fit(middle, last).exponent - each.fit(last / 10, middle).exponent
+    return each.fit(last / 10, last).exponent, abs(drift)

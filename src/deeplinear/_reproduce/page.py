@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deeplinear._files import write_atomically
+from deeplinear._reproduce.claim import SIGNIFICANT, Claim, Outcome, quantity
 from deeplinear._reproduce.figures import COLUMNS, TITLES
-from deeplinear._reproduce.panel import Claim
 
 if TYPE_CHECKING:
     from deeplinear._reproduce.run import Reproduction
@@ -41,7 +41,7 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 0.8rem; 
 dt { font-weight: 600; } dd { margin: 0; }
 """
 
-_WORDS = {True: ("yes", "holds"), False: ("no", "does not hold"), None: ("open", "open")}
+_CLASSES = {Outcome.HOLDS: "yes", Outcome.FAILS: "no", Outcome.UNDECIDED: "open"}
 
 
 def write_page(path: Path, found: list["Reproduction"], made: dict[str, str]) -> None:
@@ -62,15 +62,15 @@ def write_page(path: Path, found: list["Reproduction"], made: dict[str, str]) ->
 
 def _head(found: list["Reproduction"], made: dict[str, str]) -> str:
     claims = [claim for each in found for claim in each.claims]
-    held = sum(claim.holds is True for claim in claims)
-    failed = sum(claim.holds is False for claim in claims)
+    held, failed, open_ = (sum(claim.outcome is each for claim in claims) for each in Outcome)
     links = "".join(f'<a href="#{each.id}">{each.id}</a>' for each in found)
     return f"""<h1>Deep linear networks: the paper reproduced</h1>
 <p>Every figure of Bordelon and Pehlevan, <i>Deep Linear Network Training Dynamics from Random Initialization</i> (ICML
 2025), with its claims checked. Theory is dashed, networks are solid with a band of one standard error.
-{len(claims)} claims: {held} hold, {failed} do not.</p>
-<p>Where the paper gives no value, one was chosen after looking at several, so that the effect shows; the bounds of the
-checks were set after looking at runs of scale quick. A claim that holds here holds at these values.</p>
+{len(claims)} claims: {held} hold, {failed} do not, {open_} are undecided.</p>
+<p>Where the paper gives no value, one was chosen after looking at several, so that the effect shows: a claim that holds
+here holds at these values. Each claim has a bound, with its reason; a number with an error must clear it by
+{SIGNIFICANT:g} standard errors, on either side, and is undecided otherwise.</p>
 <p>Made with <code>{escape(made["command"])}</code> on {made["date"]}, deeplinear {escape(made["version"])}, scale
 {escape(made["scale"])}; the computations took {_minutes(sum(each.seconds for each in found))}.</p>
 <nav>{links}</nav>"""
@@ -90,14 +90,16 @@ def _summary(found: list["Reproduction"]) -> str:
     return f'<h2 id="claims">All claims</h2>\n<div class="wide"><table>{head}{rows}</table></div>'
 
 
-_HEADER = "<th>claim</th><th>measured</th><th>holds</th>"
+_HEADER = "<th>claim</th><th>bound</th><th>measured</th><th>outcome</th>"
 
 
 def _cells(claim: Claim) -> str:
-    kind, word = _WORDS[claim.holds]
     whose = " (ours)" if claim.ours else ""
-    why = f'<br><span class="why">{escape(claim.why)}</span>' if claim.why else ""
-    return f'<td>{escape(claim.text)}{whose}</td><td>{escape(claim.measured)}{why}</td><td class="{kind}">{word}</td>'
+    why = f'<br><span class="why">{escape(claim.remark)}</span>' if claim.remark else ""
+    return (
+        f"<td>{escape(claim.text)}{whose}</td><td>{escape(claim.bound)}</td><td>{escape(claim.measured)}{why}</td>"
+        f'<td class="{_CLASSES[claim.outcome]}">{claim.outcome}</td>'
+    )
 
 
 def _figure(name: str, panels: list["Reproduction"]) -> str:
@@ -140,14 +142,13 @@ def _agreement(found: "Reproduction") -> str:
     if not found.agreements:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(each.label)}</td><td>{_number(each.rms_z)}</td><td>{_number(100 * each.error)} %</td>"
-        f"<td>{escape(each.verdict)}</td></tr>"
+        f"<tr><td>{escape(each.label)}</td><td>{quantity(100 * each.deviation, 100 * each.error)} %</td>"
+        f"<td>{_number(each.rms_z)}</td><td>{escape(each.verdict)}</td></tr>"
         for each in found.agreements
     )
-    worst = max(each.error for each in found.agreements)
     return (
-        f"<details><summary>Theory and networks: median deviation {100 * worst:.2g} % at most</summary>"
-        '<div class="wide"><table><tr><th>curve</th><th>rms z</th><th>median deviation</th><th>verdict</th></tr>'
+        "<details><summary>Theory and networks, curve by curve</summary>"
+        '<div class="wide"><table><tr><th>curve</th><th>rms deviation</th><th>rms z</th><th>verdict</th></tr>'
         f"{rows}</table></div></details>"
     )
 

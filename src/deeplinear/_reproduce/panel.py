@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import deeplinear as dl
+from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.results import Costs, Edges, Optima, Trainings
 
 SCALES = ("tiny", "quick", "full")
@@ -158,10 +159,9 @@ class RateOverValues:
 
 @dataclass(frozen=True)
 class SlopeOverValues:
-    """Fitted exponents of the lines against their value, one curve per group, with laws as functions of the value."""
+    """Late exponents of the lines against their value, one curve per group, with laws as functions of the value."""
 
     x: str
-    window: Callable[[Any], tuple[float, float]]
     laws: dict[str, Callable[[Any], Any]] = field(hash=False)
 
 
@@ -171,34 +171,6 @@ class OverSizes:
 
 
 View = OverSteps | OverValues | OverRates | RateOverValues | SlopeOverValues | OverSizes
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement and what was measured.
-
-    Attributes
-    ----------
-    text
-        The statement, in words.
-    measured
-        The numbers, with their uncertainty.
-    holds
-        Whether it holds; None where the numbers cannot tell.
-    why
-        Why it does not hold, or what to make of it.
-    ours
-        Whether the statement is not the paper's.
-    """
-
-    text: str
-    measured: str
-    holds: bool | None
-    why: str = ""
-    ours: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))  # not NumPy's own kind
 
 
 @dataclass(frozen=True)

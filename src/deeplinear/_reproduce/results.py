@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
 
 import deeplinear as dl
+from deeplinear._reproduce.claim import SIGNIFICANT
 
 if TYPE_CHECKING:
     from deeplinear._reproduce.panel import Line, Series
@@ -21,13 +23,15 @@ Array = NDArray[np.float64]
 class Agreement:
     """How far theory and networks are apart, over all steps or rates of a curve.
 
-    ``rms_z`` is in standard errors, ``error`` the median relative deviation. ``verdict`` is that of ``compare``,
-    empty where it was not asked.
+    ``deviation`` is the root mean square of the relative deviation of the mean over networks, their scatter taken off,
+    and ``error`` how far it may be wrong; ``rms_z`` is in standard errors, scatter included. ``verdict`` is that of
+    ``compare``, empty where it was not asked.
     """
 
     label: str
-    rms_z: float
+    deviation: float
     error: float
+    rms_z: float
     verdict: str = ""
 
 
@@ -81,9 +85,8 @@ class Trained(Computed):
         """How well theory and networks agree in the test loss."""
         if not self.has_networks:
             return None
-        return Agreement(
-            self.line.label, *deviation(self.theory(), self.mean(), self.error()), str(self.data.attrs["verdict"])
-        )
+        parts = *distance(self.theory(), self.networks()), rms_z(self.theory(), self.mean(), self.error())
+        return Agreement(self.line.label, *parts, str(self.data.attrs["verdict"]))
 
 
 class Tuned(Computed):
@@ -124,8 +127,8 @@ class Tuned(Computed):
         """How well theory and networks agree, up to the optimum and somewhat beyond, where networks still train."""
         loss, theory = self.networks, np.asarray(self.data["loss"].values[0])
         use = np.isfinite(loss).all(axis=1) & np.isfinite(theory) & (self.lrs <= self.lr)
-        parts = deviation(theory[use], loss[use].mean(axis=1), standard_error(loss[use], axis=1))
-        return Agreement(self.line.label, *parts)
+        z = rms_z(theory[use], loss[use].mean(axis=1), standard_error(loss[use], axis=1))
+        return Agreement(self.line.label, *distance(theory[use], loss[use].T), z)
 
 
 class Edge(Computed):
@@ -154,7 +157,9 @@ class Edge(Computed):
         if not self.has_networks:
             return None
         mean, error = self.measured
-        return Agreement(self.line.label, *deviation(np.array([self.lr]), np.array([mean]), np.array([error])))
+        rates = self.data["measured_lr"].values[:, None]
+        z = rms_z(np.array([self.lr]), np.array([mean]), np.array([error]))
+        return Agreement(self.line.label, *distance(np.array([self.lr]), rates), z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +181,17 @@ class Timed:
 
     @property
     def exponent(self) -> tuple[float, float]:
-        """Slope of log(seconds) against log(size) over the upper half, and its standard error."""
-        half = len(self.sizes) // 2 if len(self.sizes) > 4 else 0
-        return slope(self.sizes[half:], self.seconds[half:])
+        """Slope of log(seconds) against log(size) over the upper two thirds, and its error.
+
+        From so few points the standard error is itself uncertain: it is made as much larger as Student's distribution
+        is wider than the normal one, so that as many of them count as significant.
+        """
+        large = slice(len(self.sizes) // 3, None)
+        found, error = slope(self.sizes[large], self.seconds[large])
+        freedom = len(self.sizes[large]) - 2
+        if freedom < 1:
+            return found, float("nan")
+        return found, error * float(stdtrit(freedom, ndtr(SIGNIFICANT)) / SIGNIFICANT)
 
 
 class Lines:
@@ -235,18 +248,15 @@ class Optima(Lines):
     make = Tuned
 
     @property
-    def exponent(self) -> tuple[float, float]:
-        """Slope of log(lr*) against log(value) in theory, and its standard error."""
-        return slope(self.values, np.array([each.lr for each in self.lines]))
+    def exponent(self) -> float:
+        """Slope of log(lr*) against log(value) in theory."""
+        return slope(self.values, np.array([each.lr for each in self.lines]))[0]
 
     @property
     def measured_exponent(self) -> tuple[float, float]:
-        """The same of networks; its error is the larger of scatter about the line and sampling."""
+        """The same of networks, and its standard error."""
         lr, error = np.array([each.measured_lr for each in self.lines]).T
-        exponent, scatter = slope(self.values, lr)
-        x = np.log(self.values) - np.log(self.values).mean()
-        sampling = float(np.sqrt(((x * error / lr) ** 2).sum()) / (x @ x))
-        return exponent, float(np.nanmax([scatter, sampling]))
+        return measured_slope(self.values, lr, error)
 
 
 class Edges(Lines):
@@ -276,14 +286,45 @@ def standard_error(values: Array, axis: int) -> Array:
         return np.asarray(values.std(axis=axis, ddof=1) / np.sqrt(count))
 
 
-def deviation(theory: Array, mean: Array, error: Array) -> tuple[float, float]:
-    """Root mean square of the deviation in standard errors, and its median relative to theory."""
-    use = np.isfinite(theory) & np.isfinite(mean) & (theory > 0)
-    scatters = use & (error > 1e-9 * np.abs(mean))
-    z = (mean[scatters] - theory[scatters]) / error[scatters]
-    relative = np.abs(mean[use] / theory[use] - 1)
-    rms = float(np.sqrt(np.mean(z**2))) if len(z) else float("nan")
-    return rms, float(np.median(relative)) if len(relative) else float("nan")
+def rms_z(theory: Array, mean: Array, error: Array) -> float:
+    """Root mean square of the deviation from theory in standard errors."""
+    use = np.isfinite(theory) & np.isfinite(mean) & (error > 1e-9 * np.abs(mean))
+    z = (mean[use] - theory[use]) / error[use]
+    return float(np.sqrt(np.mean(z**2))) if len(z) else float("nan")
+
+
+def distance(theory: Array, networks: Array, weights: Array | None = None) -> tuple[float, float]:
+    """Root mean square over the points of a curve of the relative deviation of networks, shape (seed, point).
+
+    Points may have weights.
+
+    The scatter of the networks is taken off: what is squared is the product of the deviations of two different ones,
+    averaged over all pairs. Its error is that of leaving out one network at a time, together with what is left where
+    there is no deviation, root two times the square of the scatter of the mean; the error of the root is as large as
+    that interval demands. Both are nan from fewer than three networks, or where one diverged.
+    """
+    count = len(networks)
+    if count < 3 or not theory.size:
+        return float("nan"), float("nan")
+    with np.errstate(invalid="ignore"):
+        off = networks / theory - 1
+        total, squares = off.sum(axis=0), (off**2).sum(axis=0)
+        square = float(np.average((total**2 - squares) / (count * (count - 1)), weights=weights))
+        pairs = (count - 1) * (count - 2)
+        without = np.average(((total - off) ** 2 - squares + off**2) / pairs, axis=1, weights=weights)
+        left_out = (count - 1) / count * ((without - without.mean()) ** 2).sum()
+        scatter = float(np.average(off.var(axis=0, ddof=1) / count, weights=weights))
+        reach = SIGNIFICANT * float(np.sqrt(left_out + 2 * scatter**2))
+        value, least, most = np.sqrt(np.maximum([square, square - reach, square + reach], 0.0))
+    return float(value), float(max(value - least, most - value) / SIGNIFICANT)
+
+
+def measured_slope(x: Array, y: Array, error: Array) -> tuple[float, float]:
+    """Slope of log(y) against log(x); its error is the larger of scatter about the line and of what y's error does."""
+    found, scatter = slope(x, y)
+    log_x = np.log(x) - np.log(x).mean()
+    sampling = float(np.sqrt(((log_x * error / y) ** 2).sum()) / (log_x @ log_x))
+    return found, float(np.nanmax([scatter, sampling]))
 
 
 def slope(x: Array, y: Array) -> tuple[float, float]:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from deeplinear import _checks
 from deeplinear._files import write_atomically
+from deeplinear._json import plain
 from deeplinear._progress import Progress
 from deeplinear._reproduce import jobs
-from deeplinear._reproduce.cost import speed
+from deeplinear._reproduce.claim import Claim
+from deeplinear._reproduce.compute import compute, plan_panels
 from deeplinear._reproduce.draw import draw, to_png
-from deeplinear._reproduce.figures import PANELS
 from deeplinear._reproduce.page import write_page
-from deeplinear._reproduce.panel import SCALES, Claim, Panel
+from deeplinear._reproduce.panel import Panel
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.results import Agreement
 from deeplinear._reproduce.store import Store
@@ -34,7 +34,7 @@ class Reproduction:
     id, title
         Which panel.
     claims
-        Statements with what was measured, and whether they hold.
+        Statements with their bounds, what was measured, and what became of them.
     agreements
         How far theory and networks are apart, curve by curve.
     picture
@@ -72,8 +72,8 @@ def reproduce(
     ids
         Panels such as "1a", or whole figures such as "1"; all by default.
     scale
-        ``"quick"``, about ten minutes on two cores for everything, or ``"full"``, at sizes where theory and
-        networks can hardly be told apart; ``"tiny"`` is for tests.
+        ``"quick"``, about ten minutes on two cores for everything, or ``"full"``, with as many networks as it
+        takes to decide most claims; ``"tiny"`` is for tests.
     out
         Folder for ``index.html`` (the gallery), a PNG file for each panel, ``claims.json`` and the results.
     device
@@ -105,7 +105,7 @@ def reproduce(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     store = Store(folder / "results")
-    kept = _compute(plans, store, device, progress)
+    kept = compute(plans, store, device, progress)
     found = [_finish(plan, [kept[jobs.key(job)] for job in plan.jobs], folder) for plan in plans]
     made = {
         "command": command or f"deeplinear.reproduce(scale={scale!r})",
@@ -114,46 +114,10 @@ def reproduce(
         "scale": scale,
     }
     document = made | {"panels": [_document(each) for each in found]}
-    text = json.dumps(document, indent=1, ensure_ascii=False)
+    text = json.dumps(plain(document), indent=1, ensure_ascii=False)
     write_atomically(folder / "claims.json", lambda path: path.write_text(text + "\n"))
     write_page(folder / "index.html", found, made)
     return found
-
-
-def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
-    """Return the plans of panels, in the order of the paper."""
-    _checks.word("scale", scale, SCALES)
-    if isinstance(ids, str):
-        raise ValueError(f"ids must be a list of panels or figures, got {ids!r}")
-    wanted = list(PANELS) if ids is None else list(ids)
-    for each in wanted:
-        if not any(each in (panel.id, panel.figure) for panel in PANELS.values()):
-            raise ValueError(f"ids must be panels or figures ({', '.join(PANELS)}), got {each!r}")
-    chosen = [panel for panel in PANELS.values() if panel.id in wanted or panel.figure in wanted]
-    return [Plan.of(panel, scale) for panel in chosen]
-
-
-def _compute(plans: list[Plan], store: Store, device: str, progress: Progress | None) -> dict[str, xr.Dataset]:
-    """Return the results of all jobs by their keys, running those that are not kept."""
-    wanted = {jobs.key(job): job for plan in plans for job in plan.jobs}
-    kept = {name: data for name, job in wanted.items() if (data := store.load(job)) is not None}
-    missing = {name: job for name, job in wanted.items() if name not in kept}
-    cost = {name: 1000 * speed().seconds(job) for name, job in missing.items()} if missing else {}
-    total, done, reported = round(sum(cost.values())), 0.0, -1
-
-    def report(milliseconds: float) -> None:
-        nonlocal reported
-        if progress is not None and round(milliseconds) > reported:  # what is left of a job may be guessed anew
-            reported = round(milliseconds)
-            progress(min(reported, total), total)
-
-    for name, job in missing.items():
-        start, own = done, cost[name]
-        kept[name] = jobs.run(job, lambda fraction, start=start, own=own: report(start + fraction * own), device)  # type: ignore[misc]
-        store.save(job, kept[name])
-        done += own
-        report(done)
-    return kept
 
 
 def _finish(plan: Plan, data: list[xr.Dataset], folder: Path) -> Reproduction:
@@ -188,7 +152,7 @@ def _document(found: Reproduction) -> dict[str, Any]:
     return {
         "id": found.id,
         "title": found.title,
-        "claims": [asdict(claim) for claim in found.claims],
+        "claims": [claim.document() for claim in found.claims],
         "agreement": [asdict(each) for each in found.agreements],
         "seconds": round(found.seconds, 2),
     }

@@ -1,14 +1,15 @@
 """Figures of the appendix: stable learning rates, the first steps of SGD, exponents of hard tasks."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._reproduce.measure import SIGNIFICANT, lists, with_error
+from deeplinear._reproduce.claim import LINE_WIDTH, MOVES, Check, Claim
+from deeplinear._reproduce.measure import STAYING, half_way, jackknife, late_exponent, lists
 from deeplinear._reproduce.panel import (
-    Claim,
     Line,
     OverSteps,
     Panel,
@@ -18,7 +19,7 @@ from deeplinear._reproduce.panel import (
     Stability,
     Training,
 )
-from deeplinear._reproduce.results import Edge, Edges, Trainings, slope
+from deeplinear._reproduce.results import Edge, Edges, Trained, Trainings, measured_slope, slope
 
 # --- A1: the largest stable learning rate ---------------------------------------------------------------------
 
@@ -39,51 +40,82 @@ def stable(depth: int, parameterization: str) -> list[Line]:
     return [Line(nu, f"{group}, ν = {nu:g}", problem(nu), networks=nu <= RICH[1], group=group) for nu in WIDTHS]
 
 
-def growth(lines: list[Edge], measured: bool = False) -> tuple[float, float]:
-    """Exponent of the rate in nu where networks are rich."""
+def growth(lines: list[Edge]) -> tuple[float, tuple[float, float]]:
+    """Power of nu with which the rate grows where networks are rich: of theory, and of networks with its error."""
     rich = [each for each in lines if RICH[0] <= each.line.value <= RICH[1]]
-    rates = np.array([each.measured[0] if measured else each.lr for each in rich])
-    return slope(np.array([each.line.value for each in rich]), rates)
+    widths = np.array([each.line.value for each in rich])
+    measured, errors = np.array([each.measured for each in rich]).T
+    return slope(widths, np.array([each.lr for each in rich]))[0], measured_slope(widths, measured, errors)
+
+
+def grown(results: Edges, group: str, low: float, high: float) -> tuple[Check, Check]:
+    """Check the power of nu with which the rate of a group grows."""
+    theory, networks = growth(results.group(group))
+    return (
+        Check(f"power of nu, {group}", "theory", theory, None, low, high),
+        Check(f"power of nu, {group}", "networks", *networks, low, high),
+    )
 
 
 def flat_in_mup(results: Edges) -> Claim:
     """In muP the largest stable rate does not depend on width."""
-    lines = results.group("muP, L = 3")
-    theory, networks = growth(lines), growth(lines, measured=True)
     return Claim(
         "in muP the largest stable rate does not depend on nu",
-        f"nu^({with_error(*theory)}) (theory), nu^({with_error(*networks)}) (networks)",
-        abs(theory[0]) < 0.1 and abs(networks[0]) < 0.1,
+        f"{STAYING}; from nu = {RICH[0]:g} to {RICH[1]:g}",
+        grown(results, "muP, L = 3", -MOVES, MOVES),
     )
 
 
 def grows_in_ntk(results: Edges) -> Claim:
     """The paper's exponent of growth."""
-    found = {depth: growth(results.group(f"NTK, L = {depth}")) for depth in (1, 2, 3)}
-    measured = {depth: growth(results.group(f"NTK, L = {depth}"), measured=True) for depth in found}
-    text = "; ".join(
-        f"L = {depth}: {with_error(*each)} (theory), {with_error(*measured[depth])} (networks), "
-        f"paper {1 - 1 / depth:.3f}, 1 - 1/(L+1) = {1 - 1 / (depth + 1):.3f}"
-        for depth, each in found.items()
-    )
-    off = [abs(each[0] - (1 - 1 / depth)) for depth, each in found.items()]
     return Claim(
         "in rich NTK networks it grows as nu^(1-1/L)",
-        text,
-        max(off) < 0.1,
-        "All L + 1 weight layers share the growth of the function, so the kernel of a rich network goes as "
+        RIVALS,
+        tuple(check for depth in DEPTHS for check in grows_as(results, depth, 1 - 1 / depth)),
+        why="All L + 1 weight layers share the growth of the function, so the kernel of a rich network goes as "
         "gamma0^(2L/(L+1)) and the rate as nu^(1-1/(L+1)); at L = 1 the paper's law would be no growth at all.",
     )
 
 
+def grows_by_our_law(results: Edges) -> Claim:
+    """The exponent that follows from L + 1 weight layers."""
+    return Claim(
+        "in rich NTK networks it grows as nu^(1-1/(L+1))",
+        RIVALS,
+        tuple(check for depth in DEPTHS for check in grows_as(results, depth, 1 - 1 / (depth + 1))),
+        why=f"The law is that of large gamma0; here it is {RICHNESS / math.sqrt(RICH[1]):.1f} at the widest.",
+        ours=True,
+    )
+
+
+DEPTHS = (1, 2, 3)
+RIVALS = (
+    f"from nu = {RICH[0]:g} to {RICH[1]:g} the power of nu at each depth is closer to this law than half way to the "
+    "other of 1-1/L and 1-1/(L+1)"
+)
+
+
+def grows_as(results: Edges, depth: int, law: float) -> tuple[Check, Check]:
+    """Check one of the two laws at one depth."""
+    close = half_way(law, 1 - 1 / depth, 1 - 1 / (depth + 1))
+    return grown(results, f"NTK, L = {depth}", law - close, law + close)
+
+
 def saturates(results: Edges) -> Claim:
     """Wide NTK networks are lazy, and their rate no longer grows."""
-    text, local = [], []
-    for depth in (1, 2, 3):
+    checks, reached = [], []
+    for depth in DEPTHS:
         *_, a, b = results.group(f"NTK, L = {depth}")
-        local.append(math.log(b.lr / a.lr) / math.log(b.line.value / a.line.value))
-        text.append(f"L = {depth}: nu^{local[-1]:.2f} from {a.line.value:g} to {b.line.value:g}, up to {b.lr:.3g}")
-    return Claim("in wide NTK networks it saturates", "; ".join(text), max(local) < 0.1)
+        local = math.log(b.lr / a.lr) / math.log(b.line.value / a.line.value)
+        name = f"power of nu, L = {depth}, from {a.line.value:g} to {b.line.value:g}"
+        checks.append(Check(name, "theory", local, None, -MOVES, MOVES))
+        reached.append(f"{b.lr:.3g} at L = {depth}")
+    return Claim(
+        "in wide NTK networks it saturates",
+        f"between the two largest nu the power of nu lies within ± {MOVES:g}, where a rate counts as staying",
+        tuple(checks),
+        f"it reaches {', '.join(reached)}",
+    )
 
 
 # --- A2: the first steps of online SGD ------------------------------------------------------------------------
@@ -98,61 +130,114 @@ def early(width: float, batch: float) -> dl.Problem:
 
 
 def powers(results: Trainings) -> list[tuple[str, Any, Any]]:
-    """The first factor, to the power of the step."""
+    """The first factor, and that of the paper's caption, to the power of the step."""
     steps = np.arange(6)
-    return [("(first factor)$^t$", steps, dl.first_step_growth(each.line.problem) ** steps) for each in results]
+    found = [("(first factor)$^t$", steps, dl.first_step_growth(each.line.problem) ** steps) for each in results]
+    return found + [("(paper's caption)$^t$", steps, caption_factor(each.line.problem) ** steps) for each in results]
 
 
-def printed_factor(problem: dl.Problem) -> float:
-    """The factor as the paper prints it, with L where L + 1 is right."""
+def caption_factor(problem: dl.Problem) -> float:
+    """The factor in the caption of the paper's figure."""
+    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.batch  # type: ignore[union-attr]
+    return (1 - L * LR) ** 2 + (L * LR) ** 2 * (1 / batch + 1 / nu + 2 / (batch * nu))  # type: ignore[operator]
+
+
+def text_factor(problem: dl.Problem) -> float:
+    """The factor in the recursion of the paper's appendix, with L where L + 1 is right."""
     L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.batch  # type: ignore[union-attr]
     width = LR**2 * L * (L + 1) * (2 * L + 1) / (6 * nu)  # type: ignore[operator]
     return (1 - L * LR) ** 2 + (L * LR) ** 2 / batch + width * (1 + 1 / batch)
 
 
-def predicts_the_first_step(results: Trainings) -> Claim:
-    """The corrected factor is the growth in the first step, within the error of the networks."""
-    z, text = [], []
-    for each in results:
-        ratio = each.networks()[:, 1] / each.networks()[:, 0]
-        error = float(ratio.std(ddof=1) / math.sqrt(len(ratio)))
-        factor = dl.first_step_growth(each.line.problem)
-        z.append((float(ratio.mean()) - factor) / error)
-        text.append(f"{each.line.label}: {factor:.4f} against {with_error(float(ratio.mean()), error, 4)}")
+def noiseless_factor(problem: dl.Problem) -> float:
+    """The factor of an infinite batch and an infinite width."""
+    return (1 - (problem.network.layers + 1) * LR) ** 2
+
+
+def caption_predicts(results: Trainings) -> Claim:
+    """Powers of the caption's factor."""
     return Claim(
-        "the corrected factor is the growth in the first step", "; ".join(text), max(map(abs, z)) < SIGNIFICANT
+        "the loss of the first steps goes as [(1 - L lr)^2 + (L lr)^2 (1/alpha_B + 1/nu + 2/(alpha_B nu))]^t, the "
+        "formula in the caption of the figure",
+        FIRST_STEPS,
+        first_steps(results, caption_factor),
+        why="The factor of the first step has L + 1 where this has L, and another term of the width.",
     )
 
 
 def predicts_the_first_steps(results: Trainings) -> Claim:
-    """Its powers predict a few more steps."""
-    off = [max(abs(dl.first_step_growth(e.line.problem) ** t / e.theory()[t] - 1) for t in range(4)) for e in results]
+    """Powers of the corrected factor."""
     return Claim(
-        "its powers predict the first three steps to 10 %",
-        f"largest deviation from theory: {lists(results.labels, [100 * each for each in off], '{:.2g} %')}",
-        max(off) < 0.10,
-        "Where width and batch are small the growth slows down from step to step, at any richness: the weights "
+        "the loss of the first steps goes as a power of the corrected factor",
+        FIRST_STEPS,
+        first_steps(results, dl.first_step_growth),
+        why="Where width and batch are small the growth slows down from step to step, at any richness: the weights "
         "remember the noise of earlier batches. The factor is exact for the first step only.",
+        ours=True,
     )
 
 
-def printed_is_off(results: Trainings) -> Claim:
-    """The factor as printed has L where L + 1 is right."""
-    printed = [printed_factor(each.line.problem) for each in results]
-    right = [float(each.theory()[1] / each.theory()[0]) for each in results]
+FIRST_STEPS = (
+    f"over the first three steps theory deviates from the power by less than {LINE_WIDTH:g}, about the width of a line"
+)
+
+
+def first_steps(results: Trainings, factor: Callable[[dl.Problem], float]) -> tuple[Check, ...]:
+    """Check the largest deviation of the first three steps from powers of a factor."""
+    checks = []
+    for each in results:
+        growth = factor(each.line.problem)
+        off = max(abs(growth**step / (each.theory()[step] / each.theory()[0]) - 1) for step in (1, 2, 3))
+        checks.append(Check(f"deviation at {each.line.label}", "theory", off, None, high=LINE_WIDTH))
+    return tuple(checks)
+
+
+def text_predicts(results: Trainings) -> Claim:
+    """The factor of the recursion in the text has L where L + 1 is right."""
     return Claim(
-        "the factor as the paper prints it is the growth in the first step",
-        f"printed {lists(results.labels, printed, '{:.4f}')}; exact {lists(results.labels, right, '{:.4f}')}",
-        max(abs(a - b) for a, b in zip(printed, right, strict=True)) < 1e-4,
-        "L + 1 weight layers move, not L: (1 - L lr)^2 and (L lr)^2 / alpha_B must have L + 1.",
+        "the first step multiplies the loss by the factor of the paper's recursion, (1 - L lr)^2 + (L lr)^2/alpha_B + "
+        "lr^2 L(L+1)(2L+1)/(6 nu) (1 + 1/alpha_B)",
+        "theory is closer to it than half way to the corrected factor",
+        first_step(results, text_factor, dl.first_step_growth),
+        why="L + 1 weight layers move, not L: (1 - L lr)^2 and (L lr)^2 / alpha_B must have L + 1.",
     )
+
+
+def predicts_the_first_step(results: Trainings) -> Claim:
+    """The corrected factor is the growth in the first step, in theory and in networks."""
+    checks = list(first_step(results, dl.first_step_growth, text_factor))
+    for each in results:
+        growth, rival = dl.first_step_growth(each.line.problem), noiseless_factor(each.line.problem)
+        value, error = jackknife([each.networks()], lambda loss: float(loss[1] / loss[0]))
+        close = half_way(growth, rival)
+        checks.append(Check(f"growth at {each.line.label}", "networks", value, error, growth - close, growth + close))
+    factors = [dl.first_step_growth(each.line.problem) for each in results]
+    return Claim(
+        "the first step multiplies the loss by the corrected factor, (1 - (L+1) lr)^2 + ((L+1) lr)^2/alpha_B + "
+        "lr^2 L(L+1)(2L+1)/(6 nu) (1 + 1/alpha_B)",
+        "theory is closer to it than half way to the paper's recursion, and networks, which cannot tell these two, "
+        "than half way to (1 - (L+1) lr)^2, the factor without noise of batch and width",
+        tuple(checks),
+        f"corrected factor: {lists(results.labels, factors, '{:.4f}')}",
+        ours=True,
+    )
+
+
+def first_step(
+    results: Trainings, factor: Callable[[dl.Problem], float], rival: Callable[[dl.Problem], float]
+) -> tuple[Check, ...]:
+    """Check the growth of theory in the first step against a factor, to half way to a rival."""
+    checks = []
+    for each in results:
+        expected = factor(each.line.problem)
+        close = half_way(expected, rival(each.line.problem))
+        growth = float(each.theory()[1] / each.theory()[0])
+        name = f"growth less factor at {each.line.label}"
+        checks.append(Check(name, "theory", growth - expected, None, -close, close))
+    return tuple(checks)
 
 
 # --- A3: exponents of hard tasks ------------------------------------------------------------------------------
-
-
-CLOSE = 0.05
-"""How far a fitted exponent may be from a law."""
 
 
 def hard(depth: int) -> list[Line]:
@@ -167,52 +252,65 @@ def hard(depth: int) -> list[Line]:
     return [Line(b, f"b = {b:g}, {group}", problem(b), networks=False, group=group) for b in (0.3, 0.5, 0.9)]
 
 
-def window(each: Any) -> tuple[float, float]:
-    """The last decade of a curve."""
-    last = float(each.times[-1])
-    return last / 10, last
+def laws(source: float, depth: int) -> tuple[float, float, float]:
+    """What the exponent could be: lazy, the paper's, ours."""
+    return source, 2 * source / (1 + source), dl.rich_exponent(source, depth)
 
 
-def fitted(results: Trainings, depth: int) -> tuple[str, float, float]:
-    """Exponents at one depth: in words, and how far they are from either law at most."""
-    lines = results.group(f"L = {depth}")
-    laws = [(each.line.value, each.fit(*window(each))) for each in lines]
-    text = ", ".join(f"{with_error(law.exponent, law.standard_error)} at b = {b:g}" for b, law in laws)
-    paper = max((abs(law.exponent - 2 * b / (1 + b)) for b, law in laws), default=math.nan)
-    ours = max((abs(law.exponent - dl.rich_exponent(b, depth)) for b, law in laws), default=math.nan)
-    return f"L = {depth}: {text}", paper, ours
+def agree(results: Trainings, depth: int, which: int) -> tuple[Check, ...]:
+    """Check the exponents at one depth against one of the laws."""
+    checks = []
+    for each in results.group(f"L = {depth}"):
+        source = each.line.value
+        law = laws(source, depth)[which]
+        close = half_way(law, *laws(source, depth))
+        checks.append(Check(f"exponent less {law:.3f} at b = {source:g}", "theory", *shifted(each, law), -close, close))
+    return tuple(checks)
+
+
+def shifted(each: Trained, law: float) -> tuple[float, float]:
+    """Late exponent less a law, and its error."""
+    exponent, error = late_exponent(each)
+    return exponent - law, error
+
+
+HALF_WAY = (
+    "over the last decade of steps the exponent at each b is closer to the law than half way to the nearest other of "
+    "b, 2b/(1+b) and (L+1)b/(1+Lb); ± is how far it still drifts"
+)
+
+
+NEAR_ONE = "Close to b = 1, where hard tasks end, the laws are so close together that it takes far longer runs to tell."
 
 
 def one_layer(results: Trainings) -> Claim:
     """The paper's law at one hidden layer."""
-    text, off, _ = fitted(results, 1)
     return Claim(
-        f"with one hidden layer slopes agree with 2b/(1+b) (within {CLOSE})",
-        f"{text}; off by {off:.3f} at most",
-        off < CLOSE,
+        "with one hidden layer the exponent is 2b/(1+b)",
+        HALF_WAY,
+        agree(results, 1, 1),
+        why=NEAR_ONE,
     )
 
 
 def any_depth(results: Trainings) -> Claim:
     """The paper's law at four hidden layers."""
-    text, off, _ = fitted(results, 4)
     return Claim(
-        f"deeper networks have the same exponent 2b/(1+b) (within {CLOSE})",
-        f"{text}; off by {off:.3f} at most",
-        off < CLOSE,
-        "The L + 1 weight layers share the growth of the function; the exponent is (L+1)b/(1+Lb), which is 2b/(1+b) "
-        "at L = 1 only and tends to 1.",
+        "with four hidden layers the exponent is the same, 2b/(1+b)",
+        HALF_WAY,
+        agree(results, 4, 1),
+        why="The L + 1 weight layers share the growth of the function; the exponent is (L+1)b/(1+Lb), which is "
+        "2b/(1+b) at L = 1 only and tends to 1.",
     )
 
 
 def our_law(results: Trainings) -> Claim:
     """The corrected law at four hidden layers."""
-    text, paper, ours = fitted(results, 4)
     return Claim(
-        f"the exponent is (L+1)b/(1+Lb) (within {CLOSE})",
-        f"{text}; off by {ours:.3f} at most, and 2b/(1+b) by {paper:.3f}",
-        ours < CLOSE and ours < paper,
-        "Slopes still drift towards it over the last decade.",
+        "with four hidden layers the exponent is (L+1)b/(1+Lb)",
+        HALF_WAY,
+        agree(results, 4, 2),
+        why=NEAR_ONE,
         ours=True,
     )
 
@@ -227,29 +325,30 @@ PANELS = (
         "above that at the start",
         Stability((*stable(1, "ntk"), *stable(2, "ntk"), *stable(3, "ntk"), *stable(3, "mup"))),
         RateOverValues("width  ν = N/D"),
-        (flat_in_mup, grows_in_ntk, saturates),
-        {"tiny": Size(8, 3, 6), "quick": Size(50, 16), "full": Size(200, 32)},
+        (flat_in_mup, grows_in_ntk, grows_by_our_law, saturates),
+        {"tiny": Size(8, 3, 6), "quick": Size(50, 16), "full": Size(200, 64)},
     ),
     Panel(
         "A2a",
         "First steps of online SGD, batch sizes",
-        "The first steps multiply the loss by a factor that is known in closed form.",
+        "The first steps multiply the loss by (1 - L lr)^2 + (L lr)^2 (1/alpha_B + 1/nu + 2/(alpha_B nu)), "
+        "approximately.",
         "L = 4, nu = 0.25",
         "gamma0 = 1, centered, lr 0.01",
         Training(tuple(Line(b, f"B/D = {b:g}", early(0.25, b)) for b in (0.05, 0.1, 0.2, 1.0))),
         OverSteps(guides=powers, ylim=(0.3, 2.5)),
-        (predicts_the_first_step, predicts_the_first_steps, printed_is_off),
+        (caption_predicts, text_predicts, predicts_the_first_step, predicts_the_first_steps),
         {"tiny": Size(20, 4, 6, 2), "quick": Size(200, 64), "full": Size(1000, 64)},
     ),
     Panel(
         "A2b",
         "First steps of online SGD, widths",
-        "Narrow networks rise first, by the same factor.",
+        "Narrow networks rise first, by the same formula.",
         "L = 4, alpha_B = 0.05",
         "gamma0 = 1, centered, lr 0.01",
         Training(tuple(Line(nu, f"ν = {nu:g}", early(nu, 0.05)) for nu in (0.25, 0.5, 1.0, 4.0))),
         OverSteps(guides=powers, ylim=(0.3, 2.5)),
-        (predicts_the_first_step, predicts_the_first_steps, printed_is_off),
+        (caption_predicts, text_predicts, predicts_the_first_step, predicts_the_first_steps),
         {"tiny": Size(20, 4, 6, 2), "quick": Size(200, 48), "full": Size(1000, 64)},
     ),
     Panel(
@@ -263,7 +362,6 @@ PANELS = (
         Training((*hard(1), *hard(4))),
         SlopeOverValues(
             "source  b",
-            window,
             {
                 "lazy: b": lambda b: b,
                 "paper: 2b/(1+b)": lambda b: 2 * b / (1 + b),
