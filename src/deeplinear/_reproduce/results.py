@@ -10,11 +10,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import deeplinear as dl
+from deeplinear._scaling import loglog_slope
 
 if TYPE_CHECKING:
     from deeplinear._reproduce.panel import Line, Series
 
 Array = NDArray[np.float64]
+
+slope = loglog_slope
+"""Slope of log(y) against log(x), and its standard error from the scatter about the line."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,16 @@ class Tuned(Computed):
     def measured_lr(self) -> tuple[float, float]:
         """Optimal rate of the networks and its standard error."""
         return self.number("measured_lr"), self.number("measured_lr_error")
+
+    @property
+    def measured_interval(self) -> tuple[float, float]:
+        """Rates between which that of the networks lies."""
+        return self.number("measured_lr_low"), self.number("measured_lr_high")
+
+    @property
+    def tried(self) -> tuple[Array, Array]:
+        """Rates at which networks were trained to find it, and their losses, shapes (rates,) and (rates, seeds)."""
+        return np.asarray(self.data["tried_lr"].values), np.asarray(self.data["tried_loss"].values)
 
     @property
     def lrs(self) -> Array:
@@ -284,12 +298,3 @@ def deviation(theory: Array, mean: Array, error: Array) -> tuple[float, float]:
     relative = np.abs(mean[use] / theory[use] - 1)
     rms = float(np.sqrt(np.mean(z**2))) if len(z) else float("nan")
     return rms, float(np.median(relative)) if len(relative) else float("nan")
-
-
-def slope(x: Array, y: Array) -> tuple[float, float]:
-    """Slope of log(y) against log(x) by least squares, and its standard error (nan from two points)."""
-    log_x, log_y = np.log(x) - np.log(x).mean(), np.log(y) - np.log(y).mean()
-    found = float(log_x @ log_y / (log_x @ log_x))
-    rest = log_y - found * log_x
-    freedom = len(x) - 2
-    return found, float(np.sqrt(rest @ rest / freedom / (log_x @ log_x))) if freedom > 0 else float("nan")
