@@ -204,11 +204,11 @@ def main() -> int:
         "## Measured best rates: do their intervals hold?",
         "",
         f"{datetime.date.today()}: {repeats} measurements of each kind, of networks drawn from {NETWORKS} that were "
-        f"trained before. Intervals say {100 * CONFIDENCE:g} %; holding less than {least} times of {repeats} they would "
-        f"be found wanting (once in a thousand by chance): {wanting or 'none'} of {len(rows)}. "
+        f"trained before. Intervals say {100 * CONFIDENCE:g} %; holding less than {least} times of {repeats} they "
+        f"would be found wanting (once in a thousand by chance): {wanting or 'none'} of {len(rows)}. "
         "`python benchmarks/best_rate.py` repeats it.",
         "",
-        "| networks | best rate of all | measured at a time | interval holds it | mean error | scatter | median width |",
+        "| networks | best rate of all | how many | interval holds it | mean error | scatter | median width |",
         "|---|---|---|---|---|---|---|",
         *rows,
         "",

@@ -176,7 +176,7 @@ def _beyond(lrs: Array, losses: Array) -> float | None:
     """Return a rate beyond the end of the grid at which the loss is least, if it is."""
     best = _least(losses)
     if best == 0:
-        return float(lrs[0] / max(math.sqrt(2), *(lrs[1:2] / lrs[0])))
+        return float(lrs[0] / max([math.sqrt(2), *(lrs[1:2] / lrs[0])]))
     return float(lrs[-1] * max(math.sqrt(2), lrs[-1] / lrs[-2])) if best == len(lrs) - 1 else None
 
 

@@ -160,7 +160,7 @@ def _exponent(values: Array, lr: Array, low: Array, high: Array) -> tuple[float,
         return exponent, np.nan, np.nan
     x = np.log(values / np.exp(np.log(values).mean()))
     weights = x / (x @ x)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         below, above = weights * np.log(lr / low), weights * np.log(high / lr)
     down, up = np.where(weights > 0, below, above), np.where(weights > 0, above, below)
     # A value in the middle has no weight, however little is known of it.

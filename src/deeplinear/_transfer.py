@@ -108,8 +108,9 @@ class Transfer:
         to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss is cheap.
         A rate transfers if it is cheap to keep, even where a better one moves away from it.
         """
-        known = Evidence((self.exponent, self.exponent), (self.regret, self.regret))
-        return judge(self.over, self.values, known)
+        # Where many rates are equally good to rounding, the one that was found says nothing.
+        exponent = self.exponent if all(optimum.is_resolved for optimum in self.optima) else math.nan
+        return judge(self.over, self.values, Evidence((exponent, exponent), (self.regret, self.regret)))
 
     @property
     def measured_verdict(self) -> str:
