@@ -161,15 +161,22 @@ def typical_loss(losses: Array) -> tuple[Array, Array, Array]:
     return at(0.5), at(0.25), at(0.75)
 
 
-def _scores(losses: Array) -> Array:
-    """Return what is averaged: log(loss), with an end to how much a network can fail."""
+def capped_logs(losses: Array) -> Array:
+    """Return what is averaged over networks: log(loss), with an end to how badly a network can fail, (rates, networks).
+
+    Examples
+    --------
+    >>> np.exp(capped_logs(np.array([[0.1, 0.2, np.inf], [1.0, 0.4, np.inf]]))).round(3)
+    array([[0.1, 0.2, 0.6],
+           [0.6, 0.4, 0.6]])
+    """
     logs = np.log(np.maximum(losses, np.finfo(float).tiny))
     least = np.median(logs, axis=1).min()
     return np.minimum(logs, (least if math.isfinite(least) else 0.0) + math.log(FAILED))
 
 
 def _least(losses: Array) -> int:
-    return int(np.argmin(_scores(losses).mean(axis=1)))
+    return int(np.argmin(capped_logs(losses).mean(axis=1)))
 
 
 def _beyond(lrs: Array, losses: Array) -> float | None:
@@ -182,7 +189,7 @@ def _beyond(lrs: Array, losses: Array) -> float | None:
 
 def _wide_gaps(lrs: Array, losses: Array) -> list[float]:
     """Return the middles of gaps that are too wide for where they are."""
-    x, mean = np.log(lrs), _scores(losses).mean(axis=1)
+    x, mean = np.log(lrs), capped_logs(losses).mean(axis=1)
     gaps = np.diff(x)
     possible = _significance(losses) <= _limit(losses)
     inside = np.ptp(x[possible]) / _WELL_INSIDE
@@ -196,7 +203,7 @@ def _wide_gaps(lrs: Array, losses: Array) -> list[float]:
 
 def _vertex(lrs: Array, losses: Array) -> float:
     """Return the minimum of the parabola through the least point and its neighbours, log against log."""
-    mean, best = _scores(losses).mean(axis=1), _least(losses)
+    mean, best = capped_logs(losses).mean(axis=1), _least(losses)
     if not 0 < best < len(lrs) - 1:
         return float(lrs[best])
     left, _, right = np.log(lrs[best - 1 : best + 2] / lrs[best])
@@ -213,7 +220,7 @@ def _limit(losses: Array) -> float:
 
 def _significance(losses: Array) -> Array:
     """Return by how many standard errors each rate is worse than another, at most: the largest paired t."""
-    scores = _scores(losses)
+    scores = capped_logs(losses)
     mean, networks = scores.mean(axis=1), scores.shape[1]
     centered = scores - mean[:, None]
     products = centered @ centered.T

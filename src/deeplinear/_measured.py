@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr
 
-from deeplinear._best_rate import CONFIDENCE, BestRate, find_best_rate, quantile, typical_loss
+from deeplinear._best_rate import BestRate, capped_logs, find_best_rate, quantile
 from deeplinear._problem import Problem
 from deeplinear._rates import with_rate
 from deeplinear._scaling import loglog_slope
@@ -42,7 +41,8 @@ class MeasuredOptima:
     diverged
         Fraction of the networks that diverge at the best rate, shape (values,).
     regret, regret_low, regret_high
-        Relative extra loss at the best rate of the smallest value, shape (values,).
+        Relative extra loss at the best rate of the smallest value, shape (values,): a ratio of geometric means in which
+        a loss of more than three times the median counts as three times that; ``inf`` where half the networks diverge.
     exponent, exponent_error, exponent_low, exponent_high
         Slope of log(lr) against log(value); its error and interval follow from those of the rates.
     searches
@@ -169,18 +169,21 @@ def _exponent(values: Array, lr: Array, low: Array, high: Array) -> tuple[float,
 
 
 def _regret(found: BestRate, lr: float) -> tuple[float, float, float]:
-    """Return the relative extra loss at another rate, the median over networks, and the ends of its interval.
+    """Return the relative extra loss at another rate and the ends of its interval; inf where half the networks diverge.
 
-    The interval is that of the sign test, which holds whatever the distribution: fewer than six networks cannot tell.
+    The loss at a rate is a geometric mean, in which more than three times the median counts as three times that.
     """
-    nearest = found.nearest(lr)
-    if nearest == found.best:
+    at = found.nearest(lr)
+    if at == found.best:
         return 0.0, 0.0, 0.0
-    other, best = found.losses[nearest], found.losses[found.best]
-    with np.errstate(invalid="ignore"):
-        ratios = np.sort(np.where(np.isinf(other) & np.isinf(best), 1.0, other / best))
-    count = len(ratios)
-    beyond = int(np.searchsorted(bdtr(np.arange(count), count, 0.5), (1 - CONFIDENCE) / 2, side="right"))
-    low, high = (ratios[beyond - 1], ratios[count - beyond]) if beyond else (0.0, np.inf)
-    median = typical_loss(ratios)[0]
-    return float(median) - 1, float(low) - 1, float(high) - 1
+    other, best = (capped_logs(found.losses[index : index + 1])[0] for index in (at, found.best))
+    if not np.isfinite(np.median(found.losses[[at, found.best]], axis=1)).all():
+        return np.inf, np.inf, np.inf
+    difference, count = other - best, len(other)
+    mean = difference.mean()
+    if count == 1:
+        return float(np.expm1(mean)), -1.0, np.inf
+    away = quantile(count) * difference.std(ddof=1) / np.sqrt(count)
+    with np.errstate(over="ignore"):
+        low, middle, high = np.expm1([mean - away, mean, mean + away])
+    return float(middle), float(low), float(high)
