@@ -91,7 +91,7 @@ def quantile(networks: int) -> float:
     """Return how many standard errors the intervals reach to either side; nan from one network.
 
     This is Student's quantile with half the degrees of freedom. Losses of networks are skew, and with all of them the
-    intervals of 8 to 16 networks hold in as little as 87 % of cases; with half, in 93 % or more wherever it was tried
+    intervals of 8 to 16 networks hold in as little as 86 % of cases; with half, in 93 % or more wherever it was tried
     (``benchmarks/best_rate.py``).
 
     Examples

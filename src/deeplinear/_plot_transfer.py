@@ -157,7 +157,7 @@ def _draw_regret(ax: Axes, transfer: Transfer) -> None:
         if measured is not None:
             height = min(measured.regret[index], top)
             ax.plot(at[index], height, markersize=7.5, markerfacecolor="white", zorder=4, **marker)
-    ax.set_ylim(-0.4 * CHEAP, 1.3 * top)
+    ax.set_ylim((-0.4 if measured is None else -1.1) * CHEAP, 1.3 * top)
     ticks = [0.0, CHEAP, *(mantissa * 10.0**power for power in range(-1, 12) for mantissa in (1, 3))]
     ax.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick <= top]))
     ax.yaxis.set_minor_locator(NullLocator())

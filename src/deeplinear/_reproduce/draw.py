@@ -1,4 +1,8 @@
-"""Pictures of panels: theory dashed, networks solid with a band of one standard error."""
+"""Pictures of panels: theory dashed, networks solid with a band.
+
+The band is one standard error of the mean; over learning rates it is from quartile to quartile around the median, since
+some networks diverge there.
+"""
 
 import io
 from collections.abc import Sequence
