@@ -3,7 +3,7 @@
 # make docs   the documentation, in docs/_build/html; warnings are errors
 # make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
 # make check-panels  whether the error that panels report is honest, on 200 random problems; goes on where it stopped
-# make check-best-rate  whether the intervals of measured best rates hold as often as they say
+# make check-measured-rate  whether the intervals of measured best rates hold as often as they say
 # make clean  remove what the others made
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: run test bench check-panels check-best-rate docs clean
+.PHONY: run test bench check-panels check-measured-rate docs clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -30,8 +30,8 @@ bench: $(VENV)/installed
 check-panels: $(VENV)/installed
 	$(BIN)/python benchmarks/honesty.py
 
-check-best-rate: $(VENV)/installed
-	$(BIN)/python benchmarks/best_rate.py
+check-measured-rate: $(VENV)/installed
+	$(BIN)/python benchmarks/measured_rate.py
 
 docs: $(VENV)/installed-docs
 	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr

@@ -12,7 +12,7 @@ from deeplinear._rates import with_rate
 from deeplinear._transfer import _grid_around
 from documentation import ROOT, script
 
-benchmark = script(ROOT / "benchmarks" / "best_rate.py")
+benchmark = script(ROOT / "benchmarks" / "measured_rate.py")
 
 # --- without noise -------------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ def test_of_a_parabola_the_interval_is_that_of_the_mean():
 @pytest.mark.parametrize("count", [4, 16])
 @pytest.mark.parametrize(("samples", "steps", "noise"), [(16, 4, 0.5), (16, 40, 0.1)], ids=["short", "long"])
 def test_intervals_hold_the_optimum_as_often_as_they_say(samples, steps, noise, count):
-    """A correct interval fails this once in a thousand times. ``benchmarks/best_rate.py`` has real networks."""
+    """A correct interval fails this once in a thousand times. ``benchmarks/measured_rate.py`` has real networks."""
     population = benchmark.regressions("regressions", samples, steps, noise)
     found = benchmark.measure(population, count, repeats=100, seed=3)
     assert found.held.sum() >= benchmark.fewest(100)

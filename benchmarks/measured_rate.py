@@ -1,11 +1,11 @@
 """Do the intervals of measured best rates hold what they estimate as often as they say?
 
-python benchmarks/best_rate.py [--repeats 200]
+python benchmarks/measured_rate.py [--repeats 200]
 
 Populations of a thousand small networks are trained once, at rates a factor 2^(1/16) apart; between these the loss of
 each is interpolated. Then, many times over, a few of them are drawn with replacement and their best rate is measured
 from a grid of ratio sqrt(2) that stands anywhere. What it should be is the best rate of the whole population, found by
-brute force. The losses are kept in ``out/best_rate``; ``benchmarks/best_rate.md`` is written, and the exit code is 1 if
+brute force. The losses are kept in ``out/measured_rate``; ``benchmarks/measured_rate.md`` is written, and the exit code is 1 if
 some interval held less often than a correct one does in 999 of 1000 tries.
 """
 
@@ -30,7 +30,7 @@ from deeplinear._rates import with_rate
 Array = NDArray[np.float64]
 
 HERE = Path(__file__).parent
-STORE = HERE.parent / "out" / "best_rate"
+STORE = HERE.parent / "out" / "measured_rate"
 NETWORKS = 1000
 COUNTS = (4, 8, 16, 32)
 CHANCE = 1e-3
@@ -206,14 +206,14 @@ def main() -> int:
         f"{datetime.date.today()}: {repeats} measurements of each kind, of networks drawn from {NETWORKS} that were "
         f"trained before. Intervals say {100 * CONFIDENCE:g} %; holding less than {least} times of {repeats} they "
         f"would be found wanting (once in a thousand by chance): {wanting or 'none'} of {len(rows)}. "
-        "`python benchmarks/best_rate.py` repeats it.",
+        "`python benchmarks/measured_rate.py` repeats it.",
         "",
         "| networks | best rate of all | how many | interval holds it | mean error | scatter | median width |",
         "|---|---|---|---|---|---|---|",
         *rows,
         "",
     ]
-    write_atomically(HERE / "best_rate.md", lambda temporary: temporary.write_text("\n".join(lines)))
+    write_atomically(HERE / "measured_rate.md", lambda temporary: temporary.write_text("\n".join(lines)))
     return int(wanting > 0)
 
 
