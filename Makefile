@@ -5,6 +5,8 @@
 # make check-panels  whether the error that panels report is honest, on 300 random problems; continues where it stopped
 # make fuzz   3000 random problems over every feature and extreme, each put to every check; continues where it stopped
 # make faults  damaged files, killed work, wrong requests and command lines (fault-stores, fault-page, fault-cli)
+# make check-best-rate  whether the best learning rate is the best, against brute force on 330 random problems
+# make check-measured-rate  whether the intervals of measured best rates hold as often as they say
 # make clean  remove what the others made
 
 PYTHON ?= python3
@@ -13,7 +15,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: run test bench check-panels fuzz faults fault-stores fault-page fault-cli docs clean
+.PHONY: run test bench check-panels check-best-rate check-measured-rate fuzz faults fault-stores fault-page fault-cli docs clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -44,6 +46,12 @@ fault-page: $(VENV)/installed-test
 
 fault-cli: $(VENV)/installed-test
 	$(BIN)/python tools/faults_cli.py
+
+check-best-rate: $(VENV)/installed
+	$(BIN)/python benchmarks/best_rate.py --workers $(WORKERS)
+
+check-measured-rate: $(VENV)/installed
+	$(BIN)/python benchmarks/measured_rate.py
 
 docs: $(VENV)/installed-docs
 	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr

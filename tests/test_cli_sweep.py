@@ -147,7 +147,9 @@ class TestTransfer:
         result = run(*self.ARGUMENTS)
         assert result.exit_code == 0, result.output
         assert "optimum of each curve" in result.stdout
-        assert "theory: optimal lr ~ width^(" in result.stdout
+        assert "optimal lr ~ width^" in result.stdout
+        assert "regret" in result.stdout
+        assert "transfer" in result.stdout.partition("theory: ")[2]
         assert "picture: transfer.png" in result.stdout
         assert Path("transfer.png").read_bytes().startswith(b"\x89PNG")
 
@@ -163,7 +165,8 @@ class TestTransfer:
         result = run(*with_networks, "--out", "transfer.pdf")
         assert result.exit_code == 0, result.output
         assert "measured lr" in result.stdout
-        assert "experiment: optimal lr ~ width^" in result.stdout
+        assert "measured lr ~ width^" in result.stdout
+        assert "experiment: " in result.stdout
         assert Path("transfer.pdf").read_bytes().startswith(b"%PDF")
         assert run(*with_networks, "--out", "transfer.nc").exit_code == 0
         assert xr.load_dataset("transfer.nc").measured_loss.sizes == {"width": 3, "lr": 5, "seed": 2}
@@ -173,6 +176,8 @@ class TestTransfer:
         assert found["values"] == [1.0, "infinite"]
         assert len(found["optima"]) == 2
         assert found["optima"][0]["lr"] > 0
+        assert found["regret"][0] == 0
+        assert "transfer" in found["verdict"]
         assert not Path("transfer.png").exists()
 
     def test_refusals(self) -> None:

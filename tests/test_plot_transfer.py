@@ -30,7 +30,7 @@ def measured(problem: dl.Problem) -> Transfer:
 
 
 def test_theory_is_dashed_and_every_optimum_is_marked(found: Transfer) -> None:
-    curves, optima = plot_transfer(found).axes
+    curves, optima, regret = plot_transfer(found).axes
     lines = [line for line in curves.get_lines() if len(line.get_xdata()) > 1]
     assert len(lines) == 3
     assert all(line.get_linestyle() == "--" for line in lines)
@@ -38,6 +38,8 @@ def test_theory_is_dashed_and_every_optimum_is_marked(found: Transfer) -> None:
     assert marked == {(optimum.lr, optimum.loss) for optimum in found.optima}
     assert [text.get_text() for text in optima.get_xticklabels()] == ["1", "2", "∞"]
     assert "slope −" in optima.get_legend().get_texts()[0].get_text()
+    assert [line.get_ydata()[0] for line in regret.get_lines()] == found.regret.tolist()
+    assert regret.get_ylabel() == "extra loss at the rate of width 1"
 
 
 def test_the_line_goes_through_the_optimum_and_not_below(found: Transfer) -> None:
@@ -49,7 +51,7 @@ def test_the_line_goes_through_the_optimum_and_not_below(found: Transfer) -> Non
 
 
 def test_experiment_is_solid_with_bands_and_open_markers(measured: Transfer) -> None:
-    curves, optima = plot_transfer(measured).axes
+    curves, optima, regret = plot_transfer(measured).axes
     solid = [line for line in curves.get_lines() if line.get_linestyle() == "-" and len(line.get_xdata()) > 1]
     assert len(solid) == len(curves.collections) == 3
     open_markers = [line for line in optima.get_lines() if str(line.get_markerfacecolor()) == "white"]
@@ -57,12 +59,28 @@ def test_experiment_is_solid_with_bands_and_open_markers(measured: Transfer) -> 
     assert [text.get_text().split(":")[0] for text in optima.get_legend().get_texts()] == [
         "experiment",
         "theory",
-        "± standard error",
     ]
+    assert len([line for line in regret.get_lines() if str(line.get_markerfacecolor()) == "white"]) == 3
+
+
+def test_open_markers_stand_on_the_curves_of_the_networks(measured: Transfer) -> None:
+    curves = plot_transfer(measured).axes[0]
+    solid = [line for line in curves.get_lines() if line.get_linestyle() == "-" and len(line.get_xdata()) > 1]
+    marked = [line for line in curves.get_lines() if str(line.get_markerfacecolor()) == "white"]
+    for line, marker in zip(solid, marked, strict=True):
+        points = set(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        assert (marker.get_xdata()[0], marker.get_ydata()[0]) in points
+
+
+def test_the_verdict_stands_above(found: Transfer, measured: Transfer) -> None:
+    title = plot_transfer(measured).get_suptitle().replace("\n", " ").replace("−", "-")
+    assert f"theory: {measured.verdict}" in title
+    assert f"networks: {measured.measured_verdict}" in title
+    assert "networks:" not in plot_transfer(found).get_suptitle()
 
 
 def test_what_varies_is_not_in_the_title(found: Transfer) -> None:
-    title = plot_transfer(found).get_suptitle()
+    title = plot_transfer(found).get_suptitle().partition("theory:")[0]
     assert "width" not in title
     assert "lr" not in title
     assert "8 steps" in title

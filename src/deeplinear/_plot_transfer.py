@@ -1,4 +1,4 @@
-"""Pictures of learning-rate transfer: losses against the rate with the optima marked, and how the optima move."""
+"""Pictures of learning-rate transfer: losses against the rate, how the optima move, and what a rate kept costs."""
 
 import math
 from typing import Any
@@ -8,13 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from deeplinear._best_rate import typical_loss
 from deeplinear._plot import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style, _title, in_words
 from deeplinear._transfer import Transfer
+from deeplinear._verdict import CHEAP, percent
 
 Array = NDArray[np.float64]
 
@@ -26,10 +27,11 @@ _ROOM = 1.6
 
 
 def plot_transfer(transfer: Transfer) -> Figure:
-    """Draw the loss against the learning rate for each value, and the optimum against the value.
+    """Draw the loss against the learning rate for each value, the optimum and the regret against the value.
 
-    Theory is dashed, the experiment solid with a band of one standard error. Optima have markers, one for each value:
-    filled for theory, open for the experiment.
+    Theory is dashed; of the experiment the median over networks is solid, with a band from quartile to quartile.
+    Optima have markers, one for each value: filled for theory, open for the experiment, with intervals of 95 %.
+    The verdict stands above.
 
     Examples
     --------
@@ -41,14 +43,15 @@ def plot_transfer(transfer: Transfer) -> Figure:
     >>> from deeplinear._transfer import transfer
     >>> figure = plot_transfer(transfer(problem, over="width", values=[1, 2]))
     >>> [ax.get_xlabel() for ax in figure.axes]
-    ['learning rate', 'width']
+    ['learning rate', 'width', 'width']
     """
     with _style():
-        figure = _new_figure(7.2, 3.5)
-        curves, optima = figure.subplots(1, 2, width_ratios=[1.3, 1])
+        figure = _new_figure(9.6, 3.7)
+        curves, optima, regret = figure.subplots(1, 3, width_ratios=[1.3, 1, 0.8])
         _draw_curves(curves, transfer)
         _draw_optima(optima, transfer)
-        _title(figure, *_words(transfer))
+        _draw_regret(regret, transfer)
+        _title(figure, *_words(transfer), *_verdicts(transfer))
         return figure
 
 
@@ -58,6 +61,11 @@ def _words(transfer: Transfer) -> list[str]:
     lines = [line.split(", ") for line in in_words(transfer.problem)]
     lines = [[word for word in line if not word.startswith(varied)] for line in lines]
     return [", ".join(line) for line in lines if line]
+
+
+def _verdicts(transfer: Transfer) -> list[str]:
+    found = {"theory": transfer.verdict, "networks": transfer.measured_verdict}
+    return [f"{what}: {verdict}".replace("-", "−") for what, verdict in found.items() if verdict]
 
 
 def _draw_curves(ax: Axes, transfer: Transfer) -> None:
@@ -70,12 +78,11 @@ def _draw_curves(ax: Axes, transfer: Transfer) -> None:
         optimum = transfer.optima[index]
         marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "color": color, "zorder": 5}
         if measured is not None:
-            mean, error = _mean_and_error(measured.loss[index])
-            ax.plot(transfer.lrs, mean, color=color, zorder=2)
-            low = np.maximum(mean - error, 1e-2 * mean)
-            ax.fill_between(transfer.lrs, low, mean + error, color=color, alpha=0.25, linewidth=0)
-            least = np.interp(np.log(measured.lr[index]), np.log(transfer.lrs), mean)
-            ax.plot(measured.lr[index], least, markersize=7.5, markerfacecolor="white", **marker)
+            search = measured.searches[index]
+            median, low, high = (np.where(np.isfinite(each), each, np.nan) for each in typical_loss(search.losses))
+            ax.plot(search.lrs, median, color=color, zorder=2)
+            ax.fill_between(search.lrs, low, high, color=color, alpha=0.25, linewidth=0)
+            ax.plot(search.lr, median[search.best], markersize=7.5, markerfacecolor="white", **marker)
         ax.plot(optimum.lr, optimum.loss, markersize=6, markeredgecolor="black", markeredgewidth=0.7, **marker)
     ax.set_xscale("log")
     losses = np.concatenate([_curve(transfer, index)[1] for index in range(len(colors))])
@@ -93,11 +100,13 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
     """Optimum against value, with the fitted power laws."""
     measured, colors = transfer.experiment, _colors(transfer)
     at = _positions(transfer.values)
-    labels: list[Line2D | Patch] = []
+    labels: list[Line2D] = []
     if measured is not None:
-        ax.errorbar(at, measured.lr, measured.lr_error, fmt="none", ecolor=_INK, elinewidth=1.0, capsize=2.5, zorder=2)
-        labels += _draw_fit(ax, transfer, measured.lr, measured.exponent, measured.exponent_error, is_theory=False)
-    labels += _draw_fit(ax, transfer, transfer.lr, transfer.exponent, transfer.exponent_error, is_theory=True)
+        tried = [search.lrs[[0, -1]] for search in measured.searches]
+        bars = np.clip([measured.lr_low, measured.lr_high], *np.transpose(tried)[:, None])
+        _draw_intervals(ax, at, measured.lr, *bars)
+        labels += _draw_fit(ax, transfer, measured.lr, measured.exponent, is_theory=False)
+    labels += _draw_fit(ax, transfer, transfer.lr, transfer.exponent, is_theory=True)
     for index, color in enumerate(colors):
         marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "linestyle": "none", "color": color}
         ax.plot(
@@ -121,21 +130,57 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
     low, high = ax.get_ylim()
     if high < 10 * low:
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
-    ax.xaxis.set_major_locator(FixedLocator(at.tolist()))
-    names = ["∞" if math.isinf(value) else f"{value:g}" for value in transfer.values]
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda _, position: names[position] if position is not None else ""))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel(transfer.over)
+    _value_axis(ax, transfer)
     ax.set_ylabel("optimal " + ("factor" if transfer.optima[0].is_factor else "learning rate"))
-    if measured is not None:
-        labels.append(Patch(color=_BAND, label="± standard error"))
     if labels:
         ax.legend(handles=labels, loc="best")
 
 
-def _draw_fit(
-    ax: Axes, transfer: Transfer, lrs: Array, exponent: float, error: float, *, is_theory: bool
-) -> list[Line2D]:
+def _draw_regret(ax: Axes, transfer: Transfer) -> None:
+    """Extra loss at the rate of the smallest value; linear up to what is cheap, which is shaded, then logarithmic."""
+    measured, at = transfer.experiment, _positions(transfer.values)
+    ax.set_xscale("log")
+    ax.set_yscale("symlog", linthresh=CHEAP)
+    ax.axhspan(0, CHEAP, color=_BAND, alpha=0.6, linewidth=0)
+    finite = [transfer.regret] + ([] if measured is None else [measured.regret, measured.regret_high])
+    highest = max(np.max(each[np.isfinite(each)], initial=CHEAP) for each in finite)
+    top = 3.0 * highest
+    if measured is not None:
+        bars = np.clip([measured.regret_low, measured.regret_high], -CHEAP, top)
+        _draw_intervals(ax, at, np.minimum(measured.regret, top), *bars)
+    for index, color in enumerate(_colors(transfer)):
+        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "linestyle": "none", "color": color}
+        filled: dict[str, Any] = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.7, "zorder": 5}
+        ax.plot(at[index], min(transfer.regret[index], top), **filled, **marker)
+        if math.isinf(transfer.regret[index]):
+            ax.annotate("diverges", (at[index], top), (-8, -3), textcoords="offset points", ha="right", va="center")
+        if measured is not None:
+            height = min(measured.regret[index], top)
+            ax.plot(at[index], height, markersize=7.5, markerfacecolor="white", zorder=4, **marker)
+    ax.set_ylim((-0.4 if measured is None else -1.1) * CHEAP, 1.3 * top)
+    ticks = [0.0, CHEAP, *(mantissa * 10.0**power for power in range(-1, 12) for mantissa in (1, 3))]
+    ax.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick <= top]))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: percent(tick)))
+    _value_axis(ax, transfer)
+    ax.set_ylabel(f"extra loss at the rate of {transfer.over} {transfer.values.min():g}")
+
+
+def _draw_intervals(ax: Axes, at: Array, middle: Array, low: Array, high: Array) -> None:
+    away = np.maximum([middle - low, high - middle], 0.0)
+    ax.errorbar(at, middle, away, fmt="none", ecolor=_INK, elinewidth=1.0, capsize=2.5, zorder=2)
+
+
+def _value_axis(ax: Axes, transfer: Transfer) -> None:
+    """Name the values below the points."""
+    ax.xaxis.set_major_locator(FixedLocator(_positions(transfer.values).tolist()))
+    names = ["∞" if math.isinf(value) else f"{value:g}" for value in transfer.values]
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda _, position: names[position] if position is not None else ""))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel(transfer.over)
+
+
+def _draw_fit(ax: Axes, transfer: Transfer, lrs: Array, exponent: float, *, is_theory: bool) -> list[Line2D]:
     """Draw a fitted power law through the points; nothing if there is none."""
     if not math.isfinite(exponent):
         return []
@@ -144,7 +189,7 @@ def _draw_fit(
     fitted = np.exp(y.mean() + exponent * (x - x.mean()))
     order = np.argsort(x)
     what = "theory" if is_theory else "experiment"
-    slope = f"{exponent:.3f}".replace("-", "−") + (f" ± {error:.3f}" if math.isfinite(error) else "")
+    slope = f"{exponent:.3f}".replace("-", "−")
     style = _THEORY if is_theory else {"color": _INK, "linewidth": 1.6, "alpha": 0.6}
     return ax.plot(np.exp(x)[order], fitted[order], label=f"{what}: slope {slope}", **style)
 
@@ -195,15 +240,6 @@ def _smooth(lrs: Array, losses: Array) -> tuple[Array, Array]:
     x, y = x[apart], y[apart]
     fine = np.linspace(x[0], x[-1], 400)
     return np.exp(fine), np.exp(PchipInterpolator(x, y)(fine))
-
-
-def _mean_and_error(loss: Array) -> tuple[Array, Array]:
-    """Mean over seeds and its standard error, nan where a network diverged."""
-    finite = np.isfinite(loss).all(axis=-1, keepdims=True)
-    loss = np.where(finite, loss, np.nan)
-    count = loss.shape[-1]
-    error = loss.std(axis=-1, ddof=1) / math.sqrt(count) if count > 1 else np.zeros(len(loss))
-    return loss.mean(axis=-1), error
 
 
 def _positions(values: Array) -> Array:

@@ -67,8 +67,30 @@ def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float,
         raise ValueError(f"start and stop must be an interval within {t[0]:g} .. {t[-1]:g}, got {start:g} .. {stop:g}")
     log_t = np.linspace(np.log(start), np.log(stop), _checks.whole("points", points, at_least=3))
     log_loss = np.interp(log_t, np.log(t), np.log(loss))
-    (slope, _), covariance = np.polyfit(log_t, log_loss, 1, cov=True)
-    return PowerLawFit(float(-slope), float(np.sqrt(covariance[0, 0])), float(start), float(stop))
+    slope, error = loglog_slope(np.exp(log_t), np.exp(log_loss))
+    return PowerLawFit(-slope, error, float(start), float(stop))
+
+
+def loglog_slope(x: Array, y: Array) -> tuple[float, float]:
+    """Return d log(y) / d log(x) by least squares, and its standard error from the scatter about the line.
+
+    The scatter says how far the points are from a power law. It knows nothing of errors of the points themselves: exact
+    points on a bent curve have a scatter, and those of two points have none (nan). One point has no slope.
+
+    Examples
+    --------
+    >>> slope, error = loglog_slope(np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.2, 0.4]))
+    >>> round(slope, 12), round(error, 12)
+    (1.0, 0.0)
+    """
+    log_x, log_y = np.log(x), np.log(y)
+    if len(log_x) < 2:
+        return np.nan, np.nan
+    log_x, log_y = log_x - log_x.mean(), log_y - log_y.mean()
+    slope = float(log_x @ log_y / (log_x @ log_x))
+    freedom = len(log_x) - 2
+    rest = log_y - slope * log_x
+    return slope, float(np.sqrt(rest @ rest / freedom / (log_x @ log_x))) if freedom else np.nan
 
 
 def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) -> list[PowerLawFit]:

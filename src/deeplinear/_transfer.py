@@ -12,11 +12,13 @@ from deeplinear import _checks
 from deeplinear._curves import curves
 from deeplinear._fields import field_names, replace
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
-from deeplinear._measured import MeasuredOptima, check_experiment, fit_exponent, measure_optima
+from deeplinear._measured import MeasuredOptima, check_experiment, measure_optima
 from deeplinear._network import INFINITE
 from deeplinear._problem import Problem
 from deeplinear._rates import with_rate
+from deeplinear._scaling import loglog_slope
 from deeplinear._sensitivity import CONTINUOUS, derivatives, value_of
+from deeplinear._verdict import Evidence, judge, percent
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,15 +36,25 @@ _OPTIMUM = 20
 _USUAL_RATES = 15
 """Rates around the optima, about."""
 
+_REFINED = 10
+"""Rates that networks are trained at beside those of the grid, about."""
+
 _DIFFERENCE = 1e-5
 """Step in log(lr) of the differences of exact first derivatives."""
+
+_ROUNDING = 1e-12
+"""Extra loss, as a fraction of the initial one, that is mostly rounding error."""
+
+
+OF_EACH_VALUE = ("lr", "lr_low", "lr_high", "lr_error", "diverged", "regret", "regret_low", "regret_high")
+OF_ALL_VALUES = ("exponent", "exponent_low", "exponent_high", "exponent_error")
 
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """How the optimal learning rate depends on one field of a problem.
+    """How the optimal learning rate depends on one field of a problem, and what it costs to keep that of a small model.
 
-    The optimum transfers if the exponents are zero: then the best rate of a small model is that of a large one.
+    ``verdict`` says whether it transfers, in words.
 
     Attributes
     ----------
@@ -61,7 +73,11 @@ class Transfer:
         d log(lr*) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field is not
         continuous (depth, steps), is infinite, or the optimum is not resolved.
     exponent, exponent_error
-        Slope of log(lr*) against log(value) by least squares, and its standard error.
+        Slope of log(lr*) against log(value) by least squares, and its standard error from the scatter about the line:
+        how far the optima are from a power law. They are exact, so there is no sampling error.
+    regret
+        Relative extra loss of each value at the optimal rate of the smallest one, shape (values,): 0.1 is 10 % more
+        than at its own optimum; ``inf`` where training diverges.
     experiment
         The same from finite networks, or ``None``.
     """
@@ -76,12 +92,47 @@ class Transfer:
     local_exponents: Array
     exponent: float
     exponent_error: float
+    regret: Array
     experiment: MeasuredOptima | None = None
 
     @property
     def lr(self) -> Array:
         """Optimal learning rate of each value, shape (values,)."""
         return np.array([optimum.lr for optimum in self.optima])
+
+    @property
+    def verdict(self) -> str:
+        """Whether the rate of the smallest value serves the others too, in words; empty if there are no others.
+
+        Two things count. The exponent says whether the optimum moves, and where it will be for still larger models: up
+        to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss is cheap.
+        A rate transfers if it is cheap to keep, even where a better one moves away from it.
+        """
+        # Where many rates are equally good to rounding, the one that was found says nothing.
+        exponent = self.exponent if all(optimum.is_resolved for optimum in self.optima) else math.nan
+        return judge(self.over, self.values, Evidence((exponent, exponent), (self.regret, self.regret)))
+
+    @property
+    def measured_verdict(self) -> str:
+        """The same of the networks, which decide only what their intervals decide; empty without an experiment."""
+        measured = self.experiment
+        if measured is None:
+            return ""
+        exponent = (measured.exponent_low, measured.exponent_high)
+        return judge(self.over, self.values, Evidence(exponent, (measured.regret_low, measured.regret_high)))
+
+    @property
+    def laws(self) -> list[str]:
+        """The power laws of the optima, of theory and of networks, in words; none from one value."""
+        lines = []
+        if math.isfinite(self.exponent):
+            lines.append(f"optimal lr ~ {self.over}^{self.exponent:.3f}")
+            if math.isfinite(self.exponent_error):
+                lines[0] += f", scatter about this law ± {self.exponent_error:.3f}"
+        if self.experiment is not None and math.isfinite(self.experiment.exponent):
+            low, high = self.experiment.exponent_low, self.experiment.exponent_high
+            lines.append(f"measured lr ~ {self.over}^{self.experiment.exponent:.3f} ({low:.3f} to {high:.3f})")
+        return lines
 
     def to_xarray(self) -> "xr.Dataset":
         """Return curves and optima with named axes; the problem stands in the attributes, as TOML."""
@@ -95,37 +146,35 @@ class Transfer:
             "curvature": (at, [optimum.curvature for optimum in self.optima]),
             "at_edge": (at, [optimum.at_edge for optimum in self.optima]),
             "local_exponent": (at, self.local_exponents),
+            "regret": (at, self.regret),
         }
         attrs = {
             "problem": self.problem.to_toml(),
             "objective": self.objective,
             "exponent": self.exponent,
             "exponent_error": self.exponent_error,
+            "verdict": self.verdict,
         }
         if self.experiment is not None:
-            variables |= {
-                "measured_loss": ((*dims, "seed"), self.experiment.loss),
-                "measured_lr": (at, self.experiment.lr),
-                "measured_lr_error": (at, self.experiment.lr_error),
-            }
-            attrs |= {
-                "measured_exponent": self.experiment.exponent,
-                "measured_exponent_error": self.experiment.exponent_error,
-            }
+            variables["measured_loss"] = ((*dims, "seed"), self.experiment.loss)
+            variables |= {f"measured_{name}": (at, getattr(self.experiment, name)) for name in OF_EACH_VALUE}
+            attrs |= {f"measured_{name}": getattr(self.experiment, name) for name in OF_ALL_VALUES}
+            attrs["measured_verdict"] = self.measured_verdict
         return xr.Dataset(variables, {self.over: self.values, "lr": self.lrs}, attrs)
 
     def __str__(self) -> str:
         measured = self.experiment
-        header = f"{self.over:>8}{'optimal lr':>13}{f'{self.objective} loss':>13}{'exponent':>10}"
-        lines = [header + (f"{'measured lr':>24}" if measured else "")]
+        header = f"{self.over:>8}{'optimal lr':>13}{f'{self.objective} loss':>13}{'exponent':>10}{'regret':>9}"
+        lines = [header + (f"{'measured lr (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
         for index, (value, optimum) in enumerate(zip(self.values, self.optima, strict=True)):
             line = f"{value:8.4g}{optimum.lr:13.4g}{optimum.loss:13.4g}{self.local_exponents[index]:10.3f}"
+            line += f"{percent(self.regret[index]):>9}"
             if measured:
-                line += f"{f'{measured.lr[index]:.4g} ± {measured.lr_error[index]:.2g}':>24}"
+                line += f"{measured.rate_in_words(index):>30}{measured.regret_in_words(index):>24}"
             lines.append(line + (" at the edge of stability" if optimum.at_edge else ""))
-        lines.append(f"optimal lr ~ {self.over}^({self.exponent:.3f} ± {self.exponent_error:.3f})")
-        if measured:
-            lines[-1] += f", measured {measured.exponent:.3f} ± {measured.exponent_error:.3f}"
+        lines += self.laws
+        lines += [f"{'theory: ' if measured else ''}{self.verdict}"] if self.verdict else []
+        lines += [f"networks: {self.measured_verdict}"] if self.measured_verdict else []
         return "\n".join(lines)
 
 
@@ -157,11 +206,10 @@ def transfer(
         ``"test"`` or ``"train"`` loss.
     experiment
         Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks at all rates and
-        values as well. Their optima are the minima of cubics through the least five points of the mean loss, log
-        against log.
+        values as well, and at about ten more rates where their optimum is. ``MeasuredOptima`` says what it is.
     progress
         Called as ``progress(done, total)``, counted in solutions and trained networks. Unless ``lrs`` are given,
-        ``total`` is known once the optima are, and a guess before.
+        ``total`` is known once the optima are, and a guess before; with an experiment it is settled at the end.
 
     Raises
     ------
@@ -176,11 +224,12 @@ def transfer(
     ...     dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.05), steps=15,
     ... )
     >>> print(transfer(problem, over="width", values=[1, 2, 4]))
-       width   optimal lr    test loss  exponent
-           1        0.104       0.2242    -0.060
-           2      0.09637       0.1717    -0.146
-           4      0.08701       0.1507    -0.135
-    optimal lr ~ width^(-0.129 ± 0.011)
+       width   optimal lr    test loss  exponent   regret
+           1        0.104       0.2242    -0.060      0 %
+           2      0.09637       0.1717    -0.146   0.53 %
+           4      0.08701       0.1507    -0.135    2.8 %
+    optimal lr ~ width^-0.129, scatter about this law ± 0.011
+    transfers in practice: the best rate moves as width^-0.13, but that of width 1 costs at most 2.8 % more loss
     """
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, got {problem!r}")
@@ -203,7 +252,13 @@ def transfer(
         grid = _grid_around(best)
         count.expect(len(grid))
     loss = _losses(problems, grid, objective, count.advance)
-    exponent, error = fit_exponent(at, best)
+    finite = np.isfinite(at)
+    exponent, scatter = loglog_slope(at[finite], best[finite])
+    regret = _regret(problems, optima, float(best[np.argmin(at)]), count.advance)
+    measured = None
+    if arguments is not None:
+        measured = measure_optima(problems, at, grid, best, objective, arguments, count.train)
+        count.finish()
     return Transfer(
         problem=problem,
         over=over,
@@ -214,11 +269,19 @@ def transfer(
         optima=tuple(optima),
         local_exponents=np.array(local_exponents),
         exponent=exponent,
-        exponent_error=error,
-        experiment=None
-        if arguments is None
-        else measure_optima(problems, at, grid, objective, arguments, count.advance),
+        exponent_error=scatter,
+        regret=regret,
+        experiment=measured,
     )
+
+
+def _regret(problems: list[Problem], optima: list[OptimalLr], lr: float, advance: Callable[[float], object]) -> Array:
+    """Relative extra loss at a rate, which is none where it is below rounding."""
+    runs = curves([with_rate(problem, lr) for problem in problems], advance=advance)
+    losses = [np.real(run.loss(optimum.objective)) for run, optimum in zip(runs, optima, strict=True)]
+    extra = np.array([loss[-1] - optimum.loss for loss, optimum in zip(losses, optima, strict=True)])
+    initial, least = np.array([loss[0] for loss in losses]), np.array([optimum.loss for optimum in optima])
+    return np.where(extra > _ROUNDING * initial, extra / np.maximum(least, _ROUNDING * initial), 0.0)
 
 
 def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:
@@ -244,19 +307,31 @@ def _grid_around(optima: Array) -> Array:
 
 
 class _Counter:
-    """Counts what is done: for each value an optimum, a curve, and as many networks as there are seeds at each rate."""
+    """Counts what is done: for each value an optimum, a curve and a regret, and networks at all rates and some more."""
 
     def __init__(self, values: int, seeds: int, progress: Callable[[int, int], object] | None) -> None:
         self._values, self._seeds, self._progress = values, seeds, progress
-        self._done, self._total = 0.0, 0
+        self._done, self._theory, self._networks, self._trained = 0.0, 0, 0, 0
 
     def expect(self, rates: int) -> None:
-        self._total = self._values * (_OPTIMUM + rates * (1 + self._seeds))
+        self._theory = self._values * (_OPTIMUM + rates + 1)
+        self._networks = self._values * (rates + _REFINED) * self._seeds
 
     def advance(self, runs: float) -> None:
         before, self._done = round(self._done), self._done + runs
         if self._progress is not None and round(self._done) > before:
-            self._progress(round(self._done), self._total)
+            self._progress(round(self._done), self._theory + self._networks)
+
+    def train(self, networks: int) -> None:
+        """Count networks; what is still to be trained is at least as much again while their number is not known."""
+        self._trained += networks
+        self._networks = max(self._networks, self._trained + networks)
+        self.advance(networks)
+
+    def finish(self) -> None:
+        self._networks = self._trained
+        if self._progress is not None and self._seeds:
+            self._progress(round(self._done), self._theory + self._networks)
 
 
 def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:

@@ -19,8 +19,9 @@ from deeplinear._plot import FORMATS, save_figure
 from deeplinear._plot_transfer import plot_transfer
 from deeplinear._problem import Problem
 from deeplinear._sweep import sweep as run_sweep
-from deeplinear._transfer import Transfer
+from deeplinear._transfer import OF_ALL_VALUES, OF_EACH_VALUE, Transfer
 from deeplinear._transfer import transfer as find_transfer
+from deeplinear._verdict import percent
 
 _SHOWN = 5
 """Most failures that are shown."""
@@ -107,7 +108,7 @@ def transfer(
         found.to_xarray().to_netcdf(out, engine="h5netcdf")
     document = _document("transfer", problem, out) | _transfer_document(found)
     what = "picture" if out is not None and out.suffix.lower() in FORMATS else "result"
-    report.result(document, *_words(problem), _optima(found), *_exponents(found), *_written(what, out))
+    report.result(document, *_words(problem), _optima(found), *_conclusions(found), *_written(what, out))
     return OK
 
 
@@ -178,35 +179,29 @@ def _code(points: int, failures: list[dict[str, Any]], diverged: dict[str, int])
 def _optima(found: Transfer) -> Table:
     """One line for each curve."""
     measured = found.experiment
-    columns = [found.over, "optimal lr", f"{found.objective} loss", "local exponent", "edge of stability"]
+    columns = [found.over, "optimal lr", f"{found.objective} loss", "local exponent", "edge of stability", "regret"]
     rows = []
     for index, (value, optimum) in enumerate(zip(found.values, found.optima, strict=True)):
         exponent = found.local_exponents[index]
         row = [f"{value:.4g}", f"{optimum.lr:.4g}", f"{optimum.loss:.4g}"]
         row += [f"{exponent:.3f}" if math.isfinite(exponent) else "-", "yes" if optimum.at_edge else "no"]
+        row.append(percent(found.regret[index]))
         if measured is not None:
-            row.append(f"{measured.lr[index]:.4g} ± {measured.lr_error[index]:.1g}")
+            row += [measured.rate_in_words(index), measured.regret_in_words(index), f"{measured.diverged[index]:.2g}"]
         rows.append(row)
-    return table("optimum of each curve", columns + ["measured lr"] * (measured is not None), rows)
+    if measured is not None:
+        columns += ["measured lr (95 %)", "regret (95 %)", "diverged"]
+    return table("optimum of each curve", columns, rows)
 
 
-def _exponents(found: Transfer) -> list[str]:
-    """Say how the optimum moves, if there are two values or more to say it from."""
-    if not math.isfinite(found.exponent):
-        return []
-    lines = [f"theory: optimal lr ~ {found.over}^{_with_error(found.exponent, found.exponent_error)}"]
-    if found.experiment is not None:
-        measured = _with_error(found.experiment.exponent, found.experiment.exponent_error)
-        lines.append(f"experiment: optimal lr ~ {found.over}^{measured}")
-    return lines
-
-
-def _with_error(value: float, error: float) -> str:
-    return f"({value:.3f} ± {error:.3f})" if math.isfinite(error) else f"{value:.3f}"
+def _conclusions(found: Transfer) -> list[str]:
+    """Say how the optimum moves and whether it transfers, if there are two values or more to say it from."""
+    verdicts = {"theory": found.verdict, "experiment": found.measured_verdict}
+    return [*found.laws, *(f"{what}: {verdict}" for what, verdict in verdicts.items() if verdict)]
 
 
 def _transfer_document(found: Transfer) -> dict[str, Any]:
-    document = {
+    document: dict[str, Any] = {
         "over": found.over,
         "values": [INFINITE if value == math.inf else value for value in found.values.tolist()],
         "objective": found.objective,
@@ -219,9 +214,12 @@ def _transfer_document(found: Transfer) -> dict[str, Any]:
         "local_exponents": found.local_exponents,
         "exponent": found.exponent,
         "exponent_error": found.exponent_error,
+        "regret": found.regret,
+        "verdict": found.verdict,
         "experiment": None,
     }
     if found.experiment is not None:
-        names = ("lr", "lr_error", "exponent", "exponent_error")
+        names = (*OF_EACH_VALUE, *OF_ALL_VALUES)
         document["experiment"] = {name: getattr(found.experiment, name) for name in names}
+        document["experiment"]["verdict"] = found.measured_verdict
     return document

@@ -1,4 +1,8 @@
-"""Pictures of panels: theory dashed, networks solid with a band of one standard error."""
+"""Pictures of panels: theory dashed, networks solid with a band.
+
+The band is one standard error of the mean; over learning rates it is from quartile to quartile around the median, since
+some networks diverge there.
+"""
 
 import io
 from collections.abc import Sequence
@@ -14,8 +18,9 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
+from deeplinear._best_rate import typical_loss
 from deeplinear._plot import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style
-from deeplinear._plot_transfer import _MARKERS, _lr_axis, _mean_and_error, _smooth
+from deeplinear._plot_transfer import _MARKERS, _lr_axis, _smooth
 from deeplinear._reproduce.measure import late_exponent
 from deeplinear._reproduce.panel import (
     OverRates,
@@ -131,14 +136,17 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
         last = min(each.lrs[-1], view.beyond * each.lr)
         shown = np.isfinite(losses) & (rates >= each.lrs[0]) & (rates <= last)
         ax.plot(*_smooth(rates[shown], losses[shown]), **_THEORY)
-        mean, error = _mean_and_error(each.networks)
-        near = each.lrs <= last
-        _band(ax, each.lrs[near], mean[near], error[near], color)
+        tried, networks = each.tried
+        median, low, high = (np.where(np.isfinite(level), level, np.nan) for level in typical_loss(networks))
+        near = tried <= last
+        ax.plot(tried[near], median[near], color=color)
+        ax.fill_between(tried[near], low[near], high[near], color=color, alpha=0.25, linewidth=0)
         marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "color": color, "zorder": 6}
-        lr, spread = each.measured_lr
-        known = np.isfinite(mean)
-        least = float(np.exp(np.interp(np.log(lr), np.log(each.lrs[known]), np.log(mean[known]))))
-        ax.errorbar(lr, least, xerr=spread, markersize=6.5, markerfacecolor="white", elinewidth=1, capsize=2, **marker)
+        lr = each.measured_lr[0]
+        least = median[int(np.argmin(np.abs(tried - lr)))]
+        ends = np.clip(each.measured_interval, tried[0], tried[-1])
+        bar = [[lr - ends[0]], [ends[1] - lr]]
+        ax.errorbar(lr, least, xerr=bar, markersize=6.5, markerfacecolor="white", elinewidth=1, capsize=2, **marker)
         best = float(each.data["optimal_loss"].item())
         ax.plot(each.lr, best, markersize=6, markeredgecolor="black", markeredgewidth=0.7, linestyle="none", **marker)
         keys.append(
@@ -152,7 +160,7 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
             )
         )
         top.append(losses[shown][0])
-        bottom.append(min(best, float(np.nanmin(mean))))
+        bottom.append(min(best, float(np.nanmin(median))))
     ax.set_xscale("log")
     ax.set_xlabel("learning rate")
     ax.set_ylabel("test loss at the last step")

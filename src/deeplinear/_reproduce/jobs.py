@@ -28,8 +28,11 @@ _SEARCH_SOLVES, _EDGE_SOLVES = 60, 40
 _SWEEPS = 5
 """Passes over the matrices of a long run solved on a coarse grid of times."""
 
-_RATES_TRAINED = 9
-"""Rates at which networks are trained for one optimum, less those that diverge at once."""
+_RATES_TRAINED, _RATES_REFINED = 9, 10
+"""Rates at which networks are trained for one optimum, less those that diverge at once, and those where it is."""
+
+_BEST = "least mean log loss, rates refined"
+"""How the best rate of networks is found; results of another way are not taken for this one."""
 
 _REPEATS, _ENOUGH = 5, 0.5
 """How often something is timed, unless so many seconds are spent on it."""
@@ -139,13 +142,14 @@ class Tune:
     @property
     def settings(self) -> dict[str, Any]:
         """Size of the experiment, and what the optimum is differentiated by."""
-        return {"over": self.over, "value": self.value, "lrs": self.lrs, "dim": self.dim, "seeds": self.seeds}
+        settings = {"over": self.over, "value": self.value, "lrs": self.lrs, "dim": self.dim, "seeds": self.seeds}
+        return settings | {"best": _BEST}
 
     @property
     def work(self) -> Work:
         """A search, and networks at several rates."""
         rates = self.lrs[2] if self.lrs else _RATES_TRAINED
-        trained = rates * training(self.problem, self.dim, self.seeds)
+        trained = (rates + _RATES_REFINED) * training(self.problem, self.dim, self.seeds)
         return Work(_SEARCH_SOLVES * solving(self.problem), trained, held(self.problem, self.dim, self.seeds))
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
@@ -161,8 +165,16 @@ class Tune:
             progress=lambda done, total: progress(min(done / total, 1.0)),
         )
         (optimum,) = found.optima
-        searched = {"searched_lr": ("search", optimum.lrs), "searched_loss": ("search", optimum.losses)}
-        return found.to_xarray().assign(searched)
+        assert found.experiment is not None
+        (tried,) = found.experiment.searches
+        return found.to_xarray().assign(
+            {
+                "searched_lr": ("search", optimum.lrs),
+                "searched_loss": ("search", optimum.losses),
+                "tried_lr": ("trial", tried.lrs),
+                "tried_loss": (("trial", "seed"), tried.losses),
+            }
+        )
 
 
 @dataclass(frozen=True)

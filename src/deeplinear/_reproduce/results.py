@@ -12,11 +12,15 @@ from scipy.special import ndtr, stdtrit
 
 import deeplinear as dl
 from deeplinear._reproduce.claim import SIGNIFICANT
+from deeplinear._scaling import loglog_slope
 
 if TYPE_CHECKING:
     from deeplinear._reproduce.panel import Line, Series
 
 Array = NDArray[np.float64]
+
+slope = loglog_slope
+"""Slope of log(y) against log(x), and its standard error from the scatter about the line."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,16 @@ class Tuned(Computed):
     def measured_lr(self) -> tuple[float, float]:
         """Optimal rate of the networks and its standard error."""
         return self.number("measured_lr"), self.number("measured_lr_error")
+
+    @property
+    def measured_interval(self) -> tuple[float, float]:
+        """Rates between which that of the networks lies."""
+        return self.number("measured_lr_low"), self.number("measured_lr_high")
+
+    @property
+    def tried(self) -> tuple[Array, Array]:
+        """Rates at which networks were trained to find it, and their losses, shapes (rates,) and (rates, seeds)."""
+        return np.asarray(self.data["tried_lr"].values), np.asarray(self.data["tried_loss"].values)
 
     @property
     def lrs(self) -> Array:
@@ -325,12 +339,3 @@ def measured_slope(x: Array, y: Array, error: Array) -> tuple[float, float]:
     log_x = np.log(x) - np.log(x).mean()
     sampling = float(np.sqrt(((log_x * error / y) ** 2).sum()) / (log_x @ log_x))
     return found, float(np.nanmax([scatter, sampling]))
-
-
-def slope(x: Array, y: Array) -> tuple[float, float]:
-    """Slope of log(y) against log(x) by least squares, and its standard error (nan from two points)."""
-    log_x, log_y = np.log(x) - np.log(x).mean(), np.log(y) - np.log(y).mean()
-    found = float(log_x @ log_y / (log_x @ log_x))
-    rest = log_y - found * log_x
-    freedom = len(x) - 2
-    return found, float(np.sqrt(rest @ rest / freedom / (log_x @ log_x))) if freedom > 0 else float("nan")
