@@ -5,8 +5,8 @@ python benchmarks/measured_rate.py [--repeats 200]
 Populations of a thousand small networks are trained once, at rates a factor 2^(1/16) apart; between these the loss of
 each is interpolated. Then, many times over, a few of them are drawn with replacement and their best rate is measured
 from a grid of ratio sqrt(2) that stands anywhere. What it should be is the best rate of the whole population, found by
-brute force. The losses are kept in ``out/measured_rate``; ``benchmarks/measured_rate.md`` is written, and the exit code is 1 if
-some interval held less often than a correct one does in 999 of 1000 tries.
+brute force. The losses are kept in ``out/measured_rate``, and ``benchmarks/measured_rate.md`` is written. The exit code
+is 1 if some interval held less often than a correct one does in 999 of 1000 tries.
 """
 
 import argparse

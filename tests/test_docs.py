@@ -160,7 +160,7 @@ def solved() -> dict[str, object]:
         steps=7,
     )
     solution = dl.solve(problem)
-    dense, _ = solution._solved()
+    dense, _ = solution._solved
     assert isinstance(dense.chain, Layers)
     parts = [problem.network, problem.data, problem.data.modes, problem.sampling, problem.optimizer]
     parts += [solution, solution.decomposition, solution.variance]
