@@ -353,7 +353,7 @@ def test_rates_of_a_run_that_is_too_long_are_refused(client: httpx.Client) -> No
 
 
 def test_rates_without_an_optimum_say_so() -> None:
-    nothing_to_learn = changed("network", centered=True) | {"data": {"target_gram": [[0.0]]}}
+    nothing_to_learn = changed("network", centered=True) | {"data": {"target_gram": [[0.0]], "noise": 0.3}}
     answer = tasks.rates({"problem": nothing_to_learn}, quiet)
     assert answer["optimum"] is None
     assert "no learning rate" in answer["note"]

@@ -19,16 +19,18 @@ def problem(network, sampling=None, data=None, steps=6, lr=0.05, **optimizer):
 # Branches that amplify -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [255, 256, 300])
+@pytest.mark.parametrize("depth", [255, 256, 300, math.inf])
 def test_branches_that_amplify_much_are_solved_or_diverge(depth):
     at_once = dl.solve(problem(dl.ResNet(depth, 1.0, branch=4.0), lr=0.01))
     assert at_once.status.diverged_at == 1
+    if depth == math.inf:
+        return
     slowly = dl.solve(problem(dl.ResNet(depth, 1.0, branch=4.0), lr=0.01 * math.exp(-16), steps=3))
     assert not slowly.status.diverged
     assert slowly.test_loss[0] == pytest.approx(1.01 + (1 + 16 / depth) ** (depth - 1), rel=1e-9)
 
 
-@pytest.mark.parametrize(("branch", "lr"), [(4.0, 0.01), (4.0, 1e-9), (3.5, 0.03 * math.exp(-12.25))])
+@pytest.mark.parametrize(("branch", "lr"), [(4.0, 1e-9), (3.5, 0.03 * math.exp(-12.25))])
 def test_what_nodes_in_depth_do_not_resolve_is_no_divergence(branch, lr):
     with pytest.raises(ArithmeticError, match="infinite depth was not resolved"):
         dl.solve(problem(dl.ResNet(math.inf, 1.0, branch=branch), lr=lr))
@@ -98,7 +100,7 @@ def test_a_zero_target_without_noise_stays_learned(sampling):
 
 
 def test_a_zero_target_stays_learned_on_panels_and_nodes_in_depth():
-    long = problem(dl.MLP(2, 1.0, centered=True), data=NOTHING, steps=1500)
+    long = problem(dl.MLP(1, 1.0, centered=True), data=NOTHING, steps=1001)
     for solution in (dl.solve(long), dl.solve(problem(dl.ResNet(math.inf, 1.0, centered=True), data=NOTHING))):
         assert str(solution.status) == "completed"
         assert not solution.test_loss.any()

@@ -202,9 +202,12 @@ PANELS = Suite(
         ],
         "_panels.py": [
             ("np.kron(a, np.eye(outputs))", "np.kron(a, np.ones((outputs, outputs)))"),
-            ("good = residual <= max(0.1 * self.tolerance, _ROUNDING)", "good = residual <= 0.1"),
+            ("good = residual <= max(0.1 * self._goal, _ROUNDING)", "good = residual <= 0.1"),
             ("error = max(error, self._truncation(rows)) if good", "error = error if good"),
-            ("LOSS_FLOOR if index < losses else 1.0 / (1.0 + added)", "LOSS_FLOOR if index < losses else 1e9"),
+            (
+                "self.error_floor if index < losses else max(1.0 / (1.0 + added)",
+                "self.error_floor if index < losses else max(1e9",
+            ),
             ("            _clear(matrix, rows)", "            pass"),
             ("new[common] = old[common]", "new[common] = 0.0"),
             ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),

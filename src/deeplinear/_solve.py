@@ -26,7 +26,7 @@ from deeplinear._threads import one_blas_thread
 
 Solver = TypeVar("Solver", Dense, Panels)
 
-_NODES = (5, 7, 9, 12, 16, 21)
+_NODES = (5, 7, 9, 12, 16, 21, 28)
 """Numbers of nodes in depth that are tried in turn."""
 
 _MANY_LAYERS = 256

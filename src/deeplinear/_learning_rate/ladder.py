@@ -7,7 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from deeplinear._curves import Curve, curves
+from deeplinear._panels import Unresolved
 from deeplinear._problem import Problem
 from deeplinear._rates import has_schedule, rate_of, up_to, with_rate
 
@@ -29,8 +32,21 @@ def check(problem: Any) -> None:
 
 
 def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:
-    """Return the losses of a problem at other rates; every run is solved step by step."""
-    return curves([with_rate(problem, rate) for rate in rates], advance=advance)
+    """Return the losses of a problem at other rates; every run is solved step by step.
+
+    At high rates losses of infinite depth can grow along the depth faster than any number of nodes resolves. For a
+    search such a rate diverges.
+    """
+    problems = [with_rate(problem, rate) for rate in rates]
+    try:
+        return curves(problems, advance=advance)
+    except Unresolved:
+        if len(problems) > 1:
+            return [curve for rate in rates for curve in solve_rates(problem, [rate], advance)]
+        (first,) = curves([up_to(problems[0], 0)])
+        beyond = np.full(problem.steps - 1, np.inf)
+        test, train = (np.concatenate([loss, beyond]) for loss in (first.test_loss, first.train_loss))
+        return [Curve(np.arange(problem.steps), test, train, diverged_at=1)]
 
 
 def ceiling(problem: Problem, advance: Advance | None = None) -> float:
