@@ -1,5 +1,6 @@
 """How the optimal learning rate moves with the size of a model."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from deeplinear._fields import replace
 from deeplinear._learning_rate import optimal_lr
 from deeplinear._measured import _exponent
 from deeplinear._scaling import loglog_slope
-from deeplinear._transfer import transfer
+from deeplinear._transfer import find_jumps, transfer
 from deeplinear._verdict import CHEAP, STAYS, Evidence, judge
 
 
@@ -315,3 +316,30 @@ def test_progress_counts_up_to_the_end(lrs, experiment):
     assert done[-1] == totals[-1] == 2 * (20 + len(found.lrs) + 1) + trained
     assert all(each <= total for each, total in reports)
     assert len(reports) >= 2 + 1 + trained / 2
+
+
+# Jumps ---------------------------------------------------------------------------------------------------------
+
+
+def fake_optimum(*lrs):
+    """An optimum at the first rate, with others nearly as good."""
+    minima = tuple(dl.LrMinimum(lr, 1.0, 0.9 * lr, 1.1 * lr) for lr in lrs)
+    best = optimal_lr(make(steps=3))
+    return dataclasses.replace(best, lr=lrs[0], minima=minima)
+
+
+def test_a_minimum_that_moves_does_not_jump():
+    moving = [fake_optimum(0.1), fake_optimum(0.2), fake_optimum(0.4)]
+    assert find_jumps(np.array([1.0, 2.0, 4.0]), moving, np.full(3, 1.0)) == ()
+    unknown = [fake_optimum(0.1), fake_optimum(0.3, 2.0)]
+    assert find_jumps(np.array([1.0, 2.0]), unknown, np.full(2, math.nan)) == ()
+
+
+def test_another_minimum_is_a_jump():
+    away = [fake_optimum(0.1), fake_optimum(0.3)]
+    assert find_jumps(np.array([2.0, 4.0]), away, np.zeros(2)) == ((2.0, 4.0),)
+    other_is_nearer = [fake_optimum(0.3, 0.11), fake_optimum(0.1)]
+    assert find_jumps(np.array([4.0, 2.0]), other_is_nearer, np.full(2, math.nan)) == ((2.0, 4.0),)
+    regret = np.array([0.0, 0.3])
+    evidence = Evidence((0.5, 0.5), (regret, regret), ((2.0, 4.0),))
+    assert "jumps to another minimum between width 2 and 4" in judge("width", np.array([2.0, 4.0]), evidence)

@@ -7,7 +7,7 @@ from deeplinear._data import Isotropic
 from deeplinear._early import first_rise_lr, first_step_growth
 from deeplinear._ensemble import Ensemble
 from deeplinear._estimate import Estimate, estimate
-from deeplinear._learning_rate import MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
+from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._measured import MeasuredOptima
 from deeplinear._network import MLP, ResNet
 from deeplinear._optimizer import GradientDescent
@@ -34,6 +34,7 @@ __all__ = [
     "FullBatch",
     "GradientDescent",
     "Isotropic",
+    "LrMinimum",
     "MaxStableLr",
     "MeasuredOptima",
     "MultiPassSGD",

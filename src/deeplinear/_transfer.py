@@ -1,7 +1,8 @@
 """Whether the optimal learning rate transfers: how it moves with width, depth, samples, batch or steps."""
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ _USUAL_RATES = 15
 _REFINED = 10
 """Rates that networks are trained at beside those of the grid, about."""
 
+_AWAY, _NEARER = 0.5, 0.2
+"""How far a minimum may be from where it is expected, and how much nearer another one must be, in log(lr)."""
+
 _DIFFERENCE = 1e-5
 """Step in log(lr) of the differences of exact first derivatives."""
 
@@ -72,6 +76,9 @@ class Transfer:
     local_exponents
         d log(lr*) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field is not
         continuous (depth, steps), is infinite, or the optimum is not resolved.
+    jumps
+        Pairs of neighbouring values between which the best rate goes over to another minimum of the loss: not the one
+        into which the minimum of the lower value moves. Across these the exponent says little.
     exponent, exponent_error
         Slope of log(lr*) against log(value) by least squares, and its standard error from the scatter about the line:
         how far the optima are from a power law. They are exact, so there is no sampling error.
@@ -90,6 +97,7 @@ class Transfer:
     loss: Array = field(repr=False)
     optima: tuple[OptimalLr, ...] = field(repr=False)
     local_exponents: Array
+    jumps: tuple[tuple[float, float], ...]
     exponent: float
     exponent_error: float
     regret: Array
@@ -110,7 +118,7 @@ class Transfer:
         """
         # Where many rates are equally good to rounding, the one that was found says nothing.
         exponent = self.exponent if all(optimum.is_resolved for optimum in self.optima) else math.nan
-        return judge(self.over, self.values, Evidence((exponent, exponent), (self.regret, self.regret)))
+        return judge(self.over, self.values, Evidence((exponent, exponent), (self.regret, self.regret), self.jumps))
 
     @property
     def measured_verdict(self) -> str:
@@ -268,11 +276,29 @@ def transfer(
         loss=loss,
         optima=tuple(optima),
         local_exponents=np.array(local_exponents),
+        jumps=find_jumps(at, optima, np.array(local_exponents)),
         exponent=exponent,
         exponent_error=scatter,
         regret=regret,
         experiment=measured,
     )
+
+
+def find_jumps(values: Array, optima: Sequence[OptimalLr], exponents: Array) -> tuple[tuple[float, float], ...]:
+    """Return pairs of neighbouring values between which the optimum goes over to another minimum.
+
+    A minimum moves by about the mean of the local exponents at either value, or stays where these are not known. It is
+    another one if it ends up farther from there than ``_AWAY``, or if one of those nearly as good is much nearer.
+    """
+    order, found = np.argsort(values), []
+    for first, second in itertools.pairwise(order.tolist()):
+        moved = 0.5 * (exponents[first] + exponents[second]) * math.log(values[second] / values[first])
+        expected = math.log(optima[first].lr) + (moved if math.isfinite(moved) else 0.0)
+        off = [abs(math.log(each.lr) - expected) for each in optima[second].minima]
+        has_nearer = min(off) < off[0] - _NEARER
+        if has_nearer or (math.isfinite(moved) and off[0] > _AWAY):
+            found.append((float(values[first]), float(values[second])))
+    return tuple(found)
 
 
 def _regret(problems: list[Problem], optima: list[OptimalLr], lr: float, advance: Callable[[float], object]) -> Array:

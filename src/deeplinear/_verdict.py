@@ -23,10 +23,11 @@ CHEAP = 0.05
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a transfer: the ends of intervals, which are equal where a number is exact."""
+    """What is known of a transfer: the ends of intervals, equal where a number is exact, and jumps of the optimum."""
 
     exponent: tuple[float, float]
     regret: tuple[Array, Array]
+    jumps: tuple[tuple[float, float], ...] = ()
 
 
 def judge(over: str, values: Array, known: Evidence) -> str:
@@ -42,7 +43,7 @@ def judge(over: str, values: Array, known: Evidence) -> str:
         return ""
     least, most = known.regret
     kept = f"that of {over} {values.min():g}"
-    stays, how = _movement(over, *known.exponent)
+    stays, how = _movement(over, *known.exponent) if not known.jumps else (False, _jump(over, known.jumps))
     if (most <= CHEAP).all():
         word, link = ("transfers", "and") if stays else ("transfers in practice", "but")
         return f"{word}: {how}, {link} {kept} costs at most {percent(most.max())} more loss"
@@ -78,6 +79,11 @@ def _movement(over: str, low: float, high: float) -> tuple[bool, str]:
     if low > STAYS or high < -STAYS:
         return False, f"the best rate moves as {power}"
     return False, f"the best rate goes as {power}"
+
+
+def _jump(over: str, jumps: tuple[tuple[float, float], ...]) -> str:
+    between = ", ".join(f"{low:g} and {high:g}" for low, high in jumps)
+    return f"the best rate jumps to another minimum between {over} {between}"
 
 
 def _price(low: float, high: float) -> str:
