@@ -14,6 +14,7 @@ from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
 from deeplinear._cli._options import PROBLEM, REPORT, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
+from deeplinear._labels import write_dataset
 from deeplinear._network import INFINITE
 from deeplinear._plot import FORMATS, save_figure
 from deeplinear._plot_transfer import plot_transfer
@@ -105,7 +106,7 @@ def transfer(
     if out is not None and out.suffix.lower() in FORMATS:
         save_figure(plot_transfer(found), out)
     elif out is not None:
-        found.to_xarray().to_netcdf(out, engine="h5netcdf")
+        write_dataset(out, found.to_xarray())
     document = _document("transfer", problem, out) | _transfer_document(found)
     what = "picture" if out is not None and out.suffix.lower() in FORMATS else "result"
     report.result(document, *_words(problem), _optima(found), *_conclusions(found), *_written(what, out))
