@@ -122,7 +122,8 @@ def waits(torch, monkeypatch):
 def test_theory_does_not_wait_for_the_device_at_every_step(torch, monkeypatch):
     count = waits(torch, monkeypatch)
     dl.solve(make(steps=80), device=DEVICE)
-    assert len(count) <= 2 * 80 / 8 + 7  # two losses now and then, and the curves at the end
+    # Two losses now and then; at the end the curves, and where rounding shows, once for 64 steps.
+    assert len(count) <= 2 * 80 / 8 + 7 + 2
 
 
 @pytest.mark.usefixtures("torch")

@@ -76,7 +76,7 @@ def test_the_optimum_of_rich_networks_moves_with_width_in_ntk_and_stays_in_mup()
 
 def test_the_optimum_moves_with_depth_unless_branches_are_scaled():
     def optima(depths, **branch):
-        problem = make(dl.ResNet(2, 1.0, **branch), dl.Population(), steps=6)
+        problem = make(dl.ResNet(2, 1.0, **branch), dl.Population(), steps=4)
         return transfer(problem, "depth", depths, lrs=[0.01])
 
     unscaled = optima([2, 4, 8], branch_scaling="none")
