@@ -302,6 +302,23 @@ def test_stable_rates_with_holes_against_brute_force(drawn, seed, known):
     assert "above it only in places" in str(found)
 
 
+def test_a_stable_stretch_far_above_the_first_unstable_rate():
+    network = dl.MLP(2, 6.622, richness=2.503, centered=True)
+    problem = dl.Problem(
+        network, dl.Isotropic(1.0), dl.Population(), dl.GradientDescent(0.1, weight_decay=1.0), steps=4
+    )
+    found = max_stable_lr(problem, tolerance=1e-16)  # which is as close as numbers are
+    assert found.largest_lr == pytest.approx(0.9999, rel=0.01)
+    assert found.lr < 0.6
+
+
+@pytest.mark.parametrize("lr", [1e-300, 1e-12, 1e12, 1e300])
+def test_any_rate_will_do_to_begin_with(lr):
+    problem = make(dl.MLP(1, 1.0), steps=5)
+    assert optimal_lr(replace(problem, {"lr": lr})) == optimal_lr(problem)
+    assert max_stable_lr(replace(problem, {"lr": lr})) == max_stable_lr(problem)
+
+
 def test_power_law_data_at_the_edge_whatever_the_start():
     network = dl.MLP(3, 256, richness=3.2, parameterization="ntk")
     data = dl.Spectrum.power_law(capacity=2.0, source=1.75)

@@ -19,6 +19,7 @@ from deeplinear._finite_size import expected_deviation
 from deeplinear._sign_flip import flip_signs, least_noticed, rank
 from deeplinear._solution import Solution
 from deeplinear._threads import one_blas_thread
+from deeplinear._verdict import percent
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -608,7 +609,7 @@ def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:
     """Say what the test could have seen; nothing if no curve scatters."""
     losses = {each.name.replace("_", " "): each.max_detectable for each in observables if each.name in LOSSES}
     losses = {name: least for name, least in losses.items() if not math.isnan(least)}
-    seen = [f"a {name} off by {100 * least:.2g} %" for name, least in losses.items() if math.isfinite(least)]
+    seen = [f"a {name} off by {percent(least)}" for name, least in losses.items() if math.isfinite(least)]
     if not losses:
         return []
     if not seen:
@@ -617,7 +618,9 @@ def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.2g} %" if fraction < 1.0 else "100 % or more"
+    if math.isnan(fraction):
+        return "unknown"
+    return percent(fraction) if fraction < 1.0 else "100 % or more"
 
 
 def _finite(value: float) -> float | None:

@@ -68,6 +68,8 @@ def is_intact(file: BinaryIO) -> bool | None:
     left = length
     while left:
         part = file.read(min(left, 2**20))
+        if not part:  # it has been cut off meanwhile
+            return False
         digest.update(part)
         left -= len(part)
     file.seek(0)

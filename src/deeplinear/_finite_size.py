@@ -70,9 +70,11 @@ def expected_deviation(problem: Problem, dim: int | None) -> float:
         at, higher, lower, nudged = _losses([with_rate(problem, factor * rate_of(problem)) for factor in factors])
     except ArithmeticError:  # a long run past the edge of stability
         return math.inf
+    except MemoryError:  # a theory that was solved elsewhere, say
+        return math.nan
     if not (np.isfinite(at).all() and np.isfinite(higher).all()):
         return math.inf
-    scale = at + _ROUNDING * at.max()
+    scale = np.maximum(at + _ROUNDING * at.max(), np.finfo(float).tiny)
     shift = 0.5 * variance * np.abs(higher + lower - 2.0 * at) / (spread**2 * scale)
     edge = _AT_THE_EDGE * variance if _is_steep(at[1], nudged[1]) else 0.0
     return max(edge / (1.0 + edge), float(shift.max()))
@@ -109,7 +111,8 @@ def kernel_variance(problem: Problem, sizes: Sizes) -> float:
 
 def _losses(problems: Sequence[Problem]) -> list[Array]:
     """Test and train loss of each problem at every step, shape (2, steps)."""
-    found = (each.at(np.arange(problems[0].steps)) for each in solve(problems))
+    # One at a time, so that no more memory is needed than for the theory itself.
+    found = (solve(each).at(np.arange(each.steps)) for each in problems)
     return [np.stack([each.test_loss.values, each.train_loss.values]) for each in found]
 
 

@@ -19,6 +19,7 @@ from deeplinear._problem import Problem
 from deeplinear._rates import with_rate
 from deeplinear._scaling import loglog_slope
 from deeplinear._sensitivity import CONTINUOUS, derivatives, value_of
+from deeplinear._simulator.sizes import sizes_of
 from deeplinear._verdict import Evidence, judge, percent
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Transfer:
     def laws(self) -> list[str]:
         """The power laws of the optima, of theory and of networks, in words; none from one value."""
         lines = []
-        if math.isfinite(self.exponent):
+        if math.isfinite(self.exponent) and not self.jumps and all(each.is_resolved for each in self.optima):
             lines.append(f"optimal lr ~ {self.over}^{self.exponent:.3f}")
             if math.isfinite(self.exponent_error):
                 lines[0] += f", scatter about this law ± {self.exponent_error:.3f}"
@@ -178,7 +179,7 @@ class Transfer:
             line = f"{value:8.4g}{optimum.lr:13.4g}{optimum.loss:13.4g}{self.local_exponents[index]:10.3f}"
             line += f"{percent(self.regret[index]):>9}"
             if measured:
-                line += f"{measured.rate_in_words(index):>30}{measured.regret_in_words(index):>24}"
+                line += f"  {measured.rate_in_words(index):>28}  {measured.regret_in_words(index):>22}"
             lines.append(line + (" at the edge of stability" if optimum.at_edge else ""))
         lines += self.laws
         lines += [f"{'theory: ' if measured else ''}{self.verdict}"] if self.verdict else []
@@ -246,6 +247,9 @@ def transfer(
     at = _numbers("values", values, allow_infinite=over in ("width", "depth"))
     arguments = None if experiment is None else check_experiment(experiment)
     problems = [replace(problem, {over: _field_value(over, value)}) for value in at.tolist()]
+    if arguments is not None:
+        for each in problems:
+            sizes_of(each, arguments.get("dim"))  # refuses what no network has, before the work begins
     grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
     count = _Counter(len(at), 0 if arguments is None else len(arguments["seeds"]), progress)
     count.expect(_USUAL_RATES if grid is None else len(grid))
@@ -276,7 +280,7 @@ def transfer(
         loss=loss,
         optima=tuple(optima),
         local_exponents=np.array(local_exponents),
-        jumps=find_jumps(at, optima, np.array(local_exponents)),
+        jumps=find_jumps(at, optima, np.array(local_exponents), exponent),
         exponent=exponent,
         exponent_error=scatter,
         regret=regret,
@@ -284,19 +288,23 @@ def transfer(
     )
 
 
-def find_jumps(values: Array, optima: Sequence[OptimalLr], exponents: Array) -> tuple[tuple[float, float], ...]:
+def find_jumps(
+    values: Array, optima: Sequence[OptimalLr], exponents: Array, exponent: float
+) -> tuple[tuple[float, float], ...]:
     """Return pairs of neighbouring values between which the optimum goes over to another minimum.
 
-    A minimum moves by about the mean of the local exponents at either value, or stays where these are not known. It is
-    another one if it ends up farther from there than ``_AWAY``, or if one of those nearly as good is much nearer.
+    A minimum moves by about the mean of the local exponents at either value; where these are not known, by the common
+    one of all values; to an infinite value not at all. The optimum is another one if, of those nearly as good, one is
+    much nearer to there, or if it is far from there although the local exponents are known.
     """
     order, found = np.argsort(values), []
     for first, second in itertools.pairwise(order.tolist()):
-        moved = 0.5 * (exponents[first] + exponents[second]) * math.log(values[second] / values[first])
+        local = 0.5 * (exponents[first] + exponents[second])
+        moved = (local if math.isfinite(local) else exponent) * math.log(values[second] / values[first])
         expected = math.log(optima[first].lr) + (moved if math.isfinite(moved) else 0.0)
         off = [abs(math.log(each.lr) - expected) for each in optima[second].minima]
         has_nearer = min(off) < off[0] - _NEARER
-        if has_nearer or (math.isfinite(moved) and off[0] > _AWAY):
+        if has_nearer or (math.isfinite(local) and off[0] > _AWAY):
             found.append((float(values[first]), float(values[second])))
     return tuple(found)
 

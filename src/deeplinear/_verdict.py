@@ -82,7 +82,7 @@ def _movement(over: str, low: float, high: float) -> tuple[bool, str]:
 
 
 def _jump(over: str, jumps: tuple[tuple[float, float], ...]) -> str:
-    between = ", ".join(f"{low:g} and {high:g}" for low, high in jumps)
+    between = ", ".join(f"{low:g} and {'infinite' if math.isinf(high) else f'{high:g}'}" for low, high in jumps)
     return f"the best rate jumps to another minimum between {over} {between}"
 
 
@@ -90,5 +90,7 @@ def _price(low: float, high: float) -> str:
     if math.isinf(low):
         return "diverges"
     if math.isinf(high):
-        return f"costs {percent(low)} more loss or any more"
-    return f"costs {percent(low) if low == high else f'{percent(low)} to {percent(high)}'} more loss"
+        return f"costs {percent(low)} more loss or any amount above" if low > 0 else "may cost any amount of loss"
+    if low == high:
+        return f"costs {percent(low)} more loss"
+    return f"costs {f'{percent(low)} to' if low > 0 else 'at most'} {percent(high)} more loss"

@@ -12,10 +12,13 @@ import numpy as np
 from deeplinear._curves import Curve, curves
 from deeplinear._panels import Unresolved
 from deeplinear._problem import Problem
-from deeplinear._rates import has_schedule, rate_of, up_to, with_rate
+from deeplinear._rates import has_schedule, up_to, with_rate
 
 RUNG = math.sqrt(2.0)
 MOST_RUNGS = 100
+
+_POWERS = 30
+"""Powers of 8, either way, among which a rate that blows up is looked for: 27 decades."""
 
 _ANCHOR = 1.1
 """A rate that is a rung. At powers of 2 simple problems have exact solutions, which would look like rounding."""
@@ -58,8 +61,7 @@ def ceiling(problem: Problem, advance: Advance | None = None) -> float:
         If training does not diverge at any rate.
     """
     unit = _unit(problem)
-    near = round(math.log(rate_of(problem) / unit, 8))
-    rates = [unit * 8.0**power for power in range(near - 12, near + 13)]
+    rates = [unit * 8.0**power for power in range(-_POWERS, _POWERS + 1)]
     steps = 8
     while True:
         short = up_to(problem, min(steps, problem.steps) - 1)

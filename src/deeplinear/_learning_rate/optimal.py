@@ -205,7 +205,7 @@ def optimal_lr(
         is_factor=has_schedule(problem),
         lrs=np.array([rate for rate, each in searched if each >= loss]),
         losses=np.array([each for _, each in searched if each >= loss]),
-        dips=tuple(pair for pair in searched if pair[1] < (1 - _SAME) * loss),
+        dips=tuple(pair for pair in searched if pair[1] < loss),
     )
 
 

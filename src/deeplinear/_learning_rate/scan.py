@@ -200,8 +200,8 @@ class Scan:
 
     def _trend(self, x: float) -> float:
         """Loss at a rate above the best if, past a spike, it went on falling as it does up to there; inf below."""
-        at = next(index for index, probe in enumerate(self.probes) if probe is self.best)
-        best, slope = self.probes[at], self._slope(at - 1)
+        best = self.best
+        slope = self._slope(next(index for index, probe in enumerate(self.probes) if probe is best) - 1)
         return math.inf if slope is None or x <= best.x else best.final * math.exp(min(slope * (x - best.x), 0.0))
 
     def _crossing(self, index: int) -> float:

@@ -13,6 +13,9 @@ from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, s
 from deeplinear._problem import Problem
 from deeplinear._rates import has_schedule, up_to
 
+_LEAST_TOLERANCE = 1e-12
+"""Relative distance of rates that rounding leaves."""
+
 _RESOLUTION = 1.01
 """Ratio of the rates that are tried near the edge."""
 
@@ -64,9 +67,9 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
     that subtraction is the bound. The train loss counts since overfitting is no instability.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
-    that blows up down to where three are stable in a row. From half the first unstable rung to twice the last stable
-    one, rates are then tried in steps of 1 %, and both ends are bisected. Stretches narrower than 1 % of the
-    rate can be missed. Every run is solved step by step, however long.
+    that blows up down to where three are stable in a row. From half the first unstable rung up, rates are then tried in
+    steps of 1 %, and both ends are bisected. Stretches narrower than 1 % of the rate can be missed. Every run is solved
+    step by step, however long; a rate at which infinite depth cannot be resolved counts as unstable.
 
     Parameters
     ----------
@@ -139,7 +142,7 @@ class _Edges:
                 raise ArithmeticError(f"training is not stable at any learning rate from {min(tried):.3g} to {top:.3g}")
             attempt([min(tried) / RUNG ** (index + 1) for index in range(max(self._together, 2))])
         low = min(rate for rate, good in tried.items() if not good) / RUNG**2
-        high = max(rate for rate, good in tried.items() if good) * RUNG**2
+        high = max(tried)
         count = int(np.ceil(np.log(high / low) / np.log(_RESOLUTION)))
         attempt(np.geomspace(low, high, count + 1)[1:].tolist())
         if tried[max(tried)]:
@@ -149,7 +152,7 @@ class _Edges:
 
     def between(self, low: float, high: float) -> tuple[float, float]:
         """Narrow a stable and an unstable rate down."""
-        while high > low * (1 + self._tolerance):
+        while high > low * (1 + max(self._tolerance, _LEAST_TOLERANCE)):
             inside = np.geomspace(low, high, self._together + 2).tolist()
             good = [True, *self.stable(inside[1:-1]), False]
             low, high = next(pair for pair, (a, b) in zip(pairwise(inside), pairwise(good), strict=True) if a and not b)
