@@ -255,9 +255,10 @@ def test_command_prints_claims_and_writes_the_gallery(folder):
 
 
 def test_estimates_are_of_the_right_order(tmp_path):
-    """Within a factor ten of what the solutions and networks of a panel really take."""
-    (found,) = dl.reproduce(["3a"], "tiny", tmp_path)
-    assert 0.1 < sum(speed().seconds(job) for job in found.plan.jobs) / found.seconds < 10
+    """Within a factor ten of what the solutions and networks of a panel really take, the least of several times."""
+    found = [dl.reproduce(["3a"], "tiny", tmp_path / str(time))[0] for time in range(3)]
+    estimate = sum(speed().seconds(job) for job in found[0].plan.jobs)
+    assert 0.1 < estimate / min(each.seconds for each in found) < 10
 
 
 # --- the page ------------------------------------------------------------------------------------------------
