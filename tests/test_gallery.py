@@ -1,6 +1,7 @@
 """The gallery that is kept: its numbers are those of the present code."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ def test_an_outcome_is_what_its_numbers_say(kept):
             found = {check["outcome"] for check in claim["checks"]}
             assert claim["outcome"] in found, claim["text"]
             assert "does not hold" not in found or claim["outcome"] == "does not hold", claim["text"]
+
+
+def test_the_readme_counts_the_outcomes(kept):
+    count = Counter(claim["outcome"] for panel in kept.values() for claim in panel["claims"])
+    hold, fail, open_ = (count[each] for each in ("holds", "does not hold", "undecided"))
+    said = f"of {count.total()}, {hold} hold, {fail} do not and {open_} are undecided"
+    assert said in " ".join((KEPT.parents[2] / "README.md").read_text().split())
 
 
 @pytest.mark.parametrize(

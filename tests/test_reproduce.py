@@ -255,9 +255,10 @@ def test_command_prints_claims_and_writes_the_gallery(folder):
 
 
 def test_estimates_are_of_the_right_order(tmp_path):
-    """Within a factor ten of what the solutions and networks of a panel really take."""
-    (found,) = dl.reproduce(["3a"], "tiny", tmp_path)
-    assert 0.1 < sum(speed().seconds(job) for job in found.plan.jobs) / found.seconds < 10
+    """Within a factor ten of what the solutions and networks of a panel really take, the least of several times."""
+    found = [dl.reproduce(["3a"], "tiny", tmp_path / str(attempt))[0] for attempt in range(3)]
+    estimate = sum(speed().seconds(job) for job in found[0].plan.jobs)
+    assert 0.1 < estimate / min(each.seconds for each in found) < 10
 
 
 # --- the page ------------------------------------------------------------------------------------------------
@@ -273,8 +274,9 @@ def gallery(results, tmp_path_factory):
 
 
 @pytest.mark.parametrize("which", ["made now", "committed"])
-def test_every_picture_loads_in_a_browser(which, gallery, browser):
-    gallery = gallery if which == "made now" else Path(__file__).parents[1] / "docs" / "gallery" / "index.html"
+def test_every_picture_loads_in_a_browser(which, request, browser):
+    committed = Path(__file__).parents[1] / "docs" / "gallery" / "index.html"
+    gallery = committed if which == "committed" else request.getfixturevalue("gallery")  # which takes long to make
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     asked = []
     page.on("request", lambda request: asked.append(request.url))

@@ -223,8 +223,8 @@ def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
         ]
         for index, (color, each) in enumerate(zip(_sequence(len(series)), series, strict=True)):
             exponent, _ = each.exponent
-            name = each.series.label.split(", ")[1] if each.series.what != "panels" else "T, panels"
-            said = "" if each.series.exponent is None else f" (table: {each.series.exponent:g})"
+            name = each.series.label.split(", ")[1]
+            said = ", panels" if each.series.what == "panels" else f" (table: {each.series.exponent:g})"
             ax.plot(
                 each.sizes / each.sizes[0],
                 each.seconds / each.seconds[0],

@@ -15,7 +15,7 @@ from deeplinear._reproduce.results import Optima, Tuned, slope
 
 Array = NDArray[np.float64]
 
-SIZES = {"tiny": Size(12, 3, 6, 2), "quick": Size(100, 16), "full": Size(400, 64)}
+TINY, QUICK = Size(12, 3, 6, 2), Size(100, 16)
 CHOICES = "nu = 1, gamma0 = 1, population loss without label noise, test loss after 10 steps"
 
 
@@ -106,7 +106,7 @@ PANELS = (
         across((2, 4, 8, 16), 1.0, "none"),
         OverRates(),
         (shifts_by_orders,),
-        SIZES,
+        {"tiny": TINY, "quick": QUICK, "full": Size(400, 64)},
     ),
     Panel(
         "5b",
@@ -117,6 +117,6 @@ PANELS = (
         across((2, 4, 8, 16, 32), 1.25, "depth-mup", (0.008, 0.32, 17)),
         OverRates(),
         (stays, settles),
-        SIZES,
+        {"tiny": TINY, "quick": QUICK, "full": Size(200, 24)},
     ),
 )
