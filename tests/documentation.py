@@ -39,7 +39,8 @@ class Block:
 
 def pages() -> list[Path]:
     """Return all pages written by hand: of the site, and of the repository."""
-    site = [page for page in DOCS.rglob("*.md") if not {"_build", "generated", "gallery"} & set(page.parts)]
+    made = {"_build", "generated", "gallery"}
+    site = [page for page in DOCS.rglob("*.md") if not made & set(page.relative_to(DOCS).parts)]
     return sorted([*site, *ROOT.glob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
 
 

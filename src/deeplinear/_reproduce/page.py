@@ -33,6 +33,7 @@ article img { width: 100%; height: auto; background: white; border: 1px solid va
 table { border-collapse: collapse; font-size: 0.9em; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); }
 td { overflow-wrap: anywhere; min-width: 4.5rem; }
+td:last-child { overflow-wrap: normal; }
 .yes { color: var(--yes); font-weight: 600; } .no { color: var(--no); font-weight: 600; } .open { color: var(--open); }
 .why { font-style: italic; }
 details { margin: 0.4rem 0; } summary { cursor: pointer; }
