@@ -171,7 +171,7 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
         Line2D([], [], **dot, markeredgecolor="black", label="optimum, theory"),
         Line2D([], [], **dot, markerfacecolor="white", label="optimum, networks"),
     ]
-    _legend(figure, keys)
+    _legend(figure, keys, band="quartiles of networks")
 
 
 def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> None:
@@ -261,9 +261,9 @@ def _band(ax: Axes, x: Array, mean: Array, error: Array, color: Any, **style: An
     ax.fill_between(x, low, mean + error, color=color, alpha=0.25, linewidth=0)
 
 
-def _legend(figure: Figure, keys: list[Line2D], theory: bool = True) -> None:
+def _legend(figure: Figure, keys: list[Line2D], theory: bool = True, band: str = "± standard error") -> None:
     """Keys beside the axes, where they cover nothing."""
-    common = [Line2D([], [], label="theory", **_THEORY), Patch(color=_BAND, label="± standard error")] if theory else []
+    common = [Line2D([], [], label="theory", **_THEORY), Patch(color=_BAND, label=band)] if theory else []
     figure.legend(handles=[*keys, *common], loc="outside right upper")
 
 

@@ -19,7 +19,7 @@ from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.compute import compute, plan_panels
 from deeplinear._reproduce.draw import draw, to_png
 from deeplinear._reproduce.page import write_page
-from deeplinear._reproduce.panel import Panel
+from deeplinear._reproduce.panel import OverRates, Panel
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.results import Agreement
 from deeplinear._reproduce.store import Store
@@ -145,7 +145,8 @@ def _note(plan: Plan) -> str:
     if not any(line.networks for line in plan.lines) or plan.size.seeds == 1:
         return ""
     what = "modes" if plan.lines[0].problem.data.dimension_free else "inputs"
-    return f"networks: D = {plan.size.dim} {what}, mean of {plan.size.seeds} for each curve"
+    middle = "median" if isinstance(plan.panel.view, OverRates) else "mean"
+    return f"networks: D = {plan.size.dim} {what}, {middle} of {plan.size.seeds} for each curve"
 
 
 def _document(found: Reproduction) -> dict[str, Any]:
