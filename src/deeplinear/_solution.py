@@ -132,9 +132,7 @@ class VarianceDecomposition:
 
     def ensemble_loss(self, members: int) -> Array:
         """Test loss of the mean prediction of ``members`` networks trained on one data set, shape (T,)."""
-        if members < 1:
-            raise ValueError(f"members must be a whole number, at least 1, got {members!r}")
-        averaged = (self.initialization + self.interaction) / members
+        averaged = (self.initialization + self.interaction) / _checks.whole("members", members)
         loss: Array = self.bias + self.data + averaged + self.label_noise
         return loss
 
