@@ -361,7 +361,10 @@ CASES: dict[Any, Case] = {
     ),
 }
 
-CLAIMS = sorted({claim for panel in PANELS.values() for claim in panel.claims}, key=lambda each: each.__qualname__)
+CLAIMS = sorted(
+    {claim for panel in PANELS.values() for claim in panel.claims},
+    key=lambda each: (each.__module__, each.__qualname__),
+)
 
 
 def test_there_is_a_case_for_every_claim():
