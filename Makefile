@@ -60,18 +60,18 @@ docs: $(VENV)/installed-docs
 
 clean:
 	rm -rf $(VENV) out build dist docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf src/*.egg-info src/deeplinear/_closure/_rows.c src/deeplinear/_closure/_rows.*.so
+	rm -rf src/*.egg-info src/deeplinear/_equations/_rows.c src/deeplinear/_equations/_rows.*.so
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each file is made when its installation is complete, so that the next run finds it and skips the work.
 INSTALLED := $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-docs
 $(VENV)/installed-test: EXTRA := [test]
 $(VENV)/installed-docs: EXTRA := [docs]
-$(INSTALLED): pyproject.toml setup.py $(wildcard src/deeplinear/_closure/*.pyx src/deeplinear/_closure/*.h) | $(BIN)/python
+$(INSTALLED): pyproject.toml setup.py $(wildcard src/deeplinear/_equations/*.pyx src/deeplinear/_equations/*.h) | $(BIN)/python
 	@echo "Installing deeplinear$(EXTRA) and what it needs into $(VENV) (once; about a minute) ..."
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.$(EXTRA)' || \
 		{ echo "make: the installation failed; it needs the network (or a package index) the first time" >&2; exit 1; }
-	@$(BIN)/python -c 'from deeplinear._closure.causal import _rows; \
+	@$(BIN)/python -c 'from deeplinear._equations.products import _rows; \
 		print("The products of a training step are", "compiled." if _rows else "left to NumPy, for want of a C compiler.")'
 	@touch $@ $(VENV)/installed
 

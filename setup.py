@@ -5,9 +5,9 @@ Without one the installation goes on, and NumPy takes their place.
 
 from setuptools import Extension, setup
 
-folder = "src/deeplinear/_closure"
+folder = "src/deeplinear/_equations"
 rows = Extension(
-    "deeplinear._closure._rows",
+    "deeplinear._equations._rows",
     sources=[f"{folder}/_rows.pyx"],
     depends=[f"{folder}/row_products.h"],
     include_dirs=[folder],

@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._curves import curves
-from deeplinear._files import write_atomically
-from deeplinear._rates import with_rate
+from deeplinear._core.files import write_atomically
+from deeplinear._problem.rate import with_rate
+from deeplinear._theory.curves import curves
 
 HERE = Path(__file__).parent
 STORE = HERE.parent / "out" / "best_rate"

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._closure.causal import rows_times, rows_times_transpose
-from deeplinear._coefficients import coefficients
-from deeplinear._dense import Dense, dense_memory
-from deeplinear._device import Device, find_device
-from deeplinear._estimate import matrices_read
-from deeplinear._simulator.descent import add_outer
-from deeplinear._simulator.network import Outer
-from deeplinear._solve import plan
+from deeplinear._core.device import Device, find_device
+from deeplinear._cost.estimate import matrices_read
+from deeplinear._equations.coefficients import coefficients
+from deeplinear._equations.products import rows_times, rows_times_transpose
+from deeplinear._experiment.descent import add_outer
+from deeplinear._experiment.network import Outer
+from deeplinear._solvers.dense import Dense, dense_memory
+from deeplinear._theory.solve import plan
 from measure import least
 
 Row = tuple[str, str, str]

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._reference import reference
-from deeplinear._solve import chosen_method
+from deeplinear._solvers.reference import reference
+from deeplinear._theory.solve import chosen_method
 
 STORE = Path(__file__).parents[1] / "out" / "fuzz"
 LIMIT = 300.0

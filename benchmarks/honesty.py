@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._files import write_atomically
+from deeplinear._core.files import write_atomically
 from pictures import BAND, COLORS, INK, picture
 
 HERE = Path(__file__).parent

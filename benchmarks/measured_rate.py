@@ -23,9 +23,9 @@ from scipy.interpolate import PchipInterpolator
 from scipy.stats import binom
 
 import deeplinear as dl
-from deeplinear._best_rate import CONFIDENCE, FAILED, find_best_rate
-from deeplinear._files import write_atomically
-from deeplinear._rates import with_rate
+from deeplinear._core.files import write_atomically
+from deeplinear._learning_rate.measured_optimum import CONFIDENCE, FAILED, find_best_rate
+from deeplinear._problem.rate import with_rate
 
 Array = NDArray[np.float64]
 

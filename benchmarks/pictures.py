@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from deeplinear._plot import _BAND as BAND
-from deeplinear._plot import _INK as INK
-from deeplinear._plot import _log_axis as log_axis
-from deeplinear._plot import _new_figure, _style, save_figure
+from deeplinear._plots.loss import _BAND as BAND
+from deeplinear._plots.loss import _INK as INK
+from deeplinear._plots.loss import _log_axis as log_axis
+from deeplinear._plots.loss import _new_figure, _style, save_figure
 
 __all__ = ["BAND", "COLORS", "INK", "log_axis", "picture", "sizes_axis"]
 

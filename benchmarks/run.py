@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from deeplinear._files import write_atomically
-from deeplinear._threads import one_blas_thread
+from deeplinear._core.files import write_atomically
+from deeplinear._core.threads import one_blas_thread
 from measure import circumstances
 from sections import (
     dense,

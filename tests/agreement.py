@@ -3,8 +3,8 @@
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._reference import reference
-from deeplinear._threads import one_blas_thread
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._solvers.reference import reference
 
 OBSERVABLES = (
     "test_loss",

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from deeplinear import _reference
-from deeplinear._fields import replace_unchecked
+from deeplinear._problem.edit import replace_unchecked
+from deeplinear._solvers import reference as _reference
 
 
 def many_digits(problem, digits):

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import deeplinear as dl
-from deeplinear._simulator.descent import Descent
-from deeplinear._simulator.network import FiniteNetwork
-from deeplinear._simulator.sizes import Sizes
-from deeplinear._threads import one_blas_thread
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._experiment.descent import Descent
+from deeplinear._experiment.network import FiniteNetwork
+from deeplinear._experiment.sizes import Sizes
 from spectra import make
 
 

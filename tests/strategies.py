@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import deeplinear as dl
-from deeplinear._sampling import Sampling
+from deeplinear._problem.sampling import Sampling
 
 
 def between(low: float, high: float) -> st.SearchStrategy[float]:

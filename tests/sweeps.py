@@ -14,7 +14,7 @@ import pytest
 COUNTING = """
 import os, time, uuid
 from pathlib import Path
-from deeplinear._sweeping.work import run_task
+from deeplinear._sweep.work import run_task
 
 FOLDER = Path(os.environ["COUNT_FOLDER"])
 SECONDS = float(os.environ.get("COUNT_SECONDS", "0"))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._grid import breaks
-from deeplinear._solve import chosen_method
+from deeplinear._theory.solve import chosen_method
+from deeplinear._time.grid import breaks
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._best_rate import RESOLUTION, find_best_rate, quantile, typical_loss
-from deeplinear._curves import curves
-from deeplinear._rates import with_rate
-from deeplinear._transfer import _grid_around
+from deeplinear._learning_rate.measured_optimum import RESOLUTION, find_best_rate, quantile, typical_loss
+from deeplinear._learning_rate.transfer import _grid_around
+from deeplinear._problem.rate import with_rate
+from deeplinear._theory.curves import curves
 from documentation import ROOT, script
 
 benchmark = script(ROOT / "benchmarks" / "measured_rate.py")

@@ -16,7 +16,7 @@ import xarray as xr
 import deeplinear as dl
 from command_line import document, refused, run
 from deeplinear._cli import _commands, _fields, main
-from deeplinear._problem import PARTS
+from deeplinear._problem.problem import PARTS
 
 pytestmark = pytest.mark.usefixtures("in_folder")
 
@@ -300,7 +300,7 @@ class TestRefusals:
             assert message == f"error: scheduler must be an address such as 'tcp://127.0.0.1:8786', got {text!r}"
 
     def test_a_missing_package_has_its_own_exit_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("deeplinear._sweep.find_spec", lambda _: None)
+        monkeypatch.setattr("deeplinear._sweep.sweep.find_spec", lambda _: None)
         message = refused("sweep", "--over", "lr=0.01,0.02", "--steps", "3", code=5)
         assert message == "error: a store needs Zarr: pip install 'deeplinear[sweep]'"
         assert "5 a package is missing" in " ".join(run("--help").stdout.split())

@@ -14,7 +14,7 @@ import xarray as xr
 from command_line import document, refused, run
 from deeplinear._cli import _report
 from deeplinear._cli._grid import read_values
-from deeplinear._sweep import open_sweep
+from deeplinear._sweep.sweep import open_sweep
 
 pytestmark = pytest.mark.usefixtures("in_folder")
 
@@ -97,7 +97,7 @@ class TestSweep:
 
     def test_a_scheduler_that_does_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
-        monkeypatch.setattr("deeplinear._sweeping.runners._ANSWER_SECONDS", 0.3)
+        monkeypatch.setattr("deeplinear._sweep.runners._ANSWER_SECONDS", 0.3)
         words = refused("sweep", *SMALL, *GRID, "--scheduler", "tcp://127.0.0.1:9")
         assert "scheduler tcp://127.0.0.1:9 does not answer" in words
 

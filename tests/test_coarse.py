@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._coarse import EXACT
-from deeplinear._solve import chosen_method
+from deeplinear._solvers.merged_steps import EXACT
+from deeplinear._theory.solve import chosen_method
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
 

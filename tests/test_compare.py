@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import deeplinear as dl
-from deeplinear._compare import LEVEL, Verdict, _groups, _Test, _test_times, compare
-from deeplinear._ensemble import CORRELATIONS
-from deeplinear._plot import plot_comparison
-from deeplinear._sign_flip import _statistic, flip_signs, rank
+from deeplinear._comparison.compare import LEVEL, Verdict, _groups, _Test, _test_times, compare
+from deeplinear._comparison.sign_flip import _statistic, flip_signs, rank
+from deeplinear._experiment.ensemble import CORRELATIONS
+from deeplinear._plots.loss import plot_comparison
 
 
 def make(lr=0.05, steps=12, depth=2, width=1.0, sampling=None, noise=0.3, gram=None, richness=1.0, centered=False, **o):

@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose
 from scipy.special import zeta
 
 import deeplinear as dl
-from deeplinear import _power_law
-from deeplinear._compress import compress
-from deeplinear._curves import curves
-from deeplinear._data import Modes
-from deeplinear._power_law import infinite_power_law
+from deeplinear._problem import power_law as _power_law
+from deeplinear._problem.data import Modes
+from deeplinear._problem.power_law import infinite_power_law
+from deeplinear._problem.quadrature import compress
+from deeplinear._theory.curves import curves
 from spectra import REGIMES, make
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._curves import curves, worth_batching
-from deeplinear._fields import replace
+from deeplinear._problem.edit import replace
+from deeplinear._theory.curves import curves, worth_batching
 
 
 def make(network, lr=0.05, steps=6):

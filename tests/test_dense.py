@@ -6,8 +6,8 @@ from hypothesis import given, settings
 
 import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close
-from deeplinear._coefficients import structure
-from deeplinear._dense import dense_memory
+from deeplinear._equations.coefficients import structure
+from deeplinear._solvers.dense import dense_memory
 from strategies import problems
 
 SAMPLINGS = [
@@ -80,8 +80,8 @@ def test_a_list_is_solved_as_one_by_one(sampling):
 def test_striped_products_agree_with_plain_ones(monkeypatch):
     problems = [make(sampling, steps=30, gram=[[1, 0.3], [0.3, 0.5]]) for sampling in SAMPLINGS]
     plain = dl.solve(problems)
-    monkeypatch.setattr("deeplinear._closure.causal._BLOCK", 7)
-    monkeypatch.setattr("deeplinear._closure.causal._LAUNCH", 7)
+    monkeypatch.setattr("deeplinear._equations.products._BLOCK", 7)
+    monkeypatch.setattr("deeplinear._equations.products._LAUNCH", 7)
     for expected, actual in zip(plain, dl.solve(problems), strict=True):
         assert_close(actual.test_loss, expected.test_loss, 1e-13)
         assert_close(actual.feature_correlation, expected.feature_correlation, 1e-13)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 import deeplinear as dl
-from deeplinear._device import CPU, Device, find_device
-from deeplinear._ensemble import CORRELATIONS, LOSSES
-from deeplinear._solution import MATRICES, PARTS
-from deeplinear._solve import chosen_method
+from deeplinear._core.device import CPU, Device, find_device
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._theory.solution import MATRICES, PARTS
+from deeplinear._theory.solve import chosen_method
 from needs import need
 from strategies import problems
 
@@ -83,16 +83,16 @@ def test_small_batches():
 
 @pytest.mark.usefixtures("torch")
 def test_striped_products(monkeypatch):
-    monkeypatch.setattr("deeplinear._closure.causal._BLOCK", 7)
-    monkeypatch.setattr("deeplinear._closure.causal._LAUNCH", 7)
-    monkeypatch.setattr("deeplinear._closure.causal._LAUNCH_ON_DEVICE", 7)
+    monkeypatch.setattr("deeplinear._equations.products._BLOCK", 7)
+    monkeypatch.setattr("deeplinear._equations.products._LAUNCH", 7)
+    monkeypatch.setattr("deeplinear._equations.products._LAUNCH_ON_DEVICE", 7)
     problem = make(steps=40)
     assert_same(dl.solve(problem, device=DEVICE), dl.solve(problem))
 
 
 @pytest.mark.usefixtures("torch")
 def test_a_list_is_one_batch_whatever_its_size(monkeypatch):
-    monkeypatch.setattr("deeplinear._solve._CACHE", 1.0)  # on the processor, one problem at a time
+    monkeypatch.setattr("deeplinear._theory.solve._CACHE", 1.0)  # on the processor, one problem at a time
     several = [make(lr=0.01 * (1 + i), steps=30) for i in range(9)] + [make(lr=0.8, steps=30)]
     actual, expected = dl.solve(several, device=DEVICE), dl.solve(several)
     assert {solution.stats["batch"] for solution in actual} == {10}
@@ -182,7 +182,7 @@ def test_as_many_networks_together_as_memory_holds(monkeypatch):
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
     drawn = []
     draw = dl._simulate.train
-    monkeypatch.setattr("deeplinear._simulate.train", lambda *a, **k: (drawn.append(a[2]), draw(*a, **k))[1])
+    monkeypatch.setattr("deeplinear._experiment.simulate.train", lambda *a, **k: (drawn.append(a[2]), draw(*a, **k))[1])
     actual = dl.simulate(make(), 20, 5, device=DEVICE, progress=lambda done, total: calls.append((done, total)))
     assert [tuple(seeds) for seeds in drawn] == [(0, 1), (2, 3), (4,)]
     assert calls[-1] == (50, 50)

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import deeplinear as dl
 from deeplinear._cli import app
-from deeplinear._closure.chain import Layers
-from deeplinear._grid import Grid
+from deeplinear._equations.deep_chain import Layers
+from deeplinear._time.grid import Grid
 from documentation import DOCS, ROOT, blocks, cells, links, pages, script
 
 NOTEBOOKS = [page for page in pages() if cells(page)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear import _reference
+from deeplinear._solvers import reference as _reference
 from documentation import DOCS
 
 DIM, NETWORKS, STEPS = 200, 64, 10

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._estimate import _smaller, estimate, in_bytes, in_time, solve_seconds, work_of
-from deeplinear._fields import replace
-from deeplinear._sweeping.cost import SweepCost, estimate_sweep
-from deeplinear._sweeping.plan import Plan
+from deeplinear._cost.estimate import _smaller, estimate, in_bytes, in_time, solve_seconds, work_of
+from deeplinear._problem.edit import replace
+from deeplinear._sweep.cost import SweepCost, estimate_sweep
+from deeplinear._sweep.plan import Plan
 
 
 def problem(steps: int = 100, depth: int = 3, sampling: object = None, **network: object) -> dl.Problem:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._closure.depth import Nodes
-from deeplinear._coefficients import coefficients
-from deeplinear._dense import Dense
+from deeplinear._equations.coefficients import coefficients
+from deeplinear._equations.depth_nodes import Nodes
+from deeplinear._solvers.dense import Dense
 
 
 def problem(network, sampling=None, data=None, steps=6, lr=0.05, **optimizer):

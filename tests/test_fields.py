@@ -3,7 +3,7 @@
 import pytest
 
 import deeplinear as dl
-from deeplinear._fields import field_names, get_field, replace, replace_unchecked
+from deeplinear._problem.edit import field_names, get_field, replace, replace_unchecked
 
 
 @pytest.fixture

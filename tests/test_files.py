@@ -306,7 +306,7 @@ sys.exit(hung)
         script = """
 import os, threading
 from threadpoolctl import threadpool_info
-from deeplinear._threads import one_blas_thread
+from deeplinear._core.threads import one_blas_thread
 import numpy
 
 def counts():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._finite_size import expected_deviation, kernel_variance
-from deeplinear._simulator.sizes import sizes_of
+from deeplinear._comparison.finite_size import expected_deviation, kernel_variance
+from deeplinear._experiment.sizes import sizes_of
 from documentation import DOCS, script
 
 FINITE_SIZE = script(DOCS / "finite_size.py")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._closure.depth import Nodes
-from deeplinear._coefficients import coefficients
-from deeplinear._dense import Dense
+from deeplinear._equations.coefficients import coefficients
+from deeplinear._equations.depth_nodes import Nodes
+from deeplinear._solvers.dense import Dense
 
 SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 1.0)]
 GRAM = [[1.0, 0.2], [0.2, 0.5]]
@@ -154,7 +154,7 @@ OBSERVABLES = [
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: type(s).__name__)
 def test_with_a_node_at_every_edge_it_is_the_layered_solution(sampling, monkeypatch):
-    monkeypatch.setattr("deeplinear._closure.depth.SETTLED", 1e-14)
+    monkeypatch.setattr("deeplinear._equations.depth_nodes.SETTLED", 1e-14)
     rule = dl.GradientDescent(0.02, momentum=0.3, weight_decay=0.2)
     problem = make(7, sampling, gram=GRAM, optimizer=rule, branch=1.5, richness=1.3)
     layers, nodes = dl.solve(problem), solution_with(20, problem)
@@ -178,7 +178,7 @@ def test_solve_chooses_nodes_for_many_layers_and_says_so(monkeypatch):
     chosen = dl.solve(problem)
     assert chosen.stats["depth_error"] < 1e-6
     assert chosen.feature_correlation.shape[0] == 257
-    monkeypatch.setattr("deeplinear._solve._MANY_LAYERS", 10_000)
+    monkeypatch.setattr("deeplinear._theory.solve._MANY_LAYERS", 10_000)
     layers = dl.solve(problem)
     assert "depth_nodes" not in layers.stats
     np.testing.assert_allclose(chosen.test_loss, layers.test_loss, rtol=1e-7)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._fields import replace
 from deeplinear._learning_rate import max_stable_lr, optimal_lr
 from deeplinear._learning_rate.minimum import Point, find_minimum
-from deeplinear._rates import with_rate
-from deeplinear._sensitivity import sensitivity
+from deeplinear._problem.edit import replace
+from deeplinear._problem.rate import with_rate
+from deeplinear._theory.sensitivity import sensitivity
 
 
 def make(network=None, sampling=None, noise=0.3, steps=20, lr=0.05, **optimizer):

@@ -7,12 +7,12 @@ import pytest
 from numpy.polynomial import legendre
 
 import deeplinear as dl
-from deeplinear import _panels
-from deeplinear._closure.settle import Unknown, settle
-from deeplinear._estimate import work_of
-from deeplinear._grid import NODES, Grid, breaks, panel_sums, panel_times, to_legendre
-from deeplinear._propagator import GridPropagator, propagator
-from deeplinear._solve import chosen_method, plan, run_panels
+from deeplinear._cost.estimate import work_of
+from deeplinear._solvers.panels import solver as _panels
+from deeplinear._solvers.panels.settle import Unknown, settle
+from deeplinear._theory.solve import chosen_method, plan, run_panels
+from deeplinear._time.grid import NODES, Grid, breaks, panel_sums, panel_times, to_legendre
+from deeplinear._time.propagator import GridPropagator, propagator
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2)
 
@@ -433,13 +433,13 @@ def test_the_choice_of_method():
 
 
 def test_giving_up_is_an_error_unless_the_dense_method_can_take_over(monkeypatch):
-    monkeypatch.setattr("deeplinear._panels.MOST_ROWS", 150)
-    monkeypatch.setattr("deeplinear._solve._SHORT", 150)
+    monkeypatch.setattr("deeplinear._solvers.panels.solver.MOST_ROWS", 150)
+    monkeypatch.setattr("deeplinear._theory.solve._SHORT", 150)
     problem = make(dl.Population(), depth=2, lr=0.3, steps=300, width=1.0)
     assert dl.solve(problem).stats["method"] == "dense"
     with pytest.raises(ArithmeticError, match=r"panels reached step \d+ of 300 with \d+ nodes"):
         dl.solve(problem, method="panels")
-    monkeypatch.setattr("deeplinear._solve.dense_memory", lambda shape, batch: 10**18)
+    monkeypatch.setattr("deeplinear._theory.solve.dense_memory", lambda shape, batch: 10**18)
     with pytest.raises(ArithmeticError, match="lower lr or steps, or raise tolerance"):
         dl.solve(problem)
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._plot import save_figure
-from deeplinear._plot_transfer import plot_transfer
-from deeplinear._transfer import Transfer, transfer
+from deeplinear._learning_rate.transfer import Transfer, transfer
+from deeplinear._plots.loss import save_figure
+from deeplinear._plots.transfer import plot_transfer
 
 
 @pytest.fixture(scope="module")

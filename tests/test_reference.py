@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deeplinear as dl
-from deeplinear._data import Modes, gram_matrix
-from deeplinear._reference import propagator, reference
-from deeplinear._sampling import Sampling
+from deeplinear._problem.data import Modes, gram_matrix
+from deeplinear._problem.sampling import Sampling
+from deeplinear._solvers.reference import propagator, reference
 from strategies import optimizers, problems
 
 any_problem = settings(max_examples=60, deadline=None, derandomize=True)

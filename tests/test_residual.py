@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close, z_scores
-from deeplinear._reference import reference
-from deeplinear._threads import one_blas_thread
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._solvers.reference import reference
 from strategies import between, data, optimizers, samplings
 from test_dense import SAMPLINGS
 from test_theory_and_experiment import _steps_of

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._grid import Grid
-from deeplinear._rounding import amplification, rounding_at
-from deeplinear._solve import plan, run_dense
+from deeplinear._solvers.rounding import amplification, rounding_at
+from deeplinear._theory.solve import plan, run_dense
+from deeplinear._time.grid import Grid
 
 
 def make(lr, steps=300, richness=1.0, **kw):

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 import deeplinear as dl
-from deeplinear._closure import causal
-from deeplinear._closure.causal import SETS
-from deeplinear._closure.site import Site
-from deeplinear._closure.source import Source, fill_sum
-from deeplinear._curves import curves
-from deeplinear._fields import replace_unchecked
-from deeplinear._solve import plan, run_panels
+from deeplinear._equations import products
+from deeplinear._equations.products import SETS
+from deeplinear._equations.site import Site
+from deeplinear._equations.source import Source, fill_sum
+from deeplinear._problem.edit import replace_unchecked
+from deeplinear._theory.curves import curves
+from deeplinear._theory.solve import plan, run_panels
 from needs import need
 
 Array = NDArray[np.complex128] | NDArray[np.float64]
@@ -24,7 +24,7 @@ Array = NDArray[np.complex128] | NDArray[np.float64]
 
 @pytest.fixture(autouse=True)
 def _compiled() -> None:
-    need("compiled", causal._rows is not None, "install gcc and Python's headers, then the package again")
+    need("compiled", products._rows is not None, "install gcc and Python's headers, then the package again")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def in_numpy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]]
 
     def run(something: Callable[[], object]) -> object:
         with monkeypatch.context() as patch:
-            patch.setattr(causal, "_rows", None)
+            patch.setattr(products, "_rows", None)
             return something()
 
     return run
@@ -67,9 +67,9 @@ def symmetric(kind: type, *shape: int) -> Array:
 def test_products(in_numpy, stack, rows, e, kind, blocks):
     x = numbers(kind, *rows, 1, e)
     for product, matrix in (
-        (causal.rows_times, causal_matrix(kind, *stack, 45, 45, blocks=blocks)),
-        (causal.rows_times_transpose, causal_matrix(kind, *stack, 45, 45, blocks=blocks)),
-        (causal.rows_times_symmetric, symmetric(kind, *stack, 45, 45)),
+        (products.rows_times, causal_matrix(kind, *stack, 45, 45, blocks=blocks)),
+        (products.rows_times_transpose, causal_matrix(kind, *stack, 45, 45, blocks=blocks)),
+        (products.rows_times_symmetric, symmetric(kind, *stack, 45, 45)),
     ):
         found = product(x, matrix, e)
         assert found.shape == (*stack, 1, e)
@@ -80,14 +80,14 @@ def test_products(in_numpy, stack, rows, e, kind, blocks):
 def test_two_rows_times_a_symmetric_matrix(kind):
     x, matrix = numbers(kind, 3, 2, 29), symmetric(kind, 3, 45, 45)
     expected = x @ matrix[:, :29, :29]
-    np.testing.assert_allclose(causal.rows_times_symmetric(x, matrix, 29), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(products.rows_times_symmetric(x, matrix, 29), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_rows_that_are_part_of_a_matrix_or_may_not_be_written_to():
     matrix, lower = numbers(float, 2, 60, 60), causal_matrix(float, 2, 60, 60, blocks=False)
     row = matrix[:, 30:31, :30]
     row.flags.writeable = False
-    np.testing.assert_allclose(causal.rows_times(row, lower, 30), row @ lower[:, :30, :30], rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(products.rows_times(row, lower, 30), row @ lower[:, :30, :30], rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_rows_that_are_part_of_a_matrix_or_may_not_be_written_to():
 )
 def test_what_would_be_read_wrongly_is_refused(x, matrix, e):
     with pytest.raises(ValueError, match="must be"):
-        causal.rows_times(x, matrix, e)
+        products.rows_times(x, matrix, e)
 
 
 @pytest.mark.parametrize("kind", [float, complex])
@@ -114,7 +114,7 @@ def test_resolvents(in_numpy, kind):
     def fill() -> None:
         for t in range(size):
             rows = slice(t, t + 1)
-            causal.fill_resolvent(found, kernel[..., rows, : t + 1], rows, panel=False)
+            products.fill_resolvent(found, kernel[..., rows, : t + 1], rows, panel=False)
 
     for run in (lambda fill: fill(), in_numpy):
         found[...] = 0.0

@@ -12,15 +12,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info
 
 import deeplinear as dl
-from deeplinear._ensemble import CORRELATIONS, LOSSES, Ensemble
-from deeplinear._labels import to_dataset
-from deeplinear._simulate import simulate, simulation_memory
-from deeplinear._simulator.data import FixedStream, draw_target
-from deeplinear._simulator.descent import Descent
-from deeplinear._simulator.network import FiniteNetwork
-from deeplinear._simulator.sizes import Sizes, sizes_of
-from deeplinear._simulator.train import train
-from deeplinear._threads import one_blas_thread
+from deeplinear._core.dataset import to_dataset
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._experiment.descent import Descent
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.network import FiniteNetwork
+from deeplinear._experiment.simulate import simulate, simulation_memory
+from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.streams import FixedStream, draw_target
+from deeplinear._experiment.train import train
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._fields import replace
+from deeplinear._problem.edit import replace
 
 MODES = 40
 

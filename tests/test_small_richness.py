@@ -7,8 +7,8 @@ import pytest
 
 import deeplinear as dl
 from agreement import assert_close
-from deeplinear._coefficients import coefficients
-from deeplinear._dense import Dense
+from deeplinear._equations.coefficients import coefficients
+from deeplinear._solvers.dense import Dense
 from digits import many_digits
 
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import deeplinear as dl
 from agreement import assert_agrees_with_the_reference
-from deeplinear._simulate import simulation_memory
+from deeplinear._experiment.simulate import simulation_memory
 from spectra import GRAM, REGIMES, make
 from strategies import networks, optimizers, samplings, spectra
 

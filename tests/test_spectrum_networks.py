@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import deeplinear as dl
 from agreement import assert_networks_agree
-from deeplinear._simulator.train import train
+from deeplinear._experiment.train import train
 from spectra import GRAM, REGIMES, make
 
 

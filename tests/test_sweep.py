@@ -10,10 +10,11 @@ import pytest
 import xarray as xr
 
 import deeplinear as dl
-from deeplinear import _sweep
-from deeplinear._sweep import open_sweep, sweep
-from deeplinear._sweeping import drive, records, runners, store
-from deeplinear._sweeping.plan import Plan
+from deeplinear._core import memory
+from deeplinear._sweep import drive, records, runners, store
+from deeplinear._sweep import sweep as _sweep
+from deeplinear._sweep.plan import Plan
+from deeplinear._sweep.sweep import open_sweep, sweep
 from sweeps import counts, ladder
 
 
@@ -123,7 +124,7 @@ class TestFailures:
         assert "width" in str(found.measured_failure.sel(width=np.inf).item())
 
     def test_an_error_in_a_batch_costs_one_point(self, problem: dl.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-        from deeplinear._sweeping import work
+        from deeplinear._sweep import work
 
         def solve(problems: Any) -> Any:
             if any(each.optimizer.lr == 0.003 for each in problems):
@@ -138,17 +139,16 @@ class TestFailures:
     def test_want_of_memory_is_tried_again(
         self, problem: dl.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from deeplinear import _memory
 
         grid, path = {"lr": [0.01], "steps": [3, 4]}, tmp_path / "a.zarr"
-        available = _memory.require
+        available = memory.require
 
         def require(*arguments: Any) -> None:
             raise MemoryError("too large")
 
-        monkeypatch.setattr(_memory, "require", require)
+        monkeypatch.setattr(memory, "require", require)
         assert (sweep(problem, grid, path, workers=1).failure == "MemoryError: too large").all()
-        monkeypatch.setattr(_memory, "require", available)
+        monkeypatch.setattr(memory, "require", available)
         assert (sweep(problem, grid, path, workers=1).failure == "").all()
         assert (xr.open_zarr(path).failure == "").all()
 

@@ -16,13 +16,13 @@ import pytest
 import xarray as xr
 
 import deeplinear as dl
-from deeplinear import _sweep
-from deeplinear._sweep import open_sweep, sweep
-from deeplinear._sweeping import claims as claims_module
-from deeplinear._sweeping import drive, runners, store
-from deeplinear._sweeping.claims import Claims
-from deeplinear._sweeping.runners import LocalProcesses
-from deeplinear._sweeping.work import Task, run_task
+from deeplinear._sweep import claims as claims_module
+from deeplinear._sweep import drive, runners, store
+from deeplinear._sweep import sweep as _sweep
+from deeplinear._sweep.claims import Claims
+from deeplinear._sweep.runners import LocalProcesses
+from deeplinear._sweep.sweep import open_sweep, sweep
+from deeplinear._sweep.work import Task, run_task
 from sweeps import counts, is_running, ladder, open_gate, pids, wait_for
 
 
@@ -45,7 +45,7 @@ class TestClaims:
         assert not list((tmp_path / "owners").iterdir())
 
     def test_what_a_dead_process_had_is_taken_over_once(self, tmp_path: Path) -> None:
-        code = "import sys; from pathlib import Path; from deeplinear._sweeping.claims import Claims\n"
+        code = "import sys; from pathlib import Path; from deeplinear._sweep.claims import Claims\n"
         code += "import os; Claims(Path(sys.argv[1])).take('a'); os.kill(os.getpid(), 9)"
         subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
         first, second = Claims(tmp_path), Claims(tmp_path)
@@ -132,8 +132,8 @@ class TestInterruptions:
 import sys
 import counting_tasks
 import deeplinear as dl
-from deeplinear._sweep import sweep
-from deeplinear._sweeping import drive
+from deeplinear._sweep.sweep import sweep as _sweep
+from deeplinear._sweep import drive
 drive.run_task = counting_tasks.counted
 problem = dl.Problem.load(sys.argv[1])
 lrs = [float(lr) for lr in sys.argv[3].split(",")]
@@ -242,7 +242,7 @@ class TestLocalProcesses:
     def test_a_script_needs_no_main_guard(self, problem: dl.Problem, tmp_path: Path) -> None:
         problem.save(tmp_path / "problem.toml")
         (tmp_path / "plain.py").write_text(
-            "import deeplinear as dl\nfrom deeplinear._sweep import sweep\n"
+            "import deeplinear as dl\nfrom deeplinear._sweep.sweep import sweep\n"
             "found = sweep(dl.Problem.load('problem.toml'), {'steps': [2, 3], 'lr': [0.1]}, workers=2)\n"
             "print(int(found.done.sum()))"
         )
@@ -317,8 +317,8 @@ class TestDask:
         pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
         problem.save(tmp_path / "problem.toml")
         script = (
-            "import socket, deeplinear as dl\nfrom deeplinear._sweep import sweep\n"
-            "from deeplinear._sweeping import runners\nrunners._ANSWER_SECONDS = 0.3\n"
+            "import socket, deeplinear as dl\nfrom deeplinear._sweep.sweep import sweep\n"
+            "from deeplinear._sweep import runners\nrunners._ANSWER_SECONDS = 0.3\n"
             "silent = socket.create_server(('127.0.0.1', 0))\n"
             "address = f'tcp://127.0.0.1:{silent.getsockname()[1]}'\n"
             "sweep(dl.Problem.load('problem.toml'), {'lr': [0.1]}, scheduler=address)"
@@ -343,7 +343,7 @@ def _set_seconds(seconds: float) -> None:
 
 def test_a_worker_imports_nothing_that_it_does_not_need() -> None:
     """What is slow to import would cost every process of a sweep about as much as a hundred short solutions."""
-    code = "import sys, deeplinear._sweeping.work; print(*sys.modules)"
+    code = "import sys, deeplinear._sweep.work; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "deeplinear._solve" in loaded
+    assert "deeplinear._theory.solve" in loaded
     assert not {"xarray", "pandas", "matplotlib", "scipy.optimize", "scipy.interpolate", "torch", "rich"} & set(loaded)

@@ -10,9 +10,9 @@ import pytest
 
 import deeplinear as dl
 from agreement import assert_networks_agree, z_scores
-from deeplinear._simulator.network import FiniteNetwork
-from deeplinear._simulator.train import train
-from deeplinear._threads import one_blas_thread
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._experiment.network import FiniteNetwork
+from deeplinear._experiment.train import train
 
 DIM, SEEDS, STEPS = 300, 24, 30
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._fields import replace
 from deeplinear._learning_rate import optimal_lr
-from deeplinear._measured import _exponent
+from deeplinear._learning_rate.measured import _exponent
+from deeplinear._learning_rate.transfer import find_jumps, transfer
+from deeplinear._learning_rate.verdict import CHEAP, STAYS, Evidence, judge
+from deeplinear._problem.edit import replace
 from deeplinear._scaling import loglog_slope
-from deeplinear._transfer import find_jumps, transfer
-from deeplinear._verdict import CHEAP, STAYS, Evidence, judge
 
 
 def make(network=None, sampling=None, noise=0.3, steps=15, lr=0.05):

@@ -31,9 +31,9 @@ import numpy as np
 import xarray as xr
 
 import deeplinear as dl
-from deeplinear._files import sealed, write_atomically
-from deeplinear._sweeping import claims
-from deeplinear._sweeping.store import WORK_FOLDER
+from deeplinear._core.files import sealed, write_atomically
+from deeplinear._sweep import claims
+from deeplinear._sweep.store import WORK_FOLDER
 
 PAGE = Path(__file__).parents[1] / "docs" / "robustness.md"
 PROBLEM = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=5)

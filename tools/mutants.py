@@ -44,12 +44,12 @@ EQUATIONS = Suite(
         "test_small_richness.py",
     ],
     mutants={
-        "_propagator.py": [
+        "_time/propagator.py": [
             ("force = -weight_decay * weight", "force = -1.1 * weight_decay * weight"),
             ("velocity = momentum * velocity + force", "velocity = 1.1 * momentum * velocity + force"),
             ("(momentum * velocity + force if nesterov", "(velocity + force if nesterov"),
         ],
-        "_coefficients.py": [
+        "_equations/coefficients.py": [
             (
                 "0.0 if infinite else 1.0 / (nu[-1] * gamma0)",
                 "0.0 if infinite else 1.0 / (nu[0] * gamma0)",
@@ -62,14 +62,14 @@ EQUATIONS = Suite(
             ("f = np.array([1.0] + [beta] * (len(nu) - 1))", "f = np.array([beta] * len(nu))"),
             ('"k": f[::-1]', '"k": f'),
         ],
-        "_network.py": [
+        "_problem/network.py": [
             ("return self.branch / math.sqrt(self.depth) if", "return self.branch / self.depth if"),
             ("return 1.0 / root if", "return root if"),
         ],
-        "_sampling.py": [
+        "_problem/sampling.py": [
             ("return (1.0 - self.keep) / self.batch", "return 1.0 / self.batch"),
         ],
-        "_closure/source.py": [
+        "_equations/source.py": [
             ("self.on(x), self.matrix, e", "x, self.matrix, e"),
             ("self._transposed(rows_times_symmetric", "(rows_times_symmetric"),
             ("return times(covariance, self.factor)", "return covariance"),
@@ -84,7 +84,7 @@ EQUATIONS = Suite(
             ("            y[..., : self.outputs] += over_time", "            over_time"),
             ("sum(others, start=first)", "first"),
         ],
-        "_closure/site.py": [
+        "_equations/site.py": [
             ("own_source *= self.gamma0", "own_source *= 1.0"),
             ("add_identity(own_source, rows)", "pass"),
             ("self.dh, self.dg, 1, rows)", "self.dh, self.dg, 0, rows)"),
@@ -92,7 +92,7 @@ EQUATIONS = Suite(
             ("u.scaled(self._gamma0_squared)", "u.scaled(self.gamma0)"),
             ("fill_sandwich(filled, self.dh, (u, r), rows)", "fill_sandwich(filled, self.dh, (r, u), rows)"),
         ],
-        "_closure/hidden.py": [
+        "_equations/layers.py": [
             ("(_product(k, rho, f), _product(k, k, rho))", "(_product(k, rho), _product(k, k, rho))"),
             ("(_product(k, rho, f), _product(k, k, rho))", "(_product(k, f), _product(k, k, rho))"),
             ("(_product(k, rho, f), _product(k, k, rho))", "(_product(k, rho, f), _product(k, rho))"),
@@ -125,7 +125,7 @@ EQUATIONS = Suite(
             ("self._Gamma[layer + 1], self.r[layer]", "self._Gamma[layer + 1], Source(self.Cg[layer + 1])"),
             ("self._cov_a[layer - 1], self.u[layer]", "self._cov_a[layer - 1], Source(self.Ch[layer - 1])"),
         ],
-        "_closure/increments.py": [
+        "_equations/increments.py": [
             ("y: Array = _spread(c.scale, x) * x", "y: Array = x"),
             ("y[..., :outputs] = over_time(x, outputs)", "pass"),
             ("y: Array = x / scale", "y: Array = x"),
@@ -135,7 +135,7 @@ EQUATIONS = Suite(
             ("    restored[..., :outputs] = own[..., :outputs]", "    pass"),
             ("    y[..., : c.structure.outputs] = 0.0", "    pass"),
         ],
-        "_closure/data.py": [
+        "_equations/layer_zero.py": [
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, c.first_to_last, None)"),
             ("Rhr = -self.mean_H(rows)", "Rhr = -1.1 * self.mean_H(rows)"),
@@ -164,10 +164,10 @@ EQUATIONS = Suite(
             ("R.H[..., rows, :e] * self._own[..., :e], 2)", "R.H[..., rows, :e] * self._own[..., :e], 1)"),
             ("R.RDelta[None], (Source(self._Psi),)", "1.1 * R.RDelta[None], (Source(self._Psi),)"),
         ],
-        "_closure/chain.py": [
+        "_equations/deep_chain.py": [
             ("(gain + decay * total)[..., None]", "(gain + total)[..., None]"),
         ],
-        "_closure/depth.py": [
+        "_equations/depth_nodes.py": [
             ("D = top_D + self._sum(above, dD)", "D = top_D + 1.1 * self._sum(above, dD)"),
             ("                dY = self.A[..., rows, :e] +", "                dY = 1.1 * self.A[..., rows, :e] +"),
             ("dQ = self.B[..., rows, :e] +", "dQ = 1.1 * self.B[..., rows, :e] +"),
@@ -175,10 +175,10 @@ EQUATIONS = Suite(
             ("through = self._gamma0**2 *", "through = self._gamma0 *"),
             ("incoming + self._edge * rows_times", "incoming + 0.9 * self._edge * rows_times"),
         ],
-        "_dense.py": [
+        "_solvers/dense.py": [
             ("same_data = DataCovariances(self.data)", "same_data = DataCovariances(self.data, same_data=False)"),
         ],
-        "_solution.py": [
+        "_theory/solution.py": [
             ("past @ draws @ past.T", "R @ draws @ R.T"),
             ("(self.initialization + self.interaction) / members", "(self.initialization) / members"),
         ],
@@ -188,19 +188,19 @@ EQUATIONS = Suite(
 PANELS = Suite(
     tests=["test_panels.py"],
     mutants={
-        "_grid.py": [
+        "_time/grid.py": [
             ("sums -= legendre.legvander(ends, NODES - 1) / 2", "sums -= legendre.legvander(ends, NODES - 1) / 3"),
             ("* h ** (k - 1) * derivatives", "* h**k * derivatives"),
             ("self._weight = np.append(self._weight, whole)", "self._weight = np.append(self._weight, 1.01 * whole)"),
             ("(steps[mine] - starts[index] + 1) / length", "(steps[mine] - starts[index]) / length"),
         ],
-        "_propagator.py": [
+        "_time/propagator.py": [
             ("decay = np.log1p(-rate * self._weight_decay)", "decay = -rate * self._weight_decay"),
             ("- self._log_d - self._decay)", "- self._log_d)"),
             ("max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))", "misfit"),
             ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:NODES], 0.0"),
         ],
-        "_panels.py": [
+        "_solvers/panels/solver.py": [
             ("np.kron(a, np.eye(outputs))", "np.kron(a, np.ones((outputs, outputs)))"),
             ("good = residual <= max(0.1 * self._goal, _ROUNDING)", "good = residual <= 0.1"),
             ("error = max(error, self._truncation(rows)) if good", "error = error if good"),
@@ -213,7 +213,7 @@ PANELS = Suite(
             ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),
             ("same_init = DataCovariances(eq.data, same_data=False)", "same_init = DataCovariances(eq.data)"),
         ],
-        "_closure/settle.py": [
+        "_solvers/panels/settle.py": [
             ("float(np.abs(new - z).max())", "float(np.abs(new - z).min())"),
             ("write_symmetric(self.matrix, values, rows)", "self.matrix[..., rows, : rows.stop] = values"),
             ("min(recent) > 0.5 * min(before)", "True"),

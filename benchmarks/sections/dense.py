@@ -6,11 +6,11 @@ from unittest.mock import patch
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._closure import causal
-from deeplinear._coefficients import Structure
-from deeplinear._dense import dense_memory
-from deeplinear._estimate import products
-from deeplinear._solve import plan
+from deeplinear._cost.estimate import products
+from deeplinear._equations import products
+from deeplinear._equations.coefficients import Structure
+from deeplinear._solvers.dense import dense_memory
+from deeplinear._theory.solve import plan
 from measure import peak_bytes, race
 from pictures import COLORS, INK, picture, sizes_axis
 from problems import mlp
@@ -22,7 +22,7 @@ TITLE = "Dense stepping against memory bandwidth"
 def entries_read(shape: Structure, e: int) -> float:
     """Entries of matrices that step e reads: the lower triangle, of causal ones with the blocks on the diagonal."""
     lower, symmetric = products(shape)
-    return (lower * (e + causal.SETS) + symmetric * (e + 1)) * e / 2
+    return (lower * (e + products.SETS) + symmetric * (e + 1)) * e / 2
 
 
 def measure() -> dict[str, Any]:
@@ -39,10 +39,10 @@ def run(steps: int) -> dict[str, float]:
         dl.solve(problem, method="dense")
 
     def solve_in_numpy() -> None:
-        with patch.object(causal, "_rows", None):
+        with patch.object(products, "_rows", None):
             solve()
 
-    if causal._rows is None:
+    if products._rows is None:
         raise RuntimeError("products are not compiled: install a C compiler, then the package again")
     times = race({"solve": solve, "numpy": solve_in_numpy, "product": lambda: matrix @ vector})
     return {

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import deeplinear as dl
-from deeplinear._dense import dense_memory
-from deeplinear._solve import plan
+from deeplinear._solvers.dense import dense_memory
+from deeplinear._theory.solve import plan
 from measure import exponent, race
 from pictures import COLORS, INK, log_axis, picture, sizes_axis
 from problems import mlp, power_law, residual

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._curves import worth_batching
-from deeplinear._fields import replace
+from deeplinear._problem.edit import replace
+from deeplinear._theory.curves import worth_batching
 from measure import least, race
 from pictures import COLORS, picture
 from problems import mlp

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import deeplinear as dl
-from deeplinear._reference import reference
+from deeplinear._solvers.reference import reference
 from measure import race
 from pictures import COLORS, INK, picture, sizes_axis
 from problems import residual

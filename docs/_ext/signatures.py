@@ -13,7 +13,7 @@ import deeplinear
 def link_public_name(
     app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.TextElement
 ) -> nodes.reference | None:
-    """Point ``deeplinear._problem.Problem``, where it is defined, to ``deeplinear.Problem``, where its page is."""
+    """Point ``deeplinear._problem.problem.Problem``, where it is defined, to ``deeplinear.Problem``, its page."""
     target = node.get("reftarget", "")
     name = target.rpartition(".")[2]
     if not target.startswith("deeplinear._") or name not in deeplinear.__all__:

@@ -2,25 +2,25 @@
 
 from typing import TYPE_CHECKING, Any
 
-from deeplinear._compare import Comparison, ObservableComparison, Verdict, compare
-from deeplinear._data import Isotropic
-from deeplinear._early import first_rise_lr, first_step_growth
-from deeplinear._ensemble import Ensemble
-from deeplinear._estimate import Estimate, estimate
+from deeplinear._comparison.compare import Comparison, ObservableComparison, Verdict, compare
+from deeplinear._cost.estimate import Estimate, estimate
+from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.simulate import simulate
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
-from deeplinear._measured import MeasuredOptima
-from deeplinear._network import MLP, ResNet
-from deeplinear._optimizer import GradientDescent
-from deeplinear._problem import Problem
-from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
+from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
+from deeplinear._learning_rate.measured import MeasuredOptima
+from deeplinear._learning_rate.transfer import Transfer, transfer
+from deeplinear._problem.data import Isotropic
+from deeplinear._problem.network import MLP, ResNet
+from deeplinear._problem.optimizer import GradientDescent
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
+from deeplinear._problem.spectrum import Spectrum
 from deeplinear._scaling import PowerLawFit, fit_exponent, lazy_exponent, local_exponents, rich_exponent
-from deeplinear._sensitivity import Sensitivity, sensitivity
-from deeplinear._simulate import simulate
-from deeplinear._solution import Decomposition, Solution, Status, VarianceDecomposition
-from deeplinear._solve import solve
-from deeplinear._spectrum import Spectrum
-from deeplinear._sweep import open_sweep, sweep
-from deeplinear._transfer import Transfer, transfer
+from deeplinear._sweep.sweep import open_sweep, sweep
+from deeplinear._theory.sensitivity import Sensitivity, sensitivity
+from deeplinear._theory.solution import Decomposition, Solution, Status, VarianceDecomposition
+from deeplinear._theory.solve import solve
 
 if TYPE_CHECKING:
     from deeplinear._reproduce.run import Reproduction, reproduce

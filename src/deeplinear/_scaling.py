@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deeplinear import _checks
+from deeplinear._core import checks
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float,
     t, loss = _curve(times, losses)
     if not t[0] <= start < stop <= t[-1]:
         raise ValueError(f"start and stop must be an interval within {t[0]:g} .. {t[-1]:g}, got {start:g} .. {stop:g}")
-    log_t = np.linspace(np.log(start), np.log(stop), _checks.whole("points", points, at_least=3))
+    log_t = np.linspace(np.log(start), np.log(stop), checks.whole("points", points, at_least=3))
     log_loss = np.interp(log_t, np.log(t), np.log(loss))
     slope, error = loglog_slope(np.exp(log_t), np.exp(log_loss))
     return PowerLawFit(-slope, error, float(start), float(stop))
@@ -103,7 +103,7 @@ def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) ->
     [0.74, 0.97, 1.0, 1.0]
     """
     t, loss = _curve(times, losses)
-    count = round(np.log10(t[-1] / t[0]) * _checks.whole("per_decade", per_decade))
+    count = round(np.log10(t[-1] / t[0]) * checks.whole("per_decade", per_decade))
     if count < 1:
         raise ValueError(f"times must span at least 1/{per_decade} of a decade, got {t[0]:g} .. {t[-1]:g}")
     edges = np.geomspace(t[0], t[-1], count + 1)
@@ -119,7 +119,7 @@ def lazy_exponent(source: float) -> float:
     >>> lazy_exponent(0.5)
     0.5
     """
-    return _checks.positive("source", source)
+    return checks.positive("source", source)
 
 
 def rich_exponent(source: float, depth: int) -> float:
@@ -134,7 +134,7 @@ def rich_exponent(source: float, depth: int) -> float:
     >>> rich_exponent(1.5, depth=3)  # easy tasks are as fast when lazy
     1.5
     """
-    b, L = _checks.positive("source", source), _checks.whole("depth", depth)
+    b, L = checks.positive("source", source), checks.whole("depth", depth)
     return b if b >= 1 else (L + 1) * b / (1 + L * b)
 
 

@@ -16,20 +16,20 @@ from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
 from deeplinear._cli._options import FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
-from deeplinear._compare import Comparison, Verdict
-from deeplinear._compare import compare as compare_both
-from deeplinear._ensemble import LOSSES, Ensemble
-from deeplinear._estimate import Estimate, in_bytes, in_time, solve_seconds
-from deeplinear._estimate import estimate as estimate_cost
-from deeplinear._network import INFINITE
-from deeplinear._plot import FORMATS, in_words, plot_comparison, plot_solution, save_figure
-from deeplinear._problem import Problem
-from deeplinear._simulate import count_cores, simulation_memory
-from deeplinear._simulate import simulate as simulate_networks
-from deeplinear._solution import PARTS, Solution
-from deeplinear._solve import solve as solve_theory
-from deeplinear._sweeping.cost import SweepCost, estimate_sweep
-from deeplinear._sweeping.plan import Plan
+from deeplinear._comparison.compare import Comparison, Verdict
+from deeplinear._comparison.compare import compare as compare_both
+from deeplinear._cost.estimate import Estimate, in_bytes, in_time, solve_seconds
+from deeplinear._cost.estimate import estimate as estimate_cost
+from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._experiment.simulate import count_cores, simulation_memory
+from deeplinear._experiment.simulate import simulate as simulate_networks
+from deeplinear._plots.loss import FORMATS, in_words, plot_comparison, plot_solution, save_figure
+from deeplinear._problem.network import INFINITE
+from deeplinear._problem.problem import Problem
+from deeplinear._sweep.cost import SweepCost, estimate_sweep
+from deeplinear._sweep.plan import Plan
+from deeplinear._theory.solution import PARTS, Solution
+from deeplinear._theory.solve import solve as solve_theory
 
 _HELP = """Predict from theory how deep linear networks train, and check it against real ones.
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import typer
 import typer.core
 
-from deeplinear._failures import in_words
+from deeplinear._core.failures import in_words
 from deeplinear_command import end
 
 OK, DISAGREES, BAD_INPUT, DIVERGED, NO_MEMORY, MISSING, INTERRUPTED, NOBODY_READS = 0, 1, 2, 3, 4, 5, 130, 141

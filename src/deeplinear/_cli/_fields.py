@@ -12,12 +12,12 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deeplinear._data import Isotropic
-from deeplinear._network import INFINITE, MLP, ResNet
-from deeplinear._optimizer import GradientDescent
-from deeplinear._problem import Problem
-from deeplinear._sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
-from deeplinear._spectrum import PowerLaw, Spectrum
+from deeplinear._problem.data import Isotropic
+from deeplinear._problem.network import INFINITE, MLP, ResNet
+from deeplinear._problem.optimizer import GradientDescent
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
+from deeplinear._problem.spectrum import PowerLaw, Spectrum
 
 KINDS: dict[str, dict[str, type]] = {
     "network": {"mlp": MLP, "resnet": ResNet},

@@ -13,8 +13,8 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from deeplinear._estimate import in_time
-from deeplinear._json import plain
+from deeplinear._core.json import plain
+from deeplinear._cost.estimate import in_time
 
 _PATIENCE = 10.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""

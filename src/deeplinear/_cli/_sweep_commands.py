@@ -14,15 +14,15 @@ from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
 from deeplinear._cli._options import PROBLEM, REPORT, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
-from deeplinear._labels import write_dataset
-from deeplinear._network import INFINITE
-from deeplinear._plot import FORMATS, save_figure
-from deeplinear._plot_transfer import plot_transfer
-from deeplinear._problem import Problem
-from deeplinear._sweep import sweep as run_sweep
-from deeplinear._transfer import OF_ALL_VALUES, OF_EACH_VALUE, Transfer
-from deeplinear._transfer import transfer as find_transfer
-from deeplinear._verdict import percent
+from deeplinear._core.dataset import write_dataset
+from deeplinear._learning_rate.transfer import OF_ALL_VALUES, OF_EACH_VALUE, Transfer
+from deeplinear._learning_rate.transfer import transfer as find_transfer
+from deeplinear._learning_rate.verdict import percent
+from deeplinear._plots.loss import FORMATS, save_figure
+from deeplinear._plots.transfer import plot_transfer
+from deeplinear._problem.network import INFINITE
+from deeplinear._problem.problem import Problem
+from deeplinear._sweep.sweep import sweep as run_sweep
 
 _SHOWN = 5
 """Most failures that are shown."""

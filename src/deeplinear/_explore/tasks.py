@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._core.failures import in_words
 from deeplinear._explore.code import python_lines
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
 from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, sample, unstable
-from deeplinear._failures import in_words
 
 LIMITS = {"solve": 600.0, "correlations": 600.0, "rates": 600.0, "experiment": 900.0, "netcdf": 600.0, "python": 10.0}
 """Seconds after which each task is ended."""

@@ -15,10 +15,10 @@ import sys
 import threading
 from typing import Any, TextIO
 
+from deeplinear._core.failures import in_words
+from deeplinear._core.json import plain
 from deeplinear._explore import tasks
 from deeplinear._explore.problems import field_of
-from deeplinear._failures import in_words
-from deeplinear._json import plain
 
 _LONGEST_ERROR = 600
 

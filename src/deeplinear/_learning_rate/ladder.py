@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from deeplinear._curves import Curve, curves
-from deeplinear._panels import Unresolved
-from deeplinear._problem import Problem
-from deeplinear._rates import has_schedule, up_to, with_rate
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import has_schedule, up_to, with_rate
+from deeplinear._solvers.panels.solver import Unresolved
+from deeplinear._theory.curves import Curve, curves
 
 RUNG = math.sqrt(2.0)
 MOST_RUNGS = 100

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear import _checks
-from deeplinear._curves import Curve, curves, worth_batching
+from deeplinear._core import checks
+from deeplinear._core.progress import Progress
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
 from deeplinear._learning_rate.stable import is_stable, stable_loss
 from deeplinear._learning_rate.valleys import LrMinimum, Valleys
-from deeplinear._problem import Problem
-from deeplinear._progress import Progress
-from deeplinear._rates import has_schedule, rate_of, up_to, with_rate
-from deeplinear._sensitivity import derivatives
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import has_schedule, rate_of, up_to, with_rate
+from deeplinear._theory.curves import Curve, curves, worth_batching
+from deeplinear._theory.sensitivity import derivatives
 
 Array = NDArray[np.float64]
 
@@ -169,9 +169,9 @@ def optimal_lr(
     optimal learning rate 0.04096: test loss 0.1194 at step 49
     """
     check(problem)
-    objective, tolerance = _checks.word("objective", objective, OBJECTIVES), _checks.positive("tolerance", tolerance)
+    objective, tolerance = checks.word("objective", objective, OBJECTIVES), checks.positive("tolerance", tolerance)
     last = problem.steps - 1
-    horizon = last if horizon is None else _checks.whole("horizon", horizon)
+    horizon = last if horizon is None else checks.whole("horizon", horizon)
     if horizon > last:
         raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
     problem = up_to(problem, horizon)

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from deeplinear import _checks
-from deeplinear._curves import Curve, curves, worth_batching
-from deeplinear._fields import replace
+from deeplinear._core import checks
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
-from deeplinear._problem import Problem
-from deeplinear._rates import has_schedule, up_to
+from deeplinear._problem.edit import replace
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import has_schedule, up_to
+from deeplinear._theory.curves import Curve, curves, worth_batching
 
 _LEAST_TOLERANCE = 1e-12
 """Relative distance of rates that rounding leaves."""
@@ -94,7 +94,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
     stable up to learning rate 0.4999
     """
     check(problem)
-    edges = _Edges(problem, _checks.positive("tolerance", tolerance))
+    edges = _Edges(problem, checks.positive("tolerance", tolerance))
     rates, good = edges.table()
     first = good.index(False)
     last = len(good) - 1 - good[::-1].index(True)

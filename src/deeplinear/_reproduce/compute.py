@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import xarray as xr
 
-from deeplinear import _checks
-from deeplinear._progress import Progress
+from deeplinear._core import checks
+from deeplinear._core.progress import Progress
 from deeplinear._reproduce import jobs
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import PANELS
@@ -16,7 +16,7 @@ from deeplinear._reproduce.store import Store
 
 def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
     """Return the plans of panels, in the order of the paper."""
-    _checks.word("scale", scale, SCALES)
+    checks.word("scale", scale, SCALES)
     if isinstance(ids, str):
         raise ValueError(f"ids must be a list of panels or figures, got {ids!r}")
     wanted = list(PANELS) if ids is None else list(ids)

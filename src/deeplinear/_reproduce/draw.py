@@ -18,9 +18,9 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
-from deeplinear._best_rate import typical_loss
-from deeplinear._plot import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style
-from deeplinear._plot_transfer import _MARKERS, _lr_axis, _smooth
+from deeplinear._learning_rate.measured_optimum import typical_loss
+from deeplinear._plots.loss import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style
+from deeplinear._plots.transfer import _MARKERS, _lr_axis, _smooth
 from deeplinear._reproduce.measure import late_exponent
 from deeplinear._reproduce.panel import (
     OverRates,

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deeplinear._files import write_atomically
+from deeplinear._core.files import write_atomically
 from deeplinear._reproduce.claim import SIGNIFICANT, Claim, Outcome, quantity
 from deeplinear._reproduce.figures import COLUMNS, TITLES
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from deeplinear._files import write_atomically
-from deeplinear._json import plain
-from deeplinear._progress import Progress
+from deeplinear._core.files import write_atomically
+from deeplinear._core.json import plain
+from deeplinear._core.progress import Progress
 from deeplinear._reproduce import jobs
 from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.compute import compute, plan_panels

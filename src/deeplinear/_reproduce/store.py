@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from deeplinear._files import is_intact
-from deeplinear._labels import write_dataset
+from deeplinear._core.dataset import write_dataset
+from deeplinear._core.files import is_intact
 from deeplinear._reproduce.jobs import Job, key
 
 

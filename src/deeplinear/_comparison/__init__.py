@@ -1,0 +1,1 @@
+"""Theory and experiment side by side."""

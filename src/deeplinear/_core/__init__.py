@@ -1,0 +1,1 @@
+"""Small things that many rooms use; they know nothing of networks."""

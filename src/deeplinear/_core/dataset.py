@@ -1,0 +1,190 @@
+"""Names for the axes of results: the same observables of theory and experiment get the same labels."""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deeplinear._core import memory
+from deeplinear._core.files import is_intact, sealed, write_atomically
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+
+class _Field(NamedTuple):
+    meaning: str
+    times: int
+    layers: str | None = None
+
+
+# layer runs over 0 .. L, with the input side as 0; gradient_layer over 1 .. L.
+FIELDS: dict[str, _Field] = {
+    "test_loss": _Field("test loss", 1),
+    "train_loss": _Field("train loss", 1),
+    "feature_correlation": _Field("correlation of the forward fields", 2, "layer"),
+    "gradient_correlation": _Field("correlation of the backward fields", 2, "gradient_layer"),
+    "error_correlation": _Field("correlation of the errors in weight space", 2),
+    "residual_correlation": _Field("correlation of the residuals on the training samples", 2),
+    "feature_response": _Field("response of the forward fields", 2, "layer"),
+    "gradient_response": _Field("response of the backward fields", 2, "gradient_layer"),
+    "error_response": _Field("response of the errors in weight space", 2),
+    "residual_response": _Field("response of the residuals", 2),
+    "kernel": _Field("effective tangent kernel over time", 1),
+    "bias": _Field("bias part of the test loss", 1),
+    "width": _Field("width part of the test loss", 1),
+    "data": _Field("data part of the test loss", 1),
+    "label_noise": _Field("label noise part of the test loss", 1),
+}
+"""Observables that can be labelled: what each is, its number of time axes, its layer axis."""
+
+
+def to_dataset(
+    values: Mapping[str, ArrayLike],
+    *,
+    times: Array | NDArray[np.int64],
+    depth: int,
+    outputs: int = 1,
+    seeds: Sequence[int] | None = None,
+    layer_time: Array | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> "xr.Dataset":
+    """Label observables.
+
+    Parameters
+    ----------
+    values
+        Arrays by name, each of shape ([seed,] [layer,] time) or ([seed,] [layer,] n, n) with
+        n = times * outputs, time-major. The names are those of ``FIELDS``.
+    times
+        Steps at which the observables are given.
+    depth
+        Number L of hidden layers.
+    outputs
+        Number C of outputs. With more than one, n is split into the axes time and output.
+    seeds
+        Seeds along the leading axis; ``None`` if there is no such axis.
+    layer_time
+        At infinite depth, where along the chain each of the ``depth`` nodes stands; becomes a coordinate.
+    attrs
+        Attributes of the data set; the version of the package is added.
+
+    Returns
+    -------
+    xarray.Dataset
+        With dimensions among seed, layer (0 .. L), gradient_layer (1 .. L), time, output,
+        time_prime and output_prime.
+
+    Examples
+    --------
+    >>> labelled = to_dataset({"feature_correlation": np.ones((3, 4, 4))}, times=np.arange(4), depth=2)
+    >>> labelled.feature_correlation.dims
+    ('layer', 'time', 'time_prime')
+    """
+    import xarray as xr  # slow to import
+
+    variables = {}
+    for name, value in values.items():
+        dims = _dims(name, outputs, seeds is not None)
+        array = np.asarray(value)
+        leading = array.shape[: array.ndim - FIELDS[name].times]
+        split = (len(times), outputs) * 2 if "output" in dims else (len(times),) * FIELDS[name].times
+        variables[name] = xr.Variable(dims, array.reshape(leading + split), {"long_name": FIELDS[name].meaning})
+    coordinates = {
+        "seed": (np.array(seeds), "seed"),
+        "layer": (np.arange(depth + 1), "layer"),
+        "gradient_layer": (np.arange(1, depth + 1), "layer"),
+        "time": (times, "training step"),
+        "output": (np.arange(outputs), "output"),
+        "time_prime": (times, "training step"),
+        "output_prime": (np.arange(outputs), "output"),
+    }
+    used = {dim for variable in variables.values() for dim in variable.dims}
+    coords = {dim: (dim, values, {"long_name": text}) for dim, (values, text) in coordinates.items() if dim in used}
+    if layer_time is not None:
+        meaning = {"long_name": "layer time, 0 at layer 1 and 1 at the last layer"}
+        coords["layer_time"] = ("gradient_layer", layer_time, meaning)
+    return xr.Dataset(variables, coords, {**(attrs or {}), "deeplinear_version": version("deeplinear")})
+
+
+def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:
+    """Return one observable in the shape that ``to_dataset`` was given, ``None`` if it is not there."""
+    if name not in dataset:
+        return None
+    variable = dataset[name]
+    allowed = [_dims(name, outputs, "seed" in variable.dims) for outputs in (1, 2)]
+    if variable.dims not in allowed:
+        raise ValueError(f"{name} must have the axes {' or '.join(map(str, allowed))}, got {variable.dims}")
+    array = np.asarray(variable.values, dtype=np.float64)
+    if "output" not in variable.dims:
+        return array
+    n = variable.sizes["time"] * variable.sizes["output"]
+    return array.reshape(*array.shape[:-4], n, n)
+
+
+def _dims(name: str, outputs: int, seeded: bool) -> tuple[str, ...]:
+    field = FIELDS[name]
+    per_time = [["time"], ["time_prime"]] if outputs == 1 else [["time", "output"], ["time_prime", "output_prime"]]
+    axes = ["time"] if field.times == 1 else [dim for dims in per_time for dim in dims]
+    return tuple((["seed"] if seeded else []) + ([field.layers] if field.layers else []) + axes)
+
+
+def write_dataset(
+    path: str | Path, dataset: "xr.Dataset", encoding: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """Write a result file, whole or not at all, with a seal by which ``read_dataset`` knows it.
+
+    The file is made in memory: HDF5 takes the process down with it where a disk is full.
+    """
+    import h5netcdf  # slow to import
+    import xarray as xr
+
+    memory.require(dataset.nbytes, f"writing {path}", "free some memory")
+    content = io.BytesIO()
+    with h5netcdf.File(content, "w") as file:
+        dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
+    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
+
+
+def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
+    """Read a result file of the given kind, with a clear error if it is another file or was damaged."""
+    import xarray as xr  # slow to import
+
+    with Path(path).open("rb") as file:
+        intact = is_intact(file)
+    if intact is False:
+        raise ValueError(f"{path} is damaged: it is not what was written; take a copy of it, or write it again")
+    refusal = f"{path} is not a {kind} file"
+    try:
+        dataset = xr.load_dataset(path, engine="h5netcdf")
+    except MemoryError:
+        raise
+    except Exception as error:  # what a file that is cut off or foreign raises depends on where it makes no sense
+        raise ValueError(f"{refusal}, or it is damaged: {error}") from None
+    if dataset.attrs.get("kind") != kind:
+        raise ValueError(f"{refusal}: its kind is {dataset.attrs.get('kind')!r}")
+    return dataset
+
+
+@contextmanager
+def reading(
+    path: str | Path, dataset: "xr.Dataset", attributes: Iterable[str], variables: Iterable[str]
+) -> Iterator[None]:
+    """Refuse a file that lacks something, and one whose content makes no sense in the block."""
+    names = {"attribute": attributes, "variable": variables}
+    there = {"attribute": dataset.attrs, "variable": dataset.variables}
+    missing = [f"{what} {name}" for what, each in names.items() for name in each if name not in there[what]]
+    has = "; ".join(f"{what}s {', '.join(each)}" for what, each in names.items())
+    if missing:
+        raise ValueError(f"{path} is not complete: it has no {', no '.join(missing)}; a whole file has the {has}")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,97 @@
+"""Where arrays live: NumPy on the processor, or PyTorch on a device such as a graphics card."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from deeplinear._core.arrays import Array
+
+_USABLE = 0.95
+"""Part of a device's memory that is not left to workspaces and gaps."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A place for arrays, and the library that computes there.
+
+    Attributes
+    ----------
+    name
+        As the user gave it.
+    torch_device
+        PyTorch's name of it; None for NumPy on the processor.
+    """
+
+    name: str
+    torch_device: Any = None
+
+    def put(self, values: NDArray[Any]) -> Array:
+        """Return an array of NumPy as one that lives here."""
+        if self.torch_device is None:
+            return values
+        import torch
+
+        placed: Array = torch.from_numpy(np.ascontiguousarray(values)).to(self.torch_device)
+        return placed
+
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Return an array of double precision that lives here, not filled."""
+        if self.torch_device is None:
+            return np.empty(shape)
+        import torch
+
+        made: Array = torch.empty(shape, dtype=torch.float64, device=self.torch_device)
+        return made
+
+    def available(self) -> int:
+        """Memory that is free now, in bytes; of a device that part which large arrays can count on."""
+        if self.torch_device is None or self.torch_device.type != "cuda":
+            return int(psutil.virtual_memory().available)
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(self.torch_device)
+        # What PyTorch holds and does not use is free as well.
+        unused = torch.cuda.memory_reserved(self.torch_device) - torch.cuda.memory_allocated(self.torch_device)
+        return int(_USABLE * (free + unused))
+
+
+CPU = Device("cpu")
+
+
+def find_device(name: str) -> Device:
+    """Return a device by its name, checked to be there and to work in double precision.
+
+    Parameters
+    ----------
+    name
+        ``"cpu"`` is NumPy on the processor. Any other is PyTorch's name of a device, such as ``"cuda"`` or
+        ``"cuda:1"``; ``"torch:cpu"`` is PyTorch on the processor, for tests.
+
+    Raises
+    ------
+    ImportError
+        If PyTorch is needed and missing.
+    ValueError
+        If there is no such device.
+    """
+    if name == CPU.name:
+        return CPU
+    if not isinstance(name, str):
+        raise ValueError(f'device must be "cpu" or a device of PyTorch such as "cuda", got {name!r}')
+    try:
+        import array_api_compat.torch  # noqa: F401
+        import torch
+    except ImportError:
+        raise ImportError(f"device {name!r} needs PyTorch: pip install 'deeplinear[gpu]'") from None
+    try:
+        device = Device(name, torch.device(name.removeprefix("torch:")))
+        device.put(np.zeros(1))
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f'device must be "cpu" or a device of PyTorch that is here, such as "cuda", got {name!r}: {reason}'
+        ) from None
+    return device

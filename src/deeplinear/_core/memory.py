@@ -1,0 +1,13 @@
+"""Refusing work that does not fit into memory, before it starts."""
+
+from deeplinear._core.device import CPU, Device
+
+
+def require(needed: float, what: str, advice: str, device: Device = CPU) -> None:
+    """Raise MemoryError with the estimate if ``needed`` bytes are more than is available on a device."""
+    available = device.available()
+    if needed > available:
+        raise MemoryError(
+            f"{what} needs about {needed / 1e9:.2f} GB and {available / 1e9:.2f} GB are available"
+            f"{'' if device == CPU else f' on {device.name}'}; {advice}"
+        )

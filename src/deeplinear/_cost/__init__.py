@@ -1,0 +1,1 @@
+"""What a solution or an experiment takes, in time and memory."""

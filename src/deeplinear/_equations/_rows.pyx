@@ -1,0 +1,313 @@
+# cython: language_level=3
+"""Products with the single row of a step, compiled; what they mean stands in ``products.py``, ``source.py`` and ``site.py``.
+
+For one row an operation on arrays takes less time than to start it. Here several of them are one, and all zeros above
+the diagonal are skipped. Leading axes are one axis of matrices; a ``block`` is a number of rows that may depend on each
+other (see ``row_products.h``).
+"""
+
+cimport cython
+import numpy as np
+
+ctypedef double complex Complex
+
+cdef extern from *:
+    """
+    #include <complex.h>
+    /* Which version runs is decided where it runs. Other compilers make the one that all processors of a kind can run. */
+    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+    #define MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define MULTIVERSION
+    #endif
+
+    #define NUMBER double
+    #define NAME(x) x##_real
+    #include "row_products.h"
+    #undef NUMBER
+    #undef NAME
+    #define NUMBER double complex
+    #define NAME(x) x##_complex
+    #include "row_products.h"
+    """
+    void times_lower_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_lower_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_upper_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_upper_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_symmetric_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void times_symmetric_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t) noexcept nogil
+
+ctypedef fused number:
+    double
+    Complex
+
+
+cdef inline void times_lower(
+    number *y, const number *x, const number *m, Py_ssize_t stride, Py_ssize_t e, Py_ssize_t block
+) noexcept nogil:
+    if number is double:
+        times_lower_real(y, x, m, stride, e, block)
+    else:
+        times_lower_complex(y, x, m, stride, e, block)
+
+
+cdef inline void times_upper(
+    number *y, const number *x, const number *m, Py_ssize_t stride, Py_ssize_t e, Py_ssize_t block
+) noexcept nogil:
+    if number is double:
+        times_upper_real(y, x, m, stride, e, block)
+    else:
+        times_upper_complex(y, x, m, stride, e, block)
+
+
+cdef inline void times_symmetric(
+    number *y, const number *x, const number *m, Py_ssize_t stride, Py_ssize_t e
+) noexcept nogil:
+    if number is double:
+        times_symmetric_real(y, x, m, stride, e)
+    else:
+        times_symmetric_complex(y, x, m, stride, e)
+
+
+cdef int _check_layout(const number[:, :, :] m, Py_ssize_t e) except -1:
+    """Refuse matrices of which rows do not follow each other in memory."""
+    cdef bint is_whole = m.strides[2] == sizeof(number) and m.strides[1] == m.shape[2] * m.strides[2]
+    if e > m.shape[1] or not (is_whole or m.shape[2] == 1):  # along an axis of length 1 a stride means nothing
+        raise ValueError("matrices must be whole, and have a row for every step")
+    return 0
+
+
+cdef int _check_rows(const number[:, :, :] x, Py_ssize_t matrices) except -1:
+    """Refuse rows that are not contiguous, or that cannot be told apart by matrix."""
+    if (x.shape[2] > 1 and x.strides[2] != sizeof(number)) or matrices % x.shape[0]:
+        raise ValueError("rows must be contiguous, and as many as there are matrices or a part of these")
+    return 0
+
+
+def rows_times(x, lower, Py_ssize_t e, Py_ssize_t block):
+    """Return a row (..., 1, e) times causal matrices (..., rows, rows), of whose axes the row has all or the last."""
+    return _product(x, lower, e, block, _LOWER)
+
+
+def rows_times_transpose(x, lower, Py_ssize_t e, Py_ssize_t block):
+    """Return a row (..., 1, e) times the transposes of causal matrices."""
+    return _product(x, lower, e, block, _UPPER)
+
+
+def rows_times_symmetric(x, matrix, Py_ssize_t e):
+    """Return one or a few rows (..., r, e) times symmetric matrices."""
+    return _product(x, matrix, e, 1, _SYMMETRIC)
+
+
+cdef enum _Kind:
+    _LOWER, _UPPER, _SYMMETRIC
+
+
+cdef _product(x, matrices, Py_ssize_t e, Py_ssize_t block, _Kind kind):
+    rows = x.shape[-2]
+    product = np.empty((*matrices.shape[:-2], rows, e), matrices.dtype)
+    flat, x, matrices = product.reshape(-1, rows, e), x.reshape(-1, rows, e), _stacked(matrices, 3)
+    if matrices.dtype.char == "d":
+        _fill_product[double](flat, x, matrices, block, kind)
+    else:
+        _fill_product[Complex](flat, x, matrices, block, kind)
+    return product
+
+
+cdef _stacked(matrices, int axes):
+    """Matrices with their leading axes made into one; of four axes that are left, the first stays as it is."""
+    if matrices is None or matrices.ndim == axes:
+        return matrices
+    return matrices.reshape(*matrices.shape[: axes - 3], -1, *matrices.shape[-2:])
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_product(
+    number[:, :, :] y, const number[:, :, :] x, const number[:, :, :] m, Py_ssize_t block, _Kind kind
+) except -1:
+    cdef Py_ssize_t i, j, k, e = y.shape[2], size = m.shape[2]
+    _check_layout(m, e)
+    _check_rows(x, m.shape[0])
+    with nogil:
+        for i in range(m.shape[0]):
+            j = i % x.shape[0]
+            for k in range(y.shape[1]):
+                if kind == _LOWER:
+                    times_lower(&y[i, k, 0], &x[j, k, 0], &m[i, 0, 0], size, e, block)
+                elif kind == _UPPER:
+                    y[i, k, :] = 0
+                    times_upper(&y[i, k, 0], &x[j, k, 0], &m[i, 0, 0], size, e, block)
+                else:
+                    times_symmetric(&y[i, k, 0], &x[j, k, 0], &m[i, 0, 0], size, e)
+    return 0
+
+
+def fill_resolvent(matrix, kernel, Py_ssize_t e, Py_ssize_t block):
+    """Fill row e - 1 of matrices F (..., rows, rows) with 1 + kernel F, given that row (..., 1, e) of the kernel."""
+    if matrix.dtype.char == "d":
+        _fill_resolvent[double](_stacked(matrix, 3), _stacked(kernel, 3), e, block)
+    else:
+        _fill_resolvent[Complex](_stacked(matrix, 3), _stacked(kernel, 3), e, block)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_resolvent(
+    number[:, :, :] F, const number[:, :, :] kernel, Py_ssize_t e, Py_ssize_t block
+) except -1:
+    cdef Py_ssize_t i, size = F.shape[2]
+    _check_layout(F, e)
+    _check_rows(kernel, F.shape[0])
+    with nogil:
+        for i in range(F.shape[0]):
+            # The kernel is zero at equal times, so that all of F that counts is there.
+            times_lower(&F[i, e - 1, 0], &kernel[i % kernel.shape[0], 0, 0], &F[i, 0, 0], size, e - 1, block)
+            F[i, e - 1, e - 1] = 1
+    return 0
+
+
+def weight_kernel(R, a, C, initial, learned):
+    """Return the row initial R + learned a C, entry by entry, of rows (batch, 1, e); None stands for 1."""
+    kernel = np.empty((R.shape[0], 1, R.shape[2]), R.dtype)
+    if kernel.dtype.char == "d":
+        _weight_kernel[double](kernel, R, a, C, initial, learned)
+    else:
+        _weight_kernel[Complex](kernel, R, a, C, initial, learned)
+    return kernel
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _weight_kernel(
+    number[:, :, :] kernel,
+    const number[:, :, :] R,
+    const number[:, :, :] a,
+    const number[:, :, :] C,
+    const number[:, :, :] initial,
+    const number[:, :, :] learned,
+) except -1:
+    cdef Py_ssize_t j, s
+    cdef number of_R, of_aC
+    for j in range(kernel.shape[0]):
+        of_R = 1 if initial is None else initial[j, 0, 0]
+        of_aC = 1 if learned is None else learned[j, 0, 0]
+        for s in range(kernel.shape[2]):
+            kernel[j, 0, s] = of_R * R[j, 0, s] + of_aC * a[j, 0, s] * C[j, 0, s]
+    return 0
+
+
+def respond(kernel, other, own, gamma0, Py_ssize_t source, Py_ssize_t block):
+    """Fill a row of a site's responses ``own`` (2, *batch, rows, rows) to its two sources.
+
+    It is the row ``kernel`` (*batch, 1, e) times the responses ``other``. That to the field's own ``source`` comes with
+    the factor gamma0, one for equally many matrices of the batch each, and is 1 more at equal times.
+    """
+    kernel, other, own, gamma0 = _stacked(kernel, 3), _stacked(other, 4), _stacked(own, 4), gamma0.reshape(-1)
+    if own.dtype.char == "d":
+        _respond[double](kernel, other, own, gamma0, source, block)
+    else:
+        _respond[Complex](kernel, other, own, gamma0, source, block)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _respond(
+    const number[:, :, :] kernel,
+    const number[:, :, :, :] other,
+    number[:, :, :, :] own,
+    const number[:] gamma0,
+    Py_ssize_t source,
+    Py_ssize_t block,
+) except -1:
+    cdef Py_ssize_t i, j, s, e = kernel.shape[2], size = own.shape[3], shared = own.shape[1] // gamma0.shape[0]
+    cdef number factor
+    _check_rows(kernel, own.shape[1])
+    for i in range(2):
+        _check_layout(other[i], e)
+        _check_layout(own[i], e)
+    with nogil:
+        for i in range(2):
+            for j in range(own.shape[1]):
+                times_lower(&own[i, j, e - 1, 0], &kernel[j % kernel.shape[0], 0, 0], &other[i, j, 0, 0], size, e, block)
+                if i == source:
+                    factor = gamma0[j // shared]
+                    for s in range(e):
+                        own[i, j, e - 1, s] = factor * own[i, j, e - 1, s]
+                    own[i, j, e - 1, e - 1] = own[i, j, e - 1, e - 1] + 1
+    return 0
+
+
+def fill_sandwich(filled, responses, sources, Py_ssize_t e, Py_ssize_t block):
+    """Fill row and column e - 1 of symmetric matrices (*batch, rows, rows) with sum_i F_i S_i F_i^T."""
+    if filled.dtype.char == "d":
+        _fill_sandwich[double](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
+    else:
+        _fill_sandwich[Complex](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_sandwich(
+    number[:, :, :] filled, const number[:, :, :, :] responses, sources, Py_ssize_t e, Py_ssize_t block
+) except -1:
+    cdef Py_ssize_t i, j, s, t = e - 1, size = filled.shape[2], batch = filled.shape[0]
+    cdef number[:] through = np.empty(e, complex if number is Complex else float)
+    cdef const number[:, :, :] covariance
+    cdef const number[:] factors
+    cdef number common
+    _check_layout(filled, e)
+    filled[:, t, :e] = 0
+    for i, source in enumerate(sources):
+        _check_layout(responses[i], e)
+        covariance = _stacked(source.matrix, 3)
+        factors = None if source.factor is None else source.factor.reshape(-1)
+        for j in range(batch):
+            if covariance is not None:
+                _check_layout(covariance, e)
+                times_symmetric(&through[0], &responses[i, j, t, 0], &covariance[j, 0, 0], size, e)
+            else:  # 1 for all times
+                common = 0
+                for s in range(e):
+                    common = common + responses[i, j, t, s]
+                through[:] = common
+            if factors is not None:
+                common = factors[j // (batch // factors.shape[0])]
+                for s in range(e):
+                    through[s] = common * through[s]
+            times_upper(&filled[j, t, 0], &through[0], &responses[i, j, 0, 0], size, e, block)
+    for j in range(batch):
+        _mirror(filled, j, t)
+    return 0
+
+
+def fill_sum(filled, x, y, factor, Py_ssize_t e):
+    """Fill row and column e - 1 of symmetric matrices (batch, rows, rows) with x + factor y; a factor None is 1."""
+    if filled.dtype.char == "d":
+        _fill_sum[double](filled, x, y, factor, e)
+    else:
+        _fill_sum[Complex](filled, x, y, factor, e)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _fill_sum(
+    number[:, :, :] filled, const number[:, :, :] x, const number[:, :, :] y, const number[:, :, :] factor, Py_ssize_t e
+) except -1:
+    cdef Py_ssize_t j, s, t = e - 1
+    cdef number of_y
+    for j in range(filled.shape[0]):
+        of_y = 1 if factor is None else factor[j, 0, 0]
+        for s in range(e):
+            filled[j, t, s] = x[j, t, s] + of_y * y[j, t, s]
+        _mirror(filled, j, t)
+    return 0
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef inline void _mirror(number[:, :, :] filled, Py_ssize_t j, Py_ssize_t t) noexcept:
+    """Copy row t of a symmetric matrix to its column."""
+    cdef Py_ssize_t s
+    for s in range(t):
+        filled[j, s, t] = filled[j, t, s]

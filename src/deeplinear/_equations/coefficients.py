@@ -1,0 +1,212 @@
+"""Problems turned into the numbers that stand in the equations, with a leading batch axis."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from deeplinear._core.arrays import Array, identity, namespace, zeros
+from deeplinear._core.cached import cached_property
+from deeplinear._core.device import CPU, Device
+from deeplinear._problem.network import ResNet
+from deeplinear._problem.problem import Problem
+from deeplinear._time.propagator import changes
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What two problems must share to be solved as one batch."""
+
+    depth: int  # hidden layers, 0 if there are infinitely many
+    nodes: int  # nodes in depth that stand for the layers, 0 if every layer is solved
+    steps: int
+    outputs: int
+    modes: int
+    skip: bool
+    centered: bool
+    reuses_data: bool
+    subsamples: bool
+    decays: bool  # whether weights decay, so that d is not 1
+    nesterov: bool
+    own_noise: bool  # whether the noise of a mode by its own error is kept
+
+    @property
+    def edges(self) -> int | None:
+        """Number of weight matrices between hidden layers; None at infinite depth."""
+        return self.depth - 1 if self.depth else None
+
+    @property
+    def size(self) -> int:
+        """Rows of every matrix: one per step and output."""
+        return self.steps * self.outputs
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Constants of the closure; shapes start with the batch axis, scalars are (batch, 1, 1).
+
+    A row index is the pair (step, output), steps outermost. All arrays have one dtype, which every matrix of a
+    solution takes on: complex where a field of some problem is complex, as in derivatives by complex step.
+    """
+
+    structure: Structure
+    d: Array  # (batch, rows)        response of a weight to its initial value
+    lost: Array | None  # (batch, rows)  d - 1, where it is known other than as a difference: at every step
+    a: Array  # (batch, rows, rows)  response to gradients, the same for every pair of outputs
+    a_readout: Array  # (batch, rows, rows)  the same acting within one output only
+    scale: Array | None  # unit of g(t) - g(0) in a centered network, which is its richness; None stands for 1
+    whole_gamma0: Array  # gamma0
+    gamma0: Array  # gamma0 / scale
+    feedback: Array  # scale / (nu_L gamma0)
+    initial_variance: Array  # scale^2 nu_1 / (nu_L^2 gamma0^2)
+    first_to_last: Array  # nu_1 / nu_L
+    rho: tuple[Array | None, ...]  # nu_{l+1} / nu_l for each layer but the last; None stands for 1
+    f: tuple[Array | None, ...]  # branch into h_l from below for each layer, 1 or beta; None stands for 1
+    k: tuple[Array | None, ...]  # branch into g_l from above, likewise
+    beta2: Array  # squared branch of a residual network; beta_0^2 at infinite depth
+    sigma2: Array
+    reuse: Array  # 1 / alpha, or 0 where data are fresh at every step
+    subsampling: Array  # strength of the white noise that drawing a batch adds
+    eigenvalues: Array  # (batch, modes, 1, 1)
+    weight: Array  # (batch, modes, 1, 1)
+    target: Array  # (batch, modes, outputs, outputs)
+
+    @cached_property
+    def xp(self) -> Any:
+        """Library that the arrays belong to, as the array API standard has it."""
+        return namespace(self.d)
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array, Array]:
+        """Weight of each mode times its eigenvalue to the power 0, 1, 2, shape (batch, modes, 1, 1)."""
+        return self.weight, self.weight * self.eigenvalues, self.weight * self.eigenvalues**2
+
+
+def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Structure:
+    """Return the shape of a problem's equations.
+
+    Parameters
+    ----------
+    problem
+        What is solved.
+    nodes
+        Number of nodes in depth that stand for its layers, 0 if every layer is solved.
+    times
+        Number of nodes in time that stand for its steps, None if every step is solved.
+    """
+    return Structure(
+        depth=0 if problem.network.depth == math.inf else problem.network.layers,
+        nodes=nodes,
+        steps=problem.steps if times is None else times,
+        outputs=problem.data.outputs,
+        modes=len(problem.data.modes.eigenvalues),
+        skip=isinstance(problem.network, ResNet),
+        centered=problem.network.centered,
+        reuses_data=problem.sampling.reuse != 0,
+        subsamples=problem.sampling.subsampling != 0,
+        decays=problem.optimizer.weight_decay != 0,
+        nesterov=problem.optimizer.nesterov,
+        own_noise=problem.sampling.small_batch,
+    )
+
+
+def coefficients(
+    problems: Sequence[Problem], nodes: int = 0, times: int | None = None, device: Device = CPU
+) -> Coefficients:
+    """Stack the constants of problems that share one structure; see there for ``nodes`` and ``times``.
+
+    With nodes in time, ``d`` and ``a`` are still zero: the time grid fills them as it grows.
+    """
+    shape = structure(problems[0], nodes, times)
+    each = [_of_one(problem, shape) for problem in problems]
+    if times is None:
+        each = [one | _rule(problem) for one, problem in zip(each, problems, strict=True)]
+    stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
+    rules = [number for one in problems for number in (one.optimizer.weight_decay, _first_rate(one))]
+    kind = np.result_type(*stacked.values(), *rules)
+
+    def place(values: Array) -> Array:
+        """One of the constants; a number for each problem is a matrix of one entry."""
+        return device.put((values[:, None, None] if values.ndim == 1 else values).astype(kind, copy=False))
+
+    layers = {name: stacked.pop(name).T for name in ("rho", "f", "k")}
+    for name in ("eigenvalues", "weight"):
+        stacked[name] = stacked[name][..., None, None]
+    constants: dict[str, Any] = {name: place(values) for name, values in stacked.items()}
+    for name, values in layers.items():
+        constants[name] = tuple(None if (layer == 1).all() else place(layer) for layer in values)
+    lost = None
+    if times is None:
+        rates, momentum, weight_decay = (constants.pop(name) for name in ("rates", "momentum", "weight_decay"))
+        lost, a = changes(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
+        d = 1.0 + lost
+    else:
+        d, a = (zeros((len(each), *[times] * axes), constants["gamma0"]) for axes in (1, 2))
+    d, a, a_readout = _over_outputs(d, a, shape.outputs)
+    lost = None if lost is None else namespace(lost).repeat(lost, shape.outputs, axis=1)
+    if not shape.centered:
+        constants["scale"] = None
+    return Coefficients(structure=shape, d=d, lost=lost, a=a, a_readout=a_readout, **constants)
+
+
+def _over_outputs(d: Array, a: Array, outputs: int) -> tuple[Array, Array, Array]:
+    """Responses d and a over pairs of step and output, and a within one output."""
+    if outputs == 1:
+        return d, a, a
+    (batch, steps), size, xp = d.shape, d.shape[-1] * outputs, namespace(a)
+    each = xp.broadcast_to(d[..., None], (batch, steps, outputs)).reshape(batch, size)
+    shape = (batch, steps, outputs, steps, outputs)
+    every = xp.broadcast_to(a[:, :, None, :, None], shape).reshape(batch, size, size)
+    return each, every, every * xp.tile(identity(outputs, a), (steps, steps))
+
+
+def _first_rate(problem: Problem) -> Any:
+    """Learning rate at step 0, which is complex if any is."""
+    lr = problem.optimizer.lr
+    return lr[0] if isinstance(lr, tuple) else 1.0 if callable(lr) else lr
+
+
+def _rule(problem: Problem) -> dict[str, Array]:
+    """Numbers of the update rule at every step."""
+    optimizer = problem.optimizer
+    return {
+        "rates": optimizer.rates(problem.steps),
+        "momentum": np.asarray(optimizer.momentum),
+        "weight_decay": np.asarray(optimizer.weight_decay),
+    }
+
+
+def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
+    network, data, sampling = problem.network, problem.data, problem.sampling
+    # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
+    nu = np.array(network.end_widths if shape.nodes else network.widths)
+    infinite = bool(np.isinf(nu[0]))
+    first_to_last = 1.0 if infinite else nu[0] / nu[-1]
+    f, beta = np.ones(len(nu)), 0.0
+    if isinstance(network, ResNet):
+        beta = network.beta if shape.depth else network.branch
+        f = np.array([1.0] + [beta] * (len(nu) - 1))
+    modes = data.modes
+    in_units_of_scale = 1.0 if network.centered else network.richness
+    gamma0 = in_units_of_scale * network.gamma0_per_richness
+    numbers = {
+        "scale": network.richness,
+        "whole_gamma0": network.gamma0,
+        "gamma0": gamma0,
+        "feedback": 0.0 if infinite else 1.0 / (nu[-1] * gamma0),
+        "initial_variance": first_to_last * network.initial_variance / in_units_of_scale**2,
+        "first_to_last": first_to_last,
+        "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
+        "f": f,
+        "k": f[::-1],
+        "beta2": beta**2,
+        "sigma2": data.noise**2,
+        "reuse": sampling.reuse,
+        "subsampling": sampling.subsampling,
+        "eigenvalues": modes.eigenvalues,
+        "weight": modes.weight,
+        "target": modes.target,
+    }
+    return {name: np.asarray(value) for name, value in numbers.items()}

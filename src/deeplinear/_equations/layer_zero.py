@@ -1,0 +1,305 @@
+"""Layer 0: the error v in weight space, the residuals Delta and the data signal h_0, for each mode k.
+
+    v_k = w_k - r0 - K h_k ,      h_k = u_k + lam_k R_Delta v_k
+    K = (nu_1 / nu_L) (dd o R_gu^1 / gamma0 + a o C_g^1)                       strictly lower triangular
+    H_k = (1 + lam_k K R_Delta)^-1 ;   dv_k/dw = H_k 1,  dv_k/dr0 = -H_k,  dv_k/du_k = -H_k K
+    R_Delta = (1 - reuse R_vu)^-1 ,   R_vu = sum_k p_k lam_k dv_k/du_k
+    R_hr^0 = sum_k p_k dh_k/dr0 = -sum_k p_k lam_k R_Delta H_k
+
+    <r0 r0> = initial_variance dd o C_g^1
+    <u_k u_k> = lam_k R_Delta Z R_Delta^T ,   Z = reuse (C_v + sigma^2) + subsampling diag C_Delta(t,t)
+    C_v = sum_k p_k lam_k <v_k v_k> ,   C_h^0 = sum_k p_k <h_k h_k>
+
+In a centered network r0(t) - r0(0) stands for r0, which is P F g~ in the letters of ``increments.py``: R_hr^0 P for
+R_hr^0 and P F C_g~ F^T P for dd o C_g. The coefficients have the scale.
+
+The sampling rules differ in two numbers only:
+
+    population: reuse = subsampling = 0                  full batch:  reuse = 1/alpha, subsampling = 0
+    online SGD: reuse = 0, subsampling = 1/alpha_B       multi-pass:  reuse = 1/alpha, subsampling = (1-b)/(b alpha)
+
+Small batches: fresh batches of B examples of trace-class data also make mode k noisy by its own error, with
+lam_k^2 diag <v_k(t)^2> / B added to <u_k u_k>. The limit of large batches drops that; ``own_noise`` keeps it.
+
+What has been learned of a mode is D_k = 1 - H_k = lam_k H_k K R_Delta, so that noise enters without K:
+
+    <v_k v_k> = H_k (1 w_k^2 1^T + <r0 r0>) H_k^T + D_k Z D_k^T / lam_k
+    C_h^0 = R_Delta Psi R_Delta^T ,   Psi = sum_k p_k lam_k (H_k Z + Z H_k^T - Z) + sum_k p_k lam_k^2 <v_k v_k>
+"""
+
+from collections.abc import Callable
+
+from deeplinear._core.arrays import Array, computing, finite, identity, namespace, zeros
+from deeplinear._equations.coefficients import Coefficients
+from deeplinear._equations.increments import backward_source, without_initial
+from deeplinear._equations.layers import kernel_on_h
+from deeplinear._equations.products import (
+    add_identity,
+    fill_resolvent,
+    is_panel,
+    over_time,
+    rows_times,
+    rows_times_symmetric,
+    rows_times_transpose,
+    write_symmetric,
+)
+from deeplinear._equations.source import Source, fill_sandwich
+
+
+class DataResponses:
+    """Responses of layer 0.
+
+    Attributes
+    ----------
+    K, Rhr
+        Shape (batch, rows, rows).
+    RDelta
+        The same, or None where it is the identity.
+    H
+        Transfer function of each mode, shape (batch, modes, rows, rows).
+    H1
+        H_k applied to constants: the mean of v_k per unit target, shape (batch, modes, rows, outputs).
+    """
+
+    def __init__(self, c: Coefficients) -> None:
+        self.c = c
+        s = c.structure
+        batch, size = c.d.shape
+
+        self.K, self.Rhr, *more = zeros((2 + s.reuses_data + (s.modes > 1), batch, size, size), c.d)
+        self.RDelta = more.pop() if s.reuses_data else None
+        self._mean_H = more.pop() if s.modes > 1 else None
+        self.H = zeros((batch, s.modes, size, size), c.d)
+        self.H1 = zeros((batch, s.modes, size, s.outputs), c.d)
+
+    def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
+        """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
+        c, e, outputs = self.c, rows.stop, self.c.structure.outputs
+        K = kernel_on_h(c, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)
+        self.K[:, rows, :e] = K
+        KR, panel = rows_times(K, self.RDelta, e), is_panel(rows, outputs)
+
+        H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)
+        self.H1[..., rows, :] = over_time(H, outputs)
+        if self._mean_H is not None:
+            self._mean_H[:, rows, :e] = mode_sum(c, H, 1)
+
+        if self.RDelta is not None:
+            Rvu = -rows_times(self.mean_H(rows), self.K, e)
+            RDelta = fill_resolvent(self.RDelta, c.reuse * Rvu, rows, panel)
+            Rhr = -self.times_mean_H(RDelta, e)
+        else:
+            Rhr = -self.mean_H(rows)
+        self.Rhr[:, rows, :e] = without_initial(c, Rhr) if c.structure.centered else Rhr
+
+    def mean_H(self, rows: slice) -> Array:
+        """Rows of sum_k p_k lam_k H_k."""
+        e = rows.stop
+        mean: Array = mode_sum(self.c, self.H[..., rows, :e], 1) if self._mean_H is None else self._mean_H[:, rows, :e]
+        return mean
+
+    def times_mean_H(self, x: Array, e: int) -> Array:
+        """Rows times sum_k p_k lam_k H_k."""
+        return self._mean_product(rows_times, x, e)
+
+    def times_mean_H_transpose(self, x: Array, e: int) -> Array:
+        """Rows times the transpose of sum_k p_k lam_k H_k."""
+        return self._mean_product(rows_times_transpose, x, e)
+
+    def _mean_product(self, product: Callable[[Array, Array, int], Array], x: Array, e: int) -> Array:
+        if self._mean_H is not None:
+            return product(x, self._mean_H, e)
+        scaled: Array = self.c.moments[1][:, 0] * product(x, self.H[:, 0], e)
+        return scaled
+
+    def response_to_r0(self, index: int) -> Array:
+        """R_hr^0 for one problem; in a centered network r0 acts through r0(t) - r0(0). Shape (rows, rows)."""
+        response: Array = self.c.xp.asarray(self.Rhr[index], copy=True)
+        if self.c.structure.centered:
+            outputs = self.c.structure.outputs
+            response[:, :outputs] = -over_time(response, outputs)
+        return response
+
+    def Rvu(self, index: int) -> Array:
+        """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
+        with computing(self.K):
+            mean = (self.c.moments[1][index] * finite(self.H[index])).sum(axis=0)
+            response: Array = -finite(mean) @ finite(self.K[index])
+        return response
+
+
+class DataCovariances:
+    """Correlations of layer 0, between two replicas that share initial weights and data, or not.
+
+    Attributes
+    ----------
+    Cv, Ch
+        Shape (batch, rows, rows).
+    noisy
+        Whether data that the replicas share, or batches of them, make training noisy.
+    CDelta_equal
+        Correlation of the training residuals at equal times, shape (batch, steps, outputs, outputs); zero if not noisy.
+    width, data
+        Parts of C_v(t, t) due to r0 and to the noise u, shape (batch, rows); the rest is ``bias``.
+    """
+
+    def __init__(self, responses: DataResponses, same_data: bool = True) -> None:
+        self.responses, self.c = responses, responses.c
+        s, R = self.c.structure, responses
+        self.noisy = same_data and (s.reuses_data or s.subsamples)
+        self.Cv, self.Ch, *more = zeros((2 + (s.modes > 1) + s.reuses_data, *R.K.shape), R.K)
+        self._Cv2 = more.pop() if s.modes > 1 else None
+        self._Psi = more.pop() if s.reuses_data else self.Ch
+        batch, size = self.c.d.shape
+        # <v_k(t)^2> / B for each mode.
+        self._own = zeros((batch, s.modes, 1, size), R.K) if s.own_noise and same_data else None
+        self.CDelta_equal = zeros((batch, s.steps, s.outputs, s.outputs), R.K)
+        self.width, self.data = (zeros((batch, size), R.K) for _ in range(2))
+        # What has eigenvalue zero is never learned: D = 0 over any number.
+        lam = self.c.eigenvalues
+        self._eigenvalues = self.c.xp.where(lam == 0, self.c.xp.ones_like(lam), lam)
+        self._mean_eigenvalue = self.c.moments[1].sum(axis=1)
+        # sigma^2 for every pair of times, within one output.
+        self._label_noise = self.c.sigma2 * self.c.xp.tile(identity(s.outputs, R.K), (1, s.steps))
+
+    @property
+    def bias(self) -> Array:
+        """Part of C_v(t, t) due to the mean error, shape (batch, rows)."""
+        c, H1 = self.c, self.responses.H1
+        return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
+
+    def step(self, Cg: Array | None, rows: slice) -> None:
+        """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
+        self._error(Cg, rows)
+        self._signal(rows, self._noise(rows) if self.noisy else None)
+
+    def _error(self, Cg: Array | None, rows: slice) -> None:
+        """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""
+        c, e, R = self.c, rows.stop, self.responses
+        H = R.H[..., rows, :e]
+        width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg, e)
+        bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
+        Cv, through_H = bias, width
+        if self.noisy:
+            D = -H
+            add_identity(D, rows)
+            data = for_all_modes(self._times_Z, D, e) / self._eigenvalues
+            if self._own is not None:
+                data = data + D * self._own[..., :e]
+            Cv, through_H = bias + data, width - data  # D = 1 - H, so one product does for both
+            self.data[:, rows] = mode_sum(c, row_products(D, data), 1)[..., 0]
+        Cv = Cv + rows_times_transpose(through_H, R.H, e)
+        if self._own is not None:
+            self._own[..., rows] = c.xp.linalg.diagonal(c.subsampling[:, None] * Cv[..., rows])[..., None, :]
+        write_symmetric(self.Cv, mode_sum(c, Cv, 1), rows)
+        if self._Cv2 is not None:
+            write_symmetric(self._Cv2, mode_sum(c, Cv, 2), rows)
+        self.width[:, rows] = mode_sum(c, row_products(H, width), 1)[..., 0]
+
+    def _through_r0(self, x: Array, Cg: Array, e: int) -> Array:
+        """Rows times the covariance of r0, the function at initialisation as it is carried along."""
+        c = self.c
+        r0 = backward_source(c, Cg, c.initial_variance)
+        if not c.structure.centered:
+            return for_all_modes(r0.times, x, e)
+        return without_initial(c, for_all_modes(r0.times, without_initial(c, x), e))
+
+    def _noise(self, rows: slice) -> Array:
+        """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
+
+        On the way C_Delta = R_Delta Z R_Delta^T / reuse at equal times, without this step's own draw, or
+        C_v + sigma^2.
+        """
+        c, e, R, outputs = self.c, rows.stop, self.responses, self.c.structure.outputs
+        learned = -R.mean_H(rows)
+        add_identity(learned, rows, self._mean_eigenvalue)
+        if R.RDelta is None:
+            learned_Z = self._times_Z(learned, e)
+            residual = self.Cv[:, rows, rows] + self._label_noise[..., :outputs]
+        else:
+            F = R.RDelta[:, rows, :e]
+            both = self._times_Z(c.xp.concat([learned, F], axis=-2), e)
+            learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
+            residual = F_Z @ F.mT / c.reuse
+        self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
+        return R.times_mean_H_transpose(self._Z(rows), e) - learned_Z
+
+    def _Z(self, rows: slice) -> Array:
+        """Rows of Z."""
+        c, Cv = self.c, self.Cv[:, rows, : rows.stop]
+        total: Array = c.xp.zeros_like(Cv)
+        if c.structure.reuses_data:
+            noise = self._label_noise[..., : rows.stop]
+            if is_panel(rows, c.structure.outputs):
+                noise = c.xp.tile(noise, (Cv.shape[-2] // c.structure.outputs, 1))
+            total = c.reuse * (Cv + noise)
+        if c.structure.subsamples:
+            one = c.xp.zeros_like(Cv)
+            add_identity(one, rows)
+            total = total + self._draws(one)
+        return total
+
+    def _times_Z(self, x: Array, e: int) -> Array:
+        """Rows times Z; draws of batches not yet known count zero."""
+        c, outputs = self.c, self.c.structure.outputs
+        if not c.structure.reuses_data:
+            return self._draws(x)
+        noise = over_time(x, outputs) @ self._label_noise[..., :e]
+        total: Array = c.reuse * (rows_times_symmetric(x, self.Cv, e) + noise)
+        if c.structure.subsamples:
+            total = total + self._draws(x)
+        return total
+
+    def _draws(self, x: Array) -> Array:
+        """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
+        steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
+        by_step = x.reshape(*x.shape[:-1], steps, 1, outputs) @ self.CDelta_equal[:, None, :steps]
+        drawn: Array = self.c.subsampling * by_step.reshape(x.shape)
+        return drawn
+
+    def _signal(self, rows: slice, noise: Array | None) -> None:
+        """C_h^0 = R_Delta Psi R_Delta^T, with all that goes into Psi."""
+        c, e, R = self.c, rows.stop, self.responses
+        Cv = self.Cv[:, rows, :e]
+        Psi = c.eigenvalues[:, 0] * Cv if self._Cv2 is None else self._Cv2[:, rows, :e]
+        if noise is not None:
+            Psi = Psi + noise
+        if self._own is not None:
+            # <u_k u_k> + lam_k <v_k u_k>; lam_k^2 <v_k v_k> has its part of it.
+            Psi = Psi + mode_sum(c, R.H[..., rows, :e] * self._own[..., :e], 2)
+        write_symmetric(self._Psi, Psi, rows)
+        if R.RDelta is not None:
+            fill_sandwich(self.Ch, R.RDelta[None], (Source(self._Psi),), rows)
+
+
+def for_all_modes(operation: Callable[[Array, int], Array], x: Array, e: int) -> Array:
+    """Apply an operation whose matrix all modes share to the rows of all of them at once."""
+    batch, modes, r, _ = x.shape
+    return operation(x.reshape(batch, modes * r, e), e).reshape(x.shape)
+
+
+def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
+    """sum_k p_k lam_k^power x_k over the axis of modes."""
+    each = c.moments[power] * x
+    total: Array = each.sum(axis=1) if c.structure.modes > 1 else each[:, 0]
+    return total
+
+
+def row_products(x: Array, y: Array) -> Array:
+    """Product of each row of x with the same row of y, shape (..., r, 1)."""
+    if x.shape[-2] == 1:
+        product: Array = x @ y.mT
+    else:
+        product = (x * y).sum(axis=-1, keepdims=True)
+    return product
+
+
+def equal_times(block: Array, outputs: int) -> Array:
+    """Blocks on the diagonal, (batch, steps * outputs, steps * outputs) to (batch, steps, outputs, outputs)."""
+    batch, size = block.shape[:2]
+    if size == outputs:
+        return block[:, None]
+    steps, xp = size // outputs, namespace(block)
+    pairs_of_steps = xp.permute_dims(block.reshape(batch, steps, outputs, steps, outputs), (0, 2, 4, 1, 3))
+    values: Array = xp.permute_dims(xp.linalg.diagonal(pairs_of_steps), (0, 3, 1, 2))
+    return values

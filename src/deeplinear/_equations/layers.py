@@ -1,0 +1,236 @@
+"""Hidden layers l = 1 .. L: a chain of sites whose kernels come from their neighbours.
+
+    h_l = s h_{l-1} + A_l g_l + f_l u_l      A_l = f_l (dd o R_hr^{l-1} + f_l gamma0 a o C_h^{l-1})
+    g_l = s g_{l+1} + B_l h_l + k_l r_l      B_l = k_l rho_l (dd o R_gu^{l+1} + k_l gamma0 a o C_g^{l+1})
+    <u_l u_l> = dd o C_h^{l-1},              <r_l r_l> = rho_l dd o C_g^{l+1}
+
+At the ends, A_1 has R_hr^0 / (nu_L gamma0) for R_hr^0, B_L = gamma0 a, and <r_L r_L> = d d^T is the
+initial readout. Here o is the elementwise product, dd(t, s) = d(t) d(s), (d, a) the optimiser's
+propagator and rho_l = nu_{l+1} / nu_l. In a centered network g stands for g~ of ``increments.py``.
+
+Without skip connections (an MLP) s = 0 and f = k = 1: each layer is a site of its own. In a residual
+network s = 1 (there is no skip into h_1) and the branch multiplies: f_l = beta but f_1 = 1, k_l = beta
+but k_L = 1. Then the whole chain shares its neurons, and layer l feels all layers below it as
+
+    Y_l = X_{l-1} + A_l ,  S_l = cov a_{l-1} + f_l^2 <u_l u_l>         (kernel and source from below)
+    Q_l = P_{l+1} + B_l ,  D_l = Gamma_{l+1} + k_l^2 <r_l r_l>         (kernel and source from above)
+
+where X_l and cov a_l belong to h_l in a chain cut above layer l, P_l and Gamma_l to g_l in a chain cut
+below it. Each is a site as well, so a layer of a residual network has three:
+
+    middle (Y_l, S_l; Q_l, D_l)                        R_hr^l = k_l dh/dr,  R_gu^l = f_l dg/du,  C_h^l,  C_g^l
+    left   (Y_l, S_l; B_l, k_l^2 <r_l r_l>)            X_l = dh/dr,  cov a_l = <h h>
+    right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
+"""
+
+from deeplinear._core.arrays import Array, computing, finite, zeros
+from deeplinear._core.cached import cached_property
+from deeplinear._equations.coefficients import Coefficients
+from deeplinear._equations.increments import (
+    backward_source,
+    correlation_rows,
+    d_or_none,
+    decayed_on_g,
+    times_E,
+    times_inverse_of_E,
+)
+from deeplinear._equations.products import compiled, rows_times_transpose, times
+from deeplinear._equations.site import Site
+from deeplinear._equations.source import Source, dd, fill_sum
+
+
+class HiddenResponses:
+    """Responses of the hidden layers: ``sites[l]`` is layer l, ``left`` and ``right`` its cut chains."""
+
+    def __init__(self, c: Coefficients) -> None:
+        self.c = c
+        (batch, size), depth = c.d.shape, c.structure.depth
+
+        def make(layers: range) -> dict[int, Site]:
+            responses = zeros((len(layers), 2, 2, batch, size, size), c.d)
+            sites = (Site(each, c.gamma0, c.structure.outputs) for each in responses)
+            return dict(zip(layers, sites, strict=True))
+
+        self.layers = range(1, depth + 1)
+        self.sites = make(self.layers)
+        # The chain cut above the last layer, or below the first, is the whole chain.
+        self.left = make(self.layers[:-1] if c.structure.skip else range(0))
+        self.right = make(self.layers[1:] if c.structure.skip else range(0))
+        # Factors of the initial and of the learned part of A_l and B_l; see ``kernel_on_g``.
+        self._below = {
+            layer: (_product(f, k), times(f, f, c.whole_gamma0))
+            for layer, f, k in zip(self.layers, c.f, (c.feedback, *c.k), strict=False)
+        }
+        self._above = {
+            layer: (_product(k, rho, f), _product(k, k, rho))
+            for layer, k, rho, f in zip(self.layers, c.k, c.rho, c.f[1:], strict=False)
+        }
+
+    def backward(self, layer: int, Cg: dict[int, Array], rows: slice) -> None:
+        """Rows of layer l's g responses."""
+        B = self.kernel_from_above(layer, Cg, rows)
+        Q = B
+        if layer + 1 in self.right:
+            Q = B + self.right[layer + 1].dg[0][:, rows, : rows.stop]
+        self.sites[layer].backward(Q, rows)
+        if layer in self.right:
+            self.right[layer].backward(Q, rows)
+        if layer in self.left:
+            self.left[layer].backward(B, rows)
+
+    def forward(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> None:
+        """Rows of layer l's h responses."""
+        self.prepare(layer, Rhr_data, Ch, rows)
+        for sites in (self.sites, self.left, self.right):
+            if layer in sites:
+                sites[layer].forward(rows)
+
+    def prepare(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> None:
+        """Tell the sites of layer l their kernel from below, which the rows of a panel need in ``backward``."""
+        A = self.kernel_from_below(layer, Rhr_data, Ch, rows)
+        Y = A
+        if layer - 1 in self.left:
+            Y = A + self.left[layer - 1].dh[1][:, rows, : rows.stop]
+        self.sites[layer].A = Y
+        if layer in self.left:
+            self.left[layer].A = Y
+        if layer in self.right:
+            self.right[layer].A = A
+
+    def kernel_from_above(self, layer: int, Cg: dict[int, Array], rows: slice) -> Array:
+        """Rows of B_l / gamma0."""
+        c, e = self.c, rows.stop
+        if layer == c.structure.depth:
+            return c.a_readout[:, rows, :e]
+        Rgu_hat = self.sites[layer + 1].dg[0][:, rows, :e]
+        return kernel_on_h(c, Rgu_hat, Cg[layer + 1], rows, *self._above[layer])
+
+    def kernel_from_below(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> Array:
+        """Rows of A_l."""
+        c, e = self.c, rows.stop
+        Rhr = Rhr_data if layer == 1 else self.sites[layer - 1].dh[1]
+        return kernel_on_g(c, Rhr[:, rows, :e], Ch[layer - 1], rows, *self._below[layer])
+
+    def Rhr(self, layer: int, rows: slice) -> Array:
+        """Rows of R_hr^l, the response of h_l to r_l."""
+        return times_inverse_of_E(self.c, times(self.c.k[layer - 1], self.sites[layer].dh[1][:, rows, : rows.stop]))
+
+    def Rgu_hat(self, layer: int, rows: slice) -> Array:
+        """Rows of R_gu^l / gamma0, the response of g_l to u_l."""
+        return times(self.c.f[layer - 1], self.sites[layer].dg[0][:, rows, : rows.stop])
+
+
+class HiddenCovariances:
+    """Correlations of the hidden fields: ``Ch[l]`` for l = 0 .. L - 1, ``Cg[l]`` for l = 1 .. L.
+
+    ``u[l]`` and ``r[l]`` are the sources f_l u_l and k_l r_l of layer l.
+    ``Ch[0]`` belongs to the data, which fill it; it is the source of layer 1. Nothing depends on the correlation of
+    h_L, so that is made when it is asked for.
+    """
+
+    def __init__(self, responses: HiddenResponses, Ch_data: Array) -> None:
+        self.responses, self.c = responses, responses.c
+
+        def make(layers: range | dict[int, Site]) -> dict[int, Array]:
+            return dict(zip(layers, zeros((len(layers), *Ch_data.shape), Ch_data), strict=True))
+
+        self.Cg = make(responses.layers)
+        self.Ch = {0: Ch_data} | make(responses.layers[:-1])
+        self._cov_a, self._Gamma = make(responses.left), make(responses.right)
+        self._S = make(responses.right)  # layers that have a chain below them
+        self._D = make(responses.left)  # layers that have a chain above them
+        self.u = {layer: self._source_from_below(layer) for layer in responses.layers}
+        self.r = {layer: self._source_from_above(layer) for layer in responses.layers}
+        # All that reaches h_l from below, and g_l from above.
+        self._below = self.u | {layer: Source(S) for layer, S in self._S.items()}
+        self._above = self.r | {layer: Source(D) for layer, D in self._D.items()}
+
+    def backward(self, layer: int, rows: slice) -> None:
+        """Rows of C_g^l."""
+        R = self.responses
+        if layer in self._D:
+            fill_sum(self._D[layer], self._Gamma[layer + 1], self.r[layer], rows)
+        R.sites[layer].correlate_g(self._below[layer], self._above[layer], self.Cg[layer], rows)
+        if layer in R.right:
+            R.right[layer].correlate_g(self.u[layer], self._above[layer], self._Gamma[layer], rows)
+
+    def forward(self, layer: int, rows: slice) -> None:
+        """Rows of C_h^l, and of what reaches h_{l+1} from below; of the last layer there is nothing to fill."""
+        R = self.responses
+        if layer in self._S:
+            fill_sum(self._S[layer], self._cov_a[layer - 1], self.u[layer], rows)
+        if layer in self.Ch:
+            R.sites[layer].correlate_h(self._below[layer], self._above[layer], self.Ch[layer], rows)
+        if layer in R.left:
+            R.left[layer].correlate_h(self._below[layer], self.r[layer], self._cov_a[layer], rows)
+
+    @cached_property
+    def last_Ch(self) -> Array:
+        """C_h^L; what has overflowed counts zero."""
+        layer, size = self.responses.layers[-1], self.c.structure.size
+        below, above, matrix = self._below[layer], self._above[layer], self._below[layer].matrix
+        assert matrix is not None
+        C: Array = self.c.xp.zeros_like(matrix)
+        with computing(matrix):
+            for F, source in zip(finite(self.responses.sites[layer].dh), (below, above), strict=True):
+                known = source if source.matrix is None else source._replace(matrix=finite(source.matrix))
+                # What overflows at a late time must not meet the causal zeros of an early one.
+                C = C + rows_times_transpose(finite(known.times(F, size)), F, size)
+        return C
+
+    def sources(self) -> list[Array]:
+        """Covariances of what reaches each layer from below."""
+        return [self.Ch[layer - 1] for layer in self.responses.layers] + list(self._S.values())
+
+    def _source_from_below(self, layer: int) -> Source:
+        """f_l u_l."""
+        f = self.c.f[layer - 1]
+        return Source(self.Ch[layer - 1], _product(f, f), d_or_none(self.c))
+
+    def _source_from_above(self, layer: int) -> Source:
+        """k_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
+        c = self.c
+        if layer == c.structure.depth:
+            return backward_source(c, None)
+        k, rho = c.k[layer - 1], c.rho[layer - 1]
+        return backward_source(c, self.Cg[layer + 1], _product(k, k, rho))
+
+
+def kernel_on_g(
+    c: Coefficients, R: Array, Ch: Array, rows: slice, initial: Array | None, learned: Array | None
+) -> Array:
+    """Rows of initial dd o R + learned a o C_h, from the same rows of R, for a centered network as they act on g~."""
+    if c.scale is None:
+        return _weight_kernel(c, R, Ch[:, rows, : rows.stop], rows, initial, learned)
+    kernel = times_E(c, times(learned, c.a[:, rows, : rows.stop], Ch[:, rows, : rows.stop]))
+    kernel += times(initial, decayed_on_g(c, R, rows))
+    return kernel
+
+
+def kernel_on_h(
+    c: Coefficients, R: Array, Cg: Array, rows: slice, initial: Array | None, learned: Array | None
+) -> Array:
+    """Rows of initial dd o R + learned a o C_g, from the same rows of R."""
+    return _weight_kernel(c, R, correlation_rows(c, Cg, rows), rows, initial, learned)
+
+
+def _weight_kernel(
+    c: Coefficients, R: Array, C: Array, rows: slice, initial: Array | None, learned: Array | None
+) -> Array:
+    """Rows of initial dd o R + learned a o C, from the same rows of R and C; None stands for 1."""
+    a = c.a[:, rows, : rows.stop]
+    if (fast := compiled(R, R.shape[-2])) is not None and not c.structure.decays:
+        kernel: Array = fast.weight_kernel(R, a, C, initial, learned)
+    else:
+        kernel = times(initial, decayed(c, R, rows)) + times(learned, a, C)
+    return kernel
+
+
+def decayed(c: Coefficients, x: Array, rows: slice) -> Array:
+    """Rows of dd o x, given those of x; d is 1 unless weights decay."""
+    return dd(c.d, rows) * x if c.structure.decays else x
+
+
+def _product(*factors: Array | None) -> Array | None:
+    """Product of factors of which None stands for 1, itself None if all are."""
+    return None if all(factor is None for factor in factors) else times(*factors)

@@ -1,0 +1,144 @@
+"""Products with causal (lower triangular) matrices that skip the half that is zero."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._time.grid import NODES
+
+try:
+    from deeplinear._equations import _rows
+except ImportError:  # installed without a compiler
+    _rows = None  # type: ignore[assignment]
+
+_BLOCK = 64
+"""Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
+
+_LAUNCH, _LAUNCH_ON_DEVICE = 2**16, 2**24
+"""Least number of entries in a stripe: starting a product takes the time of reading as many."""
+
+SETS = NODES
+"""Zeros are skipped in blocks of this many row sets, and so never inside of a panel, where rows are all coupled."""
+
+
+def rows_times(x: Array, lower: Array | None, e: int) -> Array:
+    """Rows x (..., r, e) times the leading e x e block of a causal matrix; None is the identity."""
+    if lower is None:
+        return x
+    product: Array
+    if (fast := compiled(x, x.shape[-2])) is not None:
+        product = fast.rows_times(x, lower, e, SETS)
+    elif e <= (least := _least_width(lower, e)):
+        product = x @ lower[..., :e, :e]
+    else:
+        stripes = [x[..., s.start : e] @ lower[..., s.start : e, s] for s in _stripes(x.shape[-2], e, least)]
+        product = namespace(x).concat(stripes, axis=-1)
+    return product
+
+
+def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
+    """Rows x (..., r, e) times the transpose of the leading e x e block of a causal matrix."""
+    if lower is None:
+        return x
+    product: Array
+    if (fast := compiled(x, x.shape[-2])) is not None:
+        product = fast.rows_times_transpose(x, lower, e, SETS)
+    elif e <= (least := _least_width(lower, e)):
+        product = (lower[..., :e, :e] @ x.mT).mT
+    else:
+        stripes = [lower[..., s, : s.stop] @ x.mT[..., : s.stop, :] for s in _stripes(x.shape[-2], e, least)]
+        product = namespace(x).concat(stripes, axis=-2).mT
+    return product
+
+
+def rows_times_symmetric(x: Array, matrix: Array, e: int) -> Array:
+    """Rows x (..., r, e) times the leading e x e block of a symmetric matrix."""
+    fast = compiled(x, x.shape[-2], most=2)
+    product: Array = x @ matrix[..., :e, :e] if fast is None else fast.rows_times_symmetric(x, matrix, e)
+    return product
+
+
+def compiled(x: Array, rows: int, most: int = 1) -> Any:
+    """Return the compiled products where they can be used, which is for so many rows in NumPy; None elsewhere."""
+    return _rows if rows <= most and isinstance(x, np.ndarray) else None
+
+
+def times(*factors: Array | None) -> Array:
+    """Product, entry by entry, of factors of which None stands for 1, but not all of them."""
+    product = None
+    for factor in factors:
+        if factor is not None:
+            product = factor if product is None else product * factor
+    assert product is not None
+    return product
+
+
+def _least_width(lower: Array, e: int) -> int:
+    """Width of a stripe below which a product of its own does not pay."""
+    launch = _LAUNCH if isinstance(lower, np.ndarray) else _LAUNCH_ON_DEVICE
+    return max(_BLOCK, launch // (e * math.prod(lower.shape[:-2])))
+
+
+def _stripes(rows: int, e: int, least: int) -> list[slice]:
+    width = SETS * rows * max(1, max(least, e // 6) // (SETS * rows))
+    return [slice(start, min(start + width, e)) for start in range(0, e, width)]
+
+
+def is_panel(rows: slice, outputs: int) -> bool:
+    """Whether rows belong to more than one time, so that they are coupled to each other."""
+    return bool(rows.stop - rows.start > outputs)
+
+
+def fill_resolvent(matrix: Array, kernel: Array, rows: slice, panel: bool) -> Array:
+    """Fill and return rows of F = (1 - kernel)^-1 = 1 + kernel F, given those of the kernel and earlier ones of F."""
+    e, start = rows.stop, rows.start
+    filled = matrix[..., rows, :e]
+    if (fast := compiled(kernel, e - start)) is not None:
+        fast.fill_resolvent(matrix, kernel, e, SETS)
+    elif not panel:
+        F = rows_times(kernel, matrix, e)
+        add_identity(F, rows)
+        filled[...] = F
+    else:
+        F = namespace(kernel).zeros_like(kernel)
+        F[..., :start] = rows_times(kernel[..., :start], matrix, start)
+        add_identity(F, rows)
+        filled[...] = solve_block(kernel[..., rows], F)
+    return filled
+
+
+def solve_block(block: Array, rows: Array) -> Array:
+    """(1 - block)^-1 rows, for the diagonal block of a kernel."""
+    solved: Array = namespace(block).linalg.solve(identity(block.shape[-1], block) - block, rows)
+    return solved
+
+
+def add_identity(block: Array, rows: slice, factor: Array | float = 1.0) -> None:
+    """Add a multiple of the identity on the diagonal to rows of a matrix, in place."""
+    diagonal, count = block[..., rows], rows.stop - rows.start
+    diagonal += factor if count == 1 else factor * identity(count, block)
+
+
+def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:
+    """Write rows of a symmetric matrix and the columns that mirror them."""
+    matrix[..., rows, : rows.stop] = values
+    matrix[..., : rows.stop, rows] = values.mT
+
+
+def over_time(x: Array, outputs: int) -> Array:
+    """Sum over times of rows (..., steps * outputs), shape (..., outputs)."""
+    total: Array
+    if outputs == 1:
+        total = x.sum(axis=-1, keepdims=True)
+    else:
+        total = x.reshape(*x.shape[:-1], x.shape[-1] // outputs, outputs).sum(axis=-2)
+    return total
+
+
+def mean_diagonal(matrix: Array, outputs: int) -> Array:
+    """Equal-time values averaged over outputs: (batch, steps * outputs, ...) to (batch, steps)."""
+    diagonal = namespace(matrix).linalg.diagonal(matrix)
+    mean: Array = diagonal.reshape(len(matrix), -1, outputs).mean(axis=-1)
+    return mean

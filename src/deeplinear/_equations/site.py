@@ -1,0 +1,86 @@
+"""A site: two fields that drive each other,
+
+    h = u + A g        A lower triangular
+    g = r + B h        B strictly lower triangular, B = gamma0 Bhat
+
+with independent Gaussian sources u and r. The responses are
+``dh/du = (1 - AB)^-1``, ``dh/dr = dh/du A``, ``dg/dr = (1 - BA)^-1``, ``dg/du = dg/dr B``, and each
+row follows from earlier ones:
+
+    dg = B dh + (0, 1),    dh = A dg + (1, 0)        over the pair of sources (u, r)
+
+dg/du is kept divided by gamma0, which stays finite in the lazy limit gamma0 = 0.
+
+The rows of a panel are coupled, as B has a diagonal block there: dg and dh are then solved together, each
+time, with the rows of both kernels as they were given last.
+"""
+
+from deeplinear._core.arrays import Array
+from deeplinear._equations.products import SETS, add_identity, compiled, is_panel, rows_times, solve_block
+from deeplinear._equations.source import Source, fill_sandwich
+
+
+class Site:
+    """Responses of one site; ``dh`` and ``dg`` have shape (2, *batch, rows, rows), sources (u, r) first.
+
+    ``A`` and ``Bhat`` are the rows of the kernels, B divided by gamma0, that were given last.
+    """
+
+    def __init__(self, responses: Array, gamma0: Array, outputs: int = 1) -> None:
+        """Fill ``responses``, zeros of shape (2, 2, *batch, rows, rows): dh and dg."""
+        self.dh, self.dg = responses
+        self.A = self.Bhat = responses[0, 0, ..., :0, :0]
+        self.gamma0, self._gamma0_squared, self._outputs = gamma0, gamma0**2, outputs
+
+    def backward(self, Bhat: Array, rows: slice) -> None:
+        """Fill rows of dg/du / gamma0 and dg/dr, given the same rows of B / gamma0."""
+        self.Bhat = Bhat
+        if is_panel(rows, self._outputs):
+            self._solve(rows)
+        else:
+            self._fill_dg(rows)
+
+    def forward(self, rows: slice) -> None:
+        """Fill rows of dh/du and dh/dr, given the same rows of ``A``."""
+        if is_panel(rows, self._outputs):
+            self._solve(rows)
+        else:
+            self._fill_dh(rows)
+
+    def _fill_dg(self, rows: slice) -> None:
+        self._respond(self.Bhat, self.dh, self.dg, 1, rows)
+
+    def _fill_dh(self, rows: slice) -> None:
+        self._respond(self.A, self.dg, self.dh, 0, rows)
+
+    def _respond(self, kernel: Array, other: Array, own: Array, source: int, rows: slice) -> None:
+        """Fill rows of a field's responses, of which that to its own source goes through B and has the identity."""
+        e = rows.stop
+        if (fast := compiled(kernel, kernel.shape[-2])) is not None:
+            fast.respond(kernel, other, own, self.gamma0, source, SETS)
+            return
+        through = rows_times(kernel, other, e)
+        own_source = through[source]
+        own_source *= self.gamma0
+        add_identity(own_source, rows)
+        own[..., rows, :e] = through
+
+    def _solve(self, rows: slice) -> None:
+        """Fill rows of dg and dh that are coupled: first what earlier rows give, then the block's own feedback."""
+        e, A, Bhat = rows.stop, self.A[..., rows], self.Bhat[..., rows]
+        self.dh[..., rows, :e] = 0.0
+        self._fill_dg(rows)
+        self._fill_dh(rows)
+        dh = solve_block(self.gamma0 * (A @ Bhat), self.dh[..., rows, :e])
+        self.dh[..., rows, :e] = dh
+        feedback = Bhat @ dh
+        feedback[1] *= self.gamma0
+        self.dg[..., rows, :e] += feedback
+
+    def correlate_g(self, u: Source, r: Source, filled: Array, rows: slice) -> None:
+        """Fill rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T, shape (*batch, rows, rows)."""
+        fill_sandwich(filled, self.dg, (u.scaled(self._gamma0_squared), r), rows)
+
+    def correlate_h(self, u: Source, r: Source, filled: Array, rows: slice) -> None:
+        """Fill rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T, shape (*batch, rows, rows)."""
+        fill_sandwich(filled, self.dh, (u, r), rows)

@@ -1,0 +1,140 @@
+"""Random sources that drive the fields, by their covariances, and what responses make of these."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from deeplinear._core.arrays import Array, identity, namespace, zeros
+from deeplinear._equations.products import (
+    SETS,
+    compiled,
+    over_time,
+    rows_times_symmetric,
+    rows_times_transpose,
+    times,
+    write_symmetric,
+)
+
+
+class Source(NamedTuple):
+    """A source whose covariance is factor d(t) d(s) matrix(t, s), where None stands for 1.
+
+    Without a matrix it is a source that is constant in time, and independent over outputs. With a ``scale`` it is the
+    source r~ of ``increments.py``: F stands for d(t), and e_0 for what is constant in time.
+    """
+
+    matrix: Array | None  # (*batch, rows, rows)
+    factor: Array | None = None  # (batch, 1, 1)
+    d: Array | None = None  # (batch, rows), or with more axes of length 1 before the last
+    outputs: int = 1
+    scale: Array | None = None  # (batch, 1, 1)
+    lost: Array | None = None  # d - 1, where that is known better than by the difference
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled products know such a source."""
+        return self.d is None and (self.matrix is not None or self.scale is None)
+
+    def scaled(self, factor: Array) -> "Source":
+        """Return the source with its covariance times a factor."""
+        return self._replace(factor=times(factor, self.factor))
+
+    def rows(self, rows: slice) -> Array:
+        """Rows of the covariance up to their own time."""
+        if self.matrix is None:
+            profile = self._profile(rows.stop)
+            times_of = ((rows.stop - rows.start) // self.outputs, rows.stop // self.outputs)
+            covariance = dd(profile, rows) * namespace(profile).tile(identity(self.outputs, profile), times_of)
+        else:
+            covariance = self._sandwiched(self.matrix, rows)
+        return times(covariance, self.factor)
+
+    def times(self, x: Array, e: int) -> Array:
+        """Rows (batch, r, e) times the leading e x e block of the covariance."""
+        if self.matrix is not None:
+            product = self._transposed(rows_times_symmetric(self.on(x), self.matrix, e))
+        elif self.d is None and self.scale is None:
+            product = namespace(x).tile(over_time(x, self.outputs), (e // self.outputs,))
+        elif self.d is None:
+            product = namespace(x).zeros_like(x)
+            product[..., : self.outputs] = x[..., : self.outputs]
+        else:
+            profile = self._profile(e)[..., None, :]
+            product = profile * namespace(x).tile(over_time(x * profile, self.outputs), (e // self.outputs,))
+        return times(product, self.factor)
+
+    def _shift(self, e: int) -> Array:
+        """(d - 1) / scale, shape (batch, e)."""
+        assert self.d is not None
+        assert self.scale is not None
+        lost = self.d - 1.0 if self.lost is None else self.lost.reshape(self.d.shape)
+        shift: Array = lost[..., :e] / self.scale.reshape(-1, *[1] * (self.d.ndim - 1))
+        return shift
+
+    def _profile(self, e: int) -> Array:
+        """How a source that was drawn once changes in time, shape (batch, e)."""
+        if self.scale is None:
+            assert self.d is not None
+            return self.d[..., :e]
+        profile = zeros((len(self.scale), e), self.scale) if self.d is None else self._shift(e)
+        profile[..., : self.outputs] = 1.0
+        return profile
+
+    def on(self, x: Array) -> Array:
+        """Rows times diag(d), or times F."""
+        if self.d is None:
+            return x
+        e = x.shape[-1]
+        y: Array = x * self.d[..., None, :e]
+        if self.scale is not None:
+            y[..., : self.outputs] += over_time(x * self._shift(e)[..., None, :], self.outputs)
+        return y
+
+    def _transposed(self, x: Array) -> Array:
+        """Rows times diag(d), or times F^T."""
+        if self.d is None:
+            return x
+        e = x.shape[-1]
+        y: Array = x * self.d[..., None, :e]
+        if self.scale is not None:
+            y += self._shift(e)[..., None, :] * namespace(x).tile(x[..., : self.outputs], (e // self.outputs,))
+        return y
+
+    def _sandwiched(self, matrix: Array, rows: slice) -> Array:
+        """Rows of diag(d) matrix diag(d), or of F matrix F^T."""
+        own = matrix[..., rows, : rows.stop]
+        if self.d is None:
+            return own
+        own = self.d[..., rows, None] * own
+        if self.scale is not None:
+            count = (rows.stop - rows.start) // self.outputs
+            initial = namespace(own).tile(matrix[..., : self.outputs, : rows.stop], (count, 1))
+            own = own + self._shift(rows.stop)[..., rows, None] * initial
+        return self._transposed(own)
+
+
+def dd(d: Array, rows: slice) -> Array:
+    """Rows of d(t) d(s)."""
+    outer: Array = d[..., rows, None] * d[..., None, : rows.stop]
+    return outer
+
+
+def fill_sandwich(filled: Array, responses: Array, sources: Sequence[Source], rows: slice) -> None:
+    """Fill rows of sum_i F_i S_i F_i^T, with causal responses F_i (i, *batch, rows, rows) to independent sources."""
+    e = rows.stop
+    fast = compiled(responses, e - rows.start)
+    if fast is not None and all(source.compiled for source in sources):
+        fast.fill_sandwich(filled, responses, sources, e, SETS)
+        return
+    weighted = [source.times(responses[i, ..., rows, :e], e)[None] for i, source in enumerate(sources)]
+    first, *others = rows_times_transpose(namespace(responses).concat(weighted), responses, e)
+    write_symmetric(filled, sum(others, start=first), rows)
+
+
+def fill_sum(filled: Array, matrix: Array, source: Source, rows: slice) -> None:
+    """Fill rows of the sum of a symmetric matrix and the covariance of a source."""
+    fast = compiled(filled, rows.stop - rows.start)
+    assert source.matrix is not None
+    if fast is not None and source.compiled:
+        fast.fill_sum(filled, matrix, source.matrix, source.factor, rows.stop)
+    else:
+        write_symmetric(filled, matrix[..., rows, : rows.stop] + source.rows(rows), rows)

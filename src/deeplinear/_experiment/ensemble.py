@@ -1,0 +1,161 @@
+"""The result of a simulation: observables of many trained networks."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._problem.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+LOSSES = ("test_loss", "train_loss")
+CORRELATIONS = ("feature_correlation", "gradient_correlation", "error_correlation", "residual_correlation")
+
+_KIND = "deeplinear.Ensemble"
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Observables of finite networks, one row per seed.
+
+    Times run over t = 0 .. T-1, each before its update. Correlations have two axes of length
+    n = T C, time-major over (time, output): entry (t C + c, t' C + c') belongs to output c at time
+    t and output c' at time t'. They are ``None`` where only losses were recorded. From the step
+    ``diverged_at`` on, a seed's losses are ``inf`` and its correlations ``nan``.
+
+    Attributes
+    ----------
+    problem
+        What was trained.
+    dim
+        Input dimension D of the networks.
+    seeds
+        The seeds, in the order of the leading axis.
+    times
+        Steps, shape (T,).
+    test_loss
+        Mean squared residual on new samples, summed over outputs, shape (seed, T).
+    train_loss
+        The same on the training set (on the fresh batch, in online training), shape (seed, T).
+    feature_correlation
+        h_l(t) . h_l(t') / N_l for l = 0 .. L, shape (seed, L + 1, n, n). N_0 is D, or 1 where the data are
+        dimension-free.
+    gradient_correlation
+        g_l(t) . g_l(t') / N_l for l = 1 .. L, shape (seed, L, n, n).
+    error_correlation
+        v(t) . v(t') / N_0, each direction weighed by the variance of the data along it, shape (seed, n, n).
+    residual_correlation
+        Delta(t) . Delta(t') / P, shape (seed, n, n). In online training, zero between different
+        times; with unlimited data, the average over one sample seen at all times.
+    diverged_at
+        First step at which a seed's loss went beyond bounds, -1 if none, shape (seed,).
+    stats
+        ``seconds`` spent, number of ``seeds`` and ``workers``.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=5
+    ... )
+    >>> experiment = dl.simulate(problem, dim=20, seeds=3)
+    >>> experiment.mean("test_loss").shape, experiment.standard_error("feature_correlation").shape
+    ((5,), (3, 5, 5))
+    >>> experiment.to_xarray().gradient_correlation.dims
+    ('seed', 'gradient_layer', 'time', 'time_prime')
+    """
+
+    problem: Problem
+    dim: int
+    seeds: tuple[int, ...]
+    times: NDArray[np.int64] = field(repr=False)
+    test_loss: Array = field(repr=False)
+    train_loss: Array = field(repr=False)
+    feature_correlation: Array | None = field(repr=False)
+    gradient_correlation: Array | None = field(repr=False)
+    error_correlation: Array | None = field(repr=False)
+    residual_correlation: Array | None = field(repr=False)
+    diverged_at: NDArray[np.int64] = field(repr=False)
+    stats: dict[str, float] = field(repr=False)
+
+    def mean(self, name: str) -> Array:
+        """Average one observable over seeds; ``inf`` or ``nan`` where some seed diverged."""
+        mean: Array = self._values(name).mean(axis=0)
+        return mean
+
+    def standard_error(self, name: str) -> Array:
+        """Standard error of ``mean(name)``; ``nan`` where some seed diverged or there is one seed."""
+        values, mean = self._values(name), self.mean(name)
+        count = len(values)
+        if count == 1:
+            return np.full(mean.shape, np.nan)
+        squares = np.zeros(mean.shape)
+        with np.errstate(invalid="ignore"):  # inf - inf, where a seed diverged
+            for value in values:  # seed by seed, since the correlations of all seeds may be large
+                squares += (value - mean) ** 2
+        return np.sqrt(squares / (count - 1) / count)
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Label every axis; with several outputs n is split into (time, output).
+
+        Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), and with
+        several outputs output and output_prime. The problem stands in the attributes, as TOML.
+        """
+        values = {name: getattr(self, name) for name in (*LOSSES, *CORRELATIONS)}
+        dataset = to_dataset(
+            {name: value for name, value in values.items() if value is not None},
+            times=self.times,
+            depth=self.problem.network.layers,
+            outputs=self.problem.data.outputs,
+            seeds=self.seeds,
+            attrs={
+                "kind": _KIND,
+                "problem": self.problem.to_toml(),
+                "dim": self.dim,
+                "stats": json.dumps(self.stats),
+            },
+        )
+        meaning = {"long_name": "first step beyond bounds, -1 if none"}
+        return dataset.assign(diverged_at=("seed", self.diverged_at, meaning))
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a NetCDF file, which ``Ensemble.load`` and ``xarray`` open."""
+        write_dataset(path, self.to_xarray())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Ensemble":
+        """Read a file that ``save`` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is another one, is not complete or has been damaged.
+        """
+        dataset = read_dataset(path, _KIND)
+        with reading(path, dataset, ("problem", "dim", "stats"), ("seed", "time", *LOSSES, "diverged_at")):
+            arrays = {name: from_dataset(dataset, name) for name in (*LOSSES, *CORRELATIONS)}
+            return cls(
+                problem=Problem.from_toml(dataset.attrs["problem"]),
+                dim=int(dataset.attrs["dim"]),
+                seeds=tuple(int(seed) for seed in dataset["seed"].values),
+                times=dataset["time"].values,
+                **arrays,  # type: ignore[arg-type]  # losses are there
+                diverged_at=dataset["diverged_at"].values,
+                stats=dict(json.loads(dataset.attrs["stats"])),
+            )
+
+    def _values(self, name: str) -> Array:
+        if name not in (*LOSSES, *CORRELATIONS):
+            raise ValueError(f"name must be one of {', '.join((*LOSSES, *CORRELATIONS))}, got {name!r}")
+        values: Array | None = getattr(self, name)
+        if values is None:
+            raise ValueError(f"{name} was not recorded; simulate with record='all'")
+        return values

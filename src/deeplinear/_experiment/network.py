@@ -1,0 +1,107 @@
+"""A finite network: its weights, and the fields that they define. Knows nothing of data or optimizers.
+
+Layers are numbered 0 (input) to L (last hidden). Every field has one column per output, shape
+(N_l, C), so that a network with several outputs needs no other code. Networks that are trained together
+have a leading axis in all arrays:
+
+    g_L = W_L                               backward fields, of the weights alone
+    g_l = W_l^T g_{l+1} / sqrt(N_l)
+    w   = sqrt(U) / (N_L gamma0) W_0^T g_1  the function: f_c(x) = w_c . x / sqrt(U)
+    h_1 = W_0 h_0 / sqrt(U)                 forward fields, driven by the data through h_0
+    h_{l+1} = W_l h_l / sqrt(N_l)
+
+where U is the input dimension D, or 1 where the data are dimension-free. With h_0 = sqrt(U)/P X^T Delta, minus the
+gradient of ``1/(2P) sum Delta^2`` times N_L gamma0^2 is
+
+    G_l = gamma0 / sqrt(N_l) g_{l+1} h_l^T  (N_0 = U),        G_L = gamma0 h_L
+
+In a residual network the layers between hidden ones (1 <= l < L) add a branch to a stream:
+
+    g_l = g_{l+1} + beta W_l^T g_{l+1} / sqrt(N),   h_{l+1} = h_l + beta W_l h_l / sqrt(N),   G_l -> beta G_l
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._experiment.generators import Generators
+from deeplinear._experiment.sizes import Sizes
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The matrix ``scale * left @ right.T``, kept as its factors of shape (rows, C) and (columns, C)."""
+
+    scale: float
+    left: Array
+    right: Array
+
+
+@dataclass(frozen=True)
+class FiniteNetwork:
+    """Weights of one network, which an optimizer changes in place.
+
+    Attributes
+    ----------
+    weights
+        W_0 of shape (N_1, D), W_l of shape (N_{l+1}, N_l) and the readout W_L of shape (N_L, C).
+    gamma0
+        Richness.
+    unit
+        U: the input dimension, or 1 where the data are dimension-free.
+    beta
+        Strength of residual branches; ``None`` without skip connections.
+    """
+
+    weights: list[Array]
+    gamma0: float
+    unit: int
+    beta: float | None = None
+
+    @classmethod
+    def draw(
+        cls, rng: np.random.Generator | Generators, sizes: Sizes, gamma0: float, beta: float | None = None
+    ) -> "FiniteNetwork":
+        """Draw every weight from N(0, 1)."""
+        dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
+        fan_in = (dim, *widths[:-1])
+        weights = [rng.standard_normal((rows, columns)) for rows, columns in zip(widths, fan_in, strict=True)]
+        return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0, sizes.unit, beta)
+
+    def backward(self) -> list[Array]:
+        """Return g_1 .. g_L; they stay what they are when the weights change."""
+        readout = self.weights[-1]
+        fields: list[Array] = [namespace(readout).asarray(readout, copy=True)]
+        for weight in reversed(self.weights[1:-1]):
+            fields.append(self._join(fields[-1], weight.mT @ fields[-1] * _fan_in_scale(weight)))
+        return fields[::-1]
+
+    def predictor(self, g_1: Array) -> Array:
+        """Return the function as a weight vector per output, shape (D, C)."""
+        first, last = self.weights[0], self.weights[-1]
+        function: Array = first.mT @ g_1 * (math.sqrt(self.unit) / (last.shape[-2] * self.gamma0))
+        return function
+
+    def forward(self, h_0: Array) -> list[Array]:
+        """Return h_0 .. h_L."""
+        fields = [h_0, self.weights[0] @ h_0 / math.sqrt(self.unit)]
+        for weight in self.weights[1:-1]:
+            fields.append(self._join(fields[-1], weight @ fields[-1] * _fan_in_scale(weight)))
+        return fields
+
+    def gradients(self, h: list[Array], g: list[Array]) -> list[Outer]:
+        """Return G_0 .. G_L, one per weight."""
+        beta = 1.0 if self.beta is None else self.beta
+        scales = [1.0 / math.sqrt(self.unit), *(beta * _fan_in_scale(weight) for weight in self.weights[1:-1])]
+        hidden = [Outer(scale * self.gamma0, left, right) for scale, left, right in zip(scales, g, h[:-1], strict=True)]
+        return [*hidden, Outer(self.gamma0, h[-1], identity(h[-1].shape[-1], h[-1]))]
+
+    def _join(self, stream: Array, through: Array) -> Array:
+        """Pass a field through a layer, beside the stream if there is one."""
+        return through if self.beta is None else stream + self.beta * through
+
+
+def _fan_in_scale(weight: Array) -> float:
+    return 1.0 / math.sqrt(weight.shape[-1])

@@ -1,0 +1,145 @@
+"""What is kept of the training of one network, or of several that are trained together."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.arrays import Array, namespace, to_numpy
+from deeplinear._experiment.history import correlation, stack_layers
+from deeplinear._experiment.sizes import Sizes
+from deeplinear._experiment.streams import Stream
+
+RECORDS = ("all", "losses")
+"""What may be kept: losses and correlations, or losses alone."""
+
+DIVERGED = 1e12
+"""A test loss this many times the first one counts as divergence."""
+
+_WATCH = 8
+"""Steps after which losses are looked at for divergence: a device must then be waited for."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a network did, in NumPy. From the step ``diverged_at`` on, losses are inf and the rest is nan.
+
+    Networks that were trained together have a leading axis in all arrays.
+
+    Attributes
+    ----------
+    test_loss, train_loss
+        Before each update, shape (T,).
+    diverged_at
+        First step whose loss is beyond bounds, -1 if none, shape ().
+    correlations
+        ``feature_correlation`` (L + 1, n, n), ``gradient_correlation`` (L, n, n),
+        ``error_correlation`` and ``residual_correlation`` (n, n), with n = T C time-major; empty
+        where only losses are kept.
+    errors
+        The errors v(t), shape (T, D, C), if asked for.
+    """
+
+    test_loss: NDArray[np.float64]
+    train_loss: NDArray[np.float64]
+    diverged_at: NDArray[np.int64]
+    correlations: dict[str, NDArray[np.float64]]
+    errors: NDArray[np.float64] | None
+
+
+class Log:
+    """The record of a run in progress, which stays on its device until it is finished.
+
+    Parameters
+    ----------
+    steps
+        Number T of steps planned.
+    sizes
+        Counts of the network.
+    like
+        Any weight of the network, for the device and the leading axis, if there is one.
+    correlations, errors
+        Whether to keep them beside the losses.
+    """
+
+    def __init__(self, steps: int, sizes: Sizes, like: Array, *, correlations: bool, errors: bool) -> None:
+        self._outputs, self._steps, self._unit = sizes.outputs, steps, sizes.unit
+        self._wants_correlations, self._wants_errors = correlations, errors
+        self._networks = like.shape[:-2]
+
+        def empty(*shape: int) -> Array:
+            made: Array = namespace(like).full((*self._networks, *shape), np.nan, dtype=like.dtype, device=like.device)
+            return made
+
+        def histories(*field_sizes: int) -> list[Array]:
+            return [empty(steps, sizes.outputs, size) for size in field_sizes]
+
+        self._test_loss, self._train_loss = empty(steps), empty(steps)
+        self._error = histories(sizes.dim) if errors else []
+        self._felt = histories(sizes.dim) if correlations else []
+        self._residual = histories(sizes.samples) if correlations else []
+        self._h = histories(sizes.dim, *sizes.widths) if correlations else []
+        self._g = histories(*sizes.widths) if correlations else []
+
+    def losses(self, t: int, test: Array, train: Array) -> None:
+        """Keep the losses of step t."""
+        self._test_loss[..., t], self._train_loss[..., t] = test, train
+
+    def is_over(self, t: int) -> bool:
+        """Whether all networks have diverged by step t, as far as it is looked at."""
+        return t % _WATCH == 0 and int(self._reached().max()) <= t
+
+    def fields(self, t: int, error: Array, felt: Array, residual: Array, h: list[Array], g: list[Array]) -> None:
+        """Keep the fields of step t, each of shape (size, C), as far as they are wanted."""
+        everything = (
+            (self._error, [error]),
+            (self._felt, [felt]),
+            (self._residual, [residual]),
+            (self._h, h),
+            (self._g, g),
+        )
+        for histories, fields in everything:
+            for history, field in zip(histories, fields, strict=False):
+                history[..., t, :, :] = field.mT
+
+    def finish(self, stream: Stream) -> Run:
+        """Correlate what was kept."""
+        reached, last = self._reached(), int(self._reached().max())
+        test_loss, train_loss = to_numpy(self._test_loss), to_numpy(self._train_loss)
+        correlations = self._correlate(stream, last) if self._wants_correlations else {}
+        errors = to_numpy(self._error[0].mT) if self._wants_errors else None
+        for network in np.ndindex(reached.shape):
+            end = int(reached[network])
+            test_loss[(*network, slice(end, None))] = train_loss[(*network, slice(end, None))] = np.inf
+            for matrices in correlations.values():
+                matrices[(*network, ..., slice(end * self._outputs, None), slice(None))] = np.nan
+                matrices[(*network, ..., slice(None), slice(end * self._outputs, None))] = np.nan
+            if errors is not None:
+                errors[(*network, slice(end, None))] = np.nan
+        return Run(test_loss, train_loss, np.where(reached < self._steps, reached, -1), correlations, errors)
+
+    def _reached(self) -> NDArray[np.int64]:
+        """Number of steps of each network with losses within bounds, so far."""
+        test, train = to_numpy(self._test_loss), to_numpy(self._train_loss)
+        good = np.isfinite(test) & np.isfinite(train) & (test <= DIVERGED * test[..., :1])
+        return np.where(good.all(axis=-1), self._steps, np.argmin(good, axis=-1))
+
+    def _correlate(self, stream: Stream, reached: int) -> dict[str, NDArray[np.float64]]:
+        def cut(history: Array) -> Array:
+            return history[..., :reached, :, :]
+
+        def stacked(matrices: Iterable[Array], layers: int) -> NDArray[np.float64]:
+            n = self._steps * self._outputs
+            return stack_layers(matrices, (*self._networks, layers, n, n))
+
+        error = correlation(cut(self._felt[0]), self._unit)
+        residual = stream.residual_correlation(cut(self._residual[0]), error)
+        features = (correlation(cut(h), None if layer else self._unit) for layer, h in enumerate(self._h))
+        gradients = (correlation(cut(g)) for g in self._g)
+        return {
+            "feature_correlation": stacked(features, len(self._h)),
+            "gradient_correlation": stacked(gradients, len(self._g)),
+            "error_correlation": stacked([error], 1)[..., 0, :, :],
+            "residual_correlation": stacked([residual], 1)[..., 0, :, :],
+        }

@@ -1,0 +1,256 @@
+"""Train many finite networks: seeds, workers, memory and progress. One network is ``_train``'s job."""
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks, memory
+from deeplinear._core.device import CPU, Device, find_device
+from deeplinear._core.progress import Progress
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.record import RECORDS
+from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.train import train
+from deeplinear._problem.problem import Problem
+
+_BOOKKEEPING = 2000
+"""Bytes, about, that each seed takes while it waits for its turn: its number and its place in the queue."""
+
+
+def simulate(
+    problem: Problem,
+    dim: int | None = None,
+    seeds: int | Iterable[int] = 16,
+    *,
+    workers: int | None = None,
+    record: str = "all",
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Ensemble:
+    """Train real networks of finite size on ``problem``, one per seed.
+
+    Each seed draws its own initial weights, data and batches; the target is the same for all.
+    What a seed gives does not depend on the other seeds or on the number of workers, and on a device it is the
+    same to rounding.
+
+    Parameters
+    ----------
+    problem
+        What to train. Its ratios become counts at input dimension ``dim``: widths
+        N_l = round(width_l * dim), samples P and batch B likewise, each at least 1. Where the data are
+        dimension-free its sizes are counts already and are only rounded.
+    dim
+        Input dimension D, at least 1 and at least the number of outputs. A dimension-free ``Spectrum`` has as many
+        directions as it has, and ``dim`` can be left out; of an infinite power law the first ``dim`` are taken.
+    seeds
+        A number of seeds, for 0 .. seeds - 1, or the seeds themselves: distinct whole numbers, zero or above.
+    workers
+        Number of networks trained at the same time; all cores by default. On a device, the number of threads that
+        draw random numbers.
+    record
+        ``"all"``, or ``"losses"`` to leave out the correlations, which need memory of the order
+        of seeds * depth * (steps * outputs)^2.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
+        memory holds. See ``solve``.
+    progress
+        Called now and then as ``progress(done, total)``, counted in training steps of one network,
+        possibly from another thread but never twice at once. No calls by default.
+
+    Raises
+    ------
+    ImportError
+        If a device is asked for and PyTorch is missing.
+    ValueError
+        If an argument is not allowed, or the problem has infinite width.
+    MemoryError
+        Before anything is trained, if the memory available is not enough.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     network=dl.MLP(depth=2, width=1.0, centered=True),
+    ...     data=dl.Isotropic(noise=0.1),
+    ...     sampling=dl.FullBatch(samples=2.0),
+    ...     optimizer=dl.GradientDescent(lr=0.05),
+    ...     steps=10,
+    ... )
+    >>> experiment = dl.simulate(problem, dim=30, seeds=4)
+    >>> experiment.test_loss.shape, experiment.feature_correlation.shape
+    ((4, 10), (4, 3, 10, 10))
+    >>> print(experiment.test_loss[:, 0])  # 1 + noise^2 where the initial function is subtracted
+    [1.01 1.01 1.01 1.01]
+    """
+    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
+    place = find_device(device)
+    parts, trainers = _parts(problem, sizes, len(seed_list), worker_count, record, place)
+
+    start = time.perf_counter()
+    results = _empty_results(problem, sizes, len(seed_list), record)
+    diverged_at = np.full(len(seed_list), -1)
+    counter = _Counter(len(seed_list) * problem.steps, progress)
+
+    def train_part(part: int | slice) -> None:
+        chosen = seed_list[part]
+        run = train(
+            problem, sizes.dim, chosen, chosen, record, device=place, workers=worker_count, advance=counter.advance
+        )
+        observables = {"test_loss": run.test_loss, "train_loss": run.train_loss, **run.correlations}
+        for name, value in observables.items():
+            results[name][part] = value
+        diverged_at[part] = run.diverged_at
+
+    with one_blas_thread(), ThreadPoolExecutor(trainers) as pool:
+        futures = [pool.submit(train_part, part) for part in parts]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:  # an error in one network, or the user's interrupt, ends all of them
+            counter.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return Ensemble(
+        problem=problem,
+        dim=sizes.dim,
+        seeds=tuple(seed_list),
+        times=np.arange(problem.steps),
+        test_loss=results["test_loss"],
+        train_loss=results["train_loss"],
+        **{name: results.get(name) for name in CORRELATIONS},
+        diverged_at=diverged_at,
+        stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
+    )
+
+
+def simulation_memory(
+    problem: Problem,
+    dim: int | None = None,
+    seeds: int | Iterable[int] = 16,
+    workers: int | None = None,
+    record: str = "all",
+) -> int:
+    """Estimate the memory that ``simulate`` takes at its peak, in bytes.
+
+    Counted are weights, optimizer state, data and histories of the networks trained at the same
+    time, and the results of all seeds.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=1000)
+    >>> all_of_it, losses = (simulation_memory(problem, 500, 16, 2, record) for record in ("all", "losses"))
+    >>> print(f"{all_of_it / 1e9:.1f} GB, {losses / 1e9:.2f} GB")
+    1.4 GB, 0.01 GB
+    """
+    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
+    in_flight, result = _bytes_of_one(problem, sizes, record)
+    return worker_count * in_flight + len(seed_list) * result
+
+
+class _Stopped(Exception):
+    """Raised inside a network's training once another has failed."""
+
+
+class _Counter:
+    """Counts training steps over all workers and reports about a hundred times."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._reported = 0
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def advance(self, steps: int) -> None:
+        if self._stopped:
+            raise _Stopped
+        with self._lock:
+            self._done += steps
+            is_due = self._done == self._total or 100 * (self._done - self._reported) >= self._total
+            if self._progress and is_due:
+                self._reported = self._done
+                self._progress(self._done, self._total)
+
+
+def read_arguments(
+    problem: Problem, dim: Any, seeds: Any, workers: Any, record: Any
+) -> tuple[Sequence[int], int, Sizes]:
+    """Return the seeds, the number of workers in use at once and the counts."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a Problem, got {problem!r}")
+    sizes = sizes_of(problem, dim)
+    seed_list = read_seeds(seeds)
+    worker_count = count_cores() if workers is None else checks.whole("workers", workers)
+    checks.word("record", record, RECORDS)
+    return seed_list, min(worker_count, len(seed_list)), sizes
+
+
+def read_seeds(seeds: Any) -> Sequence[int]:
+    """Return the seeds that a number of them, which may be large, or a sequence stands for."""
+    if not isinstance(seeds, Iterable):
+        return range(checks.whole("seeds", seeds))
+    values = tuple(checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(seeds))
+    if not values or len(set(values)) < len(values) or max(values) >= 2**63:
+        raise ValueError(f"seeds must be one or more distinct whole numbers below 2**63, got {list(values)}")
+    return values
+
+
+def count_cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _parts(
+    problem: Problem, sizes: Sizes, seeds: int, workers: int, record: str, device: Device
+) -> tuple[Sequence[int | slice], int]:
+    """Return which seeds are trained together, and how many of these parts at once; MemoryError if none fits."""
+    in_flight, result = _bytes_of_one(problem, sizes, record)
+    if device == CPU:
+        needed = workers * in_flight + seeds * result
+        memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
+        return range(seeds), workers
+    memory.require(seeds * result, "keeping the results", "lower seeds or steps, or use record='losses'")
+    memory.require(in_flight, "one network", "lower dim or steps, or use record='losses'", device)
+    together = device.available() // in_flight
+    return [slice(first, first + together) for first in range(0, seeds, together)], 1
+
+
+def _result_shapes(problem: Problem, sizes: Sizes, record: str) -> dict[str, tuple[int, ...]]:
+    """Shapes of what is kept of one seed."""
+    n, depth = problem.steps * sizes.outputs, problem.network.layers
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (problem.steps,))
+    if record == "all":
+        layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
+        shapes |= {name: (*layers.get(name, ()), n, n) for name in CORRELATIONS}
+    return shapes
+
+
+def _empty_results(problem: Problem, sizes: Sizes, seeds: int, record: str) -> dict[str, NDArray[np.float64]]:
+    return {name: np.empty((seeds, *shape)) for name, shape in _result_shapes(problem, sizes, record).items()}
+
+
+def _bytes_of_one(problem: Problem, sizes: Sizes, record: str) -> tuple[int, int]:
+    """Bytes that one network takes while it is trained, and those of its results."""
+    dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
+    weights = sum(a * b for a, b in zip((dim, *widths), (*widths, outputs), strict=True))
+    data = sizes.samples * (dim + 2 * outputs)
+    n = problem.steps * outputs
+    histories = n * (2 * dim + 2 * sum(widths) + sizes.samples) if record == "all" else 0
+    results = sum(int(np.prod(shape)) for shape in _result_shapes(problem, sizes, record).values())
+    in_flight = weights * (2 if problem.optimizer.momentum else 1) + data + histories + results
+    return 8 * in_flight, 8 * results + _BOOKKEEPING

@@ -1,0 +1,93 @@
+"""From the sizes of a problem, ratios or counts, to the whole numbers of a finite network."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from deeplinear._problem.data import Modes
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.sampling import OnlineSGD, Population
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Counts of a finite network and its data.
+
+    Attributes
+    ----------
+    dim
+        Input dimension D.
+    widths
+        N_1 .. N_L.
+    samples
+        P, or B where batches are fresh, or 0 where the data are unlimited.
+    outputs
+        C.
+    dimension_free
+        Whether the data have a fixed list of directions, so that nothing is in units of D.
+    """
+
+    dim: int
+    widths: tuple[int, ...]
+    samples: int
+    outputs: int
+    dimension_free: bool = False
+
+    @property
+    def unit(self) -> int:
+        """What sizes of the problem are counted in and sums over input directions divided by: D, or 1."""
+        return 1 if self.dimension_free else self.dim
+
+
+def sizes_of(problem: Problem, dim: int | None) -> Sizes:
+    """Turn the sizes of ``problem`` into whole counts, each at least 1.
+
+    Ratios are those to the input dimension ``dim``. Where the data are dimension-free, sizes are counts already
+    and ``dim`` may be None unless the data have infinitely many directions.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=2, width=[0.5, 2.0]), dl.GradientDescent(0.1)
+    >>> sizes_of(dl.Problem(network, dl.Isotropic(), dl.FullBatch(samples=1.5), optimizer, steps=10), dim=20)
+    Sizes(dim=20, widths=(10, 40), samples=30, outputs=1, dimension_free=False)
+    """
+    finite, outputs = problem.data.finite(dim), problem.data.outputs
+    sizes = Sizes(int(finite.weight.sum()), (), 0, outputs, problem.data.dimension_free)
+    if sizes.dim < outputs and not sizes.dimension_free:
+        raise ValueError(f"dim must be at least the number of outputs ({outputs}), got {dim}")
+    _check_targets(finite)
+    if problem.network.depth == math.inf:
+        raise ValueError("depth must be finite in a simulation, got inf: an infinitely deep network can only be solved")
+    if not all(math.isfinite(width) for width in problem.network.widths):
+        raise ValueError(
+            f"width must be finite in a simulation, got {problem.network.width!r}: "
+            "an infinitely wide network can be solved, not simulated"
+        )
+    widths = tuple(_count(width, sizes.unit) for width in problem.network.widths)
+    return replace(sizes, widths=widths, samples=_samples(problem, sizes.unit))
+
+
+def _check_targets(finite: Modes) -> None:
+    """Refuse target powers that need more directions than their mode has."""
+    values = np.linalg.eigvalsh(finite.target)
+    rank = (values > 1e-12 * values[:, -1:]).sum(axis=1)
+    crowded = np.flatnonzero(rank > finite.weight)
+    if len(crowded):
+        k = crowded[0]
+        raise ValueError(
+            f"target_power[{k}] must in a simulation have a rank of at most the number of directions of its mode, "
+            f"{int(finite.weight[k])}, got {rank[k]}"
+        )
+
+
+def _samples(problem: Problem, unit: int) -> int:
+    sampling = problem.sampling
+    if isinstance(sampling, Population):
+        return 0
+    return _count(sampling.batch if isinstance(sampling, OnlineSGD) else sampling.samples, unit)
+
+
+def _count(size: float, unit: int) -> int:
+    return max(1, round(size * unit))

@@ -1,0 +1,129 @@
+"""Training of a finite network, or of several together, with a record of losses and correlations."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from deeplinear._core.arrays import computing
+from deeplinear._core.device import CPU, Device
+from deeplinear._experiment.descent import Descent
+from deeplinear._experiment.generators import Generators
+from deeplinear._experiment.network import FiniteNetwork
+from deeplinear._experiment.record import Log, Run
+from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.streams import (
+    FixedStream,
+    FreshStream,
+    Inputs,
+    PopulationStream,
+    Stream,
+    draw_targets,
+)
+from deeplinear._problem.network import ResNet
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD
+
+# Second words of the seeds: which of a network's sources of randomness a generator feeds.
+_INIT, _DATA, _TARGET = 1, 2, 3
+
+
+def train(
+    problem: Problem,
+    dim: int | None,
+    init_seed: int | Sequence[int],
+    data_seed: int | Sequence[int],
+    record: str = "all",
+    *,
+    errors: bool = False,
+    device: Device = CPU,
+    workers: int = 1,
+    advance: Callable[[int], None] | None = None,
+) -> Run:
+    """Train one network with NumPy, or several together on a device of PyTorch.
+
+    Parameters
+    ----------
+    problem
+        What to train; its sizes are rounded to counts.
+    dim
+        Input dimension D; None where the data tell.
+    init_seed, data_seed
+        Seeds of the initial weights, and of inputs, label noise and batches. The target depends
+        on neither, so runs that share one seed differ in the other source of randomness only. On a device
+        sequences, with a seed for each network.
+    record
+        ``"all"``, or ``"losses"`` for the losses alone.
+    errors
+        Whether to keep the errors v(t) as well.
+    device
+        Where to train.
+    workers
+        On a device, number of networks whose random numbers are drawn at the same time.
+    advance
+        Called with the number of steps taken since the last call, summed over networks.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=1, width=1.0, centered=True), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3
+    ... )
+    >>> one, other = train(problem, 20, 0, 0, errors=True), train(problem, 20, 1, 0, errors=True)
+    >>> one.errors.shape, np.array_equal(one.errors[0], other.errors[0])
+    ((3, 20, 1), True)
+    """
+    sizes = sizes_of(problem, dim)
+    beta = problem.network.beta if isinstance(problem.network, ResNet) else None
+    init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
+    network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta)
+    finite = problem.data.finite(dim)
+    inputs = Inputs.of(finite, sizes.unit, device)
+    stream = _stream(problem, sizes, inputs, data)
+    descent = Descent(problem.optimizer, network.weights, problem.steps)
+    target = device.put(draw_targets(_generator(0, _TARGET), finite))
+    subtracted = network.predictor(network.backward()[0]) if problem.network.centered else 0.0
+
+    log = Log(problem.steps, sizes, network.weights[0], correlations=record == "all", errors=errors)
+    together, done = 1 if isinstance(init_seed, int) else len(init_seed), 0
+    with computing(target):
+        for t in range(problem.steps):
+            g = network.backward()
+            error = target - (network.predictor(g[0]) - subtracted)
+            signal = stream.step(error)
+            log.losses(t, inputs.loss(error, problem.data.noise), signal.train_loss)
+            if log.is_over(t):
+                break
+            h = network.forward(signal.h_0)
+            log.fields(t, error, inputs.felt(error), signal.residual, h, g)
+            if t + 1 < problem.steps:
+                descent.step(t, network.gradients(h, g))
+            done = t + 1
+            if advance:
+                advance(together)
+        run = log.finish(stream)
+    if advance and done < problem.steps:
+        advance(together * (problem.steps - done))
+    return run
+
+
+def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator | Generators) -> Stream:
+    sampling, noise = problem.sampling, problem.data.noise
+    if isinstance(sampling, OnlineSGD):
+        return FreshStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, inputs)
+    if isinstance(sampling, FullBatch | MultiPassSGD):
+        keep = sampling.keep if isinstance(sampling, MultiPassSGD) else 1.0
+        return FixedStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, keep, inputs)
+    return PopulationStream(inputs, noise)
+
+
+def _generators(
+    seed: int | Sequence[int], purpose: int, device: Device, workers: int
+) -> np.random.Generator | Generators:
+    """Generator of one network, or of several."""
+    if isinstance(seed, int):
+        return _generator(seed, purpose)
+    return Generators([_generator(each, purpose) for each in seed], device, workers)
+
+
+def _generator(seed: int, purpose: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([seed, purpose]))

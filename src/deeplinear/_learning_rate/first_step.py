@@ -1,0 +1,117 @@
+"""The first step of training: by what factor the loss changes, and from which learning rate on it rises.
+
+For a centered MLP of equal widths the first step is exact in closed form. With lam_k, w_k^2 and p_k the modes
+of the data, V = sum_k p_k lam_k w_k^2 the loss at initialisation and n = (reuse + subsampling) (V + sigma^2)
+the noise of the first gradient (1/alpha, or 1/alpha_B, times the loss),
+
+    C_v(1) = sum_k p_k lam_k w_k^2 (1 - (L+1) eta lam_k)^2 + (L+1)^2 eta^2 n sum_k p_k lam_k^2
+             + eta^2 L(L+1)(2L+1)/(6 nu) sum_k p_k lam_k [sum_k p_k lam_k^2 w_k^2 + n sum_k p_k lam_k]
+
+The last term is what the random initial weights do: it is how a narrow network rises first. Everything
+else is solved for two steps, which is exact as well.
+"""
+
+import math
+
+import numpy as np
+
+from deeplinear._problem.edit import replace
+from deeplinear._problem.network import MLP
+from deeplinear._problem.problem import Problem
+from deeplinear._theory.solve import solve
+
+_NO_RISE = "the loss rises, or falls, or stays, at every learning rate: there is no first rate of rise"
+
+
+def first_step_growth(problem: Problem) -> float:
+    """Factor by which the first step changes the test loss, label noise apart.
+
+    Where there is nothing to learn it is 1, or infinite if noise makes the first step a wrong one.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     network=dl.MLP(depth=4, width=0.25, centered=True),
+    ...     data=dl.Isotropic(),
+    ...     sampling=dl.OnlineSGD(batch=0.05),
+    ...     optimizer=dl.GradientDescent(lr=0.01),
+    ...     steps=100,
+    ... )
+    >>> round(dl.first_step_growth(problem), 4)
+    1.2045
+    """
+    lr = float(problem.optimizer.rates(problem.steps)[0])
+    if _has_closed_form(problem):
+        V, linear, quadratic = _coefficients(problem)
+        return _ratio(V - linear * lr + quadratic * lr**2, V)
+    return _solved_growth(problem, lr)
+
+
+def first_rise_lr(problem: Problem) -> float:
+    """Smallest learning rate at which the first step raises the test loss.
+
+    The problem's own learning rate does not matter, and neither does the optimizer: the first step of all
+    of them is a plain one, up to the factor 1 + momentum of Nesterov's. Without weight decay.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network = dl.MLP(depth=3, width="infinite", parameterization="ntk", centered=True)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=2)
+    >>> dl.first_rise_lr(problem)  # 2 over the kernel, which is depth + 1
+    0.5
+    """
+    if problem.optimizer.weight_decay:
+        decay = problem.optimizer.weight_decay
+        raise ValueError(f"weight_decay must be 0 for the rate at which the loss first rises, got {decay!r}")
+    if _has_closed_form(problem):
+        _, linear, quadratic = _coefficients(problem)
+        if not linear > 0:
+            raise ValueError(_NO_RISE)
+        return linear / quadratic
+
+    def rises(log_lr: float) -> float:
+        return _solved_growth(problem, float(np.exp(log_lr))) - 1.0
+
+    from scipy.optimize import brentq  # slow to import, and rarely needed
+
+    # Below any rate of interest the loss falls; the first sign change on a fine grid brackets the answer.
+    grid = np.log(np.geomspace(1e-6, 1e3, 181) / max(float(problem.data.modes.eigenvalues.max()), 1e-12))
+    signs = np.array([rises(each) for each in grid]) > 0
+    if not signs.any() or signs[0]:
+        raise ValueError(_NO_RISE)
+    first = int(np.argmax(signs))
+    return float(np.exp(brentq(rises, grid[first - 1], grid[first], xtol=1e-12)))
+
+
+def _has_closed_form(problem: Problem) -> bool:
+    network, optimizer = problem.network, problem.optimizer
+    one_width = isinstance(network, MLP) and not isinstance(network.width, tuple)
+    return one_width and network.centered and not optimizer.nesterov and not optimizer.weight_decay
+
+
+def _coefficients(problem: Problem) -> tuple[float, float, float]:
+    """C_v(1) = V - linear eta + quadratic eta^2."""
+    L, nu, modes = problem.network.layers, problem.network.end_widths[0], problem.data.modes
+    lam, p = modes.eigenvalues, modes.weight
+    w2 = np.trace(modes.target, axis1=1, axis2=2)
+    V = p @ (lam * w2)
+    noise = (problem.sampling.reuse + problem.sampling.subsampling) * (V + problem.data.outputs * problem.data.noise**2)
+    signal = p @ (lam**2 * w2) + noise * (p @ lam)
+    width = L * (L + 1) * (2 * L + 1) / (6 * nu) * (p @ lam) * signal
+    linear = 2 * (L + 1) * (p @ (lam**2 * w2))
+    quadratic = (L + 1) ** 2 * (p @ (lam**3 * w2) + noise * (p @ lam**2)) + width
+    return float(V), float(linear), float(quadratic)
+
+
+def _solved_growth(problem: Problem, lr: float) -> float:
+    solution = solve(replace(problem, {"lr": [lr, lr], "steps": 2}))
+    noise = solution.decomposition.label_noise
+    return _ratio(float(solution.test_loss[1] - noise[1]), float(solution.test_loss[0] - noise[0]))
+
+
+def _ratio(new: float, old: float) -> float:
+    if old == 0:
+        return 1.0 if new == 0 else math.inf
+    return new / old

@@ -1,0 +1,263 @@
+"""Pictures of learning-rate transfer: losses against the rate, how the optima move, and what a rate kept costs."""
+
+import math
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+
+from deeplinear._learning_rate.measured_optimum import typical_loss
+from deeplinear._learning_rate.transfer import Transfer
+from deeplinear._learning_rate.verdict import CHEAP, percent
+from deeplinear._plots.loss import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style, _title, in_words
+
+Array = NDArray[np.float64]
+
+_MARKERS = "osD^vPXph*<>"
+"""One for each curve, so that curves can be told apart without colours."""
+
+_ROOM = 1.6
+"""How far above the curves' left ends the picture goes, as a factor: losses beyond stability are not of interest."""
+
+
+def plot_transfer(transfer: Transfer) -> Figure:
+    """Draw the loss against the learning rate for each value, the optimum and the regret against the value.
+
+    Theory is dashed; of the experiment the median over networks is solid, with a band from quartile to quartile.
+    Optima have markers, one for each value: filled for theory, open for the experiment, with intervals of 95 %.
+    The verdict stands above.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0, parameterization="ntk"),
+    ...     dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.05), steps=15,
+    ... )
+    >>> from deeplinear._learning_rate.transfer import transfer
+    >>> figure = plot_transfer(transfer(problem, over="width", values=[1, 2]))
+    >>> [ax.get_xlabel() for ax in figure.axes]
+    ['learning rate', 'width', 'width']
+    """
+    with _style():
+        figure = _new_figure(9.6, 3.7)
+        curves, optima, regret = figure.subplots(1, 3, width_ratios=[1.3, 1, 0.8])
+        _draw_curves(curves, transfer)
+        _draw_optima(optima, transfer)
+        _draw_regret(regret, transfer)
+        _title(figure, *_words(transfer), *_verdicts(transfer))
+        return figure
+
+
+def _words(transfer: Transfer) -> list[str]:
+    """Describe what all curves have in common."""
+    varied = (f"{transfer.over} ", "lr ", f"{transfer.problem.steps} steps" if transfer.over == "steps" else "lr ")
+    lines = [line.split(", ") for line in in_words(transfer.problem)]
+    lines = [[word for word in line if not word.startswith(varied)] for line in lines]
+    return [", ".join(line) for line in lines if line]
+
+
+def _verdicts(transfer: Transfer) -> list[str]:
+    found = {"theory": transfer.verdict, "networks": transfer.measured_verdict}
+    return [f"{what}: {verdict}".replace("-", "−") for what, verdict in found.items() if verdict]
+
+
+def _draw_curves(ax: Axes, transfer: Transfer) -> None:
+    """Loss against learning rate, a curve for each value."""
+    measured = transfer.experiment
+    colors = _colors(transfer)
+    for index, color in enumerate(colors):
+        theory = _THEORY if measured is not None else _THEORY | {"color": color, "linewidth": 1.6}
+        ax.plot(*_smooth(*_curve(transfer, index)), **theory)
+        optimum = transfer.optima[index]
+        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "color": color, "zorder": 5}
+        if measured is not None:
+            search = measured.searches[index]
+            median, low, high = (np.where(np.isfinite(each), each, np.nan) for each in typical_loss(search.losses))
+            ax.plot(search.lrs, median, color=color, zorder=2)
+            ax.fill_between(search.lrs, low, high, color=color, alpha=0.25, linewidth=0)
+            ax.plot(search.lr, median[search.best], markersize=7.5, markerfacecolor="white", **marker)
+        ax.plot(optimum.lr, optimum.loss, markersize=6, markeredgecolor="black", markeredgewidth=0.7, **marker)
+    ax.set_xscale("log")
+    losses = np.concatenate([_curve(transfer, index)[1] for index in range(len(colors))])
+    top = max(float(np.nanmax(transfer.loss[np.isfinite(transfer.loss[:, 0]), 0], initial=0.0)), np.nanmin(losses))
+    ax.set_yscale("log")
+    ax.set_ylim(np.nanmin(losses) / _ROOM**0.4, top * _ROOM**0.4)
+    _log_axis(ax)
+    _lr_axis(ax)
+    ax.set_xlabel("schedule factor" if transfer.optima[0].is_factor else "learning rate")
+    ax.set_ylabel(f"{transfer.objective} loss at the last step")
+    _legend(ax, transfer, colors)
+
+
+def _draw_optima(ax: Axes, transfer: Transfer) -> None:
+    """Optimum against value, with the fitted power laws."""
+    measured, colors = transfer.experiment, _colors(transfer)
+    at = _positions(transfer.values)
+    labels: list[Line2D] = []
+    if measured is not None:
+        tried = [search.lrs[[0, -1]] for search in measured.searches]
+        bars = np.clip([measured.lr_low, measured.lr_high], *np.transpose(tried)[:, None])
+        _draw_intervals(ax, at, measured.lr, *bars)
+        labels += _draw_fit(ax, transfer, measured.lr, measured.exponent, is_theory=False)
+    labels += _draw_fit(ax, transfer, transfer.lr, transfer.exponent, is_theory=True)
+    for index, color in enumerate(colors):
+        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "linestyle": "none", "color": color}
+        ax.plot(
+            at[index],
+            transfer.lr[index],
+            markersize=6,
+            markeredgecolor="black",
+            markeredgewidth=0.7,
+            zorder=5,
+            **marker,
+        )
+        if measured is not None:
+            ax.plot(at[index], measured.lr[index], markersize=7.5, markerfacecolor="white", zorder=4, **marker)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    if high < 3 * low:  # a flat line should look flat
+        middle = math.sqrt(low * high)
+        ax.set_ylim(middle / math.sqrt(3), middle * math.sqrt(3))
+    _log_axis(ax)
+    low, high = ax.get_ylim()
+    if high < 10 * low:
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
+    _value_axis(ax, transfer)
+    ax.set_ylabel("optimal " + ("factor" if transfer.optima[0].is_factor else "learning rate"))
+    if labels:
+        ax.legend(handles=labels, loc="best")
+
+
+def _draw_regret(ax: Axes, transfer: Transfer) -> None:
+    """Extra loss at the rate of the smallest value; linear up to what is cheap, which is shaded, then logarithmic."""
+    measured, at = transfer.experiment, _positions(transfer.values)
+    ax.set_xscale("log")
+    ax.set_yscale("symlog", linthresh=CHEAP)
+    ax.axhspan(0, CHEAP, color=_BAND, alpha=0.6, linewidth=0)
+    finite = [transfer.regret] + ([] if measured is None else [measured.regret, measured.regret_high])
+    highest = max(np.max(each[np.isfinite(each)], initial=CHEAP) for each in finite)
+    top = 3.0 * highest
+    if measured is not None:
+        bars = np.clip([measured.regret_low, measured.regret_high], -CHEAP, top)
+        _draw_intervals(ax, at, np.minimum(measured.regret, top), *bars)
+    for index, color in enumerate(_colors(transfer)):
+        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "linestyle": "none", "color": color}
+        filled: dict[str, Any] = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.7, "zorder": 5}
+        ax.plot(at[index], min(transfer.regret[index], top), **filled, **marker)
+        if math.isinf(transfer.regret[index]):
+            ax.annotate("diverges", (at[index], top), (-8, -3), textcoords="offset points", ha="right", va="center")
+        if measured is not None:
+            height = min(measured.regret[index], top)
+            ax.plot(at[index], height, markersize=7.5, markerfacecolor="white", zorder=4, **marker)
+    ax.set_ylim((-0.4 if measured is None else -1.1) * CHEAP, 1.3 * top)
+    ticks = [0.0, CHEAP, *(mantissa * 10.0**power for power in range(-1, 12) for mantissa in (1, 3))]
+    ax.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick <= top]))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: percent(tick)))
+    _value_axis(ax, transfer)
+    ax.set_ylabel(f"extra loss at the rate of {transfer.over} {transfer.values.min():g}")
+
+
+def _draw_intervals(ax: Axes, at: Array, middle: Array, low: Array, high: Array) -> None:
+    away = np.maximum([middle - low, high - middle], 0.0)
+    ax.errorbar(at, middle, away, fmt="none", ecolor=_INK, elinewidth=1.0, capsize=2.5, zorder=2)
+
+
+def _value_axis(ax: Axes, transfer: Transfer) -> None:
+    """Name the values below the points."""
+    ax.xaxis.set_major_locator(FixedLocator(_positions(transfer.values).tolist()))
+    names = ["∞" if math.isinf(value) else f"{value:g}" for value in transfer.values]
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda _, position: names[position] if position is not None else ""))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel(transfer.over)
+
+
+def _draw_fit(ax: Axes, transfer: Transfer, lrs: Array, exponent: float, *, is_theory: bool) -> list[Line2D]:
+    """Draw a fitted power law through the points; nothing if there is none."""
+    if not math.isfinite(exponent):
+        return []
+    finite = np.isfinite(transfer.values)
+    x, y = np.log(transfer.values[finite]), np.log(lrs[finite])
+    fitted = np.exp(y.mean() + exponent * (x - x.mean()))
+    order = np.argsort(x)
+    what = "theory" if is_theory else "experiment"
+    slope = f"{exponent:.3f}".replace("-", "−")
+    style = _THEORY if is_theory else {"color": _INK, "linewidth": 1.6, "alpha": 0.6}
+    return ax.plot(np.exp(x)[order], fitted[order], label=f"{what}: slope {slope}", **style)
+
+
+def _legend(ax: Axes, transfer: Transfer, colors: Array) -> None:
+    measured = transfer.experiment
+    keys = []
+    for index, value in enumerate(transfer.values):
+        style: dict[str, Any] = {
+            "linestyle": "solid" if measured is not None else _THEORY["linestyle"],
+            "linewidth": 1.8,
+        }
+        label = f"{transfer.over} " + ("∞" if math.isinf(value) else f"{value:g}")
+        keys.append(
+            Line2D(
+                [],
+                [],
+                color=colors[index],
+                marker=_MARKERS[index % len(_MARKERS)],
+                markersize=5,
+                markeredgecolor="black",
+                markeredgewidth=0.6,
+                label=label,
+                **style,
+            )
+        )
+    ax.legend(handles=keys, loc="lower left")  # below curves that come down from the left
+
+
+def _curve(transfer: Transfer, index: int) -> tuple[Array, Array]:
+    """Learning rates and losses of one value: those asked for, and those of the search, close at the optimum."""
+    optimum = transfer.optima[index]
+    lrs = np.concatenate([transfer.lrs, optimum.lrs, [optimum.lr]])
+    losses = np.concatenate([transfer.loss[index], optimum.losses, [optimum.loss]])
+    shown = (lrs >= transfer.lrs[0]) & (lrs <= transfer.lrs[-1])
+    _, first = np.unique(lrs, return_index=True)
+    first = first[shown[first]]
+    return lrs[first], np.where(np.isfinite(losses[first]) & (losses[first] > 0), losses[first], np.nan)
+
+
+def _smooth(lrs: Array, losses: Array) -> tuple[Array, Array]:
+    """Points close enough for a smooth line, log against log, without any new extremum."""
+    finite = np.isfinite(losses)
+    if finite.sum() < 3:
+        return lrs, losses
+    x, y = np.log(lrs[finite]), np.log(losses[finite])
+    apart = np.diff(x, prepend=-np.inf) > 1e-9  # rates that differ by rounding are one
+    x, y = x[apart], y[apart]
+    fine = np.linspace(x[0], x[-1], 400)
+    return np.exp(fine), np.exp(PchipInterpolator(x, y)(fine))
+
+
+def _positions(values: Array) -> Array:
+    """Where values stand on the axis: infinity a little beyond the largest."""
+    finite = values[np.isfinite(values)]
+    beyond = 2.0 * finite.max() if len(finite) else 1.0
+    return np.where(np.isfinite(values), values, beyond)
+
+
+def _colors(transfer: Transfer) -> Array:
+    """Dark to light by rank of the value, distinct in grey too."""
+    ranks = np.argsort(np.argsort(transfer.values)) / max(len(transfer.values) - 1, 1)
+    return np.asarray(matplotlib.colormaps["cividis"](0.05 + 0.87 * ranks))
+
+
+def _lr_axis(ax: Axes) -> None:
+    low, high = ax.get_xlim()
+    subs = (1, 2, 5) if math.log10(high / low) < 2.5 else (1,)
+    ax.xaxis.set_major_locator(LogLocator(subs=subs))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,1 @@
+"""What is trained, as frozen data that check themselves."""

@@ -1,0 +1,120 @@
+"""The data that networks learn from: plain frozen data, no numerics beyond validation."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Modes:
+    """A data spectrum in the form the equations take: directions of equal variance, grouped.
+
+    Attributes
+    ----------
+    eigenvalues
+        Variance of the data along each group of directions, shape (modes,).
+    target
+        Target power of each group, a Gram matrix over the outputs, shape (modes, outputs, outputs).
+    weight
+        How much each group counts in sums over directions, shape (modes,).
+    reach
+        Training time, kernel times learning rate summed over steps, up to which the groups stand for the data;
+        infinite unless they are fewer than the data have.
+    """
+
+    eigenvalues: NDArray[np.float64]
+    target: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    reach: float = math.inf
+
+
+@dataclass(frozen=True)
+class Isotropic:
+    """Gaussian inputs x ~ N(0, 1_D) and a linear target with noise, y = w*.x / sqrt(D) + noise * eps.
+
+    Parameters
+    ----------
+    noise
+        Standard deviation of the label noise, zero or above.
+    target_gram
+        For C outputs the C x C matrix of overlaps w*_c . w*_c' / D, symmetric and positive
+        semidefinite. ``None`` is one output with ``|w*|^2 = D``.
+
+    Examples
+    --------
+    >>> Isotropic(noise=0.3).outputs
+    1
+    >>> Isotropic(target_gram=[[1.0, 0.2], [0.2, 0.5]]).outputs
+    2
+    """
+
+    noise: float = 0.0
+    target_gram: Matrix | None = None
+    dimension_free = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", checks.non_negative("noise", self.noise))
+        if self.target_gram is not None:
+            object.__setattr__(self, "target_gram", gram_matrix("target_gram", self.target_gram))
+
+    @property
+    def outputs(self) -> int:
+        """Number C of outputs."""
+        return 1 if self.target_gram is None else len(self.target_gram)
+
+    @property
+    def modes(self) -> Modes:
+        """One group of directions: every direction has variance 1."""
+        gram = np.ones((1, 1)) if self.target_gram is None else np.array(self.target_gram)
+        return Modes(np.ones(1), gram[None], np.ones(1))
+
+    def finite(self, dim: int | None) -> Modes:
+        """Return the modes of a network with ``dim`` inputs, each with its number of directions as weight."""
+        return directions(self.modes, dim)
+
+
+def directions(modes: Modes, dim: int | None) -> Modes:
+    """Share ``dim`` directions among modes whose weights are fractions: rounded, the largest remainders upwards.
+
+    Examples
+    --------
+    >>> modes = Modes(np.array([2.0, 1.0, 0.5]), np.ones((3, 1, 1)), np.array([0.2, 0.3, 0.5]))
+    >>> directions(modes, 11).weight
+    array([2., 3., 6.])
+    """
+    if dim is None:
+        raise ValueError("dim must be given where sizes are ratios to the input dimension, got None")
+    dim = checks.whole("dim", dim)
+    exact = dim * modes.weight
+    counts = np.floor(exact)
+    counts[np.argsort(counts - exact, kind="stable")[: dim - int(counts.sum())]] += 1
+    if not counts.all():
+        least = int(np.ceil(1 / modes.weight.min()))
+        raise ValueError(f"dim must give every mode a direction: {least} is enough, got {dim}")
+    return Modes(modes.eigenvalues, modes.target, counts)
+
+
+def gram_matrix(name: str, value: Any) -> Matrix:
+    """Return value as nested tuples if it is a symmetric positive semidefinite matrix."""
+    try:
+        gram = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a square matrix of numbers, got {value!r}") from None
+    if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not gram.size:
+        raise ValueError(f"{name} must be a square matrix, got shape {gram.shape}")
+    if not np.isfinite(gram).all():
+        raise ValueError(f"{name} must have finite entries, got {gram.tolist()}")
+    scale = np.abs(gram).max()
+    if np.abs(gram - gram.T).max() > 1e-12 * scale:
+        raise ValueError(f"{name} must be symmetric, got {gram.tolist()}")
+    lowest = np.linalg.eigvalsh(gram)[0]
+    if lowest < -1e-12 * scale:
+        raise ValueError(f"{name} must be positive semidefinite, got lowest eigenvalue {lowest:.3g}")
+    return tuple(tuple(float(entry) for entry in row) for row in gram)

@@ -1,0 +1,206 @@
+"""The networks that can be trained: plain frozen data, no numerics."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from deeplinear._core import checks
+
+INFINITE = "infinite"
+"""The word for the limit of infinite width, ``MLP(width="infinite")``."""
+
+
+_LEAST_RICHNESS = 1e-100
+"""Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
+
+
+_MOST_LOG_GAIN = 100 * math.log(10)
+"""Likewise for branches that amplify more, as the logarithm of their gain."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """What multilayer and residual networks have in common; not made directly."""
+
+    depth: int | float
+    width: float | tuple[float, ...] | Literal["infinite"]
+    richness: float = 1.0
+    parameterization: str = "mup"
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        self._set(
+            richness=checks.positive("richness", self.richness),
+            parameterization=checks.word("parameterization", self.parameterization, ("mup", "ntk")),
+            centered=checks.flag("centered", self.centered),
+        )
+
+        if not self.centered and self.richness < _LEAST_RICHNESS:
+            raise ValueError(
+                f"richness must be at least {_LEAST_RICHNESS:g} unless centered, got {self.richness!r}: "
+                "the function at initialisation is as large as 1 / richness"
+            )
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def layers(self) -> int:
+        """Number of hidden layers; finite depth only."""
+        return int(self.depth)
+
+    @property
+    def end_widths(self) -> tuple[float, float]:
+        """Width of the first and of the last hidden layer; ``inf`` in the infinite limit."""
+        if isinstance(self.width, str):
+            return math.inf, math.inf
+        return (self.width[0], self.width[-1]) if isinstance(self.width, tuple) else (self.width, self.width)
+
+    @property
+    def gamma0(self) -> float:
+        """The richness that stands in the equations, after the parameterization (0 if lazy)."""
+        return self.richness * self.gamma0_per_richness
+
+    @property
+    def gamma0_per_richness(self) -> float:
+        """1 in muP, 1 / sqrt(nu_L) in NTK."""
+        root: float = self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
+        return 1.0 / root if self.parameterization == "ntk" else 1.0
+
+    @property
+    def initial_variance(self) -> float:
+        """Variance of the function at initialisation, 1 / (nu_L gamma0^2), times the squared richness."""
+        return 1.0 if self.parameterization == "ntk" else 1.0 / self.end_widths[1]
+
+
+@dataclass(frozen=True)
+class MLP(Network):
+    """A deep linear network without skip connections.
+
+    ``f(x) = sqrt(D) / (N gamma0) w_L . prod_l (W_l / sqrt N) . (W_0 / sqrt D) x``, every weight
+    drawn from N(0, 1).
+
+    Parameters
+    ----------
+    depth
+        Number L of hidden layers (L + 1 weight layers), at least 1.
+    width
+        Width of the hidden layers in units of the input dimension, N/D (the count N where the
+        data are dimension-free). One number, or one per hidden layer, or the word
+        ``"infinite"`` for the limit in which width outgrows data and input dimension.
+    richness
+        How far features move during training: gamma0 in muP. Positive; at least 1e-100 unless centered.
+    parameterization
+        ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes
+        gamma0 = richness / sqrt(width), with the width of the last hidden layer.
+    centered
+        Whether the function at initialisation is subtracted from the output.
+
+    Examples
+    --------
+    >>> MLP(depth=3, width=0.5)
+    MLP(depth=3, width=0.5, richness=1.0, parameterization='mup', centered=False)
+    >>> MLP(depth=2, width=[0.5, 2.0], parameterization="ntk", richness=2.0).gamma0
+    1.414213562373095
+    """
+
+    depth: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set(depth=checks.whole("depth", self.depth))
+        self._set(width=_width(self.width, self.depth))
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """Width of each hidden layer, in the units of ``width``; ``inf`` in the infinite limit."""
+        return self.width if isinstance(self.width, tuple) else self.end_widths[:1] * self.depth
+
+
+@dataclass(frozen=True)
+class ResNet(Network):
+    """A deep linear network whose layers add to a residual stream.
+
+    ``f(x) = sqrt(D) / (N gamma0) w_L . prod_l (1 + beta W_l / sqrt N) . (W_0 / sqrt D) x``, every
+    weight drawn from N(0, 1).
+
+    Parameters
+    ----------
+    depth
+        Number L of hidden layers, at least 1; ``math.inf`` is the limit of infinite depth, which
+        exists with ``branch_scaling="depth-mup"``.
+    width
+        Width of every hidden layer, as for ``MLP``: one number or ``"infinite"``.
+    richness, parameterization, centered
+        As for ``MLP``.
+    branch
+        Strength of the branches, zero or above.
+    branch_scaling
+        ``"depth-mup"`` takes beta = branch / sqrt(depth), ``"none"`` takes beta = branch.
+
+    Examples
+    --------
+    >>> ResNet(depth=16, width=1.0, branch=2.0).beta
+    0.5
+    """
+
+    depth: int | float
+    branch: float = 1.0
+    branch_scaling: str = "depth-mup"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.depth != math.inf:
+            self._set(depth=checks.whole("depth", self.depth))
+        if not isinstance(self.width, str) and isinstance(self.width, Iterable):
+            raise ValueError(f"width must be one number in a residual network, got {self.width!r}")
+        self._set(
+            width=_width(self.width, 1),
+            branch=checks.non_negative("branch", self.branch),
+            branch_scaling=checks.word("branch_scaling", self.branch_scaling, ("depth-mup", "none")),
+        )
+        if self.log_initial_gain > _MOST_LOG_GAIN:
+            raise ValueError(
+                f"branch must be smaller at depth {self.depth}, got {self.branch!r}: initial weights would amplify "
+                f"10^{self.log_initial_gain / math.log(10):.0f} times, and at most 10^100 is allowed"
+            )
+        if self.depth == math.inf and self.branch_scaling != "depth-mup":
+            raise ValueError(
+                f"branch_scaling must be 'depth-mup' at infinite depth, got {self.branch_scaling!r}: "
+                "without it the network has no limit"
+            )
+
+    @property
+    def log_initial_gain(self) -> float:
+        """Logarithm of how much the initial branches amplify in all, (1 + beta^2)^(L - 1) or exp(branch^2)."""
+        if self.depth == math.inf:
+            return self.branch**2
+        log: float = (self.depth - 1) * np.log1p(self.beta**2)  # not math.log1p, which refuses complex branches
+        return log
+
+    @property
+    def beta(self) -> float:
+        """Factor in front of every branch: branch or branch / sqrt(depth)."""
+        return self.branch / math.sqrt(self.depth) if self.branch_scaling == "depth-mup" else self.branch
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """Width of each hidden layer; finite depth only."""
+        return self.end_widths[:1] * self.layers
+
+
+def _width(width: Any, depth: int) -> float | tuple[float, ...] | str:
+    if isinstance(width, str):
+        return checks.word("width", width, (INFINITE,))
+    if not isinstance(width, Iterable):
+        if width == math.inf:
+            raise ValueError(f"width must be a positive finite number, got {width!r}; for the limit write '{INFINITE}'")
+        return checks.positive("width", width)
+    widths = tuple(checks.positive(f"width[{i}]", w) for i, w in enumerate(width))
+    if len(widths) != depth:
+        raise ValueError(f"width must be one number or one per hidden layer ({depth}), got {len(widths)} values")
+    return widths[0] if len(set(widths)) == 1 else widths

@@ -1,0 +1,68 @@
+"""The update rule: plain frozen data, no numerics."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """Gradient descent with optional schedule, momentum and weight decay.
+
+    With G_t the (negative) gradient in the units of the theory, every weight follows
+    ``m_{t+1} = momentum m_t + G_t - weight_decay W_t`` and ``W_{t+1} = W_t + lr_t m_{t+1}``;
+    Nesterov's rule steps along ``momentum m_{t+1} + G_t - weight_decay W_t`` instead.
+
+    Parameters
+    ----------
+    lr
+        Learning rate eta: a positive number; or one value per step (zero or above); or a function
+        of the step number that returns such a value. The raw rate of the finite network is
+        N gamma0^2 eta.
+    momentum
+        From 0 up to but not including 1.
+    nesterov
+        Whether momentum looks ahead; needs momentum above 0.
+    weight_decay
+        Zero or above.
+
+    Examples
+    --------
+    >>> GradientDescent(lr=0.05, momentum=0.9)
+    GradientDescent(lr=0.05, momentum=0.9, nesterov=False, weight_decay=0.0)
+    >>> GradientDescent(lr=lambda step: 0.1 / (1 + step)).rates(3)
+    array([0.1       , 0.05      , 0.03333333])
+    """
+
+    lr: float | tuple[float, ...] | Callable[[int], float]
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lr, Iterable) and not isinstance(self.lr, str):
+            object.__setattr__(self, "lr", _schedule(self.lr))
+        elif not callable(self.lr):
+            object.__setattr__(self, "lr", checks.positive("lr", self.lr))
+        object.__setattr__(self, "momentum", checks.fraction_below_one("momentum", self.momentum))
+        object.__setattr__(self, "nesterov", checks.flag("nesterov", self.nesterov))
+        object.__setattr__(self, "weight_decay", checks.non_negative("weight_decay", self.weight_decay))
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov must be False without momentum (momentum is 0.0), got True")
+
+    def rates(self, steps: int) -> NDArray[np.float64]:
+        """Learning rate at each of ``steps`` steps, shape (steps,)."""
+        if callable(self.lr):
+            return np.array(_schedule(self.lr(step) for step in range(steps)))
+        rates = np.broadcast_to(np.array(self.lr), (len(self.lr),) if isinstance(self.lr, tuple) else (steps,))
+        if len(rates) != steps:
+            raise ValueError(f"lr must be one number or one per step (steps is {steps}), got {len(rates)} values")
+        return rates.copy()
+
+
+def _schedule(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(checks.non_negative(f"lr[{step}]", value) for step, value in enumerate(values))

@@ -1,0 +1,185 @@
+"""Fewer modes for the same answer: Gauss quadrature over a spectrum.
+
+The equations meet the modes only in the sums
+
+    sum_k p_k lam_k^j F(lam_k) ,     sum_k p_k lam_k^j w_k^2 F(lam_k) ,      j = 1, 2
+
+where F is what training makes of a mode: a smooth function of its eigenvalue such as exp(-s lam) or
+(1 - c lam)^t. In each decade of eigenvalues the modes are replaced by the nodes of a Gauss rule, which keeps
+these sums for all polynomials of some degree in x = log(1 + lam / floor). Far above the floor that is a
+polynomial in log lam, as suits a spectrum over many decades; below it in lam, so that eigenvalues may go to zero.
+
+Both sums share their nodes. Take the vectors sqrt(p lam) and sqrt(p lam) w over the modes of a decade, and
+the space V that they and their products with powers of x span. The eigenvalues of x restricted to V are
+the nodes, and the squared overlaps of its eigenvectors with the two vectors their weights (block Gauss
+quadrature). So weights are never negative, however rough the target is, and with several outputs, where
+w is a vector, target powers are positive semidefinite.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._problem.data import Modes
+
+Array = NDArray[np.float64]
+
+HORIZON = 1e12
+"""Smoothness assumed of F: s lam_max up to this. Eigenvalues further below lam_max count as hardly learned."""
+
+_DECAYED = 1e-3
+"""Errors are relative to a sum until it has decayed by this factor, then to this fraction of its first value."""
+
+_TINY = 1e-18
+"""Nodes whose weights are this small beside the largest are left out."""
+
+_CHUNK = 20_000
+
+
+class _Part(NamedTuple):
+    """Some of the modes, scaled to a largest eigenvalue of 1; ``signal`` is p lam, ``target`` p lam times the Gram."""
+
+    lam: Array
+    signal: Array
+    target: Array
+
+
+def compress(modes: Modes, tolerance: float) -> Modes:
+    """Return fewer modes that give the same sums, up to ``tolerance``; modes of eigenvalue zero are dropped.
+
+    The error is measured, not estimated: the sums are compared for F = exp(-s lam) with s lam_max up to
+    ``HORIZON`` and F = (1 - c lam)^t with c lam_max up to 1.9, decade by decade, and the order of each rule is the
+    lowest at which the differences, added up over the decades, stay within the tolerance.
+
+    Examples
+    --------
+    >>> k = np.arange(1.0, 2001.0)
+    >>> modes = Modes(k**-1.5, (k**-0.25)[:, None, None], np.ones(2000))
+    >>> fewer = compress(modes, 1e-6)
+    >>> len(fewer.eigenvalues) < 60
+    True
+    >>> for each in (modes, fewer):
+    ...     signal = each.weight * each.eigenvalues * each.target[:, 0, 0]
+    ...     print(f"{(signal * np.exp(-1000 * each.eigenvalues)).sum():.6f}")
+    0.032926
+    0.032926
+    """
+    top = modes.eigenvalues.max()
+    if not top > 0:
+        return modes
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _compressed(modes, float(top), tolerance)
+
+
+def _compressed(modes: Modes, top: float, tolerance: float) -> Modes:
+    whole = _merged(modes, top)
+    decades = math.ceil(math.log10(HORIZON))
+    x = _coordinate(whole.lam)
+    index = np.minimum((decades * (1 - x / x.max())).astype(int), decades - 1)
+    parts = [_Part(*(values[index == i] for values in whole)) for i in np.unique(index)]
+    sums = [_sums(part) for part in parts]
+    total = np.abs(sum(sums))
+    if not np.isfinite(total).all():
+        raise ValueError("the spectrum cannot be compressed: a sum over its modes leaves the range of numbers")
+    allowed = tolerance / len(parts) * np.maximum(total, _DECAYED * total[0])
+    with one_blas_thread():  # products this thin gain nothing from more
+        rules = [_rule(part, exact, allowed) for part, exact in zip(parts, sums, strict=True)]
+    lam, signal, target = (np.concatenate(values) for values in zip(*rules, strict=True))
+    return Modes(top * lam, target / signal[:, None, None], signal / lam, reach=HORIZON / top)
+
+
+def _merged(modes: Modes, top: float) -> _Part:
+    """Join modes of equal eigenvalue and leave out those of eigenvalue zero."""
+    lam, index = np.unique(modes.eigenvalues / top, return_inverse=True)
+    signal = modes.weight * modes.eigenvalues / top
+    summed = np.zeros(len(lam))
+    np.add.at(summed, index, signal)
+    target = np.zeros((len(lam), *modes.target.shape[1:]))
+    np.add.at(target, index, signal[:, None, None] * modes.target)
+    learned = summed > 0
+    return _Part(lam[learned], summed[learned], target[learned])
+
+
+def _coordinate(lam: Array) -> Array:
+    coordinate: Array = np.log1p(HORIZON * lam)
+    return coordinate
+
+
+def _rule(part: _Part, exact: Array, allowed: Array) -> _Part:
+    """Return the Gauss rule of lowest order within the allowed error, or the part itself if that has no more nodes."""
+    start = _start(part)
+    x = np.repeat(_coordinate(part.lam), len(start) // len(part.lam))
+    size = 16
+    while True:
+        basis = _krylov(x, start, min(size, len(part.lam)))
+        restricted, overlap = (basis * x) @ basis.T, basis @ start
+        for order in range(1, min(len(basis) + 1, len(part.lam))):
+            rule = _nodes(restricted[:order, :order], overlap[:order], x.min(), x.max())
+            if (np.abs(_sums(rule) - exact) <= allowed).all():
+                return rule
+        if len(basis) < size:
+            return part
+        size *= 2
+
+
+def _start(part: _Part) -> Array:
+    """Columns sqrt(p lam) and sqrt(p lam) w; a Gram matrix of several outputs takes as many rows as outputs.
+
+    The rows r of a mode satisfy sum r r^T = p lam [[1, .], [., Gram]].
+    """
+    outputs = part.target.shape[1]
+    values, vectors = np.linalg.eigh(part.target)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]  # (modes, outputs, roots)
+    ones = np.repeat(np.sqrt(part.signal / outputs), outputs)
+    return np.column_stack([ones, np.swapaxes(roots, 1, 2).reshape(-1, outputs)])
+
+
+def _krylov(x: Array, start: Array, size: int) -> Array:
+    """Orthonormal rows that span the columns of ``start`` and their products with powers of x, lowest powers first."""
+    centre, half = (x.max() + x.min()) / 2, (np.ptp(x) or 1.0) / 2
+    candidates = [column / norm for column in start.T if (norm := np.linalg.norm(column)) > 0]
+    basis = np.empty((size, len(x)))
+    count = 0
+    while candidates and count < size:
+        vector = candidates.pop(0)
+        for _ in range(2):  # once more, for what rounding left
+            vector = vector - basis[:count].T @ (basis[:count] @ vector)
+        norm = np.linalg.norm(vector)
+        if norm > 1e-12:
+            basis[count] = vector / norm
+            candidates.append((x - centre) / half * basis[count])
+            count += 1
+    return basis[:count]
+
+
+def _nodes(x: Array, overlap: Array, low: float, high: float) -> _Part:
+    """Nodes and weights from the matrix of x on a Krylov space, and from the overlaps of its basis with the start."""
+    values, vectors = np.linalg.eigh(x)
+    root = vectors.T @ overlap
+    signal, target = root[:, 0] ** 2, root[:, 1:, None] * root[:, None, 1:]
+    power = np.trace(target, axis1=1, axis2=2)
+    kept = (signal > _TINY * signal.max()) | (power > _TINY * power.max())
+    lam = np.expm1(np.clip(values, low, high)) / HORIZON
+    return _Part(lam[kept], np.maximum(signal, _TINY * signal.max())[kept], target[kept])
+
+
+def _sums(part: _Part) -> Array:
+    """The sums over modes for every trial function F, j = 1 and 2, signal and target: shape (functions, 4)."""
+    power = np.trace(part.target, axis1=1, axis2=2)
+    measures = np.stack([part.signal, part.signal * part.lam, power, power * part.lam], axis=1)
+    chunks = range(0, len(part.lam), _CHUNK)
+    sums: Array = sum(_trial_functions(part.lam[i : i + _CHUNK]) @ measures[i : i + _CHUNK] for i in chunks)
+    return sums
+
+
+def _trial_functions(lam: Array) -> Array:
+    """What training may make of a mode, the first being 1: shape (functions, modes)."""
+    decay = np.concatenate([[0.0], np.logspace(-2, math.log10(HORIZON), 81)])
+    steps = np.unique(np.round(np.logspace(0, 3, 25)))
+    with np.errstate(under="ignore"):
+        return np.concatenate(
+            [np.exp(-np.outer(decay, lam)), *((1 - rate * lam) ** steps[:, None] for rate in (1.0, 1.5, 1.9))]
+        )

@@ -1,0 +1,36 @@
+"""The learning rate of a problem as one number: the rate itself, or a common factor of a schedule."""
+
+from deeplinear._problem.edit import replace
+from deeplinear._problem.problem import Problem
+
+
+def has_schedule(problem: Problem) -> bool:
+    """Return whether the learning rate depends on the step, so that it is varied by a common factor."""
+    return not isinstance(problem.optimizer.lr, float)
+
+
+def rate_of(problem: Problem) -> float:
+    """Return the learning rate, or the factor 1 of a schedule."""
+    return problem.optimizer.lr if isinstance(problem.optimizer.lr, float) else 1.0
+
+
+def with_rate(problem: Problem, rate: float) -> Problem:
+    """Return the problem with another learning rate, or with its schedule multiplied by a factor.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=2, width=1.0), dl.GradientDescent(lr=[0.1, 0.2])
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=2)
+    >>> with_rate(problem, 0.5).optimizer.lr
+    (0.05, 0.1)
+    """
+    if has_schedule(problem):
+        return replace(problem, {"lr": (rate * problem.optimizer.rates(problem.steps)).tolist()})
+    return replace(problem, {"lr": rate})
+
+
+def up_to(problem: Problem, step: int) -> Problem:
+    """Return the problem with steps 0 .. ``step`` only; these are the same whatever follows."""
+    lr = problem.optimizer.lr
+    return replace(problem, {"steps": step + 1, "lr": lr[: step + 1] if isinstance(lr, tuple) else lr})

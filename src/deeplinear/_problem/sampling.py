@@ -1,0 +1,138 @@
+"""How training data reach the network: plain frozen data, no numerics.
+
+Each rule is summed up by two numbers that enter the equations (see ``docs`` of the closure):
+``reuse`` multiplies what the data remember of earlier steps, ``subsampling`` the white noise that
+drawing a batch adds at each step.
+"""
+
+from dataclasses import dataclass
+
+from deeplinear._core import checks
+
+
+@dataclass(frozen=True)
+class Population:
+    """Gradient descent on the population loss: unlimited data at every step.
+
+    Examples
+    --------
+    >>> Population()
+    Population()
+    """
+
+    reuse = 0.0
+    subsampling = 0.0
+    small_batch = False
+
+
+@dataclass(frozen=True)
+class FullBatch:
+    """Gradient descent on the same ``samples`` examples at every step.
+
+    Parameters
+    ----------
+    samples
+        Size of the data set in units of the input dimension, P/D (the count P where the data
+        are dimension-free). Positive.
+
+    Examples
+    --------
+    >>> FullBatch(samples=2.0)
+    FullBatch(samples=2.0)
+    """
+
+    samples: float
+    subsampling = 0.0
+    small_batch = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", checks.positive("samples", self.samples))
+
+    @property
+    def reuse(self) -> float:
+        """1 / alpha."""
+        return 1.0 / self.samples
+
+
+@dataclass(frozen=True)
+class OnlineSGD:
+    """One-pass stochastic gradient descent: a fresh batch at every step.
+
+    Parameters
+    ----------
+    batch
+        Size of a batch in units of the input dimension, B/D (the count B where the data are
+        dimension-free). Positive.
+    small_batch
+        Whether the theory keeps the noise that the error along a direction of the data makes in the gradient
+        along the same direction, of order 1/B. The limit of large batches drops it; at B = 1 to 4 it is
+        one to three per cent of the loss, and keeping it makes lazy networks exact. For dimension-free data
+        and one output. Networks always have it.
+
+    Examples
+    --------
+    >>> OnlineSGD(batch=0.25)
+    OnlineSGD(batch=0.25, small_batch=False)
+    """
+
+    batch: float
+    small_batch: bool = False
+    reuse = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch", checks.positive("batch", self.batch))
+        checks.flag("small_batch", self.small_batch)
+
+    @property
+    def subsampling(self) -> float:
+        """1 / alpha_B."""
+        return 1.0 / self.batch
+
+
+@dataclass(frozen=True)
+class MultiPassSGD:
+    """Stochastic gradient descent on a fixed data set, over and over.
+
+    At every step each example is kept with probability ``batch / samples``, independently, and
+    the gradient is divided by that probability. ``batch = samples`` is full-batch training.
+
+    Parameters
+    ----------
+    samples
+        Size of the data set in units of the input dimension, P/D. Positive.
+    batch
+        Expected size of a batch in the same units, B/D. Positive, at most ``samples``.
+
+    Examples
+    --------
+    >>> MultiPassSGD(samples=2.0, batch=0.5).keep
+    0.25
+    """
+
+    samples: float
+    batch: float
+    small_batch = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", checks.positive("samples", self.samples))
+        object.__setattr__(self, "batch", checks.positive("batch", self.batch))
+        if self.batch > self.samples:
+            raise ValueError(f"batch must be at most samples ({self.samples!r}), got {self.batch!r}")
+
+    @property
+    def keep(self) -> float:
+        """Probability with which each example enters a step."""
+        return self.batch / self.samples
+
+    @property
+    def reuse(self) -> float:
+        """1 / alpha."""
+        return 1.0 / self.samples
+
+    @property
+    def subsampling(self) -> float:
+        """(1 - b) / (b alpha), with b the probability of keeping an example."""
+        return (1.0 - self.keep) / self.batch
+
+
+Sampling = Population | FullBatch | OnlineSGD | MultiPassSGD

@@ -1,0 +1,356 @@
+"""Data with structure: directions of unequal variance, each with its share of the target."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks
+from deeplinear._core.cached import cached_property
+from deeplinear._problem.data import Matrix, Modes, directions
+from deeplinear._problem.from_data import fit_modes
+from deeplinear._problem.power_law import infinite_power_law, power_law
+from deeplinear._problem.quadrature import compress
+
+Array = NDArray[np.float64]
+
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Gaussian inputs with a given covariance spectrum, and a linear target with noise.
+
+    Along a direction of mode k the inputs have variance ``eigenvalues[k]`` and the target the squared
+    weight ``target_power[k]``. There are two limits:
+
+    - *Dimension-free*: a fixed, possibly endless list of directions, x_k ~ N(0, lam_k) and
+      y = sum_k w_k x_k + noise * eps. ``width``, ``samples`` and ``batch`` of the problem are counts N, P and B,
+      and the network is ``f(x) = 1 / (N gamma0) w_L . prod_l (W_l / sqrt N) . W_0 x``. The equations hold for
+      large counts; whether counts are large is judged against the number of directions being learned.
+    - *Proportional*: D directions with D to infinity, a fraction of them in each mode, and
+      y = sum_k w_k x_k / sqrt(D) + noise * eps. Sizes are ratios to D, as for ``Isotropic``, which is the
+      case of one mode.
+
+    Parameters
+    ----------
+    eigenvalues
+        Variance of the inputs along the directions of each mode, zero or above.
+    target_power
+        Squared target weight w_k^2 along each direction of a mode, zero or above; for C outputs a C x C
+        matrix per mode, symmetric and positive semidefinite.
+    multiplicity
+        How many directions share each mode (one by default), or which fraction of them if ``proportional``
+        (equal by default; they must sum to 1). Positive; the theory takes any number, the simulation whole ones.
+    proportional
+        Which of the two limits is meant.
+    noise
+        Standard deviation of the label noise, zero or above.
+
+    Examples
+    --------
+    >>> Spectrum(eigenvalues=[1.0, 0.25], target_power=[1.0, 2.0], multiplicity=[1, 8])
+    Spectrum(eigenvalues=(1.0, 0.25), target_power=(1.0, 2.0), multiplicity=(1.0, 8.0), proportional=False, noise=0.0)
+    >>> Spectrum([2.0, 0.5], [1.0, 1.0], [0.2, 0.8], proportional=True).modes.weight
+    array([0.2, 0.8])
+    >>> Spectrum([1.0, 0.1], [[[1.0, 0.2], [0.2, 0.5]], [[0.0, 0.0], [0.0, 1.0]]]).outputs
+    2
+    """
+
+    eigenvalues: tuple[float, ...]
+    target_power: tuple[float, ...] | tuple[Matrix, ...]
+    multiplicity: tuple[float, ...] | None = None
+    proportional: bool = False
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        eigenvalues = _numbers("eigenvalues", self.eigenvalues)
+        _check_each("eigenvalues", eigenvalues, eigenvalues >= 0, "zero or above")
+        self._set(
+            eigenvalues=tuple(eigenvalues.tolist()),
+            target_power=_target_power(self.target_power, len(eigenvalues)),
+            proportional=checks.flag("proportional", self.proportional),
+            noise=checks.non_negative("noise", self.noise),
+        )
+        if self.multiplicity is not None:
+            self._set(multiplicity=_multiplicity(self.multiplicity, len(eigenvalues), self.proportional))
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        if len(self.eigenvalues) > _SHOWN:
+            limit = "proportional" if self.proportional else "dimension-free"
+            low, high = min(self.eigenvalues), max(self.eigenvalues)
+            return f"Spectrum({len(self.eigenvalues)} modes from {low:.4g} to {high:.4g}, {limit}, noise={self.noise})"
+        names = ("eigenvalues", "target_power", "multiplicity", "proportional", "noise")
+        return f"Spectrum({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    @classmethod
+    def power_law(cls, capacity: float, source: float, modes: int | None = None, noise: float = 0.0) -> "Spectrum":
+        """Return a power law: eigenvalues k^-capacity, target w_k^2 lam_k = k^(-capacity * source - 1), k = 1, 2, ...
+
+        Parameters
+        ----------
+        capacity
+            Decay of the eigenvalues, above 1 (so that their sum is finite) and at most 100.
+        source
+            Decay of the target, positive and at most 1000: the easier the task, the larger. An infinitely wide lazy
+            network without sampling noise learns as time^-source.
+        modes
+            How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are
+            then taken with a few dozen modes that stand for all, with an error of 1e-7 in the sense of ``compress``.
+            Training that reaches eigenvalues below 1e-12, where these modes end, is refused with an
+            ``ArithmeticError``. The result remembers its law:
+            it is written to a file as such, and ``simulate`` with ``dim=D`` trains on its first D modes.
+        noise
+            Standard deviation of the label noise.
+
+        Examples
+        --------
+        >>> Spectrum.power_law(1.5, 0.5, modes=2)
+        Spectrum(eigenvalues=(1.0, 0.3535533905932738), target_power=(1.0, 0.8408964152537145), \
+multiplicity=None, proportional=False, noise=0.0)
+        >>> law = Spectrum.power_law(capacity=1.5, source=0.5, noise=0.1)
+        >>> law
+        PowerLaw(capacity=1.5, source=0.5, noise=0.1)
+        >>> len(law.eigenvalues) < 110
+        True
+        """
+        law = PowerLaw(capacity=capacity, source=source, noise=noise)
+        if modes is None:
+            return law
+        return _from_modes(law.finite(checks.whole("modes", modes)), noise=law.noise)
+
+    @classmethod
+    def from_data(cls, x: Any, y: Any) -> "Spectrum":
+        """Return the spectrum of a data set, taken as the population that training samples from.
+
+        Means are subtracted from inputs and targets (the networks have no bias: train them on centred
+        data). Modes are the eigenvectors of the covariance x^T x / samples. The target power of a mode is the squared
+        weight of the least-squares fit of y along it, and the noise is the root mean square of what that fit leaves,
+        over samples and outputs. So the test loss is predicted on the data set itself, and
+        the samples and batches of a problem are counts of rows drawn from it.
+
+        What the theory then leaves out is that real inputs are not Gaussian and that residuals depend on them.
+
+        Parameters
+        ----------
+        x
+            Inputs, shape (samples, features). Constant columns and directions without variance are left out.
+            Columns whose scales differ by more than 10^7 are refused, since the smaller eigenvalues would be lost in
+            rounding. There must be more samples than directions, otherwise any target would be fitted without noise.
+        y
+            Targets, shape (samples,) or (samples, outputs).
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((5000, 2)) * [1.0, 0.1]
+        >>> y = x @ [0.5, 3.0] + 0.2 * rng.standard_normal(5000)
+        >>> spectrum = Spectrum.from_data(x, y)
+        >>> np.round(spectrum.eigenvalues, 2), np.round(spectrum.target_power, 1), round(spectrum.noise, 2)
+        (array([1.01, 0.01]), array([0.2, 8.9]), 0.2)
+        """
+        modes, noise = fit_modes(x, y)
+        return _from_modes(modes, noise=noise)
+
+    def compress(self, tolerance: float = 1e-6) -> "Spectrum":
+        """Return a spectrum with fewer modes and the same predictions, so that cost does not grow with the number.
+
+        In each decade, modes are replaced by the nodes of a Gauss rule for the sums over modes that
+        the equations take, which are compared with the exact ones: they agree to ``tolerance`` for all that
+        training may make of a mode, exp(-s lam) with s up to 10^12 / lam_max or (1 - c lam)^t with
+        c up to 1.9 / lam_max. The tolerance is relative, until a sum is a thousandth of its initial value. Training
+        at the very edge of stability on a continuum of largest eigenvalues is not covered.
+
+        A smooth spectrum takes about 7 modes per decade of eigenvalues, a rough target up to twice as many. The
+        result can be solved but in general not simulated, since its multiplicities are not whole.
+
+        Parameters
+        ----------
+        tolerance
+            Relative error allowed, positive.
+
+        Examples
+        --------
+        >>> many = Spectrum.power_law(1.5, 0.5, modes=10_000)
+        >>> few = many.compress()
+        >>> len(few.eigenvalues) < 60
+        True
+        """
+        fewer = compress(self.modes, checks.positive("tolerance", tolerance))
+        if len(fewer.eigenvalues) >= len(self.eigenvalues):
+            return self
+        if self.proportional:
+            fewer = _filled_up(fewer)
+        return _from_modes(fewer, proportional=self.proportional, noise=self.noise)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what is cached out of copies, so that a copy may be changed."""
+        return {name: value for name, value in self.__dict__.items() if name != "modes"}
+
+    @property
+    def outputs(self) -> int:
+        """Number C of outputs."""
+        first = self.target_power[0]
+        return len(first) if isinstance(first, tuple) else 1
+
+    @property
+    def dimension_free(self) -> bool:
+        """Whether sizes in a problem are counts; otherwise they are ratios to the input dimension."""
+        return not self.proportional
+
+    @cached_property
+    def modes(self) -> Modes:
+        """The spectrum as the equations take it."""
+        count = len(self.eigenvalues)
+        if self.multiplicity is not None:
+            weight = np.array(self.multiplicity)
+        else:
+            weight = np.full(count, 1.0 / count if self.proportional else 1.0)
+        target = np.array(self.target_power).reshape(count, self.outputs, self.outputs)
+        return Modes(np.array(self.eigenvalues), target, weight)
+
+    def finite(self, dim: int | None) -> Modes:
+        """Return the modes of a network with ``dim`` inputs, each with its number of directions as weight."""
+        if self.proportional:
+            return directions(self.modes, dim)
+        weight = self.modes.weight
+        broken = np.flatnonzero(weight != np.round(weight))
+        if len(broken):
+            raise ValueError(
+                f"multiplicity must be whole in a simulation, got {weight[broken[0]]:.6g} for mode {broken[0]}: "
+                "a compressed spectrum can be solved, not simulated"
+            )
+        total = int(weight.sum())
+        if dim is not None and checks.whole("dim", dim) != total:
+            raise ValueError(f"dim must be {total}, the number of directions of the spectrum, or left out, got {dim}")
+        return self.modes
+
+
+@dataclass(frozen=True)
+class PowerLaw(Spectrum):
+    """The power law with infinitely many modes that ``Spectrum.power_law`` returns.
+
+    Its fields as a spectrum are a compressed one; what it is compared, printed and stored by is the law.
+
+    Examples
+    --------
+    >>> law = PowerLaw(capacity=2.0, source=1.0)
+    >>> law.finite(3).eigenvalues
+    array([1.        , 0.25      , 0.11111111])
+    """
+
+    eigenvalues: tuple[float, ...] = field(init=False, compare=False)
+    target_power: tuple[float, ...] = field(init=False, compare=False)
+    multiplicity: tuple[float, ...] = field(init=False, compare=False)
+    proportional: bool = field(init=False, compare=False, default=False)
+    noise: float = 0.0
+    capacity: float = field(kw_only=True)
+    source: float = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        capacity, source = checks.positive("capacity", self.capacity), checks.positive("source", self.source)
+        if not 1 < capacity <= 100:
+            raise ValueError(f"capacity must be above 1 and at most 100, got {self.capacity!r}")
+        if source > 1000:
+            raise ValueError(
+                f"source must be above 0 and at most 1000, got {self.source!r}: only the first mode counts long before"
+            )
+        modes = infinite_power_law(capacity, source)
+        self._set(
+            eigenvalues=tuple(modes.eigenvalues.tolist()),
+            target_power=tuple(modes.target[:, 0, 0].tolist()),
+            multiplicity=tuple(modes.weight.tolist()),
+            noise=checks.non_negative("noise", self.noise),
+            capacity=capacity,
+            source=source,
+        )
+
+    def __repr__(self) -> str:
+        return f"PowerLaw(capacity={self.capacity}, source={self.source}, noise={self.noise})"
+
+    @cached_property
+    def modes(self) -> Modes:
+        """The compressed spectrum, which knows how far it reaches."""
+        return infinite_power_law(self.capacity, self.source)
+
+    def finite(self, dim: int | None) -> Modes:
+        """Return the first ``dim`` modes."""
+        if dim is None:
+            raise ValueError("dim must be given for an infinite power law: how many of its modes to train on, got None")
+        return power_law(self.capacity, self.source, np.arange(1.0, checks.whole("dim", dim) + 1))
+
+
+def _from_modes(modes: Modes, *, proportional: bool = False, noise: float = 0.0) -> Spectrum:
+    target = modes.target[:, 0, 0] if modes.target.shape[1] == 1 else modes.target
+    weight = None if (modes.weight == 1).all() else modes.weight
+    return Spectrum(modes.eigenvalues, target, weight, proportional, noise)  # type: ignore[arg-type]
+
+
+def _filled_up(modes: Modes) -> Modes:
+    """Let fractions sum to 1 again, with a mode of eigenvalue zero: no sum that matters has it."""
+    missing = 1.0 - modes.weight.sum()
+    if missing <= 1e-12:
+        return Modes(modes.eigenvalues, modes.target, modes.weight / modes.weight.sum())
+    zero = np.zeros((1, *modes.target.shape[1:]))
+    return Modes(np.append(modes.eigenvalues, 0.0), np.append(modes.target, zero, 0), np.append(modes.weight, missing))
+
+
+def _numbers(name: str, value: Any) -> Array:
+    """Return value as a vector of finite numbers, at least one."""
+    try:
+        numbers = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a sequence of numbers, got {_short(value)}") from None
+    if numbers.ndim != 1 or not numbers.size:
+        raise ValueError(f"{name} must be a sequence of one or more numbers, got {_short(value)}")
+    _check_each(name, numbers, np.isfinite(numbers), "a finite number")
+    return numbers
+
+
+def _check_each(name: str, values: Array, allowed: NDArray[np.bool_], expected: str) -> None:
+    if not allowed.all():
+        index = int(np.argmin(allowed))
+        raise ValueError(f"{name}[{index}] must be {expected}, got {values[index].tolist()}")
+
+
+def _target_power(value: Any, count: int) -> tuple[float, ...] | tuple[Matrix, ...]:
+    try:
+        power = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"target_power must be one number or one square matrix per mode, all alike, got {_short(value)}"
+        ) from None
+    if power.ndim not in (1, 3) or power.shape[1:2] != power.shape[2:3] or not power.size:
+        raise ValueError(f"target_power must have shape (modes,) or (modes, outputs, outputs), got {power.shape}")
+    if len(power) != count:
+        raise ValueError(f"target_power must have one entry per eigenvalue ({count}), got {len(power)}")
+    finite = np.isfinite(power).reshape(count, -1).all(axis=1)
+    _check_each("target_power", power, finite, "finite")
+    if power.ndim == 1:
+        _check_each("target_power", power, power >= 0, "zero or above")
+        return tuple(power.tolist())
+    scale = np.abs(power).max(axis=(1, 2))
+    _check_each("target_power", power, np.abs(power - power.mT).max(axis=(1, 2)) <= 1e-12 * scale, "a symmetric matrix")
+    lowest = np.linalg.eigvalsh(power)[:, 0]
+    _check_each("target_power", power, lowest >= -1e-12 * scale, "a positive semidefinite matrix")
+    return tuple(tuple(tuple(row) for row in gram) for gram in power.tolist())
+
+
+def _multiplicity(value: Any, count: int, proportional: bool) -> tuple[float, ...]:
+    multiplicity = _numbers("multiplicity", value)
+    if len(multiplicity) != count:
+        raise ValueError(f"multiplicity must have one entry per eigenvalue ({count}), got {len(multiplicity)}")
+    _check_each("multiplicity", multiplicity, multiplicity > 0, "above zero")
+    if proportional and abs(multiplicity.sum() - 1) > 1e-9:
+        raise ValueError(f"multiplicity must be fractions that sum to 1 if proportional, got {multiplicity.sum():.12g}")
+    return tuple(multiplicity.tolist())
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:76]} ..."

@@ -1,6 +1,0 @@
-"""Training of finite networks, by definition: the independent check of the theory.
-
-Nothing here knows of the theory's equations. ``network.py`` has the fields that weights define,
-``data.py`` what a step sees of the data, ``descent.py`` the optimizer in place, ``train.py`` the
-loop of one network, ``log.py`` and ``history.py`` what is kept of it.
-"""

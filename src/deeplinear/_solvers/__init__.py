@@ -1,0 +1,1 @@
+"""Ways to solve the equations: every step, nodes in time, merged steps, and a slow reference."""

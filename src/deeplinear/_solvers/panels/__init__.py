@@ -1,0 +1,1 @@
+"""Panels: smooth long runs, solved at nodes in time."""

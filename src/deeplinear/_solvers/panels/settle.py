@@ -1,0 +1,90 @@
+"""Rows of a panel depend on each other: sweep them until they stand still."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deeplinear._core.arrays import Array
+from deeplinear._equations.fixed_point import fixed_point
+from deeplinear._equations.products import write_symmetric
+
+_MEMORY = 12
+_PATIENCE = 12
+"""A sweep that has not halved the residual for as long is taken to be at the limit of rounding, or stuck."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A matrix of which a sweep reads rows before it writes them.
+
+    Attributes
+    ----------
+    matrix
+        Shape (batch, ..., rows, rows).
+    correlation
+        Whether it is a correlation, and symmetric, or a response.
+    floor
+        Changes are judged by the largest entry of the rows, or by this if it is larger.
+    """
+
+    matrix: Array
+    correlation: bool
+    floor: float
+
+    def read(self, rows: slice) -> Array:
+        """Return the rows, up to their own time."""
+        return self.matrix[..., rows, : rows.stop]
+
+    def write(self, values: Array, rows: slice) -> None:
+        """Write the rows, and the columns that mirror them."""
+        if self.correlation:
+            write_symmetric(self.matrix, values, rows)
+        else:
+            self.matrix[..., rows, : rows.stop] = values
+
+
+def settle(
+    unknowns: Sequence[Unknown], sweep: Callable[[], None], rows: slice, *, tolerance: float, most_sweeps: int
+) -> float:
+    """Solve for rows of the unknowns, starting from what stands there.
+
+    Parameters
+    ----------
+    unknowns
+        What the sweep reads and then writes.
+    sweep
+        Fills the rows once, from the unknowns as they are.
+    rows
+        The rows of a panel.
+    tolerance, most_sweeps
+        Relative change at which to end, number of sweeps after which to give up.
+
+    Returns
+    -------
+    residual
+        Relative change in the last sweep.
+    """
+    scales = [max(float(np.abs(each.read(rows)).max()), each.floor) for each in unknowns]
+    shapes = [each.read(rows).shape for each in unknowns]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    changes: list[float] = []
+    given_up = np.zeros(1, bool)
+
+    def gather() -> Array:
+        values = [each.read(rows).ravel() / scale for each, scale in zip(unknowns, scales, strict=True)]
+        return np.concatenate(values)[None]
+
+    def swept(z: Array) -> Array:
+        for each, scale, shape, part in zip(unknowns, scales, shapes, np.split(z[0], ends), strict=True):
+            each.write(scale * part.reshape(shape), rows)
+        sweep()
+        new = gather()
+        changes.append(float(np.abs(new - z).max()))
+        recent, before = changes[-_PATIENCE:], changes[:-_PATIENCE]
+        stuck = bool(before) and min(recent) > 0.5 * min(before)
+        given_up[:] = stuck or not np.isfinite(changes[-1])
+        return new
+
+    fixed_point(swept, gather(), tolerance=tolerance, most_sweeps=most_sweeps, ignore=given_up, memory=_MEMORY)
+    return changes[-1]

@@ -1,0 +1,39 @@
+"""How far a run has trained, against how far the modes of its data reach.
+
+Modes that stand for infinitely many end at some eigenvalue. Once training has learned the slowest of them, the
+loss falls to zero although the data have slower ones left to learn.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deeplinear._core.arrays import to_numpy
+from deeplinear._equations.system import Equations
+from deeplinear._problem.problem import Problem
+
+_ROUNDING = 1e-9
+"""What rounding may take off a mode that is not learned at all."""
+
+
+def check_reach(problems: Sequence[Problem], solved: Equations) -> None:
+    """Raise ArithmeticError if one of the problems was trained beyond the reach of its modes.
+
+    The slowest mode, of eigenvalue lam, has been trained for the time s at which exp(-s lam) is what is left of it.
+    Where the loss is above its initial value slow modes do not matter.
+    """
+    for index, problem in enumerate(problems):
+        modes = problem.data.modes
+        if np.isinf(modes.reach):
+            continue
+        slowest = int(np.argmin(modes.eigenvalues))
+        outputs = solved.c.structure.outputs
+        left = np.abs(to_numpy(solved.data.H1[index, slowest]).real.reshape(-1, outputs, outputs)).max(axis=(1, 2))
+        loss = to_numpy(solved.loss_curve(slice(0, len(left)))[index]).real
+        counted = (left > 0) & (loss <= loss[0])  # rows beyond a divergence are empty
+        learned = -np.log(left[counted].min(initial=1.0))
+        if learned > max(modes.eigenvalues[slowest] * modes.reach, _ROUNDING):
+            raise ArithmeticError(
+                f"training reached eigenvalues below {1 / modes.reach:.1g}, where the modes that stand for "
+                f"all of {problem.data!r} end; lower steps or lr, or take a finite number of modes"
+            )

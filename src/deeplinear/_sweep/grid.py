@@ -1,0 +1,103 @@
+"""The grid of a sweep: fields of a problem, and their values."""
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._problem.edit import find_field
+from deeplinear._problem.network import INFINITE
+from deeplinear._problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One field of a problem and the values it takes, as plain Python values."""
+
+    field: str
+    values: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        """Short name of the field, which is the name of its dimension."""
+        return self.field.rpartition(".")[2]
+
+    @property
+    def coordinate(self) -> NDArray[Any]:
+        """Values as an array: numbers where all are numbers (infinite width is ``inf``), words where not.
+
+        Examples
+        --------
+        >>> Axis("network.width", (1, 2.5, "infinite")).coordinate
+        array([1. , 2.5, inf])
+        >>> Axis("network.depth", (2, 4)).coordinate
+        array([2, 4])
+        >>> Axis("network.width", ([1, 2], [2, 1])).coordinate
+        array(['[1, 2]', '[2, 1]'], dtype='<U6')
+        """
+        values = [math.inf if value == INFINITE else value for value in self.values]
+        if all(isinstance(value, bool) for value in values) or all(isinstance(value, Real) for value in values):
+            return np.array(values)
+        return np.array([value if isinstance(value, str) else json.dumps(value) for value in self.values])
+
+
+def read_grid(problem: Problem, grid: Any) -> tuple[Axis, ...]:
+    """Check a mapping from fields to values and return its axes, in the same order.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=2, width=1.0), dl.GradientDescent(0.1)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10)
+    >>> read_grid(problem, {"lr": np.array([0.1, 0.2]), "network.width": [1, 2]})
+    (Axis(field='optimizer.lr', values=(0.1, 0.2)), Axis(field='network.width', values=(1, 2)))
+    """
+    if not isinstance(grid, Mapping) or not grid:
+        raise ValueError(f"grid must be a mapping from one or more fields to their values, got {grid!r}")
+    axes: list[Axis] = []
+    for name, values in grid.items():
+        try:
+            field = str(find_field(problem, name))
+        except ValueError as error:
+            raise ValueError(f"grid: {error}") from None
+        if field in [axis.field for axis in axes]:
+            raise ValueError(f"grid must have every field once, got {field} twice, the second time as {name!r}")
+        axes.append(Axis(field, _values(name, values)))
+    return tuple(axes)
+
+
+def points(axes: tuple[Axis, ...]) -> Iterator[dict[str, Any]]:
+    """Every combination of values, the last field fastest."""
+    for values in itertools.product(*(axis.values for axis in axes)):
+        yield dict(zip((axis.field for axis in axes), values, strict=True))
+
+
+def _values(name: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise ValueError(f"grid[{name!r}] must be a sequence of values, got {values!r}")
+    listed = tuple(_plain(f"grid[{name!r}][{index}]", value) for index, value in enumerate(values))
+    if not listed:
+        raise ValueError(f"grid[{name!r}] must have one value or more, got none")
+    texts = [json.dumps(float(value) if type(value) is int else value) for value in listed]
+    if len(set(texts)) < len(texts):
+        raise ValueError(f"grid[{name!r}] must have distinct values, got {list(listed)}")
+    return listed
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value as a file can hold it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(name, each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if callable(value):
+        raise ValueError(f"{name} must be a number or one number per step, got the function {value!r}")
+    raise ValueError(f"{name} must be a number, a word, or a list of these, got {value!r}")

@@ -1,0 +1,315 @@
+"""Where finished batches are kept: a folder that survives everything, or memory."""
+
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from deeplinear._core.files import remove
+from deeplinear._sweep.claims import Claims
+from deeplinear._sweep.plan import LAYOUT, Batch, batches_of, differences, fingerprint
+from deeplinear._sweep.records import Damaged, parse_json, read_json, read_result, to_json, write_result
+from deeplinear._sweep.work import Result, out_of_memory
+
+WORK_FOLDER = ".deeplinear"
+"""Folder inside a store with everything that is not Zarr."""
+
+_PUBLISHING = "publishing"
+
+
+class Store(Protocol):
+    """What a sweep asks of the place that keeps its results."""
+
+    batches: list[Batch]
+
+    def is_done(self, batch: Batch) -> bool:
+        """Return whether a batch is finished, whoever did it."""
+
+    def take(self, batch: Batch) -> bool:
+        """Reserve a batch that is to be computed; False if it is finished or someone else has it."""
+
+    def put(self, batch: Batch, result: Result) -> None:
+        """Keep the result of a batch that was taken."""
+
+    def results(self) -> Iterator[tuple[Batch, Result]]:
+        """Return all that is finished."""
+
+    def close(self) -> None:
+        """Give up what was taken and not finished."""
+
+
+class Memory:
+    """Keeps results in memory."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.batches = batches
+        self._results: dict[Batch, Result] = {}
+
+    def is_done(self, batch: Batch) -> bool:
+        """Return whether a batch is finished."""
+        return batch in self._results
+
+    def take(self, batch: Batch) -> bool:
+        """There is no one else."""
+        return True
+
+    def put(self, batch: Batch, result: Result) -> None:
+        """Keep a result."""
+        self._results[batch] = result
+
+    def results(self) -> Iterator[tuple[Batch, Result]]:
+        """Return all that is finished."""
+        yield from self._results.items()
+
+    def close(self) -> None:
+        """There is nothing to give up."""
+
+
+class Folder:
+    """Keeps results in a folder, one file for each batch; several processes may work on one folder.
+
+    A batch is finished when its file is there, and files appear whole. Batches that failed for want of memory, and
+    files that were damaged or belong elsewhere, count as unfinished when the folder is opened, and are computed again.
+    """
+
+    def __init__(self, root: Path, manifest: dict[str, Any], claims: Claims) -> None:
+        self.root = root
+        self.version: str = manifest["deeplinear_version"]
+        self.batches = batches_of(manifest)
+        self._manifest = manifest
+        self.changed = False
+        self._claims = claims
+        self._points = root / WORK_FOLDER / "points"
+        self._finished = {batch for batch, result in self.results() if not out_of_memory(result)}
+        claims.clear({batch.name for batch in self._finished})
+        there = {batch for batch in self.batches if self._file(batch).exists()}
+        self._again = {batch: self._written(batch) for batch in there - self._finished}
+
+    @classmethod
+    def open(cls, path: str | Path, manifest: dict[str, Any], resume: bool) -> "Folder":
+        """Start a sweep in a new folder, or go on with the same one.
+
+        Raises
+        ------
+        ValueError
+            If the folder has something else in it, or is there and ``resume`` is False; or if its manifest is damaged
+            and it has results of another sweep. Otherwise a damaged manifest is written anew.
+        OSError
+            If the folder cannot be written.
+        """
+        root = local_path(path)
+        try:
+            if root.exists() and not root.is_dir():
+                raise ValueError(f"store must be a folder, got the file {root}")
+            if root.is_dir() and any(root.iterdir()) and not (root / WORK_FOLDER).is_dir():
+                raise ValueError(
+                    f"store must be new or hold a sweep; the folder {root} has something else in it{_left(root)}"
+                )
+            (root / WORK_FOLDER / "points").mkdir(parents=True, exist_ok=True)
+            found = _write_once(root, manifest, resume)
+            return cls(root, found, Claims(root / WORK_FOLDER))
+        except OSError as error:
+            raise OSError(f"store {root} cannot be written: {error.strerror or error}") from error
+
+    def is_done(self, batch: Batch) -> bool:
+        """Return whether a batch is finished, whoever did it."""
+        if batch not in self._finished and self._written(batch) != self._again.get(batch):
+            self._finished.add(batch)
+        return batch in self._finished
+
+    def take(self, batch: Batch) -> bool:
+        """Claim a batch; one that another process finished meanwhile is not to be computed again."""
+        if not self._claims.take(batch.name):
+            return False
+        if self.is_done(batch):
+            self._claims.release(batch.name)
+            return False
+        return True
+
+    def put(self, batch: Batch, result: Result) -> None:
+        """Write a result, whole or not at all."""
+        path = self._file(batch)
+        if path.is_dir():  # whatever this is, it is not ours to delete
+            path.rename(path.with_name(f".{path.name}-{uuid.uuid4().hex}"))
+        write_result(path, result, fingerprint(self._manifest, batch))
+        self._finished.add(batch)
+        self.changed = True
+        self._claims.release(batch.name)
+
+    def results(self) -> Iterator[tuple[Batch, Result]]:
+        """Return all that is finished."""
+        return read_results(self.root, self._manifest, [])
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process is inside this block."""
+        while not self._claims.take(_PUBLISHING):
+            time.sleep(0.1)
+        try:
+            yield
+        finally:
+            self._claims.release(_PUBLISHING)
+
+    def close(self) -> None:
+        """Give up what was taken and not finished."""
+        self._claims.close()
+
+    def _file(self, batch: Batch) -> Path:
+        return self._points / f"{batch.name}.npz"
+
+    def _written(self, batch: Batch) -> int | None:
+        """When the file of a batch was written, None if it was not."""
+        try:
+            return self._file(batch).stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """Return the description of the sweep in a store."""
+    root = local_path(path)
+    try:
+        return _manifest(root)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not _intact_results(root):
+            raise ValueError(f"store must hold a sweep, and {root} does not{_left(root)}") from None
+        raise ValueError(_lost(root, "is missing")) from error
+    except Damaged:
+        raise ValueError(_lost(root, "is damaged")) from None
+
+
+def read_results(root: Path, manifest: dict[str, Any], damaged: list[Path]) -> Iterator[tuple[Batch, Result]]:
+    """Read every batch that is finished; add to ``damaged`` files that are not what this sweep wrote."""
+    for batch in batches_of(manifest):
+        path = root / WORK_FOLDER / "points" / f"{batch.name}.npz"
+        try:
+            result, belongs_to = read_result(path)
+        except FileNotFoundError:
+            continue
+        except Damaged:
+            damaged.append(path)
+            continue
+        if belongs_to == fingerprint(manifest, batch):
+            yield batch, result
+        else:
+            damaged.append(path)
+
+
+def replace_folders(source: Path, target: Path) -> None:
+    """Move the children of a folder over those of another, and what points to them last."""
+    for child in sorted(source.iterdir(), key=lambda path: path.is_file()):
+        there = target / child.name
+        if child.is_file() and not there.is_dir():
+            child.replace(there)
+            continue
+        old = source.with_name(f"{source.name}-{child.name}-old")
+        if there.exists():
+            there.rename(old)
+        child.rename(there)
+        remove(old)
+
+
+def local_path(path: Any) -> Path:
+    """Return a path if it is one of this machine's."""
+    if not isinstance(path, str | os.PathLike) or "://" in str(path):
+        raise ValueError(f"store must be the path of a folder, got {path!r}")
+    return Path(path)
+
+
+def _write_once(root: Path, manifest: dict[str, Any], resume: bool) -> dict[str, Any]:
+    """Write the manifest unless there is one, of the same sweep; return the one that is there."""
+    path = root / WORK_FOLDER / "manifest.json"
+    try:
+        found = _manifest(root)
+    except (FileNotFoundError, Damaged):
+        _check_restorable(root, manifest, resume)
+    else:
+        _check_same(root, found, manifest, resume)
+        return found
+    temporary = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
+    temporary.write_text(to_json(manifest))
+    try:
+        if path.exists():
+            remove(path)  # it is damaged
+        os.link(temporary, path)  # the one way to create a whole file only if it is not there
+    except FileExistsError:  # by another process, just now
+        found = _manifest(root)
+        _check_same(root, found, manifest, resume)
+        return found
+    except OSError:  # this file system has no links
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return manifest
+
+
+def _manifest(root: Path) -> dict[str, Any]:
+    path = root / WORK_FOLDER / "manifest.json"
+    document = parse_json(path)
+    if document.get("layout") != 1:  # which had no checksum
+        document = read_json(path)
+    if document["layout"] != LAYOUT:
+        raise ValueError(
+            f"store {root} was written by deeplinear {document.get('deeplinear_version')}, whose stores this version "
+            "does not read; choose another store, or go on with that version"
+        )
+    return document
+
+
+def _check_same(root: Path, found: dict[str, Any], wanted: dict[str, Any], resume: bool) -> None:
+    different = differences(found, wanted)
+    if different:
+        raise ValueError(
+            f"store {root} holds another sweep: it differs in {' and '.join(different)}; choose another store"
+        )
+    if not resume:
+        raise ValueError(f"store {root} holds this sweep already; resume it, or choose another store")
+
+
+def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
+    """Refuse a sweep in a folder whose manifest is lost, if it has results of another one."""
+    found = _intact_results(root)
+    foreign = set(found) - {fingerprint(wanted, batch) for batch in batches_of(wanted)}
+    if foreign:
+        raise ValueError(
+            f"store {root} is damaged: the description of its sweep is lost, and {len(foreign)} of its {len(found)} "
+            "intact results belong to another one than this; choose another store, or ask for the sweep that it was "
+            "made for, which restores it"
+        )
+    if found and not resume:
+        raise ValueError(f"store {root} holds this sweep already, damaged; resume it, or choose another store")
+
+
+def _intact_results(root: Path) -> list[str]:
+    """Return what each of the readable files of results belongs to."""
+    found = []
+    for path in sorted((root / WORK_FOLDER / "points").glob("[!.]*.npz")):
+        try:
+            found.append(read_result(path)[1])
+        except (FileNotFoundError, Damaged):
+            continue
+    return found
+
+
+def _left(root: Path) -> str:
+    """Say what is left of a store whose own folder is gone."""
+    if not (root / ".zmetadata").exists():
+        return ""
+    return f"; it has lost its folder {WORK_FOLDER}, and xarray.open_zarr may still read what it published"
+
+
+def _lost(root: Path, how: str) -> str:
+    return (
+        f"store {root} is damaged: the description of its sweep, {WORK_FOLDER}/manifest.json, {how}; "
+        f"{len(_intact_results(root))} of its files of results are intact, and are kept when sweep is called again "
+        "with the same problem, grid and store, which writes the description anew"
+    )
+
+
+def new_folder_beside(folder: Path) -> Path:
+    """Make an empty folder for files that are to be moved."""
+    return Path(tempfile.mkdtemp(dir=folder, prefix="new-"))

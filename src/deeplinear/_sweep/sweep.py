@@ -1,0 +1,219 @@
+"""Sweeps over grids of problems: on this machine or a cluster, to a store from which they resume."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deeplinear._core import checks
+from deeplinear._core.progress import Progress
+from deeplinear._experiment.simulate import count_cores
+from deeplinear._problem.problem import Problem
+from deeplinear._sweep.assemble import damage_of_published, is_published, to_dataset, write_zarr
+from deeplinear._sweep.drive import drive
+from deeplinear._sweep.plan import Plan, batches_of
+from deeplinear._sweep.runners import DaskCluster, InProcess, LocalProcesses, Runner
+from deeplinear._sweep.store import Folder, Memory, Store, local_path, read_manifest, read_results
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_TRIAL_SECONDS = 0.2
+_WORTH_SECONDS = 3.0
+"""Work that takes less than this is not worth starting processes, which takes about as long."""
+
+
+def sweep(
+    problem: Problem,
+    grid: Mapping[str, Iterable[Any]],
+    store: str | Path | None = None,
+    *,
+    theory: bool = True,
+    experiment: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+    resume: bool = True,
+) -> "xr.Dataset":
+    """Solve and simulate a problem at every combination of values of some of its fields.
+
+    With a ``store``, what is finished is on disk at once: a sweep that was interrupted, or killed, goes on where it was
+    when it is called again. Several processes, also on several machines that share a file system, may work on one store
+    at the same time; each takes what no other has. Theory is solved in batches of points of equal shape.
+
+    Parameters
+    ----------
+    problem
+        Where all other values come from.
+    grid
+        Values by field: any field of the problem, short ("lr") or with its part ("optimizer.lr").
+    store
+        Folder that becomes a Zarr group, which ``xarray.open_zarr`` opens when the sweep is complete and
+        ``open_sweep`` at any time. By default results are kept in memory only.
+    theory
+        Whether to solve.
+    experiment
+        ``dim`` and ``seeds`` for ``simulate``, to train networks as well; none by default.
+    workers
+        Number of processes on this machine, all cores by default; 1 is this process itself. A sweep of a few seconds
+        stays in this process.
+    scheduler
+        Address of the scheduler of a Dask cluster ("tcp://host:8786"), or a ``distributed.Client``, to run there. Its
+        workers need deeplinear, and no access to the store.
+    progress
+        Called as ``progress(done, total)``, counted in points of theory and of the experiment. What an earlier call
+        had finished is reported first.
+    resume
+        Whether a store that has this sweep already is gone on with; if not, it is refused.
+
+    Returns
+    -------
+    xarray.Dataset
+        With one dimension for each field, in the order of ``grid``, and time:
+
+        - ``test_loss``, ``train_loss``: theory; ``inf`` from a divergence on;
+        - ``diverged_at``: the step of the divergence, -1 if there is none;
+        - ``failure``: the error of a point that could not be computed, whose losses are nan; empty for all others;
+        - ``done``: whether a point is computed or has failed;
+        - ``measured_test_loss``, ``measured_train_loss``, each also with ``_error``: mean over networks and its
+          standard error; ``measured_diverged``: how many of them diverged; ``measured_failure``, ``measured_done``.
+
+        Where ``steps`` is in the grid, shorter curves are filled up with nan. Beyond 1000 steps losses are kept at
+        about 400 of them, as many in each decade, and at the last of each curve.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not allowed, no point of the grid is valid, or the store has another sweep.
+    OSError
+        If the store cannot be written, or the scheduler does not answer. What is finished is kept.
+
+    Notes
+    -----
+    A point whose values are not allowed, or whose computation fails, does not stop the others. Points that failed for
+    want of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite width is
+    ``inf`` on its axis.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20
+    ... )
+    >>> found = sweep(problem, {"width": [0.5, 1.0, 2.0, "infinite"], "lr": [0.02, 0.05, 0.1]})
+    >>> found.test_loss.dims, found.test_loss.shape
+    (('width', 'lr', 'time'), (4, 3, 20))
+    >>> found.test_loss.isel(time=-1).idxmin("lr").values
+    array([0.1, 0.1, 0.1, 0.1])
+    """
+    plan = Plan.read(problem, grid, theory, experiment)
+    checks.flag("resume", resume)
+    if workers is not None and scheduler is not None:
+        raise ValueError(f"workers must be None with a scheduler, got {workers!r}")
+    count = count_cores() if workers is None else checks.whole("workers", workers)
+    if store is not None and find_spec("zarr") is None:
+        raise ImportError("a store needs Zarr: pip install 'deeplinear[sweep]'")
+    runner = _runner(plan, count, scheduler)
+    try:
+        folder = None if store is None else Folder.open(store, plan.manifest(), resume)
+        place: Store = Memory(plan.batches) if folder is None else folder
+        try:
+            if workers is None and isinstance(runner, LocalProcesses) and not plan.experiment:
+                drive(plan, place, InProcess(), progress, stop=_trial(runner))
+            drive(plan, place, runner, progress)
+            return _in_memory(plan, place) if folder is None else _publish(plan, folder)
+        finally:
+            place.close()
+    finally:
+        runner.close()
+
+
+def open_sweep(store: str | Path) -> "xr.Dataset":
+    """Read a sweep from its store, complete or not, also while it runs.
+
+    Parameters
+    ----------
+    store
+        The folder.
+
+    Returns
+    -------
+    xarray.Dataset
+        As from ``sweep``; ``done`` is False and losses are nan where there is nothing yet.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no sweep, or its description is damaged.
+
+    Warns
+    -----
+    UserWarning
+        If files of the store are damaged: with their names, and what to do. What is returned is right even so.
+    """
+    root, manifest = local_path(store), read_manifest(store)
+    damaged: list[Path] = []
+    results = read_results(root, manifest, damaged)
+    dataset = to_dataset(Plan.from_manifest(manifest), results, manifest["deeplinear_version"])
+    _warn_of_damage(root, damaged, len(batches_of(manifest)))
+    return dataset
+
+
+def _warn_of_damage(root: Path, results: list[Path], total: int) -> None:
+    again = "call sweep again with the same problem, grid and store"
+    if results:
+        warnings.warn(
+            f"{len(results)} of the {total} files of results in the store {root} are damaged and count as not done: "
+            f"{_some([path.name for path in results])}; {again} to compute them again",
+            stacklevel=3,
+        )
+    published = damage_of_published(root)
+    if published:
+        warnings.warn(
+            f"the Zarr group in the store {root} is damaged ({_some(published)}), which xarray may not notice; "
+            f"open_sweep does not need it; {again} to write it anew",
+            stacklevel=3,
+        )
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _runner(plan: Plan, workers: int, scheduler: Any) -> Runner:
+    if scheduler is not None:
+        return DaskCluster(scheduler)
+    workers = min(workers, len(plan.batches))
+    return InProcess() if workers == 1 else LocalProcesses(workers)
+
+
+def _trial(processes: LocalProcesses) -> Callable[[int], bool]:
+    """Start other processes once it is clear that they are worth it; stop work in this one when they are there."""
+    start, first, is_worth_it = time.perf_counter(), 0, False
+
+    def stop(left: int) -> bool:
+        nonlocal first, is_worth_it
+        first = first or left
+        elapsed = time.perf_counter() - start
+        seconds_left = elapsed / max(first - left, 1) * left
+        if not is_worth_it and elapsed > _TRIAL_SECONDS and seconds_left > _WORTH_SECONDS:
+            is_worth_it = True
+            processes.start()
+        return is_worth_it and processes.is_started
+
+    return stop
+
+
+def _in_memory(plan: Plan, store: Store) -> "xr.Dataset":
+    return to_dataset(plan, store.results(), version("deeplinear"))
+
+
+def _publish(plan: Plan, folder: Folder) -> "xr.Dataset":
+    dataset = to_dataset(plan, folder.results(), folder.version)
+    with folder.alone():
+        if folder.changed or not is_published(folder.root):
+            write_zarr(dataset, folder.root)
+    return dataset

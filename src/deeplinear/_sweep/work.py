@@ -1,0 +1,101 @@
+"""One batch of a sweep: from problems to arrays, with errors as a part of the answer."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._experiment.ensemble import LOSSES
+from deeplinear._experiment.simulate import simulate
+from deeplinear._problem.problem import Problem
+from deeplinear._theory.solution import Solution
+from deeplinear._theory.solve import solve
+
+Result = dict[str, NDArray[Any]]
+"""Arrays by name, the points of the batch first."""
+
+
+class Task(NamedTuple):
+    """Problems, the steps at which their losses are kept, and arguments of ``simulate``, or None to solve."""
+
+    problems: tuple[Problem, ...]
+    times: NDArray[np.int64]
+    experiment: dict[str, Any] | None
+
+
+def run_task(task: Task) -> Result:
+    """Compute a batch; a point that fails has its error in ``failure``, and nan elsewhere."""
+    try:
+        return _simulated(task) if task.experiment is not None else _solved(task)
+    except Exception as error:
+        if len(task.problems) == 1:
+            return failed(task, f"{type(error).__name__}: {error}")
+    return join([run_task(single) for single in singles(task)])
+
+
+def singles(task: Task) -> list[Task]:
+    """Return a task for each of the problems alone."""
+    return [task._replace(problems=(problem,)) for problem in task.problems]
+
+
+def join(parts: Sequence[Result]) -> Result:
+    """Put results one after the other."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def failed(task: Task, failure: str) -> Result:
+    """Return what is recorded of a batch that could not be computed."""
+    count = len(task.problems)
+    return empty(count, len(task.times), task.experiment is not None) | {"failure": np.array([failure] * count)}
+
+
+def empty(count: int, times: int, measured: bool) -> Result:
+    """Return the arrays of points that have no results."""
+    curves = [*LOSSES, *(f"{name}_error" for name in LOSSES)] if measured else list(LOSSES)
+    result: Result = {name: np.full((count, times), np.nan) for name in curves}
+    result["diverged" if measured else "diverged_at"] = np.full(count, 0 if measured else -1)
+    return result | {"failure": np.full(count, "", dtype=np.str_)}
+
+
+def out_of_memory(result: Result) -> bool:
+    """Return whether nothing but memory was missing, so that it is worth trying again."""
+    return all(str(failure).startswith("MemoryError") for failure in result["failure"])
+
+
+def _solved(task: Task) -> Result:
+    solutions = solve(task.problems)
+    ends = [solution.status.diverged_at for solution in solutions]
+    return {name: np.stack([_losses(each, name, task.times) for each in solutions]) for name in LOSSES} | {
+        "diverged_at": np.array([-1 if end is None else end for end in ends]),
+        "failure": np.full(len(ends), "", dtype=np.str_),
+    }
+
+
+def _losses(solution: Solution, name: str, times: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Losses at the steps that are kept; a long run may have been solved at other times."""
+    curve = getattr(solution, name)
+    if len(curve) == solution.problem.steps:
+        return _kept(curve, times)
+    known = times[times < solution.problem.steps]
+    return _filled(np.asarray(solution.at(known)[name]), times)
+
+
+def _simulated(task: Task) -> Result:
+    (problem,), arguments = task.problems, task.experiment or {}
+    ensemble = simulate(problem, **arguments, workers=1, record="losses")
+    result = {name: _kept(ensemble.mean(name), task.times)[None] for name in LOSSES}
+    result |= {f"{name}_error": _kept(ensemble.standard_error(name), task.times)[None] for name in LOSSES}
+    return result | {
+        "diverged": np.array([(ensemble.diverged_at >= 0).sum()]),
+        "failure": np.full(1, "", dtype=np.str_),
+    }
+
+
+def _kept(curve: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.float64]:
+    return _filled(curve[times[times < len(curve)]], times)
+
+
+def _filled(curve: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Put nan where a curve has ended and others go on."""
+    return np.pad(curve, (0, len(times) - len(curve)), constant_values=np.nan)

@@ -1,0 +1,1 @@
+"""What the theory predicts for a problem: solutions, curves and their derivatives."""

@@ -1,0 +1,240 @@
+"""Exact derivatives of the losses with respect to the continuous fields of a problem.
+
+The equations are analytic in every field. So a field x is given a tiny imaginary part h, all of the solution becomes
+complex, and Im loss(x + i h) / h is the derivative, with an error of order h^2 and no cancellation.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._problem.edit import field_names, get_field, replace_unchecked
+from deeplinear._problem.problem import Problem
+from deeplinear._theory.curves import Curve, curves
+from deeplinear._theory.solution import Status
+from deeplinear._theory.solve import chosen_method
+from deeplinear._time.grid import spaced_steps
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+CONTINUOUS = ("lr", "richness", "width", "samples", "batch", "noise", "branch", "momentum", "weight_decay")
+"""Fields with derivatives, as far as a problem has them."""
+
+_TOLERANCE = 1e-8
+"""Relative error of the losses of long runs, which are solved by panels; derivatives are about as accurate."""
+
+_STEP = 1e-30
+"""Imaginary part, as a fraction of the value unless that is zero: its square is below all rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """How the losses answer to small changes of a problem's fields.
+
+    From the step of a divergence on, losses are ``inf`` and derivatives ``nan``.
+
+    Attributes
+    ----------
+    problem
+        Where the derivatives are taken.
+    times
+        Steps t = 0 .. T-1, or about 400 of them where a long run is solved by panels (see ``solve``), shape (times,).
+    test_loss, train_loss
+        The losses themselves, shape (times,).
+    d_test_loss, d_train_loss
+        Their derivatives by name of the field, each of shape (times,).
+    at
+        Value of each field; 1 for a field with several values (a schedule, widths by layer), whose derivative is with
+        respect to a common factor.
+    status
+        Whether training diverged, and when.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.5), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20
+    ... )
+    >>> print(sensitivity(problem, ["lr", "noise"]))
+    at step 19          value     d test loss    d train loss
+    lr                   0.05          -4.299           -3.34
+    noise                 0.5           1.339          0.5602
+    """
+
+    problem: Problem
+    times: NDArray[np.int64] = field(repr=False)
+    test_loss: Array = field(repr=False)
+    train_loss: Array = field(repr=False)
+    d_test_loss: Mapping[str, Array] = field(repr=False)
+    d_train_loss: Mapping[str, Array] = field(repr=False)
+    at: Mapping[str, float]
+    status: Status
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Return everything with named axes, field and time; the problem stands in the attributes, as TOML."""
+        import xarray as xr  # slow to import
+
+        names = list(self.at)
+        return xr.Dataset(
+            {
+                "test_loss": ("time", self.test_loss),
+                "train_loss": ("time", self.train_loss),
+                "d_test_loss": (("field", "time"), np.stack([self.d_test_loss[name] for name in names])),
+                "d_train_loss": (("field", "time"), np.stack([self.d_train_loss[name] for name in names])),
+            },
+            {"field": names, "time": self.times, "value": ("field", [self.at[name] for name in names])},
+            {"problem": self.problem.to_toml()},
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{f'at step {self.times[-1]}':12}{'value':>13}{'d test loss':>16}{'d train loss':>16}"]
+        for name, value in self.at.items():
+            last = f"{self.d_test_loss[name][-1]:16.4g}{self.d_train_loss[name][-1]:16.4g}"
+            lines.append(f"{name:12}{value:13.4g}{last}")
+        return "\n".join(lines if not self.status.diverged else [*lines, str(self.status)])
+
+
+def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sensitivity:
+    """Differentiate the losses with respect to fields of a problem, exactly.
+
+    Each field costs about two to three solutions of the problem. Long runs that ``solve`` would give to panels are
+    solved, and differentiated, by them, to a relative error of about 1e-8. Panels take no momentum, so with respect to
+    that every step is solved.
+
+    Parameters
+    ----------
+    problem
+        Where to differentiate.
+    wrt
+        Names of fields: ``lr``, ``richness``, ``width``, ``samples``, ``batch``, ``noise``, ``branch``, ``momentum``,
+        ``weight_decay``, as far as the problem has them; by default all of these, but ``momentum`` only where every
+        step is solved anyway. All else is held fixed,
+        ``richness`` rather than gamma0 when the width of an NTK network changes, say. For a learning rate that
+        depends on the step, and for widths given by layer, the derivative is with respect to a common factor, at 1.
+
+    Raises
+    ------
+    ValueError
+        If a name is not a continuous field of the problem; ``width`` is none where it is infinite.
+    MemoryError
+        Before solving, if the matrices do not fit into the memory available.
+    ArithmeticError
+        If a long run is not resolved, as for ``solve``.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=1, width="infinite", parameterization="ntk", centered=True),
+    ...     dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3,
+    ... )
+    >>> sensitivity(problem, "lr").d_test_loss["lr"]  # of (1 - 2 lr)^(2 t)
+    array([ 0.   , -3.2  , -4.096])
+    """
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a Problem, got {problem!r}")
+    names = _names(problem, wrt)
+    solved = derivatives([(problem, name) for name in names], tolerance=_TOLERANCE, by_panels=True)
+    if chosen_method(problem) == "panels":
+        solved = [each.at(spaced_steps(problem.steps - 1)) for each in solved]
+    first = solved[0]
+    return Sensitivity(
+        problem=problem,
+        times=first.value.times,
+        test_loss=np.maximum(first.value.test_loss, 0.0),
+        train_loss=np.maximum(first.value.train_loss, 0.0),
+        d_test_loss={name: each.slope.test_loss for name, each in zip(names, solved, strict=True)},
+        d_train_loss={name: each.slope.train_loss for name, each in zip(names, solved, strict=True)},
+        at={name: value_of(problem, name) for name in names},
+        status=Status(first.value.diverged_at),
+    )
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """Losses of a problem, and their derivative with respect to one field."""
+
+    value: Curve
+    slope: Curve
+
+    def at(self, times: NDArray[np.int64]) -> "Derivative":
+        """Return it at some of its times."""
+        return Derivative(self.value.at(times), self.slope.at(times))
+
+
+def derivatives(
+    points: Sequence[tuple[Problem, str]],
+    advance: Callable[[float], object] | None = None,
+    tolerance: float = 1e-6,
+    *,
+    by_panels: bool = False,
+) -> list[Derivative]:
+    """Differentiate many problems, each with respect to one named field; all else is as for ``curves``."""
+    sizes = [_STEP * (abs(value_of(problem, name)) or 1.0) for problem, name in points]
+    nudged = [_nudged(problem, name, size) for (problem, name), size in zip(points, sizes, strict=True)]
+    solved = curves(nudged, tolerance, advance, by_panels=by_panels)
+    return [_parts(curve, size) for curve, size in zip(solved, sizes, strict=True)]
+
+
+def value_of(problem: Problem, name: str) -> float:
+    """Return the value of a continuous field; 1 if it has several, of which a common factor is then varied."""
+    value = get_field(problem, name)
+    return value if isinstance(value, float) else 1.0
+
+
+def _nudged(problem: Problem, name: str, size: float) -> Problem:
+    """Give a field an imaginary part."""
+    value = get_field(problem, name)
+    changed: Any
+    if callable(value):
+        changed = tuple(rate * (1 + 1j * size) for rate in problem.optimizer.rates(problem.steps).tolist())
+    elif isinstance(value, tuple):
+        changed = tuple(each * (1 + 1j * size) for each in value)
+    else:
+        changed = complex(value, size)
+    return replace_unchecked(problem, {name: changed})
+
+
+def _parts(curve: Curve, size: float) -> Derivative:
+    """Split a complex curve into losses and their derivatives."""
+    times, end = curve.times, curve.diverged_at
+
+    def slope(loss: NDArray[Any]) -> Array:
+        parts: Array = loss.imag / size
+        parts[times >= (np.inf if end is None else end)] = np.nan
+        return parts
+
+    value = Curve(times, curve.test_loss.real, curve.train_loss.real, end)
+    return Derivative(value, Curve(times, slope(curve.test_loss), slope(curve.train_loss), end))
+
+
+def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:
+    own = field_names(problem)
+    refused = _refused(problem)
+    allowed = [name for name in CONTINUOUS if name in own and name not in refused]
+    if wrt is None:
+        is_long = chosen_method(problem) == "panels"
+        return tuple(name for name in allowed if not (is_long and name == "momentum"))
+    names = (wrt,) if isinstance(wrt, str) or not isinstance(wrt, Iterable) else tuple(wrt)
+    for name in names:
+        if name not in allowed:
+            why = f": {refused.get(name, f'{name} does not change continuously')}" if name in own else ""
+            raise ValueError(f"wrt must be among {', '.join(allowed)} for this problem, got {name!r}{why}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"wrt must be one or more distinct names, got {list(names)}")
+    return names
+
+
+def _refused(problem: Problem) -> dict[str, str]:
+    """Continuous fields without a derivative at this problem, and why."""
+    refused = {}
+    if math.isinf(problem.network.end_widths[0]):
+        refused["width"] = "the width is infinite"
+    return refused

@@ -1,0 +1,144 @@
+"""What an optimiser does to a weight: any rule linear in past gradients is two response functions.
+
+    W(t) = d(t) W(0) + sum_{s<t} a(t, s) G(s)
+
+with G(s) the gradient outer product at step s. Plain gradient descent has d = 1, a(t, s) = lr_s.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import factorial
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+
+from deeplinear._core.arrays import Array, computing, namespace, zeros
+from deeplinear._time.grid import NODES, Grid, radau_nodes
+
+
+def propagator(
+    rates: Array, momentum: Any = 0.0, weight_decay: Any = 0.0, nesterov: bool = False
+) -> tuple[Array, Array]:
+    """Responses of the weight to its initial value and to a unit gradient at each step.
+
+    Parameters
+    ----------
+    rates
+        Learning rate at each step, shape (..., T), of the kind (real or complex) that the responses take on.
+    momentum, weight_decay, nesterov
+        As in ``GradientDescent``; the first two are numbers or have shape (..., 1).
+
+    Returns
+    -------
+    d
+        Shape (..., T).
+    a
+        Shape (..., T, T), strictly lower triangular.
+
+    Examples
+    --------
+    >>> d, a = propagator(np.array([0.1, 0.2, 0.3]))
+    >>> d
+    array([1., 1., 1.])
+    >>> a
+    array([[0. , 0. , 0. ],
+           [0.1, 0. , 0. ],
+           [0.1, 0.2, 0. ]])
+    """
+    lost, a = changes(rates, momentum, weight_decay, nesterov)
+    return 1.0 + lost, a
+
+
+def changes(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> tuple[Array, Array]:
+    """Return (d - 1, a) of ``propagator``, the first with all its digits, however close to 1 d is.
+
+    Examples
+    --------
+    >>> changes(np.full(3, 0.1), 0.0, 1e-20, False)[0]
+    array([ 0.e+00, -1.e-21, -2.e-21])
+    """
+    *batch, steps = rates.shape
+    # Column 0 is what has become of W(0) = 1, less 1; column 1 + s the response to a unit gradient at step s.
+    change, velocity = zeros((2, *batch, 1 + steps), rates)
+    history = zeros((*batch, steps, 1 + steps), rates)
+    with computing(rates):  # rates that no training bears overflow here already
+        for t in range(steps):
+            history[..., t, :] = change
+            weight = namespace(change).asarray(change, copy=True)
+            weight[..., 0] += 1.0
+            force = -weight_decay * weight
+            force[..., 1 + t] += 1.0
+            velocity = momentum * velocity + force
+            change = change + rates[..., t : t + 1] * (momentum * velocity + force if nesterov else velocity)
+    return history[..., 0], history[..., 1:]
+
+
+class GridPropagator:
+    """The same responses on a time grid, for gradient descent without momentum.
+
+    With decay(s) = log(1 - lr_s weight_decay), d(t) = exp sum_{s<t} decay(s) and
+    a(t, s) = lr_s d(t) / d(s + 1); sums over steps become sums over nodes with the weights of the grid.
+
+    Parameters
+    ----------
+    rates
+        Learning rate at each step, shape (T,), or one number for all.
+    weight_decay
+        As in ``GradientDescent``; smaller than 1 / lr.
+    grid
+        The time grid; rows are asked for set by set, as it grows.
+    """
+
+    def __init__(self, rates: Any, weight_decay: Any, grid: Grid) -> None:
+        self._rates, self._weight_decay, self._grid = np.asarray(rates), weight_decay, grid
+        kind = np.result_type(self._rates, weight_decay, float)
+        self._rate, self._decay, self._log_d = (np.zeros(0, kind) for _ in range(3))  # at the nodes
+
+    def rows(self) -> tuple[NDArray[Any], NDArray[Any], float]:
+        """Values of d (r,) and a (r, nodes) for the last set of the grid, and how badly a polynomial fits them."""
+        nodes, sums = self._grid.last, self._grid.sums()
+        rate, misfit = self._fit()
+        decay = np.log1p(-rate * self._weight_decay)
+        self._rate = np.append(self._rate[: nodes.start], rate)
+        self._decay = np.append(self._decay[: nodes.start], decay)
+        log_d = sums @ self._decay
+        self._log_d = np.append(self._log_d[: nodes.start], log_d)
+        a = sums * self._rate * np.exp(log_d[:, None] - self._log_d - self._decay)
+        return np.exp(log_d), a, max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))
+
+    @property
+    def rate(self) -> NDArray[Any]:
+        """Learning rate at the nodes, shape (nodes,)."""
+        return self._rate
+
+    @contextmanager
+    def held(self, rate: float) -> Iterator[None]:
+        """Take this learning rate at all steps."""
+        scheduled, self._rates = self._rates, np.asarray(rate, self._rate.dtype)
+        try:
+            yield
+        finally:
+            self._rates = scheduled
+
+    def _fit(self) -> tuple[NDArray[Any], float]:
+        """Learning rate at the nodes of the last set, and the largest relative deviation at its steps."""
+        length, end = self._grid.lengths[-1], self._grid.end
+        count = self._grid.last.stop - self._grid.last.start
+        if self._rates.ndim == 0:
+            return np.full(count, self._rates), 0.0
+        rates = self._rates[end + 1 - length : end + 1]
+        if length == 1:
+            return rates, 0.0
+        basis = legendre.legvander(2.0 * np.arange(1, length + 1) / length - 1.0, NODES - 1)
+        coefficients = np.linalg.solve(basis.T @ basis, basis.T @ rates)
+        largest = np.abs(rates).max()
+        misfit = np.abs(basis @ coefficients - rates).max() / largest if largest else 0.0
+        return legendre.legval(radau_nodes(), coefficients), float(misfit)
+
+
+def _exponential_misfit(decay: NDArray[Any], length: int) -> float:
+    """Error of the best polynomial on a panel for an exponential that falls at this rate."""
+    exponent = float(np.abs(decay).max()) * length if length > 1 else 0.0
+    return float(2.0 * (exponent / 4.0) ** NODES / factorial(NODES))
