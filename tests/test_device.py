@@ -178,10 +178,10 @@ def test_the_same_networks(name):
 @pytest.mark.usefixtures("torch")
 def test_as_many_networks_together_as_memory_holds(monkeypatch):
     expected = dl.simulate(make(), 20, 5)
-    calls, room = [], 2.5 * dl._simulate._bytes_of_one(make(), dl._simulate.sizes_of(make(), 20), "all")[0]
+    calls, room = [], 2.5 * dl._experiment.simulate._bytes_of_one(make(), dl._experiment.simulate.sizes_of(make(), 20), "all")[0]
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
     drawn = []
-    draw = dl._simulate.train
+    draw = dl._experiment.simulate.train
     monkeypatch.setattr("deeplinear._experiment.simulate.train", lambda *a, **k: (drawn.append(a[2]), draw(*a, **k))[1])
     actual = dl.simulate(make(), 20, 5, device=DEVICE, progress=lambda done, total: calls.append((done, total)))
     assert [tuple(seeds) for seeds in drawn] == [(0, 1), (2, 3), (4,)]

@@ -180,7 +180,7 @@ EQUATIONS = Suite(
         ],
         "_theory/solution.py": [
             ("past @ draws @ past.T", "R @ draws @ R.T"),
-            ("(self.initialization + self.interaction) / members", "(self.initialization) / members"),
+            ("(self.initialization + self.interaction) / checks", "(self.initialization) / checks"),
         ],
     },
 )
