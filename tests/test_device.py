@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import deeplinear as dl
 from deeplinear._core.device import CPU, Device, find_device
+from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._theory.solution import MATRICES, PARTS
 from deeplinear._theory.solve import chosen_method
@@ -178,11 +179,11 @@ def test_the_same_networks(name):
 @pytest.mark.usefixtures("torch")
 def test_as_many_networks_together_as_memory_holds(monkeypatch):
     expected = dl.simulate(make(), 20, 5)
-    calls, room = [], 2.5 * dl._experiment.simulate._bytes_of_one(make(), dl._experiment.simulate.sizes_of(make(), 20), "all")[0]
+    calls, room = [], 2.5 * experiment._bytes_of_one(make(), experiment.sizes_of(make(), 20), "all")[0]
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
     drawn = []
-    draw = dl._experiment.simulate.train
-    monkeypatch.setattr("deeplinear._experiment.simulate.train", lambda *a, **k: (drawn.append(a[2]), draw(*a, **k))[1])
+    draw = experiment.train
+    monkeypatch.setattr(experiment, "train", lambda *a, **k: (drawn.append(a[2]), draw(*a, **k))[1])
     actual = dl.simulate(make(), 20, 5, device=DEVICE, progress=lambda done, total: calls.append((done, total)))
     assert [tuple(seeds) for seeds in drawn] == [(0, 1), (2, 3), (4,)]
     assert calls[-1] == (50, 50)

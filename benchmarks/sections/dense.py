@@ -7,7 +7,7 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._cost.estimate import products
-from deeplinear._equations import products
+from deeplinear._equations import products as row_products
 from deeplinear._equations.coefficients import Structure
 from deeplinear._solvers.dense import dense_memory
 from deeplinear._theory.solve import plan
@@ -39,7 +39,7 @@ def run(steps: int) -> dict[str, float]:
         dl.solve(problem, method="dense")
 
     def solve_in_numpy() -> None:
-        with patch.object(products, "_rows", None):
+        with patch.object(row_products, "_rows", None):
             solve()
 
     if products._rows is None:
