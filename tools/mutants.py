@@ -35,13 +35,13 @@ class Mutant(NamedTuple):
 
 EQUATIONS = Suite(
     tests=[
-        "test_dense.py",
-        "test_facts.py",
-        "test_residual.py",
-        "test_infinite_depth.py",
-        "test_small_batch.py",
-        "test_rows.py",
-        "test_small_richness.py",
+        "solvers/test_dense.py",
+        "equations/test_facts.py",
+        "equations/test_residual.py",
+        "equations/test_infinite_depth.py",
+        "equations/test_small_batch.py",
+        "equations/test_products.py",
+        "equations/test_small_richness.py",
     ],
     mutants={
         "_time/propagator.py": [
@@ -186,7 +186,7 @@ EQUATIONS = Suite(
 )
 
 PANELS = Suite(
-    tests=["test_panels.py"],
+    tests=["solvers/test_panels.py"],
     mutants={
         "_time/grid.py": [
             ("sums -= legendre.legvander(ends, NODES - 1) / 2", "sums -= legendre.legvander(ends, NODES - 1) / 3"),

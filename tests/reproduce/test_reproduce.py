@@ -151,7 +151,7 @@ runpy.run_path(TOOL, run_name="__main__")
 
 
 def test_results_can_be_computed_where_nothing_can_be_drawn(tmp_path, monkeypatch):
-    tool = Path(__file__).parents[1] / "tools" / "compute_gallery.py"
+    tool = Path(__file__).parents[2] / "tools" / "compute_gallery.py"
     code = WITHOUT_DRAWING.replace("FOLDER", repr(str(tmp_path))).replace("TOOL", repr(str(tool)))
     subprocess.run([sys.executable, "-c", code], check=True)
     monkeypatch.setattr(jobs, "run", None)
@@ -275,7 +275,7 @@ def gallery(results, tmp_path_factory):
 
 @pytest.mark.parametrize("which", ["made now", "committed"])
 def test_every_picture_loads_in_a_browser(which, request, browser):
-    committed = Path(__file__).parents[1] / "docs" / "gallery" / "index.html"
+    committed = Path(__file__).parents[2] / "docs" / "gallery" / "index.html"
     gallery = committed if which == "committed" else request.getfixturevalue("gallery")  # which takes long to make
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     asked = []

@@ -13,9 +13,9 @@ import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close, z_scores
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._solvers.reference import reference
+from factories import SAMPLINGS
+from networks import steps_of
 from strategies import between, data, optimizers, samplings
-from test_dense import SAMPLINGS
-from test_theory_and_experiment import _steps_of
 
 OBSERVABLES = ("test_loss", "train_loss", "feature_correlation", "gradient_correlation", "feature_response", "kernel")
 
@@ -148,7 +148,7 @@ def test_kernel_is_the_mean_eigenvalue_of_the_tangent_kernel():
     case = make(network, dl.Population(), steps=30, weight_decay=0.4)
     with one_blas_thread():
         measured = np.array(
-            [[_tangent_kernel(network.beta, *step) for step in _steps_of(case, 200, seed)[seen]] for seed in range(24)]
+            [[_tangent_kernel(network.beta, *step) for step in steps_of(case, 200, seed)[seen]] for seed in range(24)]
         )
     theory = dl.solve(case).kernel[seen]
     assert theory[0] == pytest.approx(initial_kernel(network), rel=1e-13)

@@ -11,8 +11,8 @@ import pytest
 import deeplinear as dl
 from agreement import assert_networks_agree, z_scores
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.train import train
+from networks import steps_of
 
 DIM, SEEDS, STEPS = 300, 24, 30
 
@@ -118,7 +118,7 @@ def test_sites_of_finite_networks_correlate_h_and_g_as_the_drawn_ones():
     drawn = (sites.h.values * sites.g.values).mean(axis=0)[:, -1]
     measured = []
     for seed in range(16):
-        _, h, g = _steps_of(case, DIM, seed)[-1]
+        _, h, g = steps_of(case, DIM, seed)[-1]
         measured.append([(h[layer + 1] * g[layer]).mean() for layer in range(case.network.depth)])
     assert np.abs(z_scores(np.array(measured), drawn)).max() < 4.5
 
@@ -130,7 +130,7 @@ def test_kernel_is_the_mean_eigenvalue_of_the_tangent_kernel():
     )
     seen = slice(None, None, 10)
     with one_blas_thread():
-        measured = np.array([[_tangent_kernel(*s) for s in _steps_of(case, 200, seed)[seen]] for seed in range(24)])
+        measured = np.array([[_tangent_kernel(*s) for s in steps_of(case, 200, seed)[seen]] for seed in range(24)])
     theory = dl.solve(case).kernel[seen]
     assert np.abs(z_scores(measured, theory)).max() < 4.5
     np.testing.assert_allclose(measured.mean(axis=0), theory, rtol=0.05)
@@ -144,18 +144,3 @@ def _tangent_kernel(weights, h, g):
         trace += np.vdot(below, below) * np.vdot(above, above) / (readout * weight.shape[1])
         below = weight @ below / np.sqrt(weight.shape[1])
     return trace + np.vdot(below, below) / readout
-
-
-def _steps_of(case, dim, seed):
-    """Weights and fields of one network at every step."""
-    original, steps = FiniteNetwork.gradients, []
-
-    def spy(self, h, g):
-        steps.append(([weight.copy() for weight in self.weights], h, g))
-        return original(self, h, g)
-
-    one_more = dl.Problem(case.network, case.data, case.sampling, case.optimizer, case.steps + 1)
-    with pytest.MonkeyPatch.context() as patch, one_blas_thread():
-        patch.setattr(FiniteNetwork, "gradients", spy)
-        train(one_more, dim, seed, seed, "losses")
-    return steps

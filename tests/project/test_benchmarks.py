@@ -13,7 +13,7 @@ import deeplinear as dl
 from deeplinear._theory.solve import chosen_method
 from deeplinear._time.grid import breaks
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import pytest
 import deeplinear as dl
 from deeplinear._learning_rate.first_step import _solved_growth, first_rise_lr, first_step_growth
 from deeplinear._problem.edit import replace
+from factories import SAMPLINGS
 
-SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.4), dl.MultiPassSGD(1.5, 0.5)]
 MODES = dl.Spectrum([2.0, 0.5, 0.1], [1.0, 0.5, 2.0], multiplicity=[0.2, 0.3, 0.5], proportional=True, noise=0.3)
 DATA = [dl.Isotropic(0.3), dl.Isotropic(0.3, [[1.0, 0.4], [0.4, 0.6]]), MODES]
 

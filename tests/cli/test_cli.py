@@ -354,7 +354,7 @@ main()"""
         assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
     def test_the_program_is_the_one_that_is_installed(self) -> None:
-        settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+        settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
         assert settings["project"]["scripts"] == {"deeplinear": "deeplinear_command:main"}
 
     @pytest.mark.parametrize("arguments", ["solve --steps 6 --quiet", "solve --help"])

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 import deeplinear as dl
 from deeplinear._problem.edit import get_field, replace
 from deeplinear._theory.sensitivity import CONTINUOUS, sensitivity
+from factories import SAMPLINGS
 from strategies import problems
 
-SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.4), dl.MultiPassSGD(1.5, 0.5)]
 OPTIMIZER = dl.GradientDescent(0.03, momentum=0.5, weight_decay=0.3)
 
 

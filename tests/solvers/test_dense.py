@@ -8,14 +8,8 @@ import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close
 from deeplinear._equations.coefficients import structure
 from deeplinear._solvers.dense import dense_memory
+from factories import SAMPLINGS
 from strategies import problems
-
-SAMPLINGS = [
-    dl.Population(),
-    dl.FullBatch(samples=1.5),
-    dl.OnlineSGD(batch=0.4),
-    dl.MultiPassSGD(samples=1.5, batch=0.5),
-]
 
 
 def make(sampling=SAMPLINGS[1], steps=12, lr=0.03, noise=0.3, gram=None, **network):

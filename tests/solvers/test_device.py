@@ -15,13 +15,13 @@ from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._theory.solution import MATRICES, PARTS
 from deeplinear._theory.solve import chosen_method
+from factories import SAMPLINGS
 from needs import need
 from strategies import problems
 
 DEVICE = "torch:cpu"
 CLOSE = 1e-11  # both round in double precision, in a different order
 
-SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.4), dl.MultiPassSGD(1.5, 0.5)]
 GRAM = [[1.0, 0.3], [0.3, 0.5]]
 
 

@@ -274,7 +274,7 @@ def test_no_rate_searched_is_better_but_narrow_dips():
 
 # --- against brute force ---------------------------------------------------------------------------------------
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 BRUTE_FORCE = json.loads((Path(__file__).parent / "brute_force.json").read_text())
 """Of problems that ``benchmarks/best_rate.py`` draws and solves at a thousand rates, 0.6 % apart: the least loss that
 three neighbours have together, the last of the first three that are unstable, the first of the last three stable."""

@@ -15,7 +15,7 @@ from deeplinear._reproduce.panel import Size
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.results import slope
 
-KEPT = Path(__file__).parents[1] / "docs" / "gallery" / "claims.json"
+KEPT = Path(__file__).parents[2] / "docs" / "gallery" / "claims.json"
 
 
 @pytest.fixture(scope="module")
