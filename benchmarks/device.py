@@ -18,12 +18,12 @@ import numpy as np
 import deeplinear as dl
 from deeplinear._core.device import Device, find_device
 from deeplinear._cost.estimate import matrices_read
+from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients
 from deeplinear._equations.products import rows_times, rows_times_transpose
 from deeplinear._experiment.descent import add_outer
 from deeplinear._experiment.network import Outer
-from deeplinear._solvers.dense import Dense, dense_memory
-from deeplinear._theory.solve import plan
+from deeplinear._solvers.dense import Dense, DenseRun
 from measure import least
 
 Row = tuple[str, str, str]
@@ -88,8 +88,8 @@ def batch(device: Device, scale: float) -> Iterator[Row]:
     problems = [mlp(200, 0.002 + 1e-5 * i) for i in range(count)]
     seconds = least(lambda: dl.solve(problems, device=device.name))
     setting_up = timed(waiting(device, lambda: coefficients(problems, device=device)))
-    dense = Dense(coefficients(problems, device=device))
-    filling = least(waiting(device, dense.run))
+    dense = DenseRun(coefficients(problems, device=device))
+    filling = least(waiting(device, dense.fill))
     del dense
     yield (
         f"{count} problems, L = 4, T = 200",
@@ -111,13 +111,13 @@ def large(device: Device, scale: float) -> Iterator[Row]:
     start = time.perf_counter()
     solution = dl.solve(mlp(steps, 0.002), device=device.name, method="dense")
     seconds = time.perf_counter() - start
-    shape = plan(mlp(steps, 0.002))
+    shape = Dense().shape(mlp(steps, 0.002))
     moved = 8 * matrices_read(shape) * steps**3 / 3
     yield (
         f"one problem, L = 4, T = {steps}",
         f"{seconds:.2f} s",
         f"{1e3 * seconds / steps:.2f} ms a step, {moved / seconds / 1e12:.2f} TB/s, "
-        f"{dense_memory(shape, 1) / 1e9:.1f} GB kept",
+        f"{system.memory(shape) / 1e9:.1f} GB kept",
     )
     yield "its analysis of variance", f"{timed(lambda: solution.variance):.2f} s", ""
     expected = dl.solve(mlp(shorter, 0.002), method="dense").test_loss

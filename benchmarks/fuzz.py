@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.reference import reference
-from deeplinear._theory.solve import chosen_method
 
 STORE = Path(__file__).parents[1] / "out" / "fuzz"
 LIMIT = 300.0
@@ -233,7 +233,7 @@ def _is_small(problem: dl.Problem) -> bool:
 
 def _may(problem: dl.Problem, method: str) -> bool:
     try:
-        return chosen_method(problem, method) == method
+        return Choice(method).solver(problem).name == method
     except ValueError:
         return False
 

@@ -6,11 +6,10 @@ from unittest.mock import patch
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._cost.estimate import products
 from deeplinear._equations import products as row_products
+from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
-from deeplinear._solvers.dense import dense_memory
-from deeplinear._theory.solve import plan
+from deeplinear._solvers.dense import Dense
 from measure import peak_bytes, race
 from pictures import COLORS, INK, picture, sizes_axis
 from problems import mlp
@@ -21,8 +20,8 @@ TITLE = "Dense stepping against memory bandwidth"
 
 def entries_read(shape: Structure, e: int) -> float:
     """Entries of matrices that step e reads: the lower triangle, of causal ones with the blocks on the diagonal."""
-    lower, symmetric = products(shape)
-    return (lower * (e + products.SETS) + symmetric * (e + 1)) * e / 2
+    lower, symmetric = system.products(shape)
+    return (lower * (e + row_products.SETS) + symmetric * (e + 1)) * e / 2
 
 
 def measure() -> dict[str, Any]:
@@ -32,7 +31,7 @@ def measure() -> dict[str, Any]:
 def run(steps: int) -> dict[str, float]:
     """One solution, in turns with the matrix-vector product."""
     problem = mlp(steps)
-    shape = plan(problem)
+    shape = Dense().shape(problem)
     matrix, vector = np.ones((4000, 4000)), np.ones(4000)
 
     def solve() -> None:
@@ -42,7 +41,7 @@ def run(steps: int) -> dict[str, float]:
         with patch.object(row_products, "_rows", None):
             solve()
 
-    if products._rows is None:
+    if row_products._rows is None:
         raise RuntimeError("products are not compiled: install a C compiler, then the package again")
     times = race({"solve": solve, "numpy": solve_in_numpy, "product": lambda: matrix @ vector})
     return {
@@ -52,7 +51,7 @@ def run(steps: int) -> dict[str, float]:
         "bandwidth": 8 * sum(entries_read(shape, e) for e in range(1, steps + 1)) / times["solve"],
         "product_bandwidth": matrix.nbytes / times["product"],
         "peak_bytes": peak_bytes(solve),
-        "kept_bytes": dense_memory(shape, 1),
+        "kept_bytes": system.memory(shape),
     }
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import deeplinear as dl
-from deeplinear._solvers.dense import dense_memory
-from deeplinear._theory.solve import plan
+from deeplinear._solvers.dense import Dense
 from measure import exponent, race
 from pictures import COLORS, INK, log_axis, picture, sizes_axis
 from problems import mlp, power_law, residual
@@ -49,7 +48,7 @@ def measure() -> dict[str, Any]:
     for sweep in SWEEPS:
         problems = {size: sweep.make(size) for size in sweep.sizes}
         times = race({size: lambda p=problem: solve(p) for size, problem in problems.items()}, 2)
-        memory = [dense_memory(plan(problem), 1) for problem in problems.values()]
+        memory = [Dense().memory([problem]) for problem in problems.values()]
         sweeps.append({"sizes": list(times), "seconds": list(times.values()), "bytes": memory})
     many = dl.Spectrum.power_law(1.5, 1.0, modes=100_000)
     small = many.compress()

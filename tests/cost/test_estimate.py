@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._cost.estimate import _smaller, estimate, in_bytes, in_time, solve_seconds, work_of
+from deeplinear._cost.estimate import _smaller, estimate, in_bytes, in_time, solve_seconds
 from deeplinear._problem.edit import replace
+from deeplinear._solvers.choose import Choice
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
 
@@ -178,8 +179,9 @@ def test_jumps_of_a_schedule_take_memory() -> None:
         dl.Problem(problem().network, problem().data, dl.Population(), dl.GradientDescent(rates), steps=4000)
         for rates in ([0.01] * 4000, [0.01] * 2000 + [0.005] * 2000)
     )
-    assert work_of(smooth).method == work_of(jumps).method == "panels"
-    assert work_of(jumps).shape.steps == work_of(smooth).shape.steps + 60
+    solvers = [Choice().solver(each) for each in (smooth, jumps)]
+    assert [solver.name for solver in solvers] == ["panels", "panels"]
+    assert solvers[1].estimate(jumps).shape.steps == solvers[0].estimate(smooth).shape.steps + 60
 
 
 def test_nodes_in_depth_are_counted_with_what_they_are_compared_to() -> None:

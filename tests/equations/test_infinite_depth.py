@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._equations.coefficients import coefficients
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._solvers.dense import Dense
 
@@ -26,9 +25,7 @@ def make(depth=math.inf, sampling=SAMPLINGS[1], lr=0.01, steps=15, gram=None, op
 
 
 def losses_with(nodes, problem):
-    dense = Dense(coefficients([problem], nodes))
-    dense.run()
-    return np.array([dense.test_loss(step)[0] for step in range(problem.steps)])
+    return Dense(depth_nodes=nodes).solve([problem])[0].curves.test_loss
 
 
 @pytest.mark.parametrize("count", [3, 6, 11])
@@ -136,9 +133,7 @@ def test_a_saved_solution_keeps_its_nodes(tmp_path):
 
 
 def solution_with(nodes, problem):
-    dense = Dense(coefficients([problem], nodes))
-    dense.run()
-    return dl.Solution.from_solver(problem, dense, 0, {})
+    return dl.Solution.of(problem, Dense(depth_nodes=nodes).solve([problem])[0])
 
 
 OBSERVABLES = [
@@ -178,7 +173,7 @@ def test_solve_chooses_nodes_for_many_layers_and_says_so(monkeypatch):
     chosen = dl.solve(problem)
     assert chosen.stats["depth_error"] < 1e-6
     assert chosen.feature_correlation.shape[0] == 257
-    monkeypatch.setattr("deeplinear._theory.solve._MANY_LAYERS", 10_000)
+    monkeypatch.setattr("deeplinear._solvers.depth._MANY_LAYERS", 10_000)
     layers = dl.solve(problem)
     assert "depth_nodes" not in layers.stats
     np.testing.assert_allclose(chosen.test_loss, layers.test_loss, rtol=1e-7)

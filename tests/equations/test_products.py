@@ -15,8 +15,8 @@ from deeplinear._equations.products import SETS
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, fill_sum
 from deeplinear._problem.edit import replace_unchecked
+from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import curves
-from deeplinear._theory.solve import plan, run_panels
 from needs import need
 
 Array = NDArray[np.complex128] | NDArray[np.float64]
@@ -196,7 +196,7 @@ def test_single_steps_after_panels(in_numpy):
     """Rows of panels are full in blocks, which steps after them must not skip; where the rate jumps there are some."""
     rates = (0.005,) * 200 + (0.01,) * 200
     long = replace(PROBLEMS["multilayer"], optimizer=dl.GradientDescent(rates), steps=400)
-    lengths = run_panels(long, plan(long), 1e-6, None)[0].grid.lengths
+    lengths = Panels().solve([long])[0].axis.lengths
     assert (1, True) in [(length, before > 1) for before, length in pairwise(lengths)]
     found, expected = dl.solve(long, method="panels"), in_numpy(lambda: dl.solve(long, method="panels"))
     assert found.stats["nodes"] == expected.stats["nodes"]

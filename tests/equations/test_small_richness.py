@@ -7,7 +7,6 @@ import pytest
 
 import deeplinear as dl
 from agreement import assert_close
-from deeplinear._equations.coefficients import coefficients
 from deeplinear._solvers.dense import Dense
 from digits import many_digits
 
@@ -108,9 +107,7 @@ def test_nodes_in_depth_know_it_too():
     lazy = problem(dl.ResNet(40, 0.6, 1e-40, centered=True), dl.FullBatch(2.0), lr=0.03, steps=8)
     curves = []
     for nodes in (0, 12):
-        dense = Dense(coefficients([lazy], nodes))
-        dense.run()
-        curves.append(dense.test_losses(slice(None))[:, 0])
+        curves.append(Dense(depth_nodes=nodes).solve([lazy])[0].curves.test_loss)
     assert_close(curves[1], curves[0], 1e-9)
 
 

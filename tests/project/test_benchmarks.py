@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._theory.solve import chosen_method
+from deeplinear._solvers.panels.solver import Panels
 from deeplinear._time.grid import breaks
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -42,7 +42,7 @@ def test_random_problems_are_reproducible_and_fit_for_panels():
     honesty = load("honesty")
     problems = [honesty.draw(seed) for seed in range(honesty.PROBLEMS)]
     assert problems[7] == honesty.draw(7)
-    assert all(chosen_method(problem, "panels") == "panels" for problem in problems)
+    assert all(Panels().why_not(problem) is None for problem in problems)
     assert max(problem.steps for problem in problems) > 1000
     for kind in ("network", "data", "sampling"):
         assert len({type(getattr(problem, kind)) for problem in problems}) == 2

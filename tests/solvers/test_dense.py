@@ -6,8 +6,8 @@ from hypothesis import given, settings
 
 import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close
+from deeplinear._equations import system
 from deeplinear._equations.coefficients import structure
-from deeplinear._solvers.dense import dense_memory
 from factories import SAMPLINGS
 from strategies import problems
 
@@ -157,7 +157,7 @@ def test_memory_is_what_was_estimated(sampling):
     solution = dl.solve(problem)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 1.0 <= peak / dense_memory(structure(problem), 1) <= 1.3
+    assert 1.0 <= peak / system.memory(structure(problem)) <= 1.3
     assert solution.stats["method"] == "dense"
 
 

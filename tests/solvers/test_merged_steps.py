@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.merged_steps import EXACT
-from deeplinear._theory.solve import chosen_method
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
 
@@ -111,7 +111,7 @@ def test_files_hold_what_there_is(tmp_path):
 )
 def test_what_coarse_steps_cannot_do(change, reason):
     problem = make(**change)
-    assert chosen_method(problem) != "coarse"
+    assert Choice().solver(problem).name != "coarse"
     with pytest.raises(ValueError, match=f'method must be "dense" or "auto" {reason}, got "coarse"'):
         dl.solve(problem, method="coarse")
 
@@ -127,3 +127,16 @@ def test_larger_steps_that_diverge_are_no_error():
     problem = dl.Problem(dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.03), steps=10**6)
     with pytest.raises(ArithmeticError, match="raise tolerance, or lower lr or steps"):
         dl.solve(problem, method="coarse")
+
+
+def test_a_run_that_diverges_early_says_how_it_was_solved(tmp_path):
+    solution = dl.solve(make(steps=600, lr=5.0), method="coarse")
+    assert solution.status.diverged
+    assert solution.stats["method"] == solution.solver.name == "coarse"
+    assert len(solution.times) == len(solution.test_loss) == 256
+    assert np.isposinf(solution.at([300, 599]).test_loss).all()
+    solution.save(tmp_path / "run.nc")
+    again = dl.Solution.load(tmp_path / "run.nc")
+    assert again.axis == solution.axis
+    with pytest.raises(ValueError, match='coarse steps do not resolve this: solve with method="dense"'):
+        again.variance.ensemble_loss(2)

@@ -7,10 +7,12 @@ import pytest
 from numpy.polynomial import legendre
 
 import deeplinear as dl
-from deeplinear._cost.estimate import work_of
-from deeplinear._solvers.panels import solver as _panels
+from deeplinear._solvers.base import Unresolved
+from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.panels import run as _panels
+from deeplinear._solvers.panels.error import rest
 from deeplinear._solvers.panels.settle import Unknown, settle
-from deeplinear._theory.solve import chosen_method, plan, run_panels
+from deeplinear._solvers.panels.solver import Panels
 from deeplinear._time.grid import NODES, Grid, breaks, panel_sums, panel_times, to_legendre
 from deeplinear._time.propagator import GridPropagator, propagator
 
@@ -232,8 +234,8 @@ def test_panels_that_do_not_settle_are_refused(monkeypatch):
 def test_what_is_left_unresolved_counts_in_every_layer(monkeypatch):
     """A feature or gradient correlation that no polynomial follows, beside losses that are constant."""
     problem = make(depth=2, steps=60)
-    panels = _panels.Panels(problem, 1e-6)
-    panels.run()
+    panels = _panels.PanelRun(problem, 1e-6)
+    panels.fill()
     rows = panels.rows(panels.grid.last)
     assert panels._truncation(rows) < 1e-6
     flat = [np.full(NODES, values[0]) for values in panels._equal_times(rows)]
@@ -357,7 +359,7 @@ def test_a_coefficient_that_is_small_by_chance_does_not_hide_the_rest():
     falling = 10.0 ** -np.arange(NODES)
     chance = falling * np.where(np.arange(NODES) < NODES - 2, 1.0, 1e-3)
     values = [np.linalg.solve(to_legendre(), each) for each in (falling, chance)]
-    fair, by_chance = (_panels._rest(each, 1.0) for each in values)
+    fair, by_chance = (rest(each, 1.0) for each in values)
     assert fair == pytest.approx(1e-8, rel=0.1)
     assert by_chance == pytest.approx(1e-3 * fair, rel=0.1)
 
@@ -365,11 +367,10 @@ def test_a_coefficient_that_is_small_by_chance_does_not_hide_the_rest():
 def test_panels_that_do_not_pay_are_given_up_for_every_step():
     """Oscillating runs take single steps by panels too, and failed panels besides."""
     problem = make(dl.Population(), depth=2, lr=0.3, steps=250, width=1.0)
-    shape = plan(problem)
-    with pytest.raises(_panels.Unresolved, match="no faster than solving every step"):
-        run_panels(problem, shape, 1e-6, None, 0.5 * _panels.dense_work(shape))
-    panels, _ = run_panels(make(), plan(make()), 1e-6, None, 5 * _panels.dense_work(plan(make())))
-    assert panels.grid.end == 299
+    with pytest.raises(Unresolved, match="no faster than solving every step"):
+        Panels(patience=0.5).solve([problem])
+    (answer,) = Panels(patience=5.0).solve([make()])
+    assert answer.axis.times[-1] == 299
 
 
 def test_memory_of_panels_is_bounded_by_its_estimate():
@@ -379,7 +380,7 @@ def test_memory_of_panels_is_bounded_by_its_estimate():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert solution.stats["method"] == "panels"
-    assert peak < work_of(problem).bytes < 6 * peak
+    assert peak < Panels().estimate(problem).bytes < 6 * peak
 
 
 def test_at_is_exact_at_nodes_and_refuses_other_times():
@@ -415,15 +416,15 @@ def test_files_hold_everything(tmp_path):
 )
 def test_what_panels_cannot_do_is_dense(change, reason):
     problem = make(**change, steps=2000)
-    assert chosen_method(problem) != "panels"
+    assert Choice().solver(problem).name != "panels"
     with pytest.raises(ValueError, match=f'method must be "dense" or "auto" {reason}'):
         dl.solve(problem, method="panels")
 
 
 def test_the_choice_of_method():
-    assert chosen_method(make(steps=900)) == "dense"
-    assert chosen_method(make(steps=2000)) == "panels"
-    assert chosen_method(make(steps=2000), "dense") == "dense"
+    assert Choice().solver(make(steps=900)).name == "dense"
+    assert Choice().solver(make(steps=2000)).name == "panels"
+    assert Choice("dense").solver(make(steps=2000)).name == "dense"
     with pytest.raises(ValueError, match="method must be 'auto' or 'dense' or 'panels' or 'coarse', got 'fast'"):
         dl.solve(make(), method="fast")
     short, long = dl.solve([make(steps=20), make(steps=5000, depth=1)])
@@ -433,13 +434,13 @@ def test_the_choice_of_method():
 
 
 def test_giving_up_is_an_error_unless_the_dense_method_can_take_over(monkeypatch):
-    monkeypatch.setattr("deeplinear._solvers.panels.solver.MOST_ROWS", 150)
-    monkeypatch.setattr("deeplinear._theory.solve._SHORT", 150)
+    monkeypatch.setattr("deeplinear._solvers.panels.run.MOST_ROWS", 150)
+    monkeypatch.setattr("deeplinear._solvers.choose._SHORT", 150)
     problem = make(dl.Population(), depth=2, lr=0.3, steps=300, width=1.0)
     assert dl.solve(problem).stats["method"] == "dense"
     with pytest.raises(ArithmeticError, match=r"panels reached step \d+ of 300 with \d+ nodes"):
         dl.solve(problem, method="panels")
-    monkeypatch.setattr("deeplinear._theory.solve.dense_memory", lambda shape, batch: 10**18)
+    monkeypatch.setattr(Choice, "instead", lambda *arguments: None)
     with pytest.raises(ArithmeticError, match="lower lr or steps, or raise tolerance"):
         dl.solve(problem)
 
@@ -456,9 +457,9 @@ def test_a_noisy_fit_that_has_long_converged_stays_resolved(lr):
 
 def test_what_is_not_finite_is_never_taken_for_resolved():
     values = np.linspace(1.0, 2.0, NODES)
-    assert _panels._rest(values**9, 1.0) > 0
-    assert _panels._rest(np.zeros(NODES), 0.0) == 0.0
+    assert rest(values**9, 1.0) > 0
+    assert rest(np.zeros(NODES), 0.0) == 0.0
     for wrong in (np.nan, np.inf):
         values[3] = wrong
         with np.errstate(invalid="ignore"):  # as while panels run
-            assert np.isposinf(_panels._rest(values, wrong))
+            assert np.isposinf(rest(values, wrong))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.rounding import amplification, rounding_at
-from deeplinear._theory.solve import plan, run_dense
 from deeplinear._time.grid import Grid
 
 
@@ -67,7 +67,7 @@ def test_amplification_is_the_sum_of_squared_responses(gram):
         dl.GradientDescent(0.05),
         12,
     )
-    dense, _ = run_dense([problem], plan(problem), 1e-6, None)
+    dense = Dense().solve([problem])[0].run.equations
     outputs, share = problem.data.outputs, np.array([0.8, 0.3]) / 1.1
     losses = dense.loss_curve(slice(0, 12))[0]
     squares = np.einsum("k,ktcsd->ts", share, dense.data.H[0].reshape(2, 12, outputs, 12, outputs) ** 2)

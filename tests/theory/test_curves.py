@@ -7,7 +7,10 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._problem.edit import replace
+from deeplinear._solvers.choose import Choice
 from deeplinear._theory.curves import curves, worth_batching
+
+LONG = Choice(only=("panels", "dense"), most_rows=2400)
 
 
 def make(network, lr=0.05, steps=6):
@@ -53,7 +56,7 @@ def test_what_does_not_fit_into_memory_is_refused():
 
 def test_long_runs_can_be_solved_by_panels():
     problem = make(dl.MLP(2, 1.0), lr=0.01, steps=20_000)
-    (curve,), solution = curves([problem], by_panels=True), dl.solve(problem)
+    (curve,), solution = curves([problem], choice=LONG), dl.solve(problem)
     assert solution.stats["method"] == "panels"
     assert (curve.times[0], curve.times[-1]) == (0, problem.steps - 1)
     expected = solution.at(curve.times)
@@ -64,7 +67,7 @@ def test_long_runs_can_be_solved_by_panels():
 def test_long_and_short_runs_keep_their_order():
     problems = [make(dl.MLP(1, 1.0), lr=0.01, steps=steps) for steps in (5000, 10, 3000)]
     parts = []
-    assert [curve.times[-1] for curve in curves(problems, advance=parts.append, by_panels=True)] == [4999, 9, 2999]
+    assert [curve.times[-1] for curve in curves(problems, advance=parts.append, choice=LONG)] == [4999, 9, 2999]
     assert sum(parts) == pytest.approx(3)
 
 
@@ -73,12 +76,12 @@ def test_a_long_run_at_the_edge_of_stability_is_not_made_up():
     data = dl.Spectrum.power_law(1.5, 0.5)
     problem = dl.Problem(dl.MLP(1, "infinite", 5.0), data, dl.Population(), dl.GradientDescent(0.05), 20_000)
     with pytest.raises(ArithmeticError, match="edge of stability"):
-        curves([problem], by_panels=True)
+        curves([problem], choice=LONG)
 
 
 def test_a_long_run_that_diverges_ends_there():
     problem = make(dl.MLP(2, 1.0), lr=0.4, steps=3000)
-    (curve,), solution = curves([problem], by_panels=True), dl.solve(replace(problem, {"steps": 300}))
+    (curve,), solution = curves([problem], choice=LONG), dl.solve(replace(problem, {"steps": 300}))
     assert solution.status.diverged
     assert curve.diverged_at == solution.status.diverged_at
     assert np.isfinite(curve.test_loss[curve.times < curve.diverged_at]).all()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._equations.coefficients import coefficients
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._solvers.dense import Dense
 
@@ -38,11 +37,10 @@ def test_what_nodes_in_depth_do_not_resolve_is_no_divergence(branch, lr):
 
 def test_a_doubtful_divergence_is_looked_at_layer_by_layer():
     lr, network = math.exp(-6.25), dl.ResNet(256, 1.0, branch=2.5, centered=True)
-    layers = Dense(coefficients([problem(network, lr=lr, steps=5)]))
-    layers.run()
+    (layers,) = Dense(depth_nodes=0).solve([problem(network, lr=lr, steps=5)])
     solution = dl.solve(problem(network, lr=lr, steps=5))
     assert not solution.status.diverged
-    assert solution.test_loss == pytest.approx(layers.test_losses(slice(None))[:, 0], rel=1e-12)
+    assert solution.test_loss == pytest.approx(layers.curves.test_loss, rel=1e-12)
 
 
 def test_branches_beyond_all_numbers_are_refused():
@@ -76,7 +74,7 @@ def test_a_billion_layers_cost_what_a_thousand_cost():
 
 def test_layers_that_do_not_fit_are_refused_before_they_are_made():
     deep = problem(dl.ResNet(10**9, 1.0, branch=4.0), lr=1e-9)
-    with pytest.raises(MemoryError, match="solving layer by layer, since nodes in depth were not enough, needs about"):
+    with pytest.raises(MemoryError, match="nodes in depth were not enough, and layer by layer solving needs about"):
         dl.solve(deep)
 
 

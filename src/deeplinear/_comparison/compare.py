@@ -417,7 +417,7 @@ def _groups(theory: Solution, experiment: Ensemble, steps: int) -> Iterator[_Gro
     for name in LOSSES:
         curve, values = theory.at(every)[name].values, getattr(experiment, name)[:, :steps]
         yield _Group(name, None, every, _Curve(curve, values, curve, np.maximum.accumulate(curve)))
-    if theory.stats.get("method") == "coarse":  # which finds no correlations
+    if not theory.axis.has_two_time:
         return
     nodes = np.flatnonzero((theory.times < steps) & (theory.times == np.round(theory.times)))
     times = theory.times[nodes].astype(np.int64)

@@ -8,22 +8,22 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import psutil
 
 from deeplinear._core.threads import one_blas_thread
+from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.products import rows_times, rows_times_symmetric
 from deeplinear._experiment.simulate import read_arguments, simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
-from deeplinear._solvers.dense import dense_memory
-from deeplinear._solvers.panels.solver import MOST_ROWS, panels_memory
-from deeplinear._theory.solve import chosen_method, plan, solve
-from deeplinear._time.grid import breaks
+from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.dense import Dense
+from deeplinear._theory.solve import solve
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -31,35 +31,6 @@ _PROBE = 128e6
 _PROBE_STEPS = 12
 _PROBE_SECONDS = 0.03
 """A shorter run does not stand out from the noise."""
-
-# Very deep networks are solved on nodes along their depth, on few of them and then on more, and each step is
-# swept until it settles: these many are usual.
-_FEWER_NODES, _SWEEPS = 5, 10
-
-_PANEL_SWEEPS = 15
-"""Passes over all matrices that panels usually take, in units of one dense pass over as many nodes."""
-
-_NODES_AFTER_BREAK = 60
-"""Nodes in time that panels take until they are long again after a schedule jumps or bends."""
-
-
-def _panel_nodes(problem: Problem) -> int:
-    """Nodes in time that panels rarely exceed: 190 at a thousand steps, 45 more for each further decade."""
-    lr, nodes = problem.optimizer.lr, 190 + 45 * math.log10(max(problem.steps, 1000) / 1000)
-    if isinstance(lr, tuple):  # a jump is two neighbouring steps
-        nodes += _NODES_AFTER_BREAK * int((np.diff(breaks(np.array(lr)), prepend=-2) > 1).sum())
-    return round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
-
-
-_COARSE_RUNS = 2.5
-"""Cost of all runs of coarse steps, in units of the finest."""
-
-
-def _coarse_steps(problem: Problem) -> int:
-    """Steps of the finest run that coarse steps usually need: 20 in each relaxation time of the first kernel."""
-    kernel = float(solve(replace(problem, steps=1)).kernel[0])
-    rate = problem.optimizer.rates(1)[0] * problem.data.modes.eigenvalues.max() * kernel
-    return round(128 + 20 * float(rate) * problem.steps)
 
 
 @dataclass(frozen=True)
@@ -150,34 +121,10 @@ def estimate(
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record), memory)
-    work = work_of(problem)
+    solver = Choice().solver(problem)
+    work = solver.estimate(problem)
     theory = Cost(work.passes * solve_seconds(problem)(work.shape.steps), work.bytes)
-    return Estimate(theory, experiment, work.method, available=psutil.virtual_memory().available)
-
-
-class Work(NamedTuple):
-    """How a problem is solved: at so many steps or nodes, how often all matrices there are gone through, and bytes."""
-
-    method: str
-    shape: Structure
-    passes: float
-    bytes: int
-
-
-def work_of(problem: Problem) -> Work:
-    """Say what the method that is chosen for a problem has to do."""
-    method, shape = chosen_method(problem), plan(problem)
-    # The solution on fewer nodes in depth is kept to compare with.
-    copies = 1 + _FEWER_NODES / shape.nodes if shape.nodes else 1
-    if method == "panels":
-        nodes = _panel_nodes(problem)
-        # A panel on nodes in depth takes twice the sweeps, but a step there is swept many times as well.
-        passes = 2 * _PANEL_SWEEPS / _SWEEPS if shape.nodes else _PANEL_SWEEPS
-        return Work(method, replace(shape, steps=nodes), passes, round(copies * panels_memory(shape, nodes)))
-    passes = 1.0
-    if method == "coarse":
-        shape, passes = replace(shape, steps=min(problem.steps, _coarse_steps(problem))), _COARSE_RUNS
-    return Work(method, shape, passes, round(copies * dense_memory(shape, 1)))
+    return Estimate(theory, experiment, solver.name, available=psutil.virtual_memory().available)
 
 
 def solve_seconds(problem: Problem) -> Callable[[int], float]:
@@ -185,7 +132,7 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
 
     Step t reads the leading e x e block, e = t C, of every matrix in ``matrices_read`` once.
     """
-    shape = plan(problem)
+    shape = Dense().shape(problem)
     overhead = _overhead(problem)
     seconds_per_byte = _seconds_per_byte(shape)
     bytes_per_step = _FLOAT * matrices_read(shape) * shape.outputs**2  # times t^2
@@ -198,33 +145,8 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
 
 def matrices_read(shape: Structure) -> float:
     """Count the matrices read in one step; a product with a causal one reads half of it."""
-    causal, symmetric = products(shape)
+    causal, symmetric = system.products(shape)
     return causal / 2 + symmetric
-
-
-def products(shape: Structure) -> tuple[float, float]:
-    """Count the products with causal, and with other, matrices in one step.
-
-    A hidden layer takes 8 causal products (rows of two responses of h and of g, and their transposes in
-    C_h and C_g) and 4 with correlations; the last layer, whose C_h is not needed, takes 6 and 1. Skip connections add
-    12 and 4 for the two cut chains. Layer 0 takes 12 with a data set and one mode.
-    """
-    modes = shape.modes
-    if shape.nodes:
-        causal, symmetric = (_SWEEPS * (shape.nodes + _FEWER_NODES) * each for each in (14, 8))
-    else:
-        causal, symmetric = 8 * shape.depth - 2, 4 * shape.depth - 3
-        if shape.skip:
-            causal += 12 * (shape.depth - 1)
-            symmetric += 4 * (shape.depth - 1)
-    causal += 2 * modes  # H, C_v
-    symmetric += 1  # the initial function in C_v
-    if shape.reuses_data or shape.subsamples:
-        causal += 1  # Z with the mean of H
-    if shape.reuses_data:
-        causal += 5  # R_Delta with K, its own rows, and its transpose in C_h; R_hr
-        symmetric += 3  # C_v in the noise, and in C_Delta and Psi together; Psi in C_h
-    return causal, symmetric
 
 
 def _overhead(problem: Problem) -> float:
@@ -237,7 +159,7 @@ def _overhead(problem: Problem) -> float:
 def _seconds_per_byte(shape: Structure) -> float:
     """Measure products over as many matrices as the solve has, or as many as are quick."""
     size = min(shape.size, 1024)
-    count = max(1, round(min(dense_memory(shape, 1), _PROBE) / (_FLOAT * size**2)))
+    count = max(1, round(min(system.memory(shape), _PROBE) / (_FLOAT * size**2)))
     matrices = np.ones((count, 1, size, size))
     rows = np.ones((1, shape.outputs, size))
 

@@ -10,7 +10,6 @@ import numpy as np
 from deeplinear._core.arrays import Array, identity, namespace, zeros
 from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
-from deeplinear._problem.network import ResNet
 from deeplinear._problem.problem import Problem
 from deeplinear._time.propagator import changes
 
@@ -102,7 +101,7 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
         steps=problem.steps if times is None else times,
         outputs=problem.data.outputs,
         modes=len(problem.data.modes.eigenvalues),
-        skip=isinstance(problem.network, ResNet),
+        skip=problem.network.skip,
         centered=problem.network.centered,
         reuses_data=problem.sampling.reuse != 0,
         subsamples=problem.sampling.subsampling != 0,
@@ -151,6 +150,12 @@ def coefficients(
     return Coefficients(structure=shape, d=d, lost=lost, a=a, a_readout=a_readout, **constants)
 
 
+def is_complex(problem: Problem) -> bool:
+    """Whether a field of a problem is complex, as in derivatives by complex step."""
+    parts = (problem.network, problem.data, problem.sampling, problem.optimizer)
+    return any(np.iscomplexobj(value) for part in parts for value in vars(part).values())
+
+
 def _over_outputs(d: Array, a: Array, outputs: int) -> tuple[Array, Array, Array]:
     """Responses d and a over pairs of step and output, and a within one output."""
     if outputs == 1:
@@ -184,10 +189,7 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
     nu = np.array(network.end_widths if shape.nodes else network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
-    f, beta = np.ones(len(nu)), 0.0
-    if isinstance(network, ResNet):
-        beta = network.beta if shape.depth else network.branch
-        f = np.array([1.0] + [beta] * (len(nu) - 1))
+    f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))
     modes = data.modes
     in_units_of_scale = 1.0 if network.centered else network.richness
     gamma0 = in_units_of_scale * network.gamma0_per_richness
@@ -201,7 +203,7 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
         "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
         "f": f,
         "k": f[::-1],
-        "beta2": beta**2,
+        "beta2": network.branch_factor**2,
         "sigma2": data.noise**2,
         "reuse": sampling.reuse,
         "subsampling": sampling.subsampling,

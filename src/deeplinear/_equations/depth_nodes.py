@@ -31,7 +31,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from deeplinear._core.arrays import Array, beside, computing, finite, identity, zeros
-from deeplinear._equations.coefficients import Coefficients
+from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.fixed_point import fixed_point
 from deeplinear._equations.increments import (
     backward_source,
@@ -54,7 +54,7 @@ from deeplinear._equations.source import Source, dd
 SETTLED = 1e-10
 """Relative change of a step's unknowns at which sweeping them ends."""
 
-_MOST_SWEEPS = 60
+_MOST_SWEEPS, _USUAL_SWEEPS = 60, 10
 
 
 class Nodes:
@@ -410,6 +410,16 @@ class DeepChain:
             yield self.c.xp.tensordot(weights, lower, axes=((0,), (1,)))
         if self._edge is not None:
             yield last
+
+
+def kept(shape: Structure) -> int:
+    """Count the matrices that the nodes keep: sites, kernels, sources and correlations of ``DeepChain``."""
+    return (14 if shape.edges is None else 23) * shape.nodes
+
+
+def products(shape: Structure) -> tuple[int, int]:
+    """Count the products with causal, and with symmetric, matrices in one step, swept as often as is usual."""
+    return 14 * _USUAL_SWEEPS * shape.nodes, 8 * _USUAL_SWEEPS * shape.nodes
 
 
 def _along(matrix: Array, rows: Array) -> Array:

@@ -28,9 +28,13 @@ What has been learned of a mode is D_k = 1 - H_k = lam_k H_k K R_Delta, so that 
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from deeplinear._core.arrays import Array, computing, finite, identity, namespace, zeros
-from deeplinear._equations.coefficients import Coefficients
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.arrays import Array, computing, finite, identity, namespace, to_numpy, zeros
+from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.increments import backward_source, without_initial
 from deeplinear._equations.layers import kernel_on_h
 from deeplinear._equations.products import (
@@ -173,6 +177,28 @@ class DataCovariances:
         self._error(Cg, rows)
         self._signal(rows, self._noise(rows) if self.noisy else None)
 
+    def CDelta(self, index: int) -> NDArray[Any]:
+        """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows).
+
+        C_Delta = R_Delta (C_v + sigma^2) R_Delta^T + (R_Delta - 1) draws (R_Delta - 1)^T: a residual feels the batches
+        that were drawn before its time, by draws = subsampling / reuse C_Delta(t, t) each.
+        """
+        c, s = self.c, self.c.structure
+        RDelta = self.responses.RDelta
+        equal, steps = np.zeros((s.steps, s.outputs, s.steps, s.outputs)), np.arange(s.steps)
+        equal[steps, :, steps, :] = to_numpy(self.CDelta_equal[index])
+        equal_times = equal.reshape(s.size, s.size)
+        if self.noisy and RDelta is None:
+            return equal_times
+        direct: NDArray[Any] = to_numpy(self.Cv[index]) + np.tile(to_numpy(self._label_noise[index]), (s.steps, 1))
+        if RDelta is None:
+            return direct
+        R = finite(to_numpy(RDelta[index]))
+        past = R - np.eye(s.size)
+        draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * finite(equal_times)
+        with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
+            return np.asarray(R @ finite(direct) @ R.T + past @ draws @ past.T)
+
     def _error(self, Cg: Array | None, rows: slice) -> None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""
         c, e, R = self.c, rows.stop, self.responses
@@ -270,6 +296,24 @@ class DataCovariances:
         write_symmetric(self._Psi, Psi, rows)
         if R.RDelta is not None:
             fill_sandwich(self.Ch, R.RDelta[None], (Source(self._Psi),), rows)
+
+
+def kept(shape: Structure) -> int:
+    """Count the matrices that layer 0 keeps."""
+    data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode
+    data += 2 if shape.reuses_data else 0  # R_Delta, Psi
+    return data + 2 if shape.modes > 1 else data  # mean of H, second moment of C_v
+
+
+def products(shape: Structure) -> tuple[int, int]:
+    """Count the products with causal, and with symmetric, matrices in one step."""
+    causal, symmetric = 2 * shape.modes, 1  # H and C_v; the initial function in C_v
+    if shape.reuses_data or shape.subsamples:
+        causal += 1  # Z with the mean of H
+    if shape.reuses_data:
+        causal += 5  # R_Delta with K, its own rows, and its transpose in C_h; R_hr
+        symmetric += 3  # C_v in the noise, and in C_Delta and Psi together; Psi in C_h
+    return causal, symmetric
 
 
 def for_all_modes(operation: Callable[[Array, int], Array], x: Array, e: int) -> Array:

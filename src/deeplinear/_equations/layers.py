@@ -25,7 +25,7 @@ below it. Each is a site as well, so a layer of a residual network has three:
 
 from deeplinear._core.arrays import Array, computing, finite, zeros
 from deeplinear._core.cached import cached_property
-from deeplinear._equations.coefficients import Coefficients
+from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.increments import (
     backward_source,
     correlation_rows,
@@ -37,6 +37,9 @@ from deeplinear._equations.increments import (
 from deeplinear._equations.products import compiled, rows_times_transpose, times
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, dd, fill_sum
+
+_LAYER = 3000
+"""Bytes of the objects that stand for a layer, measured; three times as much where it has cut chains."""
 
 
 class HiddenResponses:
@@ -194,6 +197,28 @@ class HiddenCovariances:
             return backward_source(c, None)
         k, rho = c.k[layer - 1], c.rho[layer - 1]
         return backward_source(c, self.Cg[layer + 1], _product(k, k, rho))
+
+
+def kept(shape: Structure) -> int:
+    """Count the matrices that the layers keep."""
+    hidden = 6 * shape.depth - 1  # two responses of h and of g, C_h but for the last layer, C_g
+    # The same but one correlation for either cut chain; S and D.
+    return hidden + 12 * (shape.depth - 1) if shape.skip else hidden
+
+
+def products(shape: Structure) -> tuple[int, int]:
+    """Count the products with causal, and with symmetric, matrices in one step.
+
+    A layer takes 8 causal products (rows of two responses of h and of g, and their transposes in C_h and C_g) and 4
+    with correlations; the last layer, whose C_h is not needed, takes 6 and 1. The two cut chains add 12 and 4.
+    """
+    causal, symmetric = 8 * shape.depth - 2, 4 * shape.depth - 3
+    return (causal + 12 * (shape.depth - 1), symmetric + 4 * (shape.depth - 1)) if shape.skip else (causal, symmetric)
+
+
+def object_bytes(shape: Structure) -> int:
+    """Bytes of the objects that stand for the layers, which count where these are many and steps few."""
+    return shape.depth * _LAYER * (1 + 2 * shape.skip)
 
 
 def kernel_on_g(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from deeplinear._core.arrays import beside, to_numpy
 from deeplinear._equations.deep_chain import Layers
 from deeplinear._equations.source import Source
-from deeplinear._solvers.dense import Dense
+from deeplinear._equations.system import Equations
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def sample_sites(dense: Dense, index: int, count: int, seed: int) -> "xr.Dataset":
+def sample_sites(dense: Equations, index: int, count: int, seed: int) -> "xr.Dataset":
     """Draw ``count`` neurons of every hidden layer, by running the process with random sources.
 
     The process is causal, so it is run as training is: at each step g from the last layer down, then h
@@ -55,7 +55,7 @@ def sample_sites(dense: Dense, index: int, count: int, seed: int) -> "xr.Dataset
     return dataset.squeeze("output") if s.outputs == 1 else dataset
 
 
-def _matrix(source: Source, dense: Dense, index: int) -> Array:
+def _matrix(source: Source, dense: Equations, index: int) -> Array:
     size = dense.c.structure.size
     identity = beside(np.broadcast_to(np.eye(size), (len(dense.c.d), size, size)), dense.c.d)
     return to_numpy(source.times(identity, size)[index])

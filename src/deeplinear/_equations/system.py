@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, to_numpy
 from deeplinear._core.cached import cached_property
-from deeplinear._equations.coefficients import Coefficients
+from deeplinear._equations import depth_nodes, layer_zero, layers
+from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.deep_chain import Chain, make_chain
 from deeplinear._equations.layer_zero import DataCovariances, DataResponses
 from deeplinear._equations.products import mean_diagonal
@@ -18,7 +19,7 @@ DIVERGED = 1e12
 
 
 @dataclass(frozen=True)
-class Curves:
+class EqualTimes:
     """Values at equal times, in NumPy; shape (batch, rows), of the residual (batch, steps, outputs, outputs)."""
 
     error: NDArray[Any]  # C_v(t, t)
@@ -68,6 +69,11 @@ class Equations:
         return losses
 
     @cached_property
+    def label_noise(self) -> NDArray[Any]:
+        """Part of the test loss that is the noise of its labels, shape (batch, 1)."""
+        return self.c.structure.outputs * to_numpy(self.c.sigma2[:, 0])
+
+    @cached_property
     def train_losses(self) -> NDArray[Any] | None:
         """Train losses once all rows are filled, shape (batch, steps); None where they are the test losses."""
         C0 = self.data_covariances
@@ -96,13 +102,29 @@ class Equations:
         return size
 
     @cached_property
-    def curves(self) -> Curves:
+    def equal_times(self) -> EqualTimes:
         """What is read off once all rows are filled."""
         C0 = self.data_covariances
         with np.errstate(over="ignore", invalid="ignore"):  # at a divergence
             kernel, bias = self.chain.kernel(), C0.bias
         every = (self.c.xp.linalg.diagonal(C0.Cv), C0.CDelta_equal, kernel, bias, C0.width, C0.data)
-        return Curves(*map(to_numpy, every))
+        return EqualTimes(*map(to_numpy, every))
+
+
+def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False) -> int:
+    """Bytes of the equations of a batch of problems, almost all of which are matrices over pairs of rows."""
+    hidden = depth_nodes.kept(shape) if shape.nodes else layers.kept(shape)
+    propagators = 1 if shape.outputs == 1 else 2
+    matrices = hidden + layer_zero.kept(shape) + propagators
+    objects = 0 if shape.nodes else layers.object_bytes(shape)
+    return 8 * (1 + complex_numbers) * batch * matrices * shape.size**2 + objects
+
+
+def products(shape: Structure) -> tuple[int, int]:
+    """Count the products of a row with causal, and with symmetric, matrices in one step."""
+    hidden = depth_nodes.products(shape) if shape.nodes else layers.products(shape)
+    causal, symmetric = (sum(both) for both in zip(hidden, layer_zero.products(shape), strict=True))
+    return causal, symmetric
 
 
 def row_set(c: Coefficients, step: int) -> slice:

@@ -11,7 +11,7 @@ import numpy as np
 
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, up_to, with_rate
-from deeplinear._solvers.panels.solver import Unresolved
+from deeplinear._solvers.base import Unresolved
 from deeplinear._theory.curves import Curve, curves
 
 RUNG = math.sqrt(2.0)

@@ -141,7 +141,7 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
     4
     """
     with _style(theory.problem.steps):
-        has_layers = experiment.feature_correlation is not None and theory.stats.get("method") != "coarse"
+        has_layers = experiment.feature_correlation is not None and theory.axis.has_two_time
         figure = _new_figure(7.2 if has_layers else 4.6, 4.4)
         grid = figure.add_gridspec(6, 2 if has_layers else 1, width_ratios=[1.25, 1] if has_layers else [1])
         losses = figure.add_subplot(grid[:4, 0])

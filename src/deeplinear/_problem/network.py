@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -24,6 +24,11 @@ _MOST_LOG_GAIN = 100 * math.log(10)
 @dataclass(frozen=True)
 class Network:
     """What multilayer and residual networks have in common; not made directly."""
+
+    skip: ClassVar[bool] = False
+    """Whether layers add to what comes from below."""
+    changes_slowly_with_depth: ClassVar[bool] = False
+    """Whether one layer differs little from the next in a deep network."""
 
     depth: int | float
     width: float | tuple[float, ...] | Literal["infinite"]
@@ -52,6 +57,16 @@ class Network:
     def layers(self) -> int:
         """Number of hidden layers; finite depth only."""
         return int(self.depth)
+
+    @property
+    def branch_factor(self) -> float:
+        """Factor in front of what a hidden weight matrix adds."""
+        return 1.0
+
+    @property
+    def log_initial_gain(self) -> float:
+        """Logarithm of how much the initial hidden weights amplify in all."""
+        return 0.0
 
     @property
     def end_widths(self) -> tuple[float, float]:
@@ -148,6 +163,8 @@ class ResNet(Network):
     0.5
     """
 
+    skip: ClassVar[bool] = True
+
     depth: int | float
     branch: float = 1.0
     branch_scaling: str = "depth-mup"
@@ -186,6 +203,16 @@ class ResNet(Network):
     def beta(self) -> float:
         """Factor in front of every branch: branch or branch / sqrt(depth)."""
         return self.branch / math.sqrt(self.depth) if self.branch_scaling == "depth-mup" else self.branch
+
+    @property
+    def branch_factor(self) -> float:
+        """Beta, or at infinite depth the branch itself, whose square then multiplies integrals over layer time."""
+        return self.branch if self.depth == math.inf else self.beta
+
+    @property
+    def changes_slowly_with_depth(self) -> bool:  # type: ignore[override]
+        """Whether one layer differs little from the next in a deep network."""
+        return self.branch_scaling == "depth-mup"
 
     @property
     def widths(self) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ Each rule is summed up by two numbers that enter the equations (see ``docs`` of 
 drawing a batch adds at each step.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deeplinear._core import checks
 
@@ -23,6 +23,10 @@ class Population:
     reuse = 0.0
     subsampling = 0.0
     small_batch = False
+
+    def merged(self, steps: float) -> "Population":
+        """The rule of one step that stands for several: the same, as there is no noise."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,10 @@ class FullBatch:
     def reuse(self) -> float:
         """1 / alpha."""
         return 1.0 / self.samples
+
+    def merged(self, steps: float) -> "FullBatch":
+        """The rule of one step that stands for several: the same, as there is no noise."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,10 @@ class OnlineSGD:
     def subsampling(self) -> float:
         """1 / alpha_B."""
         return 1.0 / self.batch
+
+    def merged(self, steps: float) -> "OnlineSGD":
+        """The rule of one step that stands for several, with as much noise as all of them."""
+        return replace(self, batch=steps * self.batch)
 
 
 @dataclass(frozen=True)
@@ -133,6 +145,11 @@ class MultiPassSGD:
     def subsampling(self) -> float:
         """(1 - b) / (b alpha), with b the probability of keeping an example."""
         return (1.0 - self.keep) / self.batch
+
+    def merged(self, steps: float) -> "MultiPassSGD":
+        """The rule of one step that stands for several: it keeps b' with (1 - b') / b' = (1 - b) / (steps b)."""
+        keep = steps * self.keep / (1.0 - self.keep + steps * self.keep)
+        return replace(self, batch=keep * self.samples)
 
 
 Sampling = Population | FullBatch | OnlineSGD | MultiPassSGD

@@ -3,49 +3,145 @@
 Time O(L T^3), memory O(L T^2) in the number of steps T (times outputs) and layers L.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from deeplinear._core import memory
 from deeplinear._core.arrays import Array, computing, to_numpy
 from deeplinear._core.cached import cached_property
-from deeplinear._equations.coefficients import Coefficients, Structure
+from deeplinear._core.device import CPU, Device
+from deeplinear._core.progress import Progress
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
 from deeplinear._equations.layer_zero import DataCovariances
 from deeplinear._equations.system import Equations, row_set
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers import depth
+from deeplinear._solvers.answer import answer_from
+from deeplinear._solvers.base import Answer, Overlaps, Solver, Work
+from deeplinear._solvers.reach import check_reach
+from deeplinear._solvers.rounding import rounding_at
+from deeplinear._time.axis import EveryStep
 
 _WATCH = 8
 """Steps after which losses are looked at for divergence: a device must then be waited for."""
 
-_LAYER = 3000
-"""Bytes of the objects that stand for a layer, measured; three times as much where it has cut chains."""
+_ADVICE = "lower steps or outputs, or solve fewer problems at a time"
+
+_CACHE = 16e6
+"""Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
 
 
 @dataclass(frozen=True)
-class Overlaps:
-    """C_v(t, t) between two networks that share less than everything, in NumPy, shape (batch, rows)."""
+class Dense(Solver):
+    """Solve every step.
 
-    same_data: Array  # they share the data and batches, but not the initial weights
-    same_init: Array  # the other way round
-    independent: Array  # neither
+    Attributes
+    ----------
+    tolerance
+        Relative error of the losses that nodes in depth may make; all else is exact to rounding.
+    depth_nodes
+        Number of nodes in depth, 0 to solve every layer; None to take as many as the tolerance needs.
+    device
+        Where the matrices live.
+    """
+
+    name: ClassVar[str] = "dense"
+    tolerance: float = 1e-6
+    depth_nodes: int | None = None
+    device: Device = CPU
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Every problem can be solved this way, given time and memory."""
+        return None
+
+    def estimate(self, problem: Problem) -> Work:
+        """One pass; where nodes stand for layers also one on fewer nodes, to compare with."""
+        shape = self.shape(problem)
+        copies = depth.copies(shape)
+        return Work(shape, copies, round(copies * system.memory(shape)))
+
+    def shape(self, problem: Problem) -> Structure:
+        """Return the structure of the equations."""
+        return structure(problem, depth.first_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
+
+    def batches(self, problems: Sequence[Problem]) -> Iterator[list[int]]:
+        """Problems of equal structure, as many as fit into the cache of a processor or the memory of a device."""
+        groups: dict[Structure, list[int]] = {}
+        for index, problem in enumerate(problems):
+            groups.setdefault(self.shape(problem), []).append(index)
+        for members in groups.values():
+            size = self.worth_batching(problems[members[0]])
+            for start in range(0, len(members), size):
+                yield members[start : start + size]
+
+    def worth_batching(self, problem: Problem) -> int:
+        """Return how many problems like this one are solved faster together than apart."""
+        shape = self.shape(problem)
+        room = _CACHE if self.device == CPU else self.device.available()
+        # Problems on nodes in depth settle, and choose their number of nodes, each on its own.
+        return 1 if shape.nodes else max(1, int(room / system.memory(shape)))
+
+    def memory(self, problems: Sequence[Problem]) -> int:
+        """Bytes that the equations of a batch keep."""
+        numbers = any(is_complex(problem) for problem in problems)
+        return system.memory(self.shape(problems[0]), len(problems), complex_numbers=numbers)
+
+    def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
+        """Solve problems of one structure together."""
+        start = time.perf_counter()
+        run, stats, nodes = self._filled(problems, progress)
+        check_reach(problems, run.equations)
+        steps = problems[0].steps
+        found = rounding_at(run.equations, np.where(run.diverged_at < 0, steps, run.diverged_at))
+        stats |= {"method": self.name, "seconds": time.perf_counter() - start, "batch": len(problems)}
+        solver = replace(self, depth_nodes=nodes, device=CPU)
+        return [
+            answer_from(solver, run, index, EveryStep(steps), stats, rounding) for index, rounding in enumerate(found)
+        ]
+
+    def _filled(self, problems: Sequence[Problem], progress: Progress | None) -> tuple["DenseRun", dict[str, Any], int]:
+        """Fill all rows, of as many nodes in depth as are needed; return what to report of these, and their number."""
+
+        def run(nodes: int, progress: Progress | None) -> DenseRun:
+            memory.require(replace(self, depth_nodes=nodes).memory(problems), "solving", _ADVICE, self.device)
+            filled = DenseRun(coefficients(problems, nodes, device=self.device))
+            filled.fill(progress)
+            return filled
+
+        return depth.resolved(run, problems[0], self.depth_nodes, self.tolerance, progress)
 
 
-class Dense(Equations):
-    """Solution of a batch of equally shaped problems on every step."""
+class DenseRun:
+    """Equations of a batch of equally shaped problems, filled step by step.
+
+    Attributes
+    ----------
+    equations
+        Every two-time function, with a row for each step and output.
+    diverged_at
+        Step at which each problem diverged, -1 if it did not, shape (batch,).
+    """
 
     def __init__(self, c: Coefficients) -> None:
         with computing(c.d):
-            super().__init__(c)
-        self.diverged_at = np.full(len(c.d), -1)
+            self.equations = Equations(c)
+        self.diverged_at: NDArray[np.int64] = np.full(len(c.d), -1)
 
-    def run(self, progress: Callable[[int, int], object] | None = None) -> None:
+    def fill(self, progress: Progress | None = None) -> None:
         """Fill all rows; stop early once every problem of the batch has diverged."""
-        steps, watched = self.c.structure.steps, 0
+        c = self.equations.c
+        steps, watched = c.structure.steps, 0
         # Whether a step along the depth can be solved is known right after it.
-        every = 1 if self.c.structure.nodes else _WATCH
-        with computing(self.c.d):
+        every = 1 if c.structure.nodes else _WATCH
+        with computing(c.d):
             for step in range(1, steps + 1):
-                self.fill(row_set(self.c, step - 1))
+                self.equations.fill(row_set(c, step - 1))
                 if progress is not None:
                     progress(step, steps)
                 if step % every == 0 or step == steps:
@@ -57,44 +153,26 @@ class Dense(Equations):
     @cached_property
     def overlaps(self) -> Overlaps:
         """Overlaps of replicas: their responses are those of one network, only the sources differ."""
-        with computing(self.c.d):
-            same_data = DataCovariances(self.data)
-            same_init = DataCovariances(self.data, same_data=False)
-            chain = self.chain.replica(same_init.Ch)
-            for step in range(self.c.structure.steps):
-                rows = row_set(self.c, step)
-                self.fill_covariances(rows, chain, same_init)
+        eq = self.equations
+        with computing(eq.c.d):
+            same_data = DataCovariances(eq.data)
+            same_init = DataCovariances(eq.data, same_data=False)
+            chain = eq.chain.replica(same_init.Ch)
+            for step in range(eq.c.structure.steps):
+                rows = row_set(eq.c, step)
+                eq.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
         return Overlaps(
-            same_data=to_numpy(self.c.xp.linalg.diagonal(same_data.Cv)),
-            same_init=to_numpy(self.c.xp.linalg.diagonal(same_init.Cv)),
-            independent=self.curves.bias,
+            same_data=to_numpy(eq.c.xp.linalg.diagonal(same_data.Cv)),
+            same_init=to_numpy(eq.c.xp.linalg.diagonal(same_init.Cv)),
+            independent=eq.equal_times.bias,
         )
 
-    def test_losses(self, steps: Array) -> Array:
+    def test_losses(self, steps: NDArray[np.int64]) -> Array:
         """Test losses at several steps, shape (steps, batch)."""
-        return to_numpy(self.loss_curve(slice(0, self.c.structure.steps))).T[steps]
+        return to_numpy(self.equations.loss_curve(slice(0, self.equations.c.structure.steps))).T[steps]
 
     def _watch(self, steps: slice) -> None:
-        diverges = self.diverges(steps)
+        diverges = self.equations.diverges(steps)
         new = diverges.any(axis=1) & (self.diverged_at < 0)
         self.diverged_at[new] = steps.start + diverges[new].argmax(axis=1)
-
-
-def dense_memory(shape: Structure, batch: int) -> int:
-    """Bytes of the matrices that a dense solution keeps."""
-    hidden = 6 * shape.depth - 1  # two responses of h and of g, C_h but for the last layer, C_g
-    if shape.nodes:
-        hidden = (14 if shape.edges is None else 23) * shape.nodes  # see ``DeepChain``
-    elif shape.skip:
-        hidden += 12 * (shape.depth - 1)  # the same but one correlation for either cut chain; S and D
-    data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode
-    data += 2 if shape.reuses_data else 0  # R_Delta, Psi
-    data += 2 if shape.modes > 1 else 0  # mean of H, second moment of C_v
-    propagators = 1 if shape.outputs == 1 else 2
-    return 8 * batch * (hidden + data + propagators) * shape.size**2
-
-
-def layers_memory(shape: Structure) -> int:
-    """Bytes of the objects that stand for the layers, which count where these are many and steps few."""
-    return 0 if shape.nodes else shape.depth * _LAYER * (1 + 2 * shape.skip)

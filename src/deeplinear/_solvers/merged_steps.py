@@ -12,19 +12,24 @@ nothing is gained.
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
+from deeplinear._equations import system
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.sampling import MultiPassSGD, OnlineSGD
-from deeplinear._solvers.panels.solver import Unresolved
+from deeplinear._solvers import depth
+from deeplinear._solvers.base import Answer, Curves, Solver, Unresolved, Work
+from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.rounding import LOSS_FLOOR
-from deeplinear._theory.solution import PARTS, Decomposition, Solution, spline
+from deeplinear._time import axis as axes
+from deeplinear._time.axis import spline
 
 Array = NDArray[Any]
 
@@ -43,99 +48,113 @@ _FEWEST = 16
 _MOST_ROWS = 4000
 """Steps times outputs of the finest run at which to give up."""
 
+_ALL_RUNS = 2.5
+"""Cost of all runs, in units of the finest."""
+
 _GAIN = 0.7
 """Nothing is gained if the finest run has this fraction of all steps."""
 
 
-def no_coarse(problem: Problem) -> str | None:
-    """Why larger steps cannot stand for those of a problem, None if they can."""
-    if not problem.sampling.subsampling:
-        return "where no batches are drawn"
-    if not isinstance(problem.optimizer.lr, float):
-        return "with a schedule"
-    if problem.optimizer.momentum:
-        return "with momentum"
-    if problem.steps <= 2 * EXACT:
-        return f"for {2 * EXACT} steps or fewer"
-    return None
+@dataclass(frozen=True)
+class MergedSteps(Solver):
+    """Solve long runs of stochastic gradient descent by larger steps, extrapolated to those of the run.
 
-
-def solve_coarse(
-    problem: Problem,
-    tolerance: float,
-    solve_steps: Callable[[Problem, Progress | None], Solution],
-    advance: Progress,
-) -> Solution:
-    """Solve a long run of stochastic gradient descent.
-
-    Parameters
+    Attributes
     ----------
-    problem
-        What to solve; ``no_coarse`` is None for it.
     tolerance
         Relative error of the losses.
-    solve_steps
-        Solves every step of a problem, and says how far it is.
-    advance
-        Called as ``advance(done, total)``, counted in steps of the problem. Each attempt takes half of what is left,
-        as it is not known which will be the last.
-
-    Raises
-    ------
-    Unresolved
-        If that takes nearly as many steps as the run has, or too many.
+    device
+        Where the matrices live.
     """
-    start = solve_steps(replace(problem, steps=EXACT), None)
-    if start.status.diverged:
-        return replace(start, problem=problem)
-    # The largest steps, of the coarsest run, must be stable to be of any use.
-    rate = problem.optimizer.rates(1)[0] * problem.data.modes.eigenvalues.max() * start.kernel.max()
-    count, error, left = max(_FEWEST, math.ceil(rate * problem.steps / (2 * _RUNS[0]))), math.inf, 1.0
-    while True:
+
+    name: ClassVar[str] = "coarse"
+    tolerance: float = 1e-6
+    device: Device = CPU
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Steps are merged where they are alike, and many."""
+        if not problem.sampling.subsampling:
+            return "where no batches are drawn"
+        if not isinstance(problem.optimizer.lr, float):
+            return "with a schedule"
+        if problem.optimizer.momentum:
+            return "with momentum"
+        if problem.steps <= 2 * EXACT:
+            return f"for {2 * EXACT} steps or fewer"
+        return None
+
+    def estimate(self, problem: Problem) -> Work:
+        """The finest run usually needs 20 steps in each relaxation time of the first kernel."""
+        kernel = self._dense.solve([replace(problem, steps=1)])[0].curves.kernel[0]
+        steps = round(128 + 20 * float(_rate(problem, float(kernel))) * problem.steps)
+        shape = replace(self._dense.shape(problem), steps=min(problem.steps, steps))
+        copies = depth.copies(shape)
+        return Work(shape, copies * _ALL_RUNS, round(copies * system.memory(shape)))
+
+    def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
+        """Solve problems one by one."""
+        return [self._solve(problem, progress or _silent) for problem in problems]
+
+    @property
+    def _dense(self) -> Dense:
+        return Dense(self.tolerance, device=self.device)
+
+    def _solve(self, problem: Problem, progress: Progress) -> Answer:
+        """Solve a run with finer and finer steps; each attempt counts half of the progress that is left."""
+        started = time.perf_counter()
+        (start,) = self._dense.solve([replace(problem, steps=EXACT)])
+        if start.diverged_at is not None:
+            return self._answer(start, problem, started, 0, start.curves, 0.0)
+        # The largest steps, of the coarsest run, must be stable to be of any use.
+        rate = float(_rate(problem, float(start.curves.kernel.max())))
+        count, error, left = max(_FEWEST, math.ceil(rate * problem.steps / (2 * _RUNS[0]))), math.inf, 1.0
+        while True:
+            self._check_size(problem, count, error)
+
+            def attempt(part: float, left: float = left) -> None:
+                progress(round((1.0 - left + 0.5 * left * part) * problem.steps), problem.steps)
+
+            curves, error = _extrapolated(problem, count, self._dense, attempt)
+            if error <= self.tolerance:
+                break
+            left *= 0.5
+            growth = 1.2 * (error / self.tolerance) ** (1 / len(_RUNS)) if np.isfinite(error) else 2.0
+            count = math.ceil(count * min(max(growth, 1.3), 2.5))
+        progress(problem.steps, problem.steps)
+        return self._answer(start, problem, started, count * _FINEST, curves, error)
+
+    def _check_size(self, problem: Problem, count: int, error: float) -> None:
+        """Raise Unresolved if the finest run has nearly as many steps as the problem, or too many."""
         finest = count * _FINEST
         if finest > _GAIN * problem.steps or finest * problem.data.outputs > _MOST_ROWS:
             raise Unresolved(
-                f"{problem.steps} steps of stochastic gradient descent were not resolved to tolerance {tolerance:g} "
-                f"by {finest} larger ones (error {error:.1g}): raise tolerance, or lower lr or steps"
+                f"{problem.steps} steps of stochastic gradient descent were not resolved to tolerance "
+                f"{self.tolerance:g} by {finest} larger ones (error {error:.1g}): raise tolerance, or lower lr or steps"
             )
 
-        def attempt(part: float, left: float = left) -> None:
-            advance(round((1.0 - left + 0.5 * left * part) * problem.steps), problem.steps)
-
-        times, curves, error = _extrapolated(problem, count, solve_steps, attempt)
-        if error <= tolerance:
-            break
-        left *= 0.5
-        growth = 1.2 * (error / tolerance) ** (1 / len(_RUNS)) if np.isfinite(error) else 2.0
-        count = math.ceil(count * min(max(growth, 1.3), 2.5))
-
-    late = times >= EXACT
-    curves = {name: np.append(curve, curves[name][late]) for name, curve in _curves(start).items()}
-    return Solution(
-        problem=problem,
-        times=np.append(start.times, times[late]),
-        test_loss=curves["test_loss"],
-        train_loss=curves["train_loss"],
-        kernel=curves["kernel"],
-        decomposition=Decomposition(**{name: curves[name] for name in PARTS}),
-        status=start.status,
-        stats={
-            "method": "coarse",
-            "nodes": EXACT + int(late.sum()),
+    def _answer(
+        self, start: Answer, problem: Problem, started: float, intervals: int, curves: Curves, error: float
+    ) -> Answer:
+        """Join the first steps, which are exact, and what was extrapolated for all later ones."""
+        axis = axes.MergedSteps(problem.steps, EXACT, intervals)
+        late = len(axis.times) - EXACT
+        early = start.curves.map(_positive)
+        pairs = zip(early, curves, strict=True)
+        joined = Curves(*(np.append(first, then[-late:]) for first, then in pairs)) if late else early
+        stats = {
+            "method": self.name,
+            "nodes": len(axis.times),
             "exact": EXACT,
-            "tolerance": tolerance,
+            "tolerance": self.tolerance,
             "error": error,
             "error_floor": LOSS_FLOOR,
-        },
-    )
+            "seconds": time.perf_counter() - started,
+            "batch": 1,
+        }
+        return replace(start, solver=replace(self, device=CPU), axis=axis, curves=joined, stats=stats, run=None)
 
 
-def _extrapolated(
-    problem: Problem,
-    count: int,
-    solve_steps: Callable[[Problem, Progress | None], Solution],
-    attempt: Callable[[float], None],
-) -> tuple[Array, dict[str, Array], float]:
+def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[[float], None]) -> tuple[Curves, float]:
     """Curves at the times of the finest run, and their relative error after the exact steps.
 
     ``attempt`` is told which part of the work is done, which goes as the cube of the steps.
@@ -149,47 +168,51 @@ def _extrapolated(
         def part(step: int, steps: int, run: int = run) -> None:
             attempt((work[run] + (run * step / steps) ** 3) / total)
 
-        runs[run] = _curves(solve_steps(_merged(problem, spacing / run, count * run + 1), part))
+        (answer,) = dense.solve([_merged(problem, spacing / run, count * run + 1)], part)
+        runs[run] = answer.curves.map(_positive)
     times = spacing / _FINEST * np.arange(count * _FINEST + 1)
     late = times >= EXACT
-    curves, error = {}, 0.0
+    found, error = {}, 0.0
     with np.errstate(invalid="ignore"):
-        for name, finest in runs[_FINEST].items():
+        for name, finest in runs[_FINEST]._asdict().items():
             curve = finest
             for group in _GROUPS:
                 shared = math.gcd(*group)
-                values = [runs[run][name][:: run // shared] for run in group]
+                values = [getattr(runs[run], name)[:: run // shared] for run in group]
                 at = slice(None, None, _FINEST // shared)
                 rest = _at_one([spacing / run for run in group], values) - curve[at]
                 if not np.isfinite(rest).all():  # a run of larger steps diverges
-                    return times, {}, math.inf
+                    return runs[_FINEST], math.inf
                 correction = spline(times[at], rest)(times)
                 curve = curve + correction
-            curves[name] = curve
+            found[name] = curve
             if name in ("test_loss", "train_loss"):
                 between = spline(times[::2], curve[::2])(times) - curve
                 scale = np.maximum(curve, LOSS_FLOOR * curve[0])
                 error = max(error, float(((np.abs(correction) + np.abs(between)) / scale)[late].max()))
-    return times, curves, error
+    return Curves(**found), error
 
 
 def _merged(problem: Problem, merged: float, steps: int) -> Problem:
     """The problem in which one step stands for several, with as much noise as all of them."""
-    sampling, optimizer = problem.sampling, problem.optimizer
-    if isinstance(sampling, MultiPassSGD):  # keep b' with (1 - b') / b' = (1 - b) / (merged b)
-        keep = merged * sampling.keep / (1.0 - sampling.keep + merged * sampling.keep)
-        sampling = replace(sampling, batch=keep * sampling.samples)
-    elif isinstance(sampling, OnlineSGD):
-        sampling = replace(sampling, batch=merged * sampling.batch)
+    sampling, optimizer = problem.sampling.merged(merged), problem.optimizer
     assert isinstance(optimizer.lr, float)
     return replace(problem, sampling=sampling, optimizer=replace(optimizer, lr=merged * optimizer.lr), steps=steps)
 
 
-def _curves(solution: Solution) -> dict[str, Array]:
-    """Everything that is a function of one time."""
-    return vars(solution.decomposition) | {
-        name: getattr(solution, name) for name in ("test_loss", "train_loss", "kernel")
-    }
+def _positive(curve: Array) -> Array:
+    """What rounding makes negative is zero."""
+    return np.maximum(curve, 0.0)
+
+
+def _rate(problem: Problem, kernel: float) -> float:
+    """Relaxations of the fastest direction in one step."""
+    rate: float = problem.optimizer.rates(1)[0] * problem.data.modes.eigenvalues.max() * kernel
+    return rate
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 def _at_one(merged: Sequence[float], values: Sequence[Array]) -> Array:

@@ -10,7 +10,6 @@ import psutil
 from deeplinear._cost.estimate import (
     _PROBE_STEPS,
     Cost,
-    Work,
     _entries,
     _shortened,
     _simulation_seconds,
@@ -18,11 +17,13 @@ from deeplinear._cost.estimate import (
     in_bytes,
     in_time,
     solve_seconds,
-    work_of,
 )
 from deeplinear._experiment.simulate import simulation_memory
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Work
+from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.dense import Dense
 from deeplinear._sweep.plan import _LARGEST_BATCH, Plan
 from deeplinear._theory.curves import worth_batching
 from deeplinear._theory.solve import solve
@@ -119,13 +120,14 @@ def _total(kinds: list[_Kind], workers: int) -> Cost:
 
 
 def _theory_kinds(problems: list[Problem]) -> list[_Kind]:
-    groups: dict[Work, list[Problem]] = {}
+    groups: dict[tuple[str, Work], list[Problem]] = {}
     for problem in problems:
-        groups.setdefault(work_of(problem), []).append(problem)
+        solver = Choice().solver(problem)
+        groups.setdefault((solver.name, solver.estimate(problem)), []).append(problem)
     kinds = []
-    for work, members in groups.items():
+    for (method, work), members in groups.items():
         first = members[0]
-        together = min(len(members), worth_batching(first, _LARGEST_BATCH)) if work.method == "dense" else 1
+        together = min(len(members), worth_batching(first, _LARGEST_BATCH)) if method == Dense.name else 1
 
         def seconds(first: Problem = first, together: int = together, work: Work = work) -> float:
             alone = solve_seconds(first)

@@ -16,9 +16,9 @@ from deeplinear._equations.coefficients import Structure
 from deeplinear._experiment.simulate import read_seeds
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
+from deeplinear._solvers.dense import Dense
 from deeplinear._sweep.grid import Axis, points, read_grid
 from deeplinear._theory.curves import worth_batching
-from deeplinear._theory.solve import plan as structure_of
 from deeplinear._time.grid import spaced_steps
 
 THEORY, EXPERIMENT = "theory", "experiment"
@@ -127,7 +127,7 @@ class Plan:
             groups: dict[Structure, list[int]] = {}
             # Points that diverge are best side by side: a batch ends when all of it has diverged.
             for index, problem in sorted(self.problems.items(), key=lambda item: -_highest_rate(item[1])):
-                groups.setdefault(structure_of(problem), []).append(index)
+                groups.setdefault(Dense().shape(problem), []).append(index)
             for members in groups.values():
                 size = worth_batching(self.problems[members[0]], _LARGEST_BATCH)
                 found += [tuple(members[start : start + size]) for start in range(0, len(members), size)]

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from deeplinear._problem.edit import field_names, get_field, replace_unchecked
 from deeplinear._problem.problem import Problem
-from deeplinear._theory.curves import Curve, curves
+from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.panels.solver import Panels
+from deeplinear._theory.curves import EVERY_STEP, Curve, curves
 from deeplinear._theory.solution import Status
-from deeplinear._theory.solve import chosen_method
 from deeplinear._time.grid import spaced_steps
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ Array = NDArray[np.float64]
 CONTINUOUS = ("lr", "richness", "width", "samples", "batch", "noise", "branch", "momentum", "weight_decay")
 """Fields with derivatives, as far as a problem has them."""
 
-_TOLERANCE = 1e-8
-"""Relative error of the losses of long runs, which are solved by panels; derivatives are about as accurate."""
+_CHOICE = Choice(tolerance=1e-8, only=("panels", "dense"), most_rows=2400)
+"""Long runs are solved by panels, to this relative error of their losses; derivatives are about as accurate."""
 
 _STEP = 1e-30
 """Imaginary part, as a fraction of the value unless that is zero: its square is below all rounding."""
@@ -141,8 +142,8 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, got {problem!r}")
     names = _names(problem, wrt)
-    solved = derivatives([(problem, name) for name in names], tolerance=_TOLERANCE, by_panels=True)
-    if chosen_method(problem) == "panels":
+    solved = derivatives([(problem, name) for name in names], choice=_CHOICE)
+    if _is_long(problem):
         solved = [each.at(spaced_steps(problem.steps - 1)) for each in solved]
     first = solved[0]
     return Sensitivity(
@@ -172,15 +173,18 @@ class Derivative:
 def derivatives(
     points: Sequence[tuple[Problem, str]],
     advance: Callable[[float], object] | None = None,
-    tolerance: float = 1e-6,
-    *,
-    by_panels: bool = False,
+    choice: Choice = EVERY_STEP,
 ) -> list[Derivative]:
     """Differentiate many problems, each with respect to one named field; all else is as for ``curves``."""
     sizes = [_STEP * (abs(value_of(problem, name)) or 1.0) for problem, name in points]
     nudged = [_nudged(problem, name, size) for (problem, name), size in zip(points, sizes, strict=True)]
-    solved = curves(nudged, tolerance, advance, by_panels=by_panels)
+    solved = curves(nudged, choice, advance)
     return [_parts(curve, size) for curve, size in zip(solved, sizes, strict=True)]
+
+
+def _is_long(problem: Problem) -> bool:
+    """Whether panels are taken."""
+    return _CHOICE.solver(problem).name == Panels.name
 
 
 def value_of(problem: Problem, name: str) -> float:
@@ -220,7 +224,7 @@ def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:
     refused = _refused(problem)
     allowed = [name for name in CONTINUOUS if name in own and name not in refused]
     if wrt is None:
-        is_long = chosen_method(problem) == "panels"
+        is_long = _is_long(problem)
         return tuple(name for name in allowed if not (is_long and name == "momentum"))
     names = (wrt,) if isinstance(wrt, str) or not isinstance(wrt, Iterable) else tuple(wrt)
     for name in names:

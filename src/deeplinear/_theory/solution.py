@@ -3,7 +3,7 @@
 import copy
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
-from deeplinear._core.arrays import finite, to_numpy
 from deeplinear._core.cached import cached_property
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._equations.coefficients import coefficients, structure
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
-from deeplinear._equations.system import Equations
+from deeplinear._equations.observables import TWO_TIME
 from deeplinear._problem.problem import Problem
-from deeplinear._solvers.dense import Dense, dense_memory
-from deeplinear._solvers.panels.solver import Panels
-from deeplinear._time.grid import Grid
+from deeplinear._solvers.base import Answer, Run, Solver
+from deeplinear._solvers.choose import read_solver, write_solver
+from deeplinear._time import axis as axes
+from deeplinear._time.axis import EveryStep, TimeAxis
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,16 +34,7 @@ _KIND = "deeplinear.Solution"
 
 CURVES = ("test_loss", "train_loss", "kernel")
 PARTS = ("bias", "width", "data", "label_noise")
-MATRICES = (
-    "feature_correlation",
-    "gradient_correlation",
-    "error_correlation",
-    "residual_correlation",
-    "feature_response",
-    "gradient_response",
-    "error_response",
-    "residual_response",
-)
+MATRICES = tuple(TWO_TIME)
 
 
 @dataclass(frozen=True)
@@ -153,9 +143,8 @@ class Solution:
     ----------
     problem
         What was solved.
-    times
-        Steps t = 0 .. T-1, each before its update, shape (T,); or, solved by panels or coarse steps, the real-valued
-        times of their nodes, T of them from here on. ``at`` has the losses at any step.
+    axis
+        The times of all values, and what they say about the steps in between.
     test_loss, train_loss
         Mean squared residual on new examples and on the training set, summed over outputs, shape (T,).
     kernel
@@ -166,13 +155,15 @@ class Solution:
         Bias, width, data and label noise, as in the paper.
     status
         Whether training diverged, and when.
+    solver
+        The configuration that finds the same solution again.
     stats
-        ``method``, ``seconds`` and size of the ``batch`` that was solved together; at infinite depth also
-        the number of ``depth_nodes`` and the ``depth_error`` that was found; with panels the number of
-        ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was asked
-        for and an estimate of the relative ``error`` of the losses. That error is relative to the loss at each time, or
-        to ``error_floor`` times the initial loss where that is larger. With coarse steps the same but for the lengths,
-        and how many ``exact`` steps come first. ``rounding_at`` is there if ``status`` has it.
+        What there is to report: ``method``, ``seconds`` and size of the ``batch`` that was solved together; at
+        infinite depth also the number of ``depth_nodes`` and the ``depth_error`` that was found; with panels the
+        number of ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was
+        asked for and an estimate of the relative ``error`` of the losses. That error is relative to the loss at each
+        time, or to ``error_floor`` times the initial loss where that is larger. With coarse steps the same but for the
+        lengths, and how many ``exact`` steps come first. ``rounding_at`` is there if ``status`` has it.
 
     Examples
     --------
@@ -187,15 +178,16 @@ class Solution:
     """
 
     problem: Problem
-    times: NDArray[Any]
+    axis: TimeAxis
     test_loss: Array
     train_loss: Array
     kernel: Array
     decomposition: Decomposition
     status: Status
+    solver: Solver
     stats: dict[str, Any]
     _matrices: Mapping[str, Array] = field(repr=False, default_factory=dict)  # read from a file
-    _solver: tuple[Dense | Panels, int] | None = field(repr=False, default=None)
+    _run: tuple[Run, int] | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
         network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
@@ -203,17 +195,26 @@ class Solution:
         return f"Solution({network}, {self.problem.steps} steps: {losses}, {self.status})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the solver behind, which has the matrices of a whole batch, or of a device."""
-        return {name: value for name, value in vars(self).items() if name != "_solved"} | {"_solver": None}
+        """Leave the filled equations behind, which are the matrices of a whole batch, or of a device."""
+        return {name: value for name, value in vars(self).items() if name != "_solved"} | {"_run": None}
 
     def __copy__(self) -> "Solution":
         return replace(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Solution":
-        """Copy everything but the solver, to which nobody writes any more."""
-        names = [each.name for each in fields(self) if each.name != "_solver"]
+        """Copy everything but the filled equations, to which nobody writes any more."""
+        names = [each.name for each in fields(self) if each.name != "_run"]
         copies = {name: copy.deepcopy(getattr(self, name), memo) for name in names}
-        return Solution(**copies, _solver=self._solver)
+        return Solution(**copies, _run=self._run)
+
+    @property
+    def times(self) -> NDArray[Any]:
+        """Steps t = 0 .. T-1, each before its update, shape (T,).
+
+        Solved by panels or coarse steps these are the real-valued times of their nodes, T of them from here on; ``at``
+        has the losses at any step.
+        """
+        return self.axis.times
 
     def at(self, step: Any) -> "xr.Dataset":
         """Return the losses at one step, or at several.
@@ -245,21 +246,11 @@ class Solution:
             raise ValueError(f"step must be whole numbers from 0 to {last}, got {step!r}")
         numbers = np.atleast_1d(steps).astype(np.int64)
         ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
+        known = numbers < ended
         losses = {}
         for name in ("test_loss", "train_loss"):
             values = np.full(len(numbers), np.inf)
-            known = numbers < ended
-            curve = getattr(self, name)
-            if "lengths" in self.stats:
-                grid = Grid(self.stats["lengths"])
-                values[known] = grid.interpolation(numbers[known]) @ np.where(np.isfinite(curve), curve, 0.0)
-            elif "exact" in self.stats:
-                exact = self.stats["exact"]
-                early = numbers < exact
-                values[early] = curve[numbers[early]]
-                values[~early] = spline(self.times[exact - 1 :], curve[exact - 1 :])(numbers[~early])
-            else:
-                values[known] = curve[numbers[known]]
+            values[known] = self.axis.at(getattr(self, name), numbers[known])
             losses[name] = ("time", np.maximum(values, 0.0))
         dataset = xr.Dataset(losses, {"time": numbers})
         return dataset.isel(time=0) if steps.ndim == 0 else dataset
@@ -307,40 +298,40 @@ class Solution:
     def _matrix(self, name: str) -> Array:
         if name in self._matrices:
             return self._matrices[name]
-        if not self._has_matrices:
-            raise ValueError(f'coarse steps have no {name}: solve with method="dense"')
-        solver, index = self._solved
+        if not self.axis.has_two_time:
+            raise ValueError(f'{self.solver.name} steps have no {name}: solve with method="dense"')
+        run, index = self._solved
         outputs = self.problem.data.outputs
-        layers = 1 if name.startswith(("error", "residual")) else _layers_of(self.problem, self.stats)
+        layers = 1 if name.startswith(("error", "residual")) else _layers_of(self.problem, self._depth_nodes)
         memory.require(
             3 * 8 * layers * (len(self.times) * outputs) ** 2,
             f"{name} of {layers} layers",
             "lower depth, steps or outputs",
         )
-        return _cut_both(_BUILD[name](_equations(solver), index), _end(self.times, self.status), outputs)
+        return _cut_both(TWO_TIME[name](run.equations, index), _end(self.times, self.status), outputs)
 
     @property
-    def _has_matrices(self) -> bool:
-        return self.stats.get("method") != "coarse"
+    def _depth_nodes(self) -> int:
+        return getattr(self.solver, "depth_nodes", None) or 0
 
     @property
     def layer_time(self) -> Array | None:
         """Position in (0: layer 1, 1: last layer) of the nodes that stand for layers at infinite depth, else None."""
         if self.problem.network.depth < math.inf:
             return None
-        return Nodes(self.stats["depth_nodes"], None).position
+        return Nodes(self._depth_nodes, None).position
 
     @cached_property
     def variance(self) -> VarianceDecomposition:
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
-        solver, index = self._solved
-        overlaps = solver.overlaps
+        run, index = self._solved
+        overlaps = run.overlaps
         outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
 
         def curve(rows: Array) -> Array:
-            return _cut(_over_outputs(rows[index], outputs), ended)
+            return _cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended)
 
-        same = curve(_equations(solver).curves.error)
+        same = curve(run.equations.equal_times.error)
         bias, same_data, same_init = map(curve, (overlaps.independent, overlaps.same_data, overlaps.same_init))
         with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
             interaction = same - same_init - same_data + bias
@@ -369,29 +360,22 @@ class Solution:
         """
         if self.status.diverged:
             raise ValueError(f"sites cannot be drawn: training {self.status}")
-        solver, index = self._solved
-        if isinstance(solver, Panels):
+        if not isinstance(self.axis, EveryStep):
             raise ValueError('sites can be drawn at every step only: solve with method="dense"')
-        return sample_sites(solver, index, checks.whole("count", count), seed)
+        run, index = self._solved
+        return sample_sites(run.equations, index, checks.whole("count", count), seed)
 
     @cached_property
-    def _solved(self) -> tuple[Dense | Panels, int]:
-        """The solver's own matrices, of which a file holds only part and a pickle none: then solve again."""
-        if self._solver is not None:
-            return self._solver
-        if not self._has_matrices:
-            raise ValueError('coarse steps do not resolve this: solve with method="dense"')
-        solver: Dense | Panels
-        nodes = self.stats.get("depth_nodes", 0)
+    def _solved(self) -> tuple[Run, int]:
+        """The filled equations, of which a file holds only part and a pickle nothing: then solve again."""
+        if self._run is not None:
+            return self._run
+        if not self.axis.has_two_time:
+            raise ValueError(f'{self.solver.name} steps do not resolve this: solve with method="dense"')
         with one_blas_thread():
-            if self.stats.get("method") == "panels":
-                solver = Panels(self.problem, self.stats["tolerance"], nodes)
-            else:
-                needed = dense_memory(structure(self.problem, nodes), 1)
-                memory.require(needed, "solving again what was not kept", "free some memory")
-                solver = Dense(coefficients([self.problem], nodes))
-            solver.run()
-        return solver, 0
+            (answer,) = self.solver.solve([self.problem])
+        assert answer.run is not None
+        return answer.run, answer.index
 
     def plot(self) -> "Figure":
         """Draw the losses over time; returns a matplotlib figure, which has ``savefig``."""
@@ -401,7 +385,7 @@ class Solution:
 
     def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""
-        matrices = MATRICES if self._has_matrices else ()
+        matrices = MATRICES if self.axis.has_two_time else ()
         values = {name: getattr(self, name) for name in (*CURVES, *matrices)}
         values |= {name: getattr(self.decomposition, name) for name in PARTS}
         return to_dataset(
@@ -414,6 +398,8 @@ class Solution:
                 "kind": _KIND,
                 "problem": self.problem.to_toml(),
                 "diverged_at": -1 if self.status.diverged_at is None else self.status.diverged_at,
+                "axis": json.dumps(self.axis.to_dict()),
+                "solver": json.dumps(write_solver(self.solver)),
                 "stats": json.dumps(self.stats),
             },
         )
@@ -432,123 +418,45 @@ class Solution:
             If the file is another one, is not complete or has been damaged.
         """
         dataset = read_dataset(path, _KIND)
-        with reading(path, dataset, ("problem", "diverged_at", "stats"), ("time", *CURVES, *PARTS)):
+        with reading(path, dataset, ("problem", "diverged_at", "axis", "solver", "stats"), ("time", *CURVES, *PARTS)):
             names = (*CURVES, *PARTS, *MATRICES)
             arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
             diverged_at, stats = int(dataset.attrs["diverged_at"]), dict(json.loads(dataset.attrs["stats"]))
             return cls(
                 problem=Problem.from_toml(dataset.attrs["problem"]),
-                times=dataset["time"].values,
+                axis=axes.read(json.loads(dataset.attrs["axis"])),
                 test_loss=arrays["test_loss"],
                 train_loss=arrays["train_loss"],
                 kernel=arrays["kernel"],
                 decomposition=Decomposition(**{name: arrays[name] for name in PARTS}),
                 status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
+                solver=read_solver(json.loads(dataset.attrs["solver"])),
                 stats=stats,
                 _matrices={name: arrays[name] for name in MATRICES if name in arrays},
             )
 
     @classmethod
-    def from_solver(cls, problem: Problem, solver: Dense | Panels, index: int, stats: dict[str, Any]) -> "Solution":
-        """Take one problem out of a solved batch."""
-        step = int(solver.diverged_at[index])
-        status = Status(None if step < 0 else step, stats.get("rounding_at"))
-        times = solver.grid.times if isinstance(solver, Panels) else np.arange(problem.steps)
-        ended, equations = _end(times, status), _equations(solver)
-        outputs, curves = problem.data.outputs, equations.curves
-        noise = np.full(len(times), outputs * problem.data.noise**2)
-
-        def curve(rows: Array) -> Array:
-            """Sum over outputs; what rounding makes negative is zero."""
-            return _cut(np.maximum(_over_outputs(rows[index], outputs), 0.0), ended)
-
-        test_loss = curve(curves.error) + noise
-        train_loss = test_loss
-        if equations.train_losses is not None:
-            train_loss = _cut(np.maximum(equations.train_losses[index], 0.0), ended)
-
+    def of(cls, problem: Problem, answer: Answer) -> "Solution":
+        """Make a solution of what a solver found; what rounding makes negative is zero."""
+        curves = answer.curves.map(lambda curve: np.maximum(curve, 0.0))
+        noise = np.full(len(curves.test_loss), problem.data.outputs * problem.data.noise**2)
         return cls(
             problem=problem,
-            times=times,
-            test_loss=test_loss,
-            train_loss=train_loss,
-            kernel=_cut(np.maximum(curves.kernel[index], 0.0), ended),
-            decomposition=Decomposition(curve(curves.bias), curve(curves.width), curve(curves.data), noise),
-            status=status,
-            stats=stats,
-            _solver=(solver, index),
+            axis=answer.axis,
+            test_loss=curves.test_loss,
+            train_loss=curves.train_loss,
+            kernel=curves.kernel,
+            decomposition=Decomposition(curves.bias, curves.width, curves.data, noise),
+            status=Status(answer.diverged_at, answer.rounding_at),
+            solver=answer.solver,
+            stats=answer.stats,
+            _run=None if answer.run is None else (answer.run, answer.index),
         )
 
 
-def spline(times: NDArray[Any], values: NDArray[Any]) -> Any:
-    """Smooth curve through values, as a function of time."""
-    from scipy.interpolate import make_interp_spline  # slow to import, and rarely needed
-
-    return make_interp_spline(times, values, k=7)
-
-
-def _layers_of(problem: Problem, stats: Mapping[str, Any]) -> int:
+def _layers_of(problem: Problem, depth_nodes: int) -> int:
     """Number of layers, or nodes in layer time, that a two-time function of every layer has."""
-    return stats["depth_nodes"] if problem.network.depth == math.inf else problem.network.layers + 1
-
-
-def _equations(solver: Dense | Panels) -> Equations:
-    return solver.equations if isinstance(solver, Panels) else solver
-
-
-def _residual_correlation(dense: Equations, index: int) -> Array:
-    """C_Delta = R_Delta (C_v + sigma^2) R_Delta^T + (R_Delta - 1) draws (R_Delta - 1)^T.
-
-    A residual feels the batches that were drawn before its time, by subsampling / reuse C_Delta(t, t) each.
-    """
-    c, C0 = dense.c, dense.data_covariances
-    s = c.structure
-    blocks = np.zeros((s.steps, s.outputs, s.steps, s.outputs))
-    blocks[np.arange(s.steps), :, np.arange(s.steps), :] = dense.curves.residual[index]
-    equal_times = blocks.reshape(s.size, s.size)
-    if C0.noisy and dense.data.RDelta is None:
-        return equal_times
-    every_time = np.kron(np.ones((s.steps, s.steps)), np.eye(s.outputs))
-    direct: Array = to_numpy(C0.Cv[index]) + to_numpy(c.sigma2[index]) * every_time
-    if dense.data.RDelta is None:
-        return direct
-    R = finite(to_numpy(dense.data.RDelta[index]))
-    past = R - np.eye(s.size)
-    draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * finite(equal_times)
-    with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
-        return np.asarray(R @ finite(direct) @ R.T + past @ draws @ past.T)
-
-
-def _residual_response(dense: Equations, index: int) -> Array:
-    RDelta = dense.data.RDelta
-    return np.eye(dense.c.structure.size) if RDelta is None else to_numpy(RDelta[index]).copy()
-
-
-def _feature_response(dense: Equations, index: int) -> Array:
-    """R_hr of layers 0 .. L; that of a layer to a single step is of order 1 / gamma0, and may leave all bounds."""
-    with np.errstate(over="ignore"):
-        return np.stack([to_numpy(dense.data.response_to_r0(index)), *_stacked(index, dense.chain.Rhr())])
-
-
-def _stacked(index: int, layers: Iterable[Array]) -> Array:
-    """One problem's matrices of all layers."""
-    return np.stack([to_numpy(matrix[index]) for matrix in layers])
-
-
-_BUILD: dict[str, Callable[[Equations, int], Array]] = {
-    "feature_correlation": lambda dense, i: _stacked(i, [dense.data_covariances.Ch, *dense.chain.Ch()]),
-    "gradient_correlation": lambda dense, i: _stacked(i, dense.chain.Cg()),
-    "error_correlation": lambda dense, i: to_numpy(dense.data_covariances.Cv[i]).copy(),
-    "residual_correlation": _residual_correlation,
-    "feature_response": _feature_response,
-    "gradient_response": lambda dense, i: to_numpy(dense.c.whole_gamma0[i]) * _stacked(i, dense.chain.Rgu_hat()),
-    "error_response": lambda dense, i: to_numpy(dense.data.Rvu(i)),
-    "residual_response": _residual_response,
-}
-
-
-def _over_outputs(rows: Array, outputs: int) -> Array:
-    return np.asarray(rows.reshape(-1, outputs).sum(axis=-1))
+    return depth_nodes if problem.network.depth == math.inf else problem.network.layers + 1
 
 
 def _end(times: NDArray[Any], status: Status) -> int | None:

@@ -1,0 +1,138 @@
+"""What a solver is, and what it answers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.progress import Progress
+from deeplinear._problem.problem import Problem
+from deeplinear._time.axis import TimeAxis
+
+if TYPE_CHECKING:
+    from deeplinear._equations.coefficients import Structure
+    from deeplinear._equations.system import Equations
+
+Array = NDArray[Any]
+
+
+class Unresolved(ArithmeticError):
+    """A solver cannot reach the tolerance for a problem, or not at a cost that pays; the text says what to change."""
+
+
+class Overlaps(NamedTuple):
+    """C_v(t, t) between two networks that share less than everything, in NumPy, shape (batch, rows)."""
+
+    same_data: Array  # they share the data and batches, but not the initial weights
+    same_init: Array  # the other way round
+    independent: Array  # neither
+
+
+class Run(Protocol):
+    """Equations of a batch of problems whose rows have all been filled."""
+
+    equations: "Equations"
+    diverged_at: NDArray[np.int64]
+
+    @property
+    def overlaps(self) -> Overlaps:
+        """Overlaps of networks that share only part of their randomness."""
+        ...
+
+    def test_losses(self, steps: NDArray[np.int64]) -> Array:
+        """Test losses at whole steps, shape (steps, batch)."""
+        ...
+
+
+class Curves(NamedTuple):
+    """Functions of one time, as in ``Solution`` and ``Decomposition``, each of shape (times,)."""
+
+    test_loss: Array
+    train_loss: Array
+    kernel: Array
+    bias: Array
+    width: Array
+    data: Array
+
+    def map(self, change: Callable[[Array], Array]) -> "Curves":
+        """Change each of them in the same way."""
+        return Curves(*map(change, self))
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a solver found for one problem.
+
+    Attributes
+    ----------
+    solver
+        The configuration that finds the same answer again.
+    axis
+        The times of the curves.
+    diverged_at, rounding_at
+        Steps, as in ``Status``.
+    curves
+        Functions of one time: inf from a divergence on, and complex where a field of the problem is.
+    stats
+        How it was found, for people to read.
+    run, index
+        The filled equations, and which problem of their batch this is; None where there are none.
+    """
+
+    solver: "Solver"
+    axis: TimeAxis
+    diverged_at: int | None
+    rounding_at: int | None
+    curves: Curves
+    stats: dict[str, Any]
+    run: Run | None = None
+    index: int = 0
+
+
+class Work(NamedTuple):
+    """What a solver has to do: its equations, how often all of their matrices are gone through, and the bytes held."""
+
+    shape: "Structure"
+    passes: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Solver(ABC):
+    """A way to solve the equations, with its options: a value that never changes.
+
+    1. ``why_not`` says why a problem cannot be solved this way, as the end of a sentence; None if it can.
+    2. ``estimate`` says what solving a problem takes.
+    3. ``batches`` says which problems of a list are best solved together.
+    4. ``solve`` answers such a batch. Diverging training is an answer. What is too large for the memory available is
+       refused with MemoryError before it starts, and what cannot be resolved with ``Unresolved``.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def why_not(self, problem: Problem) -> str | None:
+        """Why the problem cannot be solved this way, None if it can."""
+
+    @abstractmethod
+    def estimate(self, problem: Problem) -> Work:
+        """What it takes to solve the problem."""
+
+    def batches(self, problems: Sequence[Problem]) -> Iterator[list[int]]:
+        """Positions of problems that are solved together."""
+        yield from ([index] for index in range(len(problems)))
+
+    def memory(self, problems: Sequence[Problem]) -> int:
+        """Bytes that the answers to a batch keep, as far as this is known beforehand."""
+        return 0
+
+    def hurried(self, part: float) -> "Solver":
+        """Return a solver that gives up when it has done this part of the work of solving every step."""
+        return self
+
+    @abstractmethod
+    def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
+        """Solve problems that belong to one batch; ``progress`` is called with the steps done and their number."""

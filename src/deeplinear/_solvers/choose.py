@@ -1,0 +1,160 @@
+"""Which solver takes which problem, and how a list of problems is solved."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deeplinear._core.device import CPU, Device
+from deeplinear._core.progress import Progress
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Answer, Solver, Unresolved
+from deeplinear._solvers.dense import Dense
+from deeplinear._solvers.merged_steps import MergedSteps
+from deeplinear._solvers.panels.solver import Panels
+
+METHODS = ("auto", "dense", "panels", "coarse")
+
+_SHORT, _SHORT_ON_DEVICE = 1000, 4000
+"""Steps times outputs up to which every step is solved, unless asked otherwise."""
+
+_TRIED = 0.5
+"""Part of the work of solving every step after which panels are given up, where every step can be solved."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How problems are solved: by the first solver of a list that can, and pays.
+
+    Attributes
+    ----------
+    method
+        A solver's name, or ``"auto"`` for all of them: panels, merged steps and, last of all, every step.
+    tolerance, device
+        Options of every solver; panels run on the processor.
+    only
+        Names to which ``"auto"`` is limited.
+    most_rows
+        Most steps times outputs that are solved one by one in place of what was not resolved.
+
+    Examples
+    --------
+    >>> [solver.name for solver in Choice().solvers()]
+    ['panels', 'coarse', 'dense']
+    """
+
+    method: str = "auto"
+    tolerance: float = 1e-6
+    device: Device = CPU
+    only: tuple[str, ...] = METHODS
+    most_rows: float = math.inf
+
+    def solvers(self) -> list[Solver]:
+        """Return the solvers in the order in which they are asked."""
+        every: list[Solver] = [
+            Panels(self.tolerance),
+            MergedSteps(self.tolerance, self.device),
+            Dense(self.tolerance, device=self.device),
+        ]
+        return [each for each in every if self.method in (each.name, "auto") and each.name in self.only]
+
+    def solver(self, problem: Problem) -> Solver:
+        """Return the solver of a problem; ValueError if a method was asked for that cannot solve it."""
+        if self.method != "auto":
+            (solver,) = self.solvers()
+            if reason := solver.why_not(problem):
+                raise ValueError(f'method must be "dense" or "auto" {reason}, got "{self.method}"')
+            return solver
+        if self._is_long(problem):
+            for solver in self.solvers()[:-1]:
+                if solver.why_not(problem) is None:
+                    return solver.hurried(_TRIED) if self.instead(problem, solver) else solver
+        return self.solvers()[-1]
+
+    def instead(self, problem: Problem, solver: Solver) -> Dense | None:
+        """Return what solves a problem that a solver could not resolve, None if nothing else may, or has the memory."""
+        dense = Dense(self.tolerance)
+        rows = problem.steps * problem.data.outputs
+        if self.method != "auto" or solver.name == dense.name or rows > self.most_rows:
+            return None
+        return dense if dense.estimate(problem).bytes <= CPU.available() else None
+
+    def _is_long(self, problem: Problem) -> bool:
+        """Whether there are so many steps that it is not worth solving every one of them."""
+        return problem.steps * problem.data.outputs > (_SHORT if self.device == CPU else _SHORT_ON_DEVICE)
+
+
+def write_solver(solver: Solver) -> dict[str, Any]:
+    """Return a solver as plain values; it runs on the processor when it is read again."""
+    values = {name: value for name, value in vars(solver).items() if name != "device"}
+    return {"name": solver.name} | values
+
+
+def read_solver(values: dict[str, Any]) -> Solver:
+    """Return the solver that ``write_solver`` wrote.
+
+    Examples
+    --------
+    >>> read_solver(write_solver(Dense(1e-8)))
+    Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None))
+    """
+    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense)}
+    options = dict(values)
+    return kinds[options.pop("name")](**options)
+
+
+def longest_short(outputs: int) -> int:
+    """Most steps that are solved one by one on the processor, for so many outputs."""
+    return _SHORT // outputs
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Problems that are solved together, by their positions in a list."""
+
+    solver: Solver
+    members: list[int]
+
+
+def batches(problems: Sequence[Problem], choice: Choice) -> list[Batch]:
+    """Say which problems are solved together, and how; those in which every step is solved come first."""
+    groups: dict[Solver, list[int]] = {}
+    for index, problem in enumerate(problems):
+        groups.setdefault(choice.solver(problem), []).append(index)
+    found = []
+    for solver, members in sorted(groups.items(), key=lambda each: each[0].name != Dense.name):
+        for positions in solver.batches([problems[index] for index in members]):
+            found.append(Batch(solver, [members[position] for position in positions]))
+    return found
+
+
+def answers(
+    problems: Sequence[Problem], choice: Choice, todo: Sequence[Batch], progress: Progress | None = None
+) -> Iterator[tuple[list[int], list[Answer]]]:
+    """Solve batches one after another, and yield the answers of each; nothing is kept of those before.
+
+    ``progress`` counts steps, summed over batches.
+    """
+    lengths = [problems[batch.members[0]].steps for batch in todo]
+    total, done = sum(lengths), 0
+
+    def advance(step: int, _: int) -> None:
+        if progress is not None:
+            progress(done + step, total)
+
+    with one_blas_thread():
+        for batch, length in zip(todo, lengths, strict=True):
+            yield batch.members, _solved([problems[index] for index in batch.members], batch.solver, choice, advance)
+            done += length
+
+
+def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Progress) -> list[Answer]:
+    """Solve a batch; what is not resolved is solved at every step, if the choice was free."""
+    try:
+        return solver.solve(members, progress)
+    except Unresolved:
+        dense = choice.instead(members[0], solver)
+        if dense is None:
+            raise
+    return dense.solve(members, progress)

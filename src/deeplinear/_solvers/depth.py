@@ -1,0 +1,114 @@
+"""How many nodes in depth stand for the layers of a very deep residual network."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from deeplinear._core.arrays import to_numpy
+from deeplinear._core.progress import Progress
+from deeplinear._equations.coefficients import Structure
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Run, Unresolved
+
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+_NODES = (5, 7, 9, 12, 16, 21, 28)
+"""Numbers of nodes in depth that are tried in turn."""
+
+_MANY_LAYERS = 256
+"""Depth of a residual network from which nodes in depth are cheaper than its layers."""
+
+_FEW_LAYERS = 1024
+"""Depth up to which a divergence in doubt is looked at layer by layer."""
+
+_COMPARED = 1000
+"""Steps, at most, at which two solutions are compared."""
+
+
+def first_nodes(problem: Problem) -> int:
+    """Number of nodes with which a problem is first solved; 0 if layer by layer.
+
+    Nodes can stand for layers that differ little from one to the next.
+    """
+    network = problem.network
+    return _NODES[1] if network.changes_slowly_with_depth and network.depth >= _MANY_LAYERS else 0
+
+
+def copies(shape: Structure) -> float:
+    """Cost of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
+    return 1.0 + _NODES[0] / shape.nodes if shape.nodes else 1.0
+
+
+def resolved(
+    run: Callable[[int, Progress | None], AnyRun],
+    problem: Problem,
+    nodes: int | None,
+    tolerance: float,
+    progress: Progress | None,
+) -> tuple[AnyRun, dict[str, Any], int]:
+    """Solve with a number of nodes in depth, or with more and more of them until two solutions agree.
+
+    The difference of two bounds the error of the coarser one; the finer one, which is kept, converges exponentially
+    and is far more exact. A finite depth that resists is solved layer by layer, and so are not too many layers
+    where it is not clear whether training diverges or nodes do not resolve it.
+
+    Returns
+    -------
+    run, stats, nodes
+        What was solved, what to report about the depth, and the number of nodes that was taken.
+    """
+    if nodes is not None or not first_nodes(problem):
+        return run(nodes or 0, progress), {"depth_nodes": nodes} if nodes else {}, nodes or 0
+    coarse: AnyRun | None = None
+    for count in _NODES:
+        fine = run(count, progress if count == _NODES[0] else None)
+        if coarse is not None:
+            error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
+            unsettled = fine.equations.chain.unsettled
+            unresolved = unsettled & ((fine.diverged_at < 0) | (problem.network.depth <= _FEW_LAYERS))
+            if error <= tolerance and not unresolved.any():
+                return fine, {"depth_nodes": count, "depth_error": error}, count
+        coarse = fine
+    if problem.network.depth == math.inf:
+        raise Unresolved(
+            f"infinite depth was not resolved to tolerance {tolerance:g} with {_NODES[-1]} nodes in layer time; "
+            "lower branch or lr, or take a finite depth"
+        )
+    try:
+        return run(0, progress), {}, 0
+    except MemoryError as error:
+        raise MemoryError(
+            f"nodes in depth were not enough, and layer by layer {error}, or lower depth or branch"
+        ) from None
+
+
+def _initial_error(run: Run, problem: Problem) -> float:
+    """Relative error of what nodes in depth make of the initial weights, which is known in closed form."""
+    gain = to_numpy(run.equations.chain.Cg_first[:, 0, 0])
+    error = float(np.abs(gain * np.exp(-problem.network.log_initial_gain) - 1.0).max())
+    return error if np.isfinite(error) else math.inf
+
+
+def _disagreement(coarse: Run, fine: Run, steps: int) -> float:
+    """Largest relative difference of the test losses of two solutions.
+
+    On its way to a divergence a run amplifies the last digit, so there steps whose loss is above twice its initial
+    value count a thousand times less; the step of the divergence must agree within one, or exactly where it shows in
+    that nodes in depth cannot be solved for. Step 0 comes before all training: what fails there has too few nodes.
+    """
+    allowed = np.where(fine.equations.chain.unsettled, 0, 1)
+    if (np.abs(coarse.diverged_at - fine.diverged_at) > allowed).any() or (fine.diverged_at == 0).any():
+        return math.inf
+    ends = [np.where(run.diverged_at < 0, steps, run.diverged_at) for run in (coarse, fine)]
+    end = np.minimum(*ends)
+    compared = np.unique(np.geomspace(1, end.max(), _COMPARED).astype(int)) - 1
+    # Imaginary parts belong to derivatives.
+    losses = np.stack([run.test_losses(compared).real for run in (coarse, fine)])
+    difference, size = np.abs(losses[0] - losses[1]), np.maximum(np.abs(losses[1]), 1e-14 * losses[1, 0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        relative = np.where(difference == 0, 0.0, difference / np.where(size > 0, size, difference))
+    amplified = (fine.diverged_at >= 0) & (losses[1] >= 2 * losses[1, 0])
+    worst = np.where(amplified, 1e-3 * relative, relative)[compared[:, None] < end].max()
+    return float(worst) if np.isfinite(worst) else math.inf

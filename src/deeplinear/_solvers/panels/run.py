@@ -1,0 +1,515 @@
+"""Panels: the same equations on a coarse time grid, for horizons of up to millions of steps.
+
+After a start of single steps, time is covered by panels that grow as training slows down (see ``_grid``).
+The rows of a panel are swept until they stand still: first the responses, with correlations frozen, then the
+correlations, which are linear in themselves, then all of it. What a panel leaves unresolved is read off the
+last coefficients of its polynomials; it is done again at half the length if that is too much, and by single
+steps, which are exact, where panels do not work.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from deeplinear._core import memory
+from deeplinear._core.arrays import Array
+from deeplinear._core.cached import cached_property
+from deeplinear._core.progress import Progress
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
+from deeplinear._equations.deep_chain import Chain
+from deeplinear._equations.layer_zero import DataCovariances
+from deeplinear._equations.products import mean_diagonal
+from deeplinear._equations.system import Equations
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Overlaps, Unresolved
+from deeplinear._solvers.panels import guess
+from deeplinear._solvers.panels.error import NOISE, grows, rest
+from deeplinear._solvers.panels.settle import Unknown, settle
+from deeplinear._solvers.rounding import LOSS_FLOOR, amplification
+from deeplinear._time.grid import NODES, Grid, breaks
+from deeplinear._time.propagator import GridPropagator
+
+START = 4 * NODES
+"""Single steps at the start."""
+
+_ROOM = START + 20 * NODES
+"""Nodes for which there is room at first; there is half as much again when it is used up."""
+
+_FIRST = 2 * NODES
+"""Length of the first panel."""
+
+_SWEEP, _SWEEP_IN_DEPTH = 5.0, 1.0
+"""Cost of a sweep over a panel, in units of that of a single step; with nodes in depth, that is many sweeps itself."""
+
+_OVERHEAD = 200
+"""Rows of matrices whose products take as long as all else that a step does."""
+
+MOST_ROWS = 2400
+"""Rows (nodes times outputs) at which to give up, unless every step has a row by then."""
+
+_SETTLED = 1e-2
+"""Change of the last sweep, in units of the tolerance."""
+
+_ROUNDING = 3e-9
+"""Change that is put down to rounding, where sweeps do not reduce it any more."""
+
+_VANISHED = 5e-12
+"""What is left of losses that have vanished, relative to their initial values, by sums over responses in a panel."""
+
+_COARSE = 1e-3
+"""Change at which the first, partial sweeps end."""
+
+_FLOOR = 1e-3
+"""Correlations that are this fraction of their initial value, or less, are settled to that scale only."""
+
+_PROBED = 64
+"""Single steps that are taken on trial, to see whether a disturbance of one step dies out."""
+
+_TAIL = 0.5
+"""Part of a panel's error that adds up in each decade by which losses fall, as errors of the rate of decay do."""
+
+_ALTERNATING = 0.1
+"""Part of a panel's error, at most, that may alternate from step to step, as it must to be amplified."""
+
+_STIFFER = 1.05
+"""Growth of learning rate times kernel after which that is tried again."""
+
+_INNER = (1e-1, 1e-4)
+"""How much closer layer 0 is settled within a sweep: at first, and where what it leaves is noise to the sweeps."""
+
+_SWEEPS, _INNER_SWEEPS = 60, 20
+
+
+class PanelRun:
+    """Solution of one problem on a grid of nodes in time.
+
+    Attributes
+    ----------
+    grid
+        The time grid.
+    equations
+        Every two-time function, with a row for each node and output.
+    error
+        Estimate of the relative error of the losses.
+    error_floor
+        It is relative to this fraction of the initial loss where the loss is smaller.
+    diverged_at
+        Step at which training diverged, -1 if it did not, shape (1,).
+    """
+
+    def __init__(self, problem: Problem, tolerance: float, depth_nodes: int = 0, most_work: float = math.inf) -> None:
+        self.problem, self.tolerance, self._depth_nodes = problem, tolerance, depth_nodes
+        self._work_left = most_work
+        self.grid = Grid()
+        self.diverged_at = np.array([-1])
+        self.error = self._panel_error = 0.0
+        # What rounding leaves of a smaller loss is more than the tolerance.
+        self.error_floor = max(LOSS_FLOOR, _VANISHED / tolerance)
+        self._goal = tolerance  # of a single panel
+        optimizer = problem.optimizer
+        scheduled = callable(optimizer.lr) or isinstance(optimizer.lr, tuple)
+        rates = optimizer.rates(problem.steps) if scheduled else optimizer.lr
+        self._propagator = GridPropagator(rates, optimizer.weight_decay, self.grid)
+        self._ends = np.append(breaks(np.asarray(rates)), problem.steps - 1)  # where a panel must end
+        self._outputs = problem.data.outputs
+        self.equations = self._allocate(min(problem.steps, _ROOM))
+        self._initial: list[float] = []
+        self._probed = 0.0  # largest product of learning rate and kernel at which disturbances were seen to die out
+
+    def fill(self, progress: Progress | None = None) -> None:
+        """Cover all steps; stop early if training diverges."""
+        steps = self.problem.steps
+        length, groups = _FIRST, 1
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            self._single_steps(min(START, steps))
+            while self.grid.end < steps - 1 and self.diverged_at[0] < 0:
+                left = int(self._ends[np.searchsorted(self._ends, self.grid.end, side="right")]) - self.grid.end
+                # What follows a jump of the learning rate is fast at first, and unlike the panel before it.
+                if min(length, left) < NODES or self.grid.end in self._ends:
+                    self._single_steps(min(groups * NODES, steps - 1 - self.grid.end))
+                    length, groups = _FIRST, min(2 * groups, 32)
+                    continue
+                # No panel is much shorter than the one before, from which its first guess is taken.
+                length = -(-left // 2) if length < left < 2 * length else min(length, left)
+                error = self._panel(length)
+                shrink = 0.85 * (self._goal / max(error, 1e-300)) ** (1 / NODES)
+                if error <= self._goal:
+                    groups = 1
+                    length = int(length * max(0.5, min(2.0, shrink)))
+                else:
+                    length = length // 2 if length > NODES else 0
+                if progress is not None:
+                    progress(self.grid.end + 1, steps)
+        self.equations = self._resized(len(self.grid))
+
+    @property
+    def chain(self) -> Chain:
+        """The hidden layers."""
+        return self.equations.chain
+
+    def test_losses(self, steps: Array) -> Array:
+        """Test losses at integer steps, shape (steps, 1)."""
+        at_nodes = np.stack([self.equations.test_loss(node) for node in range(len(self.grid))])
+        losses: Array = self.grid.interpolation(steps) @ at_nodes
+        return losses
+
+    def rows(self, nodes: slice) -> slice:
+        """Rows of some nodes."""
+        return slice(nodes.start * self._outputs, nodes.stop * self._outputs)
+
+    def _single_steps(self, count: int) -> None:
+        """Take exact steps."""
+        for _ in range(count):
+            self._take(1.0)
+            rows = self._place(1)[0]
+            self.equations.fill(rows)
+            if not self._initial:
+                self._initial = [float(np.abs(values[0])) for values in self._equal_times(rows)]
+                self._goal /= self._added_up(_least_loss(self.problem) / max(self._initial[0], 1e-300))
+            if self.equations.diverges(self.grid.last)[0, 0]:
+                self.diverged_at[0] = self.grid.end
+                return
+            if self.chain.unsettled[0]:
+                raise Unresolved(f"step {self.grid.end} was not resolved along the depth; lower branch or lr")
+            if self._panel_error:
+                self._amplify()
+
+    def _take(self, steps: float) -> None:
+        """Count the work of so many steps here; raise Unresolved when as much is done as was given."""
+        self._work_left -= steps * _step_work(len(self.grid) * self._outputs)
+        if self._work_left < 0:
+            raise Unresolved(
+                f"panels have come to step {self.grid.end} of {self.problem.steps} and are no faster than solving "
+                "every step, as training does not become smooth enough; lower lr or raise tolerance"
+            )
+
+    def _amplify(self) -> None:
+        """Count what a step has made of the errors of panels before it."""
+        node = len(self.grid) - 1
+        amplified = float(amplification(self.equations, slice(node, node + 1), self.grid.single)[0, 0])
+        self.error = max(self.error, _ALTERNATING * self._panel_error * amplified)
+        if not self.error <= self.tolerance:
+            raise self._at_the_edge()
+
+    def _at_the_edge(self) -> Unresolved:
+        return Unresolved(
+            f"training is at the edge of stability about step {self.grid.end}, which panels cannot follow; lower lr"
+        )
+
+    def _panel(self, length: int) -> float:
+        """Append a panel; return its error, infinite if it did not settle. It is removed if that is too large."""
+        previous, alternating = self.grid.last, self._alternating()
+        rows, misfit = self._place(length)
+        error = max(misfit, alternating)
+        if error <= self._goal:
+            try:
+                residual = self._settle(rows, previous)
+            except np.linalg.LinAlgError:
+                residual = np.inf
+            good = residual <= max(0.1 * self._goal, _ROUNDING)
+            error = max(error, self._truncation(rows)) if good else np.inf
+            if error <= self._goal:
+                self._panel_error = max(self._panel_error, error, residual)
+                left = self._losses(rows)[:, -1:] * self.error_floor / self._loss_floors
+                self.error = max(self.error, self._panel_error * self._added_up(float(left.min())))
+                if left.min() < 1e-3 * self.error_floor:
+                    self.error = max(self.error, _VANISHED / self.error_floor)
+                self._check_stability()
+                return error
+        self.grid.remove()
+        for matrix in _matrices(self.equations):
+            _clear(matrix, rows)
+        return error if np.isfinite(error) else np.inf
+
+    def _check_stability(self) -> None:
+        """Raise Unresolved if a disturbance of one step would grow, which a panel, being smooth, never shows."""
+        nodes = len(self.grid)
+        kernel = self.chain.kernel()[0, self.grid.last].real
+        stiffness = float((self._propagator.rate[self.grid.last].real * kernel).max())
+        if stiffness <= _STIFFER * self._probed:
+            return
+        with self._propagator.held(stiffness / kernel[-1]):  # a schedule that is not smooth would seem to answer
+            for _ in range(_PROBED):
+                self._take(1.0)
+                rows = self._place(1)[0]  # which may make room in new equations
+                self.equations.fill(rows)
+        first, probed = self.rows(slice(nodes, nodes + 1)), self.rows(slice(nodes, nodes + _PROBED))
+        answer = self.equations.data.H[0, :, probed, first].real.copy()
+        answer = answer.reshape(len(answer), _PROBED, self._outputs, self._outputs)
+        for _ in range(_PROBED):
+            self.grid.remove()
+        for matrix in _matrices(self.equations):
+            _clear(matrix, probed)
+        if grows(answer):
+            raise self._at_the_edge()
+        self._probed = stiffness
+
+    def _place(self, length: int) -> tuple[slice, float]:
+        """Append a set to the grid, and to d and a; return its rows and the misfit of the learning rate."""
+        nodes, outputs = self.grid.add(length), self._outputs
+        if len(self.grid) > self.equations.c.structure.steps:
+            self.equations = self._resized(self._larger())
+        d, a, misfit = self._propagator.rows()
+        rows, c = self.rows(nodes), self.equations.c
+        c.d[:, rows] = np.repeat(d, outputs)
+        c.a[:, rows, : rows.stop] = np.kron(a, np.ones((outputs, outputs)))
+        if outputs > 1:
+            c.a_readout[:, rows, : rows.stop] = np.kron(a, np.eye(outputs))
+        return rows, misfit
+
+    # Storage ---------------------------------------------------------------------------------------------
+
+    def _larger(self) -> int:
+        size, steps = self.equations.c.structure.steps, self.problem.steps
+        if len(self.grid) * self._outputs > MOST_ROWS and steps * self._outputs > MOST_ROWS:
+            raise Unresolved(
+                f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
+                "smooth enough; lower lr or steps, or raise tolerance"
+            )
+        return max(len(self.grid), min(steps, size + size // 2))
+
+    def _allocate(self, size: int) -> Equations:
+        shape = structure(self.problem, self._depth_nodes, size)
+        needed = system.memory(shape, complex_numbers=is_complex(self.problem))
+        memory.require(needed, "solving", "lower outputs, or raise tolerance")
+        return Equations(coefficients([self.problem], self._depth_nodes, size))
+
+    def _resized(self, size: int) -> Equations:
+        """Return the same equations with room for another number of nodes."""
+        resized = self._allocate(size)
+        for old, new in zip(_matrices(self.equations), _matrices(resized), strict=True):
+            common = tuple(slice(0, min(lengths)) for lengths in zip(old.shape, new.shape, strict=True))
+            new[common] = old[common]
+        return resized
+
+    # Sweeps ----------------------------------------------------------------------------------------------
+
+    def _settle(self, rows: slice, previous: slice) -> float:
+        """Solve for the rows of a panel; return the relative change of the last sweep."""
+        eq, data, chain = self.equations, self.equations.data, self.chain
+        responses, correlations = self._unknowns(rows)
+        for each in responses:
+            each.write(guess.response(each.matrix, rows, self.rows(previous), self.grid, self._outputs), rows)
+        for matrix in [*(each.matrix for each in correlations), *chain.correlations(), eq.data_covariances.Cv]:
+            Unknown(matrix, True, 0.0).write(guess.constant(matrix, rows, self._outputs), rows)
+        settled = max(_SETTLED * self._goal, 0.01 * _ROUNDING)
+        closely = settled
+
+        def sweep(respond: bool, correlate: bool, inner: float = _INNER[0]) -> None:
+            self._take(_SWEEP_IN_DEPTH if self._depth_nodes else _SWEEP)
+            chain.prepare(data.Rhr, rows)
+            chain.backward(rows, respond=respond, correlate=correlate)
+            if respond:
+                self._sweep_data(rows, inner * closely)
+            if correlate:
+                _sweep_noise(eq.data_covariances, chain.Cg_first, rows, inner * closely)
+            chain.forward(data.Rhr, rows, respond=respond, correlate=correlate)
+
+        coarse: Any = {"tolerance": _COARSE, "most_sweeps": _SWEEPS // 2}
+        if not settle(responses, lambda: sweep(True, False), rows, **coarse) < 0.1:
+            return np.inf
+        if not settle(correlations, lambda: sweep(False, True), rows, **coarse) < 0.1:
+            return np.inf
+        every = [*responses, *correlations]
+        losses = 2 * [self._losses(rows)]
+
+        def sweep_all(inner: float) -> None:
+            sweep(True, True, inner)
+            losses.append(self._losses(rows))
+
+        # Losses can be small differences, which need more than what they are made of.
+        for closer in (1.0, 1e-2, 1e-4):
+            closely = max(closer * settled, NOISE)
+            for inner in _INNER:
+                residual = settle(every, partial(sweep_all, inner), rows, tolerance=closely, most_sweeps=_SWEEPS)
+                if residual <= settled or not residual < _COARSE:
+                    break
+            change = float((np.abs(losses[-1] - losses[-2]) / np.maximum(losses[-1], self._loss_floors)).max())
+            if change <= settled or not residual <= settled:
+                break
+        return max(residual, change)
+
+    def _sweep_data(self, rows: slice, tolerance: float) -> None:
+        """Fill rows of layer 0's responses: R_Delta and the transfer functions need each other."""
+        data, chain = self.equations.data, self.chain
+
+        def sweep() -> None:
+            data.step(chain.Rgu_hat_first(rows), chain.Cg_first, rows)
+
+        if data.RDelta is None:
+            sweep()
+        else:
+            settle([Unknown(data.RDelta, False, 0.0)], sweep, rows, tolerance=tolerance, most_sweeps=_INNER_SWEEPS)
+
+    def _unknowns(self, rows: slice) -> tuple[list[Unknown], list[Unknown]]:
+        """Responses and correlations that a sweep reads before it writes them."""
+        eq = self.equations
+        # A response is small where it makes no difference to 1 - gamma0 A Bhat, with Bhat about as large as a.
+        feedback = float(np.abs(eq.c.gamma0).max() * np.abs(eq.c.a[:, rows, : rows.stop]).max())
+        floor = _FLOOR / max(feedback, 1e-3)
+        responses = [eq.data.Rhr, *self.chain.kernels()]
+        if eq.data.RDelta is not None:
+            responses.append(eq.data.RDelta)
+        correlations = [*self.chain.sources()]
+        if eq.data_covariances.noisy:
+            correlations.append(eq.data_covariances.Cv)
+        return [Unknown(matrix, False, floor) for matrix in responses], [_correlation(C) for C in correlations]
+
+    # Errors ----------------------------------------------------------------------------------------------
+
+    def _losses(self, rows: slice) -> Array:
+        """Test loss, and train loss if it differs, per output at the nodes of a set, shape (1 or 2, nodes)."""
+        return self._nudged_losses(rows).real
+
+    def _nudged_losses(self, rows: slice) -> Array:
+        """The same with the imaginary parts that belong to a derivative, if a field of the problem has one."""
+        C0, outputs = self.equations.data_covariances, self._outputs
+        nodes = slice(rows.start // outputs, rows.stop // outputs)
+        test: Array = self.equations.loss_curve(nodes)[0] / outputs
+        if not C0.noisy:
+            return test[None]
+        return np.stack([test, np.trace(C0.CDelta_equal[0, nodes], axis1=-2, axis2=-1) / outputs])
+
+    def _equal_times(self, rows: slice) -> list[Array]:
+        """Losses, then C_h and C_g of the hidden layers, at the nodes of a set."""
+        fields = (mean_diagonal(C[:, rows, rows], self._outputs)[0].real for C in self.chain.correlations())
+        return [*self._losses(rows), *fields]
+
+    @property
+    def _loss_floors(self) -> Array:
+        """What losses are judged by if they are smaller, shape (1 or 2, 1)."""
+        losses = 2 if self.equations.data_covariances.noisy else 1
+        return np.array([[self.error_floor * each] for each in self._initial[:losses]])
+
+    def _alternating(self) -> float:
+        """Relative size of what still alternates in the losses of the last single steps; it would end with a panel."""
+        count = min(len(self.grid), NODES + 1)
+        if any(length > 1 for length in self.grid.lengths[-count:]):
+            return 0.0
+        losses = self._losses(self.rows(slice(len(self.grid) - count, len(self.grid))))
+        differences = np.abs(np.diff(losses, n=count - 1, axis=1)) / 2.0 ** (count - 1)
+        return float((differences / np.maximum(np.abs(losses[:, -1:]), self._loss_floors)).max())
+
+    def _added_up(self, left: float) -> float:
+        """What errors of panels, at most, have added up to where this part of the initial loss is left."""
+        return max(1.0, -_TAIL * math.log10(max(left, self.error_floor)))
+
+    def _truncation(self, rows: slice) -> float:
+        """Relative size of what comes after the last coefficients of the panel's polynomials.
+
+        Features that have died out only count through what they still add to the kernels, lr t C_h.
+        """
+        losses = len(self._loss_floors)
+        added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
+        worst = 0.0
+        for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
+            floor = self.error_floor if index < losses else max(1.0 / (1.0 + added), NOISE / self.tolerance)
+            scale = max(np.abs(values).min() if index < losses else np.abs(values).max(), floor * initial)
+            worst = max(worst, rest(values, scale))
+        derivatives = self._nudged_losses(slice(0, rows.stop)).imag
+        for values, largest in zip(derivatives[:, -NODES:], np.abs(derivatives).max(axis=1), strict=True):
+            worst = max(worst, rest(values, largest))
+        return worst
+
+    # Replicas --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """Overlaps of replicas: their responses are those of one network, only the sources differ."""
+        eq = self.equations
+        same_data = DataCovariances(eq.data)
+        same_init = DataCovariances(eq.data, same_data=False)
+        chain = self.chain.replica(same_init.Ch)
+        tolerance = _SETTLED * self.tolerance
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            for nodes in self.grid.sets():
+                rows = self.rows(nodes)
+                if nodes.stop - nodes.start == 1:
+                    eq.fill_covariances(rows, chain, same_init)
+                    same_data.step(None, rows)
+                    continue
+                for matrix in [*chain.sources(), *chain.correlations(), same_init.Cv, same_data.Cv]:
+                    Unknown(matrix, True, 0.0).write(guess.constant(matrix, rows, self._outputs), rows)
+                settle(
+                    [_correlation(C) for C in chain.sources()],
+                    partial(eq.fill_covariances, rows, chain, same_init),
+                    rows,
+                    tolerance=tolerance,
+                    most_sweeps=_SWEEPS,
+                )
+                _sweep_noise(same_data, None, rows, tolerance, most_sweeps=_SWEEPS)
+        return Overlaps(
+            same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
+            same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
+            independent=eq.equal_times.bias,
+        )
+
+
+def _least_loss(problem: Problem) -> float:
+    """Label noise that is left on the training set when as much of it is fitted as there are directions."""
+    data = problem.data
+    fitted = np.real(problem.sampling.reuse) * data.modes.weight.sum()
+    return float(data.outputs * np.real(data.noise) ** 2 * max(0.0, 1.0 - fitted))
+
+
+def _sweep_noise(
+    covariances: DataCovariances, Cg: Array | None, rows: slice, tolerance: float, most_sweeps: int = _INNER_SWEEPS
+) -> None:
+    """Fill rows of layer 0's correlations: the noise and the error need each other."""
+    if not covariances.noisy:
+        covariances.step(Cg, rows)
+    else:
+        errors = [Unknown(covariances.Cv, True, 0.0)]
+        settle(errors, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
+
+
+def _correlation(matrix: Array) -> Unknown:
+    return Unknown(matrix, True, _FLOOR * max(float(np.abs(matrix[..., 0, 0]).max()), 1e-300))
+
+
+def _matrices(part: Any) -> Iterator[Array]:
+    """Every array that an object, and what it consists of, holds by name; in the same order for equal kinds."""
+    if isinstance(part, np.ndarray):
+        yield part
+    elif isinstance(part, Coefficients):
+        yield from (part.d, part.a, part.a_readout)
+    elif isinstance(part, dict):
+        for value in part.values():
+            yield from _matrices(value)
+    elif isinstance(part, (list, tuple)):
+        for value in part:
+            yield from _matrices(value)
+    elif type(part).__module__.startswith("deeplinear."):
+        yield from _matrices(vars(part))
+
+
+def _clear(matrix: Array, rows: slice) -> None:
+    """Set rows and columns of a two-time function to zero."""
+    if matrix.ndim > 2 and matrix.shape[-1] == matrix.shape[-2]:
+        matrix[..., rows, :] = 0.0
+        matrix[..., :, rows] = 0.0
+
+
+def dense_work(shape: Structure) -> float:
+    """Work of solving every step, in the units in which panels count theirs."""
+    return shape.steps * (_step_work(0) + shape.size**2 / 3)
+
+
+def _step_work(rows: int) -> float:
+    return float(_OVERHEAD**2 + rows**2)
+
+
+def panels_memory(shape: Structure, nodes: int) -> int:
+    """Bytes that panels take at most, with so many nodes in time: matrices, and their copies when there is more room.
+
+    Counted are also the steps of a trial after the last panel.
+    """
+    room = before = min(shape.steps, _ROOM)
+    while room < nodes + _PROBED:
+        room, before = room + room // 2, room
+    return sum(system.memory(replace(shape, steps=size)) for size in (room, max(before, nodes)))

@@ -1,0 +1,149 @@
+"""Time axes: to which times the values of a solution belong, and what they say about the steps in between."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.arrays import finite
+from deeplinear._core.cached import cached_property
+from deeplinear._time.grid import Grid
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TimeAxis(ABC):
+    """The times at which a solution has values.
+
+    1. ``times`` are these times, in steps, shape (n,).
+    2. ``at`` takes a curve of n values to whole steps that the axis covers.
+    3. ``has_two_time`` says whether functions of two times are known at all pairs of times.
+    4. ``to_dict`` and ``read`` write an axis down and read it again.
+    """
+
+    kind: ClassVar[str]
+    has_two_time: ClassVar[bool]
+
+    @property
+    @abstractmethod
+    def times(self) -> Array:
+        """Times of the values, in steps, shape (n,)."""
+
+    @abstractmethod
+    def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
+        """Values of a curve of shape (n,) at whole steps, of shape (steps,)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the axis as plain values."""
+        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True)
+class EveryStep(TimeAxis):
+    """A value at each of the steps 0 .. steps - 1.
+
+    Examples
+    --------
+    >>> EveryStep(4).times
+    array([0, 1, 2, 3])
+    """
+
+    kind: ClassVar[str] = "every step"
+    has_two_time: ClassVar[bool] = True
+    steps: int
+
+    @property
+    def times(self) -> Array:
+        return np.arange(self.steps)
+
+    def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
+        values: Array = curve[steps]
+        return values
+
+
+@dataclass(frozen=True)
+class NodesOfPanels(TimeAxis):
+    """Values at the nodes of panels, between which they are polynomials.
+
+    Attributes
+    ----------
+    lengths
+        Steps of each panel; 1 is a single step.
+    """
+
+    kind: ClassVar[str] = "nodes of panels"
+    has_two_time: ClassVar[bool] = True
+    lengths: tuple[int, ...]
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.lengths)
+
+    @property
+    def times(self) -> Array:
+        return self._grid.times
+
+    def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
+        values: Array = self._grid.interpolation(steps) @ finite(curve)
+        return values
+
+
+@dataclass(frozen=True)
+class MergedSteps(TimeAxis):
+    """Values at each of the first steps, and then at equally spaced times up to the last step.
+
+    Attributes
+    ----------
+    steps
+        Steps of the whole run.
+    exact
+        Steps at the start that have a value each.
+    intervals
+        Intervals into which the whole run is divided; 0 if there is nothing after the first steps.
+    """
+
+    kind: ClassVar[str] = "merged steps"
+    has_two_time: ClassVar[bool] = False
+    steps: int
+    exact: int
+    intervals: int
+
+    @property
+    def times(self) -> Array:
+        every = np.arange(self.exact)
+        if not self.intervals:
+            return every
+        spaced = (self.steps - 1) / self.intervals * np.arange(self.intervals + 1)
+        return np.append(every, spaced[spaced >= self.exact])
+
+    def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
+        early = steps < self.exact
+        values = np.zeros(len(steps), curve.dtype)
+        values[early] = curve[steps[early]]
+        if not early.all():
+            last = self.exact - 1
+            values[~early] = spline(self.times[last:], curve[last:])(steps[~early])
+        return values
+
+
+def read(values: dict[str, Any]) -> TimeAxis:
+    """Return the axis that ``to_dict`` wrote down.
+
+    Examples
+    --------
+    >>> read(EveryStep(4).to_dict())
+    EveryStep(steps=4)
+    """
+    kinds: dict[str, type[TimeAxis]] = {each.kind: each for each in (EveryStep, NodesOfPanels, MergedSteps)}
+    known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return kinds[values["kind"]](**{name: value for name, value in known.items() if name != "kind"})
+
+
+def spline(times: Array, values: Array) -> Any:
+    """Smooth curve through values, as a function of time."""
+    from scipy.interpolate import make_interp_spline  # slow to import, and rarely needed
+
+    return make_interp_spline(times, values, k=7)
