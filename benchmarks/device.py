@@ -19,8 +19,9 @@ import deeplinear as dl
 from deeplinear._core.device import Device, find_device
 from deeplinear._cost.estimate import matrices_read
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import coefficients
+from deeplinear._equations.coefficients import coefficients, weights_of
 from deeplinear._equations.products import rows_times, rows_times_transpose
+from deeplinear._equations.two_time import Causal
 from deeplinear._experiment.descent import add_outer
 from deeplinear._experiment.network import Outer
 from deeplinear._solvers.dense import Dense, DenseRun
@@ -63,8 +64,8 @@ def products(device: Device, scale: float) -> Iterator[Row]:
             ("copy", lambda m=matrix: m.clone(), 2),
             ("rows times matrix", lambda m=matrix, r=rows: r @ m, 1),
             ("rows times transpose", lambda m=matrix, r=rows: (m @ r.mT).mT, 1),
-            ("rows times causal matrix", lambda m=matrix, r=rows, e=e: rows_times(r, m, e), 1),
-            ("rows times transpose of causal matrix", lambda m=matrix, r=rows, e=e: rows_times_transpose(r, m, e), 1),
+            ("rows times causal matrix", lambda m=Causal(matrix), r=rows: rows_times(r, m), 1),
+            ("rows times transpose of causal matrix", lambda m=Causal(matrix), r=rows: rows_times_transpose(r, m), 1),
             ("rank-1 update", lambda m=matrix, r=rows, o=other: add_outer(m, Outer(1e-9, r.mT, o.mT)), 2),
         ):
             work()
@@ -88,7 +89,8 @@ def batch(device: Device, scale: float) -> Iterator[Row]:
     problems = [mlp(200, 0.002 + 1e-5 * i) for i in range(count)]
     seconds = least(lambda: dl.solve(problems, device=device.name))
     setting_up = timed(waiting(device, lambda: coefficients(problems, device=device)))
-    dense = DenseRun(coefficients(problems, device=device))
+    c = coefficients(problems, device=device)
+    dense = DenseRun(c, weights_of(problems, c))
     filling = least(waiting(device, dense.fill))
     del dense
     yield (

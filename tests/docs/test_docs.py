@@ -160,11 +160,11 @@ def solved() -> dict[str, object]:
         steps=7,
     )
     solution = dl.solve(problem)
-    dense, _ = solution._solved
+    dense = solution._solved[0].equations
     assert isinstance(dense.chain, Layers)
     parts = [problem.network, problem.data, problem.data.modes, problem.sampling, problem.optimizer]
     parts += [solution, solution.decomposition, solution.variance]
-    parts += [dense.c, dense.data, dense.data_covariances, dense.chain.responses.sites[2]]
+    parts += [dense.c, dense.weights.input, dense.data, dense.data_covariances, dense.chain.responses.sites[2]]
     parts += [dl.ResNet(depth=3, width=1.0), Grid([1, 1, 1])]
     return {type(part).__name__: part for part in parts}
 
@@ -173,6 +173,7 @@ def solved() -> dict[str, object]:
 def test_notation_names_what_the_code_has(row: re.Match[str], solved: dict[str, object]) -> None:
     sizes = {"T": 7, "C": 2, "L": 3, "modes": 5, "batch": 1, "nodes": 3}
     value = getattr(solved[row["owner"]], row["name"])
+    value = getattr(value, "matrix", value)  # of a function of two times
     if callable(value):
         value = value(sizes["T"]) if row["owner"] == "GradientDescent" else value()
     axes = eval(row["axes"].replace("T C", "T * C"), {}, sizes)
@@ -196,10 +197,10 @@ def test_notation_refers_to_equations_that_mention_the_symbol() -> None:
 def test_the_symbols_of_words_are_numbers_that_agree(solved: dict[str, object]) -> None:
     """Solution and solver hold the same functions, under two names."""
     solution, data, covariances = (solved[name] for name in ("Solution", "DataResponses", "DataCovariances"))
-    np.testing.assert_array_equal(solution.error_correlation, covariances.Cv[0])
-    np.testing.assert_array_equal(solution.residual_response, data.RDelta[0])
-    np.testing.assert_array_equal(solution.feature_correlation[0], covariances.Ch[0])
-    np.testing.assert_array_equal(solution.feature_response[0], data.Rhr[0])
+    np.testing.assert_array_equal(solution.error_correlation, covariances.Cv.matrix[0])
+    np.testing.assert_array_equal(solution.residual_response, data.RDelta.matrix[0])
+    np.testing.assert_array_equal(solution.feature_correlation[0], covariances.Ch.matrix[0])
+    np.testing.assert_array_equal(solution.feature_response[0], data.Rhr.matrix[0])
 
 
 def test_the_equation_of_the_tangent_kernel() -> None:

@@ -14,6 +14,7 @@ from deeplinear._equations import products
 from deeplinear._equations.products import SETS
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, fill_sum
+from deeplinear._equations.two_time import Causal, Room, Symmetric
 from deeplinear._problem.edit import replace_unchecked
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import curves
@@ -47,17 +48,17 @@ def numbers(kind: type, *shape: int) -> Array:
     return values + 1j * RNG.standard_normal(shape) if kind is complex else values
 
 
-def causal_matrix(kind: type, *shape: int, blocks: bool) -> Array:
+def causal_matrix(kind: type, *shape: int, blocks: bool) -> Causal:
     """A lower triangle; with blocks, as after panels, all but the last 5 rows are full within blocks of 8."""
     size = shape[-1]
     row, column = np.indices((size, size))
     kept = (row >= column) | ((row // SETS == column // SETS) & (row < size - 5) & blocks)
-    return numbers(kind, *shape) * kept
+    return Causal(numbers(kind, *shape) * kept)
 
 
-def symmetric(kind: type, *shape: int) -> Array:
+def symmetric(kind: type, *shape: int) -> Symmetric:
     values = numbers(kind, *shape)
-    return values + values.mT
+    return Symmetric(values + values.mT)
 
 
 @pytest.mark.parametrize("blocks", [False, True])
@@ -71,45 +72,46 @@ def test_products(in_numpy, stack, rows, e, kind, blocks):
         (products.rows_times_transpose, causal_matrix(kind, *stack, 45, 45, blocks=blocks)),
         (products.rows_times_symmetric, symmetric(kind, *stack, 45, 45)),
     ):
-        found = product(x, matrix, e)
+        found = product(x, matrix)
         assert found.shape == (*stack, 1, e)
-        np.testing.assert_allclose(found, in_numpy(partial(product, x, matrix, e)), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(found, in_numpy(partial(product, x, matrix)), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", [float, complex])
 def test_two_rows_times_a_symmetric_matrix(kind):
     x, matrix = numbers(kind, 3, 2, 29), symmetric(kind, 3, 45, 45)
-    expected = x @ matrix[:, :29, :29]
-    np.testing.assert_allclose(products.rows_times_symmetric(x, matrix, 29), expected, rtol=1e-12, atol=1e-12)
+    expected = x @ matrix.matrix[:, :29, :29]
+    np.testing.assert_allclose(products.rows_times_symmetric(x, matrix), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_rows_that_are_part_of_a_matrix_or_may_not_be_written_to():
     matrix, lower = numbers(float, 2, 60, 60), causal_matrix(float, 2, 60, 60, blocks=False)
     row = matrix[:, 30:31, :30]
     row.flags.writeable = False
-    np.testing.assert_allclose(products.rows_times(row, lower, 30), row @ lower[:, :30, :30], rtol=1e-13, atol=1e-13)
+    expected = row @ lower.matrix[:, :30, :30]
+    np.testing.assert_allclose(products.rows_times(row, lower), expected, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize(
-    ("x", "matrix", "e"),
+    ("x", "matrix"),
     [
-        (np.ones((1, 1, 6)), np.ones((1, 8, 8))[:, :6, :6], 6),
-        (np.ones((1, 1, 6)), np.ones((1, 4, 4)), 6),
-        (np.ones((1, 6, 1)).mT[..., ::2], np.ones((1, 8, 8)), 3),
-        (np.ones((2, 1, 6)), np.ones((3, 8, 8)), 6),
+        (np.ones((1, 1, 6)), np.ones((1, 8, 8))[:, :6, :6]),
+        (np.ones((1, 1, 6)), np.ones((1, 4, 4))),
+        (np.ones((1, 6, 1)).mT[..., ::2], np.ones((1, 8, 8))),
+        (np.ones((2, 1, 6)), np.ones((3, 8, 8))),
     ],
 )
-def test_what_would_be_read_wrongly_is_refused(x, matrix, e):
+def test_what_would_be_read_wrongly_is_refused(x, matrix):
     with pytest.raises(ValueError, match="must be"):
-        products.rows_times(x, matrix, e)
+        products.rows_times(x, Causal(matrix))
 
 
 @pytest.mark.parametrize("kind", [float, complex])
 def test_resolvents(in_numpy, kind):
     """Row by row, (1 - kernel)^-1 of a strictly causal kernel."""
     size = 21
-    kernel = causal_matrix(kind, 2, 3, size, size, blocks=False) * (1 - np.eye(size)) / 4
-    found, expected = np.zeros_like(kernel), np.linalg.inv(np.eye(size) - kernel)
+    kernel = causal_matrix(kind, 2, 3, size, size, blocks=False).matrix * (1 - np.eye(size)) / 4
+    found, expected = Causal(np.zeros_like(kernel)), np.linalg.inv(np.eye(size) - kernel)
 
     def fill() -> None:
         for t in range(size):
@@ -117,41 +119,47 @@ def test_resolvents(in_numpy, kind):
             products.fill_resolvent(found, kernel[..., rows, : t + 1], rows, panel=False)
 
     for run in (lambda fill: fill(), in_numpy):
-        found[...] = 0.0
+        found.clear(slice(0, size))
         run(fill)
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found.matrix, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [float, complex])
 @pytest.mark.parametrize("has_factor", [False, True])
-def test_sums(in_numpy, kind, has_factor):
+@pytest.mark.parametrize("decays", [False, True])
+def test_sums(in_numpy, kind, has_factor, decays):
     x, y = symmetric(kind, 3, 12, 12), symmetric(kind, 3, 12, 12)
-    source = Source(y, numbers(kind, 3, 1, 1) if has_factor else None)
+    factor, d = numbers(kind, 3, 1, 1) if has_factor else None, numbers(kind, 3, 12) if decays else None
+    source = Source(y, factor, d)
 
     def fill() -> Array:
-        filled = np.zeros_like(x)
+        filled = Symmetric(np.zeros_like(x.matrix))
         for t in range(12):
             fill_sum(filled, x, source, slice(t, t + 1))
-        return filled
+        return filled.matrix
 
-    np.testing.assert_allclose(fill(), in_numpy(fill), rtol=1e-13)
-    np.testing.assert_allclose(fill(), x + (source.factor if has_factor else 1.0) * y, rtol=1e-13)
+    np.testing.assert_allclose(fill(), in_numpy(fill), rtol=1e-12)
+    profile = d[:, :, None] * d[:, None] if decays else 1.0
+    np.testing.assert_allclose(fill(), x.matrix + (factor if has_factor else 1.0) * profile * y.matrix, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [float, complex])
 @pytest.mark.parametrize("batch", [(1,), (3,), (3, 2)])
-def test_a_site(in_numpy, batch, kind):
+@pytest.mark.parametrize("decays", [False, True])
+def test_a_site(in_numpy, batch, kind, decays):
     """Rows one after the other, from random kernels, with a source that is constant in time and one with a factor."""
     size = 21
     gamma0 = 0.5 + numbers(kind, batch[0], *[1] * len(batch), 1) ** 2
-    A, B = (causal_matrix(kind, *batch, size, size, blocks=False) / size for _ in range(2))
+    A, B = (causal_matrix(kind, *batch, size, size, blocks=False).matrix / size for _ in range(2))
     B = B * (1 - np.eye(size))
     factor = numbers(kind, batch[0], 1, 1) if len(batch) == 1 else None
-    u, r = Source(symmetric(kind, *batch, size, size), factor), Source(None)
+    d = numbers(kind, batch[0], *[1] * (len(batch) - 1), size) if decays else None
+    u, r = Source(symmetric(kind, *batch, size, size), factor, d), Source(None, None, d)
 
     def run() -> list[Array]:
-        site = Site(np.zeros((2, 2, *batch, size, size), kind), gamma0)
-        Cg, Ch = np.zeros((2, *batch, size, size), kind)
+        room = Room(size, np.zeros(1, kind))
+        site = Site(room, batch, gamma0)
+        Cg, Ch = room.symmetric(*batch), room.symmetric(*batch)
         for t in range(size):
             rows = slice(t, t + 1)
             site.backward(B[..., rows, : t + 1], rows)
@@ -159,7 +167,7 @@ def test_a_site(in_numpy, batch, kind):
             site.A = A[..., rows, : t + 1]
             site.forward(rows)
             site.correlate_h(u, r, Ch, rows)
-        return [site.dh, site.dg, Ch, Cg]
+        return [each.matrix for each in (site.dh, site.dg, Ch, Cg)]
 
     for found, expected in zip(run(), in_numpy(run), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

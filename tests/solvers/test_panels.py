@@ -7,6 +7,7 @@ import pytest
 from numpy.polynomial import legendre
 
 import deeplinear as dl
+from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels import run as _panels
@@ -205,20 +206,20 @@ def test_a_run_that_oscillates_is_solved_step_by_step():
 
 
 def test_settling_reports_the_largest_change_of_the_last_sweep():
-    matrix, rows = np.ones((1, 4, 4)), slice(2, 4)
+    response, rows = Causal(np.ones((1, 4, 4))), slice(2, 4)
 
     def sweep():
-        matrix[0, 3, 1] += 0.5  # and nothing else
+        response.matrix[0, 3, 1] += 0.5  # and nothing else
 
-    assert settle([Unknown(matrix, False, 0.0)], sweep, rows, tolerance=1e-9, most_sweeps=1) == 0.5
+    assert settle([Unknown(response)], sweep, rows, tolerance=1e-9, most_sweeps=1) == 0.5
 
 
 def test_rows_of_a_correlation_are_written_with_the_columns_that_mirror_them():
-    matrix, rows = np.zeros((1, 4, 4)), slice(2, 4)
+    correlation, rows = Symmetric(np.zeros((1, 4, 4))), slice(2, 4)
     values = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 4.0, 7.0]]])
-    Unknown(matrix, True, 0.0).write(values, rows)
-    assert np.array_equal(matrix, matrix.mT)
-    assert np.array_equal(matrix[:, rows], values)
+    correlation[rows] = values
+    assert np.array_equal(correlation.matrix, correlation.matrix.mT)
+    assert np.array_equal(correlation[rows], values)
 
 
 def test_panels_that_do_not_settle_are_refused(monkeypatch):

@@ -70,7 +70,7 @@ def test_amplification_is_the_sum_of_squared_responses(gram):
     dense = Dense().solve([problem])[0].run.equations
     outputs, share = problem.data.outputs, np.array([0.8, 0.3]) / 1.1
     losses = dense.loss_curve(slice(0, 12))[0]
-    squares = np.einsum("k,ktcsd->ts", share, dense.data.H[0].reshape(2, 12, outputs, 12, outputs) ** 2)
+    squares = np.einsum("k,ktcsd->ts", share, dense.data.H.matrix[0].reshape(2, 12, outputs, 12, outputs) ** 2)
     expected = squares @ losses / outputs / losses
     np.testing.assert_allclose(amplification(dense, slice(0, 12))[0], expected, rtol=1e-12)
     np.testing.assert_allclose(amplification(dense, slice(5, 7))[0], expected[5:7], rtol=1e-12)

@@ -17,6 +17,7 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.products import rows_times, rows_times_symmetric
+from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._experiment.simulate import read_arguments, simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
@@ -166,7 +167,7 @@ def _seconds_per_byte(shape: Structure) -> float:
     def products() -> None:
         for index, matrix in enumerate(matrices):
             # As in a step, about half of the traffic is causal and half is not.
-            _ = (rows_times_symmetric if index % 3 == 0 else rows_times)(rows, matrix, size)
+            _ = rows_times_symmetric(rows, Symmetric(matrix)) if index % 3 == 0 else rows_times(rows, Causal(matrix))
 
     full = -(-count // 3)
     with one_blas_thread():

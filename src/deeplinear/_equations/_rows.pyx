@@ -121,6 +121,11 @@ cdef _stacked(matrices, int axes):
     return matrices.reshape(*matrices.shape[: axes - 3], -1, *matrices.shape[-2:])
 
 
+cdef _rows_of(profile):
+    """Return a profile with its leading axes made into one."""
+    return None if profile is None else profile.reshape(-1, profile.shape[-1])
+
+
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _fill_product(
@@ -167,110 +172,96 @@ cdef int _fill_resolvent(
     return 0
 
 
-def weight_kernel(R, a, C, initial, learned):
-    """Return the row initial R + learned a C, entry by entry, of rows (batch, 1, e); None stands for 1."""
-    kernel = np.empty((R.shape[0], 1, R.shape[2]), R.dtype)
-    if kernel.dtype.char == "d":
-        _weight_kernel[double](kernel, R, a, C, initial, learned)
-    else:
-        _weight_kernel[Complex](kernel, R, a, C, initial, learned)
-    return kernel
+def fill_pair(row, matrices, filled, factor, Py_ssize_t which, Py_ssize_t block):
+    """Fill row e - 1 of two causal matrices ``filled`` (2, *batch, rows, rows) with a row times two others.
 
-
-@cython.boundscheck(False)
-@cython.wraparound(False)
-cdef int _weight_kernel(
-    number[:, :, :] kernel,
-    const number[:, :, :] R,
-    const number[:, :, :] a,
-    const number[:, :, :] C,
-    const number[:, :, :] initial,
-    const number[:, :, :] learned,
-) except -1:
-    cdef Py_ssize_t j, s
-    cdef number of_R, of_aC
-    for j in range(kernel.shape[0]):
-        of_R = 1 if initial is None else initial[j, 0, 0]
-        of_aC = 1 if learned is None else learned[j, 0, 0]
-        for s in range(kernel.shape[2]):
-            kernel[j, 0, s] = of_R * R[j, 0, s] + of_aC * a[j, 0, s] * C[j, 0, s]
-    return 0
-
-
-def respond(kernel, other, own, gamma0, Py_ssize_t source, Py_ssize_t block):
-    """Fill a row of a site's responses ``own`` (2, *batch, rows, rows) to its two sources.
-
-    It is the row ``kernel`` (*batch, 1, e) times the responses ``other``. That to the field's own ``source`` comes with
-    the factor gamma0, one for equally many matrices of the batch each, and is 1 more at equal times.
+    The row is (*batch, 1, e). One of the two products, ``which``, is multiplied by a factor, one for equally many
+    matrices of the batch each, and 1 is added to it on the diagonal.
     """
-    kernel, other, own, gamma0 = _stacked(kernel, 3), _stacked(other, 4), _stacked(own, 4), gamma0.reshape(-1)
-    if own.dtype.char == "d":
-        _respond[double](kernel, other, own, gamma0, source, block)
+    row, matrices, filled, factor = _stacked(row, 3), _stacked(matrices, 4), _stacked(filled, 4), factor.reshape(-1)
+    if filled.dtype.char == "d":
+        _fill_pair[double](row, matrices, filled, factor, which, block)
     else:
-        _respond[Complex](kernel, other, own, gamma0, source, block)
+        _fill_pair[Complex](row, matrices, filled, factor, which, block)
 
 
 @cython.boundscheck(False)
 @cython.wraparound(False)
-cdef int _respond(
-    const number[:, :, :] kernel,
-    const number[:, :, :, :] other,
-    number[:, :, :, :] own,
-    const number[:] gamma0,
-    Py_ssize_t source,
+cdef int _fill_pair(
+    const number[:, :, :] row,
+    const number[:, :, :, :] matrices,
+    number[:, :, :, :] filled,
+    const number[:] factor,
+    Py_ssize_t which,
     Py_ssize_t block,
 ) except -1:
-    cdef Py_ssize_t i, j, s, e = kernel.shape[2], size = own.shape[3], shared = own.shape[1] // gamma0.shape[0]
-    cdef number factor
-    _check_rows(kernel, own.shape[1])
+    cdef Py_ssize_t i, j, s, e = row.shape[2], size = filled.shape[3], shared = filled.shape[1] // factor.shape[0]
+    cdef number scale
+    _check_rows(row, filled.shape[1])
     for i in range(2):
-        _check_layout(other[i], e)
-        _check_layout(own[i], e)
+        _check_layout(matrices[i], e)
+        _check_layout(filled[i], e)
     with nogil:
         for i in range(2):
-            for j in range(own.shape[1]):
-                times_lower(&own[i, j, e - 1, 0], &kernel[j % kernel.shape[0], 0, 0], &other[i, j, 0, 0], size, e, block)
-                if i == source:
-                    factor = gamma0[j // shared]
+            for j in range(filled.shape[1]):
+                times_lower(&filled[i, j, e - 1, 0], &row[j % row.shape[0], 0, 0], &matrices[i, j, 0, 0], size, e, block)
+                if i == which:
+                    scale = factor[j // shared]
                     for s in range(e):
-                        own[i, j, e - 1, s] = factor * own[i, j, e - 1, s]
-                    own[i, j, e - 1, e - 1] = own[i, j, e - 1, e - 1] + 1
+                        filled[i, j, e - 1, s] = scale * filled[i, j, e - 1, s]
+                    filled[i, j, e - 1, e - 1] = filled[i, j, e - 1, e - 1] + 1
     return 0
 
 
-def fill_sandwich(filled, responses, sources, Py_ssize_t e, Py_ssize_t block):
-    """Fill row and column e - 1 of symmetric matrices (*batch, rows, rows) with sum_i F_i S_i F_i^T."""
+def fill_sandwich(filled, responses, weighted, Py_ssize_t e, Py_ssize_t block):
+    """Fill row and column e - 1 of symmetric matrices (*batch, rows, rows) with sum_i F_i S_i F_i^T.
+
+    ``weighted`` has for each S_i a symmetric matrix, a factor and a profile p over rows, S_i = factor p matrix p, where
+    None stands for 1.
+    """
     if filled.dtype.char == "d":
-        _fill_sandwich[double](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
+        _fill_sandwich[double](_stacked(filled, 3), _stacked(responses, 4), weighted, e, block)
     else:
-        _fill_sandwich[Complex](_stacked(filled, 3), _stacked(responses, 4), sources, e, block)
+        _fill_sandwich[Complex](_stacked(filled, 3), _stacked(responses, 4), weighted, e, block)
 
 
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _fill_sandwich(
-    number[:, :, :] filled, const number[:, :, :, :] responses, sources, Py_ssize_t e, Py_ssize_t block
+    number[:, :, :] filled, const number[:, :, :, :] responses, weighted, Py_ssize_t e, Py_ssize_t block
 ) except -1:
-    cdef Py_ssize_t i, j, s, t = e - 1, size = filled.shape[2], batch = filled.shape[0]
+    cdef Py_ssize_t i, j, k, s, t = e - 1, size = filled.shape[2], batch = filled.shape[0]
+    cdef number[:] row = np.empty(e, complex if number is Complex else float)
     cdef number[:] through = np.empty(e, complex if number is Complex else float)
-    cdef const number[:, :, :] covariance
+    cdef const number[:, :, :] matrices
     cdef const number[:] factors
+    cdef const number[:, :] profiles
     cdef number common
     _check_layout(filled, e)
     filled[:, t, :e] = 0
-    for i, source in enumerate(sources):
+    for i, (matrix, factor, profile) in enumerate(weighted):
         _check_layout(responses[i], e)
-        covariance = _stacked(source.matrix, 3)
-        factors = None if source.factor is None else source.factor.reshape(-1)
+        matrices = _stacked(matrix, 3)
+        factors = None if factor is None else factor.reshape(-1)
+        profiles = _rows_of(profile)
         for j in range(batch):
-            if covariance is not None:
-                _check_layout(covariance, e)
-                times_symmetric(&through[0], &responses[i, j, t, 0], &covariance[j, 0, 0], size, e)
+            if profiles is None:
+                row[:] = responses[i, j, t, :e]
+            else:
+                k = j * profiles.shape[0] // batch
+                for s in range(e):
+                    row[s] = responses[i, j, t, s] * profiles[k, s]
+            if matrices is not None:
+                _check_layout(matrices, e)
+                times_symmetric(&through[0], &row[0], &matrices[j, 0, 0], size, e)
             else:  # 1 for all times
                 common = 0
                 for s in range(e):
-                    common = common + responses[i, j, t, s]
+                    common = common + row[s]
                 through[:] = common
+            if profiles is not None:
+                for s in range(e):
+                    through[s] = profiles[k, s] * through[s]
             if factors is not None:
                 common = factors[j // (batch // factors.shape[0])]
                 for s in range(e):
@@ -281,25 +272,35 @@ cdef int _fill_sandwich(
     return 0
 
 
-def fill_sum(filled, x, y, factor, Py_ssize_t e):
-    """Fill row and column e - 1 of symmetric matrices (batch, rows, rows) with x + factor y; a factor None is 1."""
+def fill_sum(filled, x, y, factor, profile, Py_ssize_t e):
+    """Fill row and column e - 1 of symmetric matrices (batch, rows, rows) with x + factor p y p, where None is 1."""
     if filled.dtype.char == "d":
-        _fill_sum[double](filled, x, y, factor, e)
+        _fill_sum[double](filled, x, y, factor, profile, e)
     else:
-        _fill_sum[Complex](filled, x, y, factor, e)
+        _fill_sum[Complex](filled, x, y, factor, profile, e)
 
 
 @cython.boundscheck(False)
 @cython.wraparound(False)
 cdef int _fill_sum(
-    number[:, :, :] filled, const number[:, :, :] x, const number[:, :, :] y, const number[:, :, :] factor, Py_ssize_t e
+    number[:, :, :] filled,
+    const number[:, :, :] x,
+    const number[:, :, :] y,
+    const number[:, :, :] factor,
+    const number[:, :] profile,
+    Py_ssize_t e,
 ) except -1:
     cdef Py_ssize_t j, s, t = e - 1
     cdef number of_y
     for j in range(filled.shape[0]):
         of_y = 1 if factor is None else factor[j, 0, 0]
+        if profile is not None:
+            of_y = of_y * profile[j, t]
         for s in range(e):
-            filled[j, t, s] = x[j, t, s] + of_y * y[j, t, s]
+            filled[j, t, s] = of_y * y[j, t, s]
+            if profile is not None:
+                filled[j, t, s] = filled[j, t, s] * profile[j, s]
+            filled[j, t, s] = filled[j, t, s] + x[j, t, s]
         _mirror(filled, j, t)
     return 0
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, identity, namespace, zeros
+from deeplinear._core.arrays import Array, beside, namespace
 from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
+from deeplinear._equations.weights import WeightLayers, over_outputs
 from deeplinear._problem.problem import Problem
 from deeplinear._time.propagator import changes
 
@@ -51,10 +52,6 @@ class Coefficients:
     """
 
     structure: Structure
-    d: Array  # (batch, rows)        response of a weight to its initial value
-    lost: Array | None  # (batch, rows)  d - 1, where it is known other than as a difference: at every step
-    a: Array  # (batch, rows, rows)  response to gradients, the same for every pair of outputs
-    a_readout: Array  # (batch, rows, rows)  the same acting within one output only
     scale: Array | None  # unit of g(t) - g(0) in a centered network, which is its richness; None stands for 1
     whole_gamma0: Array  # gamma0
     gamma0: Array  # gamma0 / scale
@@ -75,7 +72,12 @@ class Coefficients:
     @cached_property
     def xp(self) -> Any:
         """Library that the arrays belong to, as the array API standard has it."""
-        return namespace(self.d)
+        return namespace(self.gamma0)
+
+    @property
+    def batch(self) -> int:
+        """Number of problems."""
+        return len(self.gamma0)
 
     @cached_property
     def moments(self) -> tuple[Array, Array, Array]:
@@ -114,14 +116,9 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
 def coefficients(
     problems: Sequence[Problem], nodes: int = 0, times: int | None = None, device: Device = CPU
 ) -> Coefficients:
-    """Stack the constants of problems that share one structure; see there for ``nodes`` and ``times``.
-
-    With nodes in time, ``d`` and ``a`` are still zero: the time grid fills them as it grows.
-    """
+    """Stack the constants of problems that share one structure; see there for ``nodes`` and ``times``."""
     shape = structure(problems[0], nodes, times)
     each = [_of_one(problem, shape) for problem in problems]
-    if times is None:
-        each = [one | _rule(problem) for one, problem in zip(each, problems, strict=True)]
     stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
     rules = [number for one in problems for number in (one.optimizer.weight_decay, _first_rate(one))]
     kind = np.result_type(*stacked.values(), *rules)
@@ -136,18 +133,24 @@ def coefficients(
     constants: dict[str, Any] = {name: place(values) for name, values in stacked.items()}
     for name, values in layers.items():
         constants[name] = tuple(None if (layer == 1).all() else place(layer) for layer in values)
-    lost = None
-    if times is None:
-        rates, momentum, weight_decay = (constants.pop(name) for name in ("rates", "momentum", "weight_decay"))
-        lost, a = changes(rates, momentum[:, 0], weight_decay[:, 0], shape.nesterov)
-        d = 1.0 + lost
-    else:
-        d, a = (zeros((len(each), *[times] * axes), constants["gamma0"]) for axes in (1, 2))
-    d, a, a_readout = _over_outputs(d, a, shape.outputs)
-    lost = None if lost is None else namespace(lost).repeat(lost, shape.outputs, axis=1)
     if not shape.centered:
         constants["scale"] = None
-    return Coefficients(structure=shape, d=d, lost=lost, a=a, a_readout=a_readout, **constants)
+    return Coefficients(structure=shape, **constants)
+
+
+def weights_of(problems: Sequence[Problem], c: Coefficients) -> WeightLayers:
+    """Return the weights of problems at every step, on the device of their coefficients."""
+    rules = [problem.optimizer for problem in problems]
+    rates, momentum, weight_decay = (
+        beside(np.stack(values).astype(c.gamma0.dtype if isinstance(c.gamma0, np.ndarray) else float), c.gamma0)
+        for values in (
+            [rule.rates(problem.steps) for rule, problem in zip(rules, problems, strict=True)],
+            [[rule.momentum] for rule in rules],
+            [[rule.weight_decay] for rule in rules],
+        )
+    )
+    lost, a = changes(rates, momentum, weight_decay, c.structure.nesterov)
+    return over_outputs(1.0 + lost, lost, a, c.structure.outputs, c.structure.decays)
 
 
 def is_complex(problem: Problem) -> bool:
@@ -156,31 +159,10 @@ def is_complex(problem: Problem) -> bool:
     return any(np.iscomplexobj(value) for part in parts for value in vars(part).values())
 
 
-def _over_outputs(d: Array, a: Array, outputs: int) -> tuple[Array, Array, Array]:
-    """Responses d and a over pairs of step and output, and a within one output."""
-    if outputs == 1:
-        return d, a, a
-    (batch, steps), size, xp = d.shape, d.shape[-1] * outputs, namespace(a)
-    each = xp.broadcast_to(d[..., None], (batch, steps, outputs)).reshape(batch, size)
-    shape = (batch, steps, outputs, steps, outputs)
-    every = xp.broadcast_to(a[:, :, None, :, None], shape).reshape(batch, size, size)
-    return each, every, every * xp.tile(identity(outputs, a), (steps, steps))
-
-
 def _first_rate(problem: Problem) -> Any:
     """Learning rate at step 0, which is complex if any is."""
     lr = problem.optimizer.lr
     return lr[0] if isinstance(lr, tuple) else 1.0 if callable(lr) else lr
-
-
-def _rule(problem: Problem) -> dict[str, Array]:
-    """Numbers of the update rule at every step."""
-    optimizer = problem.optimizer
-    return {
-        "rates": optimizer.rates(problem.steps),
-        "momentum": np.asarray(optimizer.momentum),
-        "weight_decay": np.asarray(optimizer.weight_decay),
-    }
 
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:

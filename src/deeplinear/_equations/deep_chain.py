@@ -1,165 +1,352 @@
-"""The hidden layers as one object that a solver steps: backward rows, then forward rows."""
+"""A long residual chain through a few nodes in depth: large depth, and the limit of infinite depth.
 
-from collections.abc import Iterator
-from typing import Protocol
+Along a residual chain with branches beta everything changes slowly, so it is enough to know it at a few
+edges e (the weights W_e between layers e and e + 1). What reaches an edge from below is the kernel Y with
+source covariance S (layer e), from above Q with D (layer e + 1); see ``layers.py``. Across an edge they
+change by beta^2 times
+
+    dY = A + X B Y ,          dS = X B S + (X B S)^T + dd o C_h + X (dd o C_g) X^T + beta^2 (X B) S (X B)^T
+    dQ = B + P A Q ,          dD = P A D + (P A D)^T + dd o C_g + P (dd o C_h) P^T + beta^2 (P A) D (P A)^T
+
+    A = dd o R_hr + gamma0 a o C_h  at layer e ,     B = dd o R_gu + gamma0 a o C_g  at layer e + 1
+    X = Y + beta^2 Y B X ,    P = Q + beta^2 Q A P
+
+with all else at layer e (below) or e + 1 (above). These are the equations of the layers, no more and no
+less; a sum over edges below or above node j becomes a matrix over the nodes. At infinite depth, with
+beta = beta_0 / sqrt(L), sums become integrals over layer time tau = e / L, and layers e and e + 1 are one.
+
+A row of the unknowns depends on the same row at the other nodes. The equations are of Volterra type along
+the chain, so sweeping them converges fast, and a step is swept until it stands still. The rows of a panel are
+swept once at a time, since they depend on all else in the panel as well.
+
+Q, P and B are kept divided by gamma0. In a centered network g stands for g~ of ``increments.py``.
+All arrays have an axis of nodes after the axis of batches.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array
-from deeplinear._equations.coefficients import Coefficients
-from deeplinear._equations.depth_nodes import DeepChain
-from deeplinear._equations.increments import correlation_rows
-from deeplinear._equations.layers import HiddenCovariances, HiddenResponses
-from deeplinear._equations.products import mean_diagonal, times
+from deeplinear._core.arrays import Array, beside, computing, finite, identity
+from deeplinear._equations.coefficients import Coefficients, Structure
+from deeplinear._equations.depth_nodes import Nodes
+from deeplinear._equations.fixed_point import fixed_point
+from deeplinear._equations.increments import backward_source, correlation_rows, times_inverse_of_E
+from deeplinear._equations.layers import kernel_on_g, kernel_on_h
+from deeplinear._equations.products import (
+    is_panel,
+    mean_diagonal,
+    rows_times,
+    rows_times_symmetric,
+    rows_times_transpose,
+)
+from deeplinear._equations.site import Site
+from deeplinear._equations.source import Source
+from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.weights import WeightLayers, Weights
+
+SETTLED = 1e-10
+"""Relative change of a step's unknowns at which sweeping them ends."""
+
+_MOST_SWEEPS, _USUAL_SWEEPS = 60, 10
 
 
-class Chain(Protocol):
-    """What a solver and a solution need of the hidden layers.
+class DeepChain:
+    """Responses and covariances along the chain; see the module for the equations.
 
-    1. ``backward`` fills rows of everything about g, from earlier rows; then layer 0 runs; then
-       ``forward`` fills rows of everything about h. With ``respond=False`` responses are left as they
-       are and only covariances are filled.
-    2. ``replica`` has the same responses, and covariances of its own that are still empty.
-    3. ``Cg_first`` and ``Rgu_hat_first`` are what layer 0 reads of layer 1.
-    4. ``Ch``, ``Cg``, ``Rhr`` and ``Rgu_hat`` (R_gu / gamma0) run over layers, or over nodes in layer
-       time, first to last; each item has shape (batch, rows, rows).
-    5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
-    6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps).
-    7. The rows of a panel depend on each other, and ``backward`` and ``forward`` sweep them once. ``prepare``
-       comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
-       responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
-       as it is with ``respond=False`` or ``correlate=False``.
-    8. ``correlations`` are C_h and C_g of all layers or nodes, as far as they are kept.
-    9. In a centered network ``kernels``, ``sources``, ``correlations`` and ``Cg_first`` are those of g~, as in
-       ``increments.py``.
+    Attributes
+    ----------
+    nodes
+        Where the nodes are.
+    unsettled
+        Which problems of the batch had a step that did not come to a standstill, shape (batch,).
     """
 
-    unsettled: NDArray[np.bool_]
+    lower: Site
+    upper: Site
+    Y: Causal
+    Q: Causal
+    A: Causal
+    B: Causal
+    X: Causal
+    P: Causal
+    _XB: Causal
+    _PA: Causal
 
-    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
+    def __init__(
+        self, c: Coefficients, weights: WeightLayers, Ch_data: Symmetric, room: Room, like: "DeepChain | None" = None
+    ) -> None:
+        self.c, self.weights, self._Ch_data = c, weights, Ch_data
+        self.nodes: Nodes = like.nodes if like else Nodes(c.structure.nodes, c.structure.edges)
+        lead = (c.batch, len(self.nodes.position))
+        self.unsettled = np.zeros(c.batch, bool)
+        self._beta2, self._gamma0 = c.beta2[:, None], c.gamma0[:, None]
+        self._all = slice(0, room.size)
+        # A single edge's own change, which tells its two layers apart; none at infinite depth.
+        self._edge = None if c.structure.edges is None else self._beta2
+        if like is None:
+            self._make_responses(room, lead)
+        else:
+            for name in ("lower", "upper", "Y", "Q", "A", "B", "X", "P", "_XB", "_PA"):
+                setattr(self, name, getattr(like, name))
+        # Sources and correlations; names as in the module, "low" and "up" for the layers of an edge.
+        self.Ch_low, self.Cg_up, self.S_low, self.D_up = (room.symmetric(*lead) for _ in range(4))
+        self.Cg_low = self.Cg_up if self._edge is None else room.symmetric(*lead)
+        self.D_low = self.D_up if self._edge is None else room.symmetric(*lead)
+        self.S_up = self.S_low if self._edge is None else room.symmetric(*lead)
+        # What initial weights make of h and g, per unit of branch, and the initial readout.
+        self._from_above = backward_source(c, self._hidden, self.Cg_up, nodes=True)
+        self._from_below = Source(self.Ch_low, None, self._from_above.d)
+        self._readout = backward_source(c, weights.readout, None)._replace(d=weights.readout.d[:, None])
 
-    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
+    def _make_responses(self, room: Room, lead: tuple[int, int]) -> None:
+        def site() -> Site:
+            return Site(room, lead, self._gamma0, self.c.structure.outputs)
 
-    def prepare(self, Rhr_data: Array, rows: slice) -> None: ...
-
-    def kernels(self) -> list[Array]: ...
-
-    def sources(self) -> list[Array]: ...
-
-    def correlations(self) -> list[Array]: ...
-
-    def replica(self, Ch_data: Array) -> "Chain": ...
+        self.lower = site()
+        self.upper = self.lower if self._edge is None else site()
+        self.Y, self.Q, self.A, self.B, self._XB, self._PA = (room.causal(*lead) for _ in range(6))
+        self.X = self.Y if self._edge is None else room.causal(*lead)
+        self.P = self.Q if self._edge is None else room.causal(*lead)
 
     @property
-    def Cg_first(self) -> Array: ...
+    def _hidden(self) -> Weights:
+        """The weights of every edge."""
+        return self.weights.hidden[0]
 
-    def Rgu_hat_first(self, rows: slice) -> Array: ...
-
-    def Ch(self) -> Iterator[Array]: ...
-
-    def Cg(self) -> Iterator[Array]: ...
-
-    def Rhr(self) -> Iterator[Array]: ...
-
-    def Rgu_hat(self) -> Iterator[Array]: ...
-
-    def kernel(self) -> Array: ...
-
-
-def make_chain(c: Coefficients, Ch_data: Array) -> Chain:
-    """Return the hidden layers of a batch of problems, before the first step."""
-    return DeepChain(c, Ch_data) if c.structure.nodes else Layers(c, Ch_data)
-
-
-class Layers:
-    """A chain of finitely many layers, one after the other."""
-
-    def __init__(self, c: Coefficients, Ch_data: Array, responses: HiddenResponses | None = None) -> None:
-        self.c = c
-        self.responses = responses or HiddenResponses(c)
-        self.covariances = HiddenCovariances(self.responses, Ch_data)
-        self.unsettled = np.zeros(len(c.d), bool)
-        self._all = slice(0, c.structure.size)
+    def replica(self, Ch_data: Symmetric, room: Room) -> "DeepChain":
+        """Return a chain with the same responses and empty covariances."""
+        return DeepChain(self.c, self.weights, Ch_data, room, like=self)
 
     def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
-        """Fill rows of g, last layer first."""
-        for layer in reversed(self.responses.layers):
+        """Fill rows of everything about g."""
+        c = self.c
+        top_Q, top_D = self.weights.readout.a[rows][:, None], self._readout.rows(rows)
+        above = beside(self.nodes.above, c.gamma0)
+
+        def sweep(Q: Array, D: Array) -> tuple[Array, Array]:
+            dQ = dD = None
             if respond:
-                self.responses.backward(layer, self.covariances.Cg, rows)
+                self.Q[rows] = Q
+                self.upper.backward(Q, rows)
             if correlate:
-                self.covariances.backward(layer, rows)
-
-    def forward(self, Rhr_data: Array, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
-        """Fill rows of h, first layer first."""
-        for layer in self.responses.layers:
+                self.D_up[rows] = D
+                self.upper.correlate_g(Source(self.S_up), Source(self.D_up), self.Cg_up, rows)
             if respond:
-                self.responses.forward(layer, Rhr_data, self.covariances.Ch, rows)
+                self.B[rows] = kernel_on_h(c, self._hidden, self.upper.dg_du[rows], self.Cg_up, rows, None, None)
+                P = self._through_edge(Q, self.A, self.P, rows)
+                self._PA[rows] = self._gamma0 * rows_times(P, self.A)
+                dQ = self.B[rows] + rows_times(self._PA[rows], self.Q)
+                Q = top_Q + self._sum(above, dQ)
             if correlate:
-                self.covariances.forward(layer, rows)
+                through = self._gamma0**2 * self._sandwich(self.P, self._from_below, rows)
+                dD = self._mixed(self._PA, self.D_up, rows) + self._from_above.rows(rows) + through
+                D = top_D + self._sum(above, dD)
+            if self._edge is not None:
+                if dQ is not None:
+                    self.lower.backward(self.Q[rows] + self._edge * dQ, rows)
+                if dD is not None:
+                    self.D_low[rows] = self.D_up[rows] + self._edge * dD
+                    self.lower.correlate_g(Source(self.S_low), Source(self.D_low), self.Cg_low, rows)
+            return Q, D
 
-    def replica(self, Ch_data: Array) -> "Layers":
-        """Return a chain with the same responses and empty covariances."""
-        return Layers(self.c, Ch_data, self.responses)
+        self._settle(sweep, above, self.Q, self.D_up, rows)
 
-    def kernel(self) -> Array:
-        """Sum over weight layers of the squared gain above times the mean squared gain below.
+    def forward(self, Rhr_data: Causal, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
+        """Fill rows of everything about h."""
+        c, first = self.c, self.weights.input
+        learned = c.whole_gamma0[:, None]
+        Ch_data = self._Ch_data[rows][:, None]
+        bottom_Y = kernel_on_g(c, first, Rhr_data[rows][:, None], Ch_data, rows, c.feedback[:, None], learned)
+        bottom_S = first.initial(Ch_data, rows)
+        below = beside(self.nodes.below, c.gamma0)
 
-        The gain above weight layer l - 1 is C_g^l(t, t), 1 for the readout. Below, what has been learned is
-        of low rank, so the mean over directions is that of the initial weights.
-        """
-        c, skip = self.c, self.c.structure.skip
-        decay = c.d[:, :: c.structure.outputs] ** 2
-        total: Array = c.xp.ones_like(decay)
-        for layer in reversed(self.responses.layers):
-            gain = mean_diagonal(correlation_rows(c, self.covariances.Cg[layer], self._all), c.structure.outputs)
-            if layer == 1:
-                total = c.first_to_last[..., 0] * (gain + decay * total)
-            else:
-                k = c.k[layer - 2]
-                total = times(k, k, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
+        def sweep(Y: Array, S: Array) -> tuple[Array, Array]:
+            dY = dS = None
+            if respond:
+                self.Y[rows] = Y
+                self.lower.A = Y
+                self.lower.forward(rows)
+            if correlate:
+                self.S_low[rows] = S
+                self.lower.correlate_h(Source(self.S_low), Source(self.D_low), self.Ch_low, rows)
+            Ch = self.Ch_low[rows]
+            if respond:
+                self.A[rows] = kernel_on_g(c, self._hidden, self.lower.dh_dr[rows], Ch, rows, None, learned)
+                X = self._through_edge(Y, self.B, self.X, rows)
+                self._XB[rows] = self._gamma0 * rows_times(X, self.B)
+                dY = self.A[rows] + rows_times(self._XB[rows], self.Y)
+                Y = bottom_Y + self._sum(below, dY)
+            if correlate:
+                through = self._sandwich(self.X, self._from_above, rows)
+                dS = self._mixed(self._XB, self.S_low, rows) + self._hidden.initial(Ch, rows) + through
+                S = bottom_S + self._sum(below, dS)
+            if self._edge is not None:
+                if dY is not None:
+                    self.upper.A = self.Y[rows] + self._edge * dY
+                    self.upper.forward(rows)
+                if dS is not None:
+                    self.S_up[rows] = self.S_low[rows] + self._edge * dS
+            return Y, S
+
+        self._settle(sweep, below, self.Y, self.S_low, rows)
+
+    def prepare(self, Rhr_data: Causal, rows: slice) -> None:
+        """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
+        Y = self.Y[rows]
+        self.lower.A = Y
+        if self._edge is not None:
+            dY = self.A[rows] + rows_times(self._XB[rows], self.Y)
+            self.upper.A = Y + self._edge * dY
+
+    def kernels(self) -> list[Causal]:
+        """Responses that a sweep reads before it writes them."""
+        return [self.Y, self.Q, self.A, *([] if self._edge is None else [self.X, self.P])]
+
+    def sources(self) -> list[Symmetric]:
+        """Covariances that a sweep reads before it writes them."""
+        return [self.S_low, self.D_up, self.Ch_low, *([] if self._edge is None else [self.S_up])]
+
+    def correlations(self) -> list[Symmetric]:
+        """C_h and C_g at each node."""
+        nodes = range(len(self.nodes.position))
+        return [C.part(slice(None), node) for C in (self.Ch_low, self.Cg_up) for node in nodes]
+
+    def _through_edge(self, incoming: Array, across: Causal, result: Causal, rows: slice) -> Array:
+        """Rows of X = Y + beta^2 Y B X, or of P = Q + beta^2 Q A P."""
+        if self._edge is not None:
+            step = self._gamma0 * rows_times(incoming, across)
+            result[rows] = incoming + self._edge * rows_times(step, result)
+        return result[rows]
+
+    def _sum(self, over: Array, rows: Array) -> Array:
+        """beta^2 times a sum over edges, or the integral over layer time times beta_0^2."""
+        total: Array = self._beta2 * _along(over, rows)
         return total
 
-    def prepare(self, Rhr_data: Array, rows: slice) -> None:
-        """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
-        for layer in self.responses.layers:
-            self.responses.prepare(layer, Rhr_data, self.covariances.Ch, rows)
+    def _mixed(self, kernel: Causal, covariance: Symmetric, rows: slice) -> Array:
+        """Rows of F S + (F S)^T + beta^2 F S F^T for a kernel F and a covariance S."""
+        direct = rows_times_symmetric(kernel[rows], covariance)
+        mixed: Array = direct + rows_times_transpose(covariance[rows], kernel)
+        if self._edge is not None:
+            mixed = mixed + self._edge * rows_times_transpose(direct, kernel)
+        return mixed
 
-    def kernels(self) -> list[Array]:
-        """Responses that ``prepare`` reads before ``forward`` writes them."""
-        R = self.responses
-        return [R.sites[layer].dh[1] for layer in R.layers[:-1]] + [site.dh[1] for site in R.left.values()]
+    def _sandwich(self, kernel: Causal, source: Source, rows: slice) -> Array:
+        """Rows of kernel (covariance of a source) kernel^T."""
+        return rows_times_transpose(source.times(kernel[rows]), kernel)
 
-    def sources(self) -> list[Array]:
-        """Covariances that ``backward`` reads before ``forward`` writes them."""
-        return self.covariances.sources()
+    def _settle(
+        self,
+        sweep: Callable[[Array, Array], tuple[Array, Array]],
+        over: Array,
+        kernel: Causal,
+        covariance: Symmetric,
+        rows: slice,
+    ) -> None:
+        """Sweep a step's rows until they stand still, starting from those of the step before; a panel's rows once.
 
-    def correlations(self) -> list[Array]:
-        """C_h of each layer but the last, C_g of each layer."""
-        return [*(self.covariances.Ch[layer] for layer in self.responses.layers[:-1]), *self.covariances.Cg.values()]
+        A row passes from node to node first of all unchanged, R_hr = Y + ... and C_h = S + ..., so the
+        correction of each sweep is carried along the chain with (1 - beta^2 sum)^-1.
+        """
+        e, count, xp = rows.stop, rows.stop - rows.start, self.c.xp
+        carry = xp.linalg.inv(identity(len(over), over) - self._beta2[:, 0] * over)
+
+        def carried(unknowns: Array) -> Array:
+            change = xp.stack(sweep(unknowns[:, 0], unknowns[:, 1]), axis=1) - unknowns
+            swept = [unknowns[:, i] + _along(carry, change[:, i]) for i in range(2)]
+            result: Array = xp.stack(swept, axis=1)
+            return result
+
+        if is_panel(rows, self.c.structure.outputs):
+            swept = carried(xp.stack([kernel[rows], covariance[rows]], axis=1))
+            kernel[rows], covariance[rows] = swept[:, 0], swept[:, 1]
+            return
+        before = slice(max(rows.start - count, 0), max(rows.start, count))
+        start = xp.stack([each.matrix[..., before, :e] for each in (kernel, covariance)], axis=1)
+        _, moving = fixed_point(
+            lambda flat: carried(flat.reshape(start.shape)).reshape(flat.shape),
+            start.reshape(len(start), -1),
+            tolerance=SETTLED,
+            most_sweeps=_MOST_SWEEPS,
+            ignore=self.unsettled,
+        )
+        self.unsettled |= moving
+
+    def kernel(self) -> Array:
+        """Mean eigenvalue of the tangent kernel over time, averaged over outputs, shape (batch, steps).
+
+        The mean squared gain of the initial weights below edge e is d^2 (1 + beta^2 d^2)^(e - 1), at infinite
+        depth d^2 exp(beta_0^2 d^2 tau).
+        """
+        c, xp, beta2, outputs = self.c, self.c.xp, self._beta2[:, 0, 0], self.c.structure.outputs
+        decay, first_decay = (w.d[:, ::outputs] ** 2 for w in (self._hidden, self.weights.input))
+        rate: Array = beta2 * decay if self._edge is None else self.c.structure.edges * xp.log1p(beta2 * decay)
+        above = [mean_diagonal(C, outputs) for C in xp.moveaxis(correlation_rows(c, self.Cg_up, self._all), 1, 0)]
+        parts = zip(self.nodes.total.tolist(), self.nodes.position.tolist(), above, strict=True)
+        branches = sum(weight * xp.exp(rate * position) * gain for weight, position, gain in parts)
+        first = mean_diagonal(correlation_rows(c, self.Cg_first, self._all), outputs)
+        total: Array = first + first_decay * (beta2 * branches + xp.exp(rate))
+        return total
 
     @property
-    def Cg_first(self) -> Array:
+    def Cg_first(self) -> Symmetric:
         """C_g of layer 1."""
-        return self.covariances.Cg[1]
+        return self.Cg_low.part(slice(None), 0)
 
     def Rgu_hat_first(self, rows: slice) -> Array:
-        """Rows of R_gu / gamma0 of layer 1."""
-        return self.responses.Rgu_hat(1, rows)
+        """Rows of R_gu / gamma0 of layer 1, where the source u has no branch in front."""
+        return self.lower.dg_du.part(slice(None), 0)[rows]
 
     def Ch(self) -> Iterator[Array]:
-        """C_h of each layer."""
-        yield from (self.covariances.Ch[layer] for layer in self.responses.layers[:-1])
-        yield self.covariances.last_Ch
+        """C_h of each layer, or at each node."""
+        F = finite(self.upper.dh.matrix[..., -1, :, :])
+        sources = finite(self.c.xp.stack([self.S_up.matrix[:, -1], self.D_up.matrix[:, -1]]))
+        with computing(F):
+            last = (finite(F @ sources) @ F.mT).sum(axis=0)
+        return self._layers(self.Ch_low.matrix, last)
 
     def Cg(self) -> Iterator[Array]:
-        """C_g of each layer."""
-        return (correlation_rows(self.c, self.covariances.Cg[layer], self._all) for layer in self.responses.layers)
+        """C_g of each layer, or at each node."""
+        low, last = (correlation_rows(self.c, C, self._all) for C in (self.Cg_low, self.Cg_up.part(slice(None), -1)))
+        return self._layers(low, last)
 
     def Rhr(self) -> Iterator[Array]:
-        """R_hr of each layer."""
-        return (self.responses.Rhr(layer, self._all) for layer in self.responses.layers)
+        """R_hr of each layer, or at each node per unit of branch; the source of the last layer has none."""
+        low, last = self._branch * self.lower.dh_dr.matrix, self.upper.dh_dr.matrix[:, -1]
+        return self._layers(times_inverse_of_E(self.c, low), times_inverse_of_E(self.c, last))
 
     def Rgu_hat(self) -> Iterator[Array]:
-        """R_gu / gamma0 of each layer."""
-        return (self.responses.Rgu_hat(layer, self._all) for layer in self.responses.layers)
+        """R_gu / gamma0 of each layer, or at each node per unit of branch; the source of layer 1 has none."""
+        low, up = self.lower.dg_du.matrix, self.upper.dg_du.matrix
+        layers = self._layers(self._branch * low, (self._branch * up)[:, -1])
+        yield low[:, 0]
+        yield from itertools.islice(layers, 1, None)
+
+    @property
+    def _branch(self) -> Array | float:
+        return 1.0 if self._edge is None else self.c.xp.sqrt(self._beta2)
+
+    def _layers(self, lower: Array, last: Array) -> Iterator[Array]:
+        """Values at all layers, from those at the lower layers of the nodes and at the last layer."""
+        for weights in beside(self.nodes.to_layers(), lower):
+            yield self.c.xp.tensordot(weights, lower, axes=((0,), (1,)))
+        if self._edge is not None:
+            yield last
+
+
+def kept(shape: Structure) -> int:
+    """Count the matrices that the nodes keep: sites, kernels, sources and correlations of ``DeepChain``."""
+    return (14 if shape.edges is None else 23) * shape.nodes
+
+
+def products(shape: Structure) -> tuple[int, int]:
+    """Count the products with causal, and with symmetric, matrices in one step, swept as often as is usual."""
+    return 14 * _USUAL_SWEEPS * shape.nodes, 8 * _USUAL_SWEEPS * shape.nodes
+
+
+def _along(matrix: Array, rows: Array) -> Array:
+    """Apply a matrix over the nodes to rows of shape (batch, nodes, r, e)."""
+    product: Array = (matrix @ rows.reshape(*rows.shape[:2], -1)).reshape(rows.shape)
+    return product

@@ -24,6 +24,8 @@ from deeplinear._core.arrays import Array
 from deeplinear._equations.coefficients import Coefficients
 from deeplinear._equations.products import over_time
 from deeplinear._equations.source import Source
+from deeplinear._equations.two_time import Symmetric
+from deeplinear._equations.weights import Weights
 
 
 def times_E(c: Coefficients, x: Array) -> Array:
@@ -46,13 +48,13 @@ def times_inverse_of_E(c: Coefficients, x: Array) -> Array:
     return y
 
 
-def correlation_rows(c: Coefficients, C: Array, rows: slice) -> Array:
-    """Rows of C_g = E C_g~ E^T up to their own time, given C_g~ (batch, ..., rows, rows)."""
+def correlation_rows(c: Coefficients, C: Symmetric, rows: slice) -> Array:
+    """Rows of C_g = E C_g~ E^T up to their own time, given C_g~."""
     e, outputs = rows.stop, c.structure.outputs
-    own: Array = C[..., rows, :e]
+    own: Array = C[rows]
     if c.scale is None:
         return own
-    scale, initial = _spread(c.scale, own), C[..., :outputs, :e]
+    scale, initial = _spread(c.scale, own), C.matrix[..., :outputs, :e]
     if rows.start > 0:
         own = scale * own + _over_rows(initial, own.shape[-2], c)
     else:  # the initial rows, which come first, are what they are
@@ -64,25 +66,22 @@ def correlation_rows(c: Coefficients, C: Array, rows: slice) -> Array:
     return restored
 
 
-def backward_source(c: Coefficients, matrix: Array | None, factor: Array | None = None, nodes: bool = False) -> Source:
-    """What initial weights make of g; without a matrix the initial readout. ``nodes``: there is an axis of them."""
-    d = d_or_none(c)
+def backward_source(
+    c: Coefficients, w: Weights, correlation: Symmetric | None, factor: Array | None = None, nodes: bool = False
+) -> Source:
+    """What initial weights make of g, or the initial readout; with ``nodes`` there is an axis of them."""
+    d = w.d_or_none
     if nodes and d is not None:
         d = d[:, None]
-    return Source(matrix, factor, d, c.structure.outputs, c.scale, c.lost)
+    return Source(correlation, factor, d, c.structure.outputs, c.scale, w.lost)
 
 
-def d_or_none(c: Coefficients) -> Array | None:
-    """Return d, None where it is 1 at all times."""
-    return c.d if c.structure.decays else None
-
-
-def decayed_on_g(c: Coefficients, x: Array, rows: slice) -> Array:
+def decayed_on_g(c: Coefficients, w: Weights, x: Array, rows: slice) -> Array:
     """Rows of diag(d) x F, given those of x, which act on g~; of diag(d) x diag(d) without centering."""
-    if not c.structure.decays:
+    if not w.decays:
         return x
-    d = c.d[:, rows].reshape(len(x), *[1] * (x.ndim - 3), -1, 1)
-    decayed: Array = d * backward_source(c, None, nodes=x.ndim > 3).on(x)
+    d = w.d[:, rows].reshape(len(x), *[1] * (x.ndim - 3), -1, 1)
+    decayed: Array = d * backward_source(c, w, None, nodes=x.ndim > 3).on(x)
     return decayed
 
 

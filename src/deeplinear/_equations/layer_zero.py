@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, computing, finite, identity, namespace, to_numpy, zeros
+from deeplinear._core.arrays import Array, computing, finite, identity, namespace, to_numpy
 from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.increments import backward_source, without_initial
 from deeplinear._equations.layers import kernel_on_h
@@ -45,9 +45,10 @@ from deeplinear._equations.products import (
     rows_times,
     rows_times_symmetric,
     rows_times_transpose,
-    write_symmetric,
 )
 from deeplinear._equations.source import Source, fill_sandwich
+from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.weights import Weights
 
 
 class DataResponses:
@@ -56,69 +57,65 @@ class DataResponses:
     Attributes
     ----------
     K, Rhr
-        Shape (batch, rows, rows).
+        With one leading axis, of the batch.
     RDelta
         The same, or None where it is the identity.
     H
-        Transfer function of each mode, shape (batch, modes, rows, rows).
+        Transfer function of each mode, with leading axes (batch, modes).
     H1
         H_k applied to constants: the mean of v_k per unit target, shape (batch, modes, rows, outputs).
     """
 
-    def __init__(self, c: Coefficients) -> None:
-        self.c = c
+    def __init__(self, c: Coefficients, weights: Weights, room: Room) -> None:
+        self.c, self.weights = c, weights
         s = c.structure
-        batch, size = c.d.shape
+        self.K, self.Rhr = room.causal(c.batch), room.causal(c.batch)
+        self.RDelta = room.causal(c.batch) if s.reuses_data else None
+        self._mean_H = room.causal(c.batch) if s.modes > 1 else None
+        self.H = room.causal(c.batch, s.modes)
+        self.H1 = room.series((c.batch, s.modes, room.size, s.outputs))
 
-        self.K, self.Rhr, *more = zeros((2 + s.reuses_data + (s.modes > 1), batch, size, size), c.d)
-        self.RDelta = more.pop() if s.reuses_data else None
-        self._mean_H = more.pop() if s.modes > 1 else None
-        self.H = zeros((batch, s.modes, size, size), c.d)
-        self.H1 = zeros((batch, s.modes, size, s.outputs), c.d)
-
-    def step(self, Rgu_hat: Array, Cg: Array, rows: slice) -> None:
+    def step(self, Rgu_hat: Array, Cg: Symmetric, rows: slice) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
-        c, e, outputs = self.c, rows.stop, self.c.structure.outputs
-        K = kernel_on_h(c, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)
-        self.K[:, rows, :e] = K
-        KR, panel = rows_times(K, self.RDelta, e), is_panel(rows, outputs)
+        c, outputs = self.c, self.c.structure.outputs
+        K = kernel_on_h(c, self.weights, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)
+        self.K[rows] = K
+        KR, panel = rows_times(K, self.RDelta), is_panel(rows, outputs)
 
         H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)
         self.H1[..., rows, :] = over_time(H, outputs)
         if self._mean_H is not None:
-            self._mean_H[:, rows, :e] = mode_sum(c, H, 1)
+            self._mean_H[rows] = mode_sum(c, H, 1)
 
         if self.RDelta is not None:
-            Rvu = -rows_times(self.mean_H(rows), self.K, e)
+            Rvu = -rows_times(self.mean_H(rows), self.K)
             RDelta = fill_resolvent(self.RDelta, c.reuse * Rvu, rows, panel)
-            Rhr = -self.times_mean_H(RDelta, e)
+            Rhr = -self.times_mean_H(RDelta)
         else:
             Rhr = -self.mean_H(rows)
-        self.Rhr[:, rows, :e] = without_initial(c, Rhr) if c.structure.centered else Rhr
+        self.Rhr[rows] = without_initial(c, Rhr) if c.structure.centered else Rhr
 
     def mean_H(self, rows: slice) -> Array:
         """Rows of sum_k p_k lam_k H_k."""
-        e = rows.stop
-        mean: Array = mode_sum(self.c, self.H[..., rows, :e], 1) if self._mean_H is None else self._mean_H[:, rows, :e]
-        return mean
+        return mode_sum(self.c, self.H[rows], 1) if self._mean_H is None else self._mean_H[rows]
 
-    def times_mean_H(self, x: Array, e: int) -> Array:
+    def times_mean_H(self, x: Array) -> Array:
         """Rows times sum_k p_k lam_k H_k."""
-        return self._mean_product(rows_times, x, e)
+        return self._mean_product(rows_times, x)
 
-    def times_mean_H_transpose(self, x: Array, e: int) -> Array:
+    def times_mean_H_transpose(self, x: Array) -> Array:
         """Rows times the transpose of sum_k p_k lam_k H_k."""
-        return self._mean_product(rows_times_transpose, x, e)
+        return self._mean_product(rows_times_transpose, x)
 
-    def _mean_product(self, product: Callable[[Array, Array, int], Array], x: Array, e: int) -> Array:
+    def _mean_product(self, product: Callable[[Array, Causal], Array], x: Array) -> Array:
         if self._mean_H is not None:
-            return product(x, self._mean_H, e)
-        scaled: Array = self.c.moments[1][:, 0] * product(x, self.H[:, 0], e)
+            return product(x, self._mean_H)
+        scaled: Array = self.c.moments[1][:, 0] * product(x, self.H.part(slice(None), 0))
         return scaled
 
     def response_to_r0(self, index: int) -> Array:
         """R_hr^0 for one problem; in a centered network r0 acts through r0(t) - r0(0). Shape (rows, rows)."""
-        response: Array = self.c.xp.asarray(self.Rhr[index], copy=True)
+        response: Array = self.c.xp.asarray(self.Rhr.matrix[index], copy=True)
         if self.c.structure.centered:
             outputs = self.c.structure.outputs
             response[:, :outputs] = -over_time(response, outputs)
@@ -126,9 +123,9 @@ class DataResponses:
 
     def Rvu(self, index: int) -> Array:
         """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
-        with computing(self.K):
-            mean = (self.c.moments[1][index] * finite(self.H[index])).sum(axis=0)
-            response: Array = -finite(mean) @ finite(self.K[index])
+        with computing(self.K.matrix):
+            mean = (self.c.moments[1][index] * finite(self.H.matrix[index])).sum(axis=0)
+            response: Array = -finite(mean) @ finite(self.K.matrix[index])
         return response
 
 
@@ -138,7 +135,7 @@ class DataCovariances:
     Attributes
     ----------
     Cv, Ch
-        Shape (batch, rows, rows).
+        With one leading axis, of the batch.
     noisy
         Whether data that the replicas share, or batches of them, make training noisy.
     CDelta_equal
@@ -147,24 +144,23 @@ class DataCovariances:
         Parts of C_v(t, t) due to r0 and to the noise u, shape (batch, rows); the rest is ``bias``.
     """
 
-    def __init__(self, responses: DataResponses, same_data: bool = True) -> None:
+    def __init__(self, responses: DataResponses, room: Room, same_data: bool = True) -> None:
         self.responses, self.c = responses, responses.c
-        s, R = self.c.structure, responses
+        s, batch, size = self.c.structure, self.c.batch, room.size
         self.noisy = same_data and (s.reuses_data or s.subsamples)
-        self.Cv, self.Ch, *more = zeros((2 + (s.modes > 1) + s.reuses_data, *R.K.shape), R.K)
-        self._Cv2 = more.pop() if s.modes > 1 else None
-        self._Psi = more.pop() if s.reuses_data else self.Ch
-        batch, size = self.c.d.shape
+        self.Cv, self.Ch = room.symmetric(batch), room.symmetric(batch)
+        self._Cv2 = room.symmetric(batch) if s.modes > 1 else None
+        self._Psi = room.symmetric(batch) if s.reuses_data else self.Ch
         # <v_k(t)^2> / B for each mode.
-        self._own = zeros((batch, s.modes, 1, size), R.K) if s.own_noise and same_data else None
-        self.CDelta_equal = zeros((batch, s.steps, s.outputs, s.outputs), R.K)
-        self.width, self.data = (zeros((batch, size), R.K) for _ in range(2))
+        self._own = room.series((batch, s.modes, 1, size)) if s.own_noise and same_data else None
+        self.CDelta_equal = room.series((batch, size // s.outputs, s.outputs, s.outputs))
+        self.width, self.data = room.series((batch, size)), room.series((batch, size))
         # What has eigenvalue zero is never learned: D = 0 over any number.
         lam = self.c.eigenvalues
         self._eigenvalues = self.c.xp.where(lam == 0, self.c.xp.ones_like(lam), lam)
         self._mean_eigenvalue = self.c.moments[1].sum(axis=1)
         # sigma^2 for every pair of times, within one output.
-        self._label_noise = self.c.sigma2 * self.c.xp.tile(identity(s.outputs, R.K), (1, s.steps))
+        self._label_noise = self.c.sigma2 * self.c.xp.tile(identity(s.outputs, self.c.sigma2), (1, size // s.outputs))
 
     @property
     def bias(self) -> Array:
@@ -172,7 +168,7 @@ class DataCovariances:
         c, H1 = self.c, self.responses.H1
         return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
 
-    def step(self, Cg: Array | None, rows: slice) -> None:
+    def step(self, Cg: Symmetric | None, rows: slice) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
         self._error(Cg, rows)
         self._signal(rows, self._noise(rows) if self.noisy else None)
@@ -190,45 +186,47 @@ class DataCovariances:
         equal_times = equal.reshape(s.size, s.size)
         if self.noisy and RDelta is None:
             return equal_times
-        direct: NDArray[Any] = to_numpy(self.Cv[index]) + np.tile(to_numpy(self._label_noise[index]), (s.steps, 1))
+        direct: NDArray[Any] = to_numpy(self.Cv.matrix[index]) + np.tile(
+            to_numpy(self._label_noise[index]), (s.steps, 1)
+        )
         if RDelta is None:
             return direct
-        R = finite(to_numpy(RDelta[index]))
+        R = finite(to_numpy(RDelta.matrix[index]))
         past = R - np.eye(s.size)
         draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * finite(equal_times)
         with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
             return np.asarray(R @ finite(direct) @ R.T + past @ draws @ past.T)
 
-    def _error(self, Cg: Array | None, rows: slice) -> None:
+    def _error(self, Cg: Symmetric | None, rows: slice) -> None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""
         c, e, R = self.c, rows.stop, self.responses
-        H = R.H[..., rows, :e]
-        width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg, e)
+        H = R.H[rows]
+        width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg)
         bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
         Cv, through_H = bias, width
         if self.noisy:
             D = -H
             add_identity(D, rows)
-            data = for_all_modes(self._times_Z, D, e) / self._eigenvalues
+            data = for_all_modes(self._times_Z, D) / self._eigenvalues
             if self._own is not None:
                 data = data + D * self._own[..., :e]
             Cv, through_H = bias + data, width - data  # D = 1 - H, so one product does for both
             self.data[:, rows] = mode_sum(c, row_products(D, data), 1)[..., 0]
-        Cv = Cv + rows_times_transpose(through_H, R.H, e)
+        Cv = Cv + rows_times_transpose(through_H, R.H)
         if self._own is not None:
             self._own[..., rows] = c.xp.linalg.diagonal(c.subsampling[:, None] * Cv[..., rows])[..., None, :]
-        write_symmetric(self.Cv, mode_sum(c, Cv, 1), rows)
+        self.Cv[rows] = mode_sum(c, Cv, 1)
         if self._Cv2 is not None:
-            write_symmetric(self._Cv2, mode_sum(c, Cv, 2), rows)
+            self._Cv2[rows] = mode_sum(c, Cv, 2)
         self.width[:, rows] = mode_sum(c, row_products(H, width), 1)[..., 0]
 
-    def _through_r0(self, x: Array, Cg: Array, e: int) -> Array:
+    def _through_r0(self, x: Array, Cg: Symmetric) -> Array:
         """Rows times the covariance of r0, the function at initialisation as it is carried along."""
         c = self.c
-        r0 = backward_source(c, Cg, c.initial_variance)
+        r0 = backward_source(c, self.responses.weights, Cg, c.initial_variance)
         if not c.structure.centered:
-            return for_all_modes(r0.times, x, e)
-        return without_initial(c, for_all_modes(r0.times, without_initial(c, x), e))
+            return for_all_modes(r0.times, x)
+        return without_initial(c, for_all_modes(r0.times, without_initial(c, x)))
 
     def _noise(self, rows: slice) -> Array:
         """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
@@ -236,23 +234,23 @@ class DataCovariances:
         On the way C_Delta = R_Delta Z R_Delta^T / reuse at equal times, without this step's own draw, or
         C_v + sigma^2.
         """
-        c, e, R, outputs = self.c, rows.stop, self.responses, self.c.structure.outputs
+        c, R, outputs = self.c, self.responses, self.c.structure.outputs
         learned = -R.mean_H(rows)
         add_identity(learned, rows, self._mean_eigenvalue)
         if R.RDelta is None:
-            learned_Z = self._times_Z(learned, e)
-            residual = self.Cv[:, rows, rows] + self._label_noise[..., :outputs]
+            learned_Z = self._times_Z(learned)
+            residual = self.Cv.block(rows) + self._label_noise[..., :outputs]
         else:
-            F = R.RDelta[:, rows, :e]
-            both = self._times_Z(c.xp.concat([learned, F], axis=-2), e)
+            F = R.RDelta[rows]
+            both = self._times_Z(c.xp.concat([learned, F], axis=-2))
             learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
             residual = F_Z @ F.mT / c.reuse
         self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
-        return R.times_mean_H_transpose(self._Z(rows), e) - learned_Z
+        return R.times_mean_H_transpose(self._Z(rows)) - learned_Z
 
     def _Z(self, rows: slice) -> Array:
         """Rows of Z."""
-        c, Cv = self.c, self.Cv[:, rows, : rows.stop]
+        c, Cv = self.c, self.Cv[rows]
         total: Array = c.xp.zeros_like(Cv)
         if c.structure.reuses_data:
             noise = self._label_noise[..., : rows.stop]
@@ -265,13 +263,13 @@ class DataCovariances:
             total = total + self._draws(one)
         return total
 
-    def _times_Z(self, x: Array, e: int) -> Array:
+    def _times_Z(self, x: Array) -> Array:
         """Rows times Z; draws of batches not yet known count zero."""
-        c, outputs = self.c, self.c.structure.outputs
+        c, e, outputs = self.c, x.shape[-1], self.c.structure.outputs
         if not c.structure.reuses_data:
             return self._draws(x)
         noise = over_time(x, outputs) @ self._label_noise[..., :e]
-        total: Array = c.reuse * (rows_times_symmetric(x, self.Cv, e) + noise)
+        total: Array = c.reuse * (rows_times_symmetric(x, self.Cv) + noise)
         if c.structure.subsamples:
             total = total + self._draws(x)
         return total
@@ -285,17 +283,16 @@ class DataCovariances:
 
     def _signal(self, rows: slice, noise: Array | None) -> None:
         """C_h^0 = R_Delta Psi R_Delta^T, with all that goes into Psi."""
-        c, e, R = self.c, rows.stop, self.responses
-        Cv = self.Cv[:, rows, :e]
-        Psi = c.eigenvalues[:, 0] * Cv if self._Cv2 is None else self._Cv2[:, rows, :e]
+        c, R = self.c, self.responses
+        Psi = c.eigenvalues[:, 0] * self.Cv[rows] if self._Cv2 is None else self._Cv2[rows]
         if noise is not None:
             Psi = Psi + noise
         if self._own is not None:
             # <u_k u_k> + lam_k <v_k u_k>; lam_k^2 <v_k v_k> has its part of it.
-            Psi = Psi + mode_sum(c, R.H[..., rows, :e] * self._own[..., :e], 2)
-        write_symmetric(self._Psi, Psi, rows)
+            Psi = Psi + mode_sum(c, R.H[rows] * self._own[..., : rows.stop], 2)
+        self._Psi[rows] = Psi
         if R.RDelta is not None:
-            fill_sandwich(self.Ch, R.RDelta[None], (Source(self._Psi),), rows)
+            fill_sandwich(self.Ch, R.RDelta.part(None), (Source(self._Psi),), rows)
 
 
 def kept(shape: Structure) -> int:
@@ -316,10 +313,10 @@ def products(shape: Structure) -> tuple[int, int]:
     return causal, symmetric
 
 
-def for_all_modes(operation: Callable[[Array, int], Array], x: Array, e: int) -> Array:
+def for_all_modes(operation: Callable[[Array], Array], x: Array) -> Array:
     """Apply an operation whose matrix all modes share to the rows of all of them at once."""
-    batch, modes, r, _ = x.shape
-    return operation(x.reshape(batch, modes * r, e), e).reshape(x.shape)
+    batch, modes, r, e = x.shape
+    return operation(x.reshape(batch, modes * r, e)).reshape(x.shape)
 
 
 def mode_sum(c: Coefficients, x: Array, power: int) -> Array:

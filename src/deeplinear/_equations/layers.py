@@ -23,20 +23,21 @@ below it. Each is a site as well, so a layer of a residual network has three:
     right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
 """
 
-from deeplinear._core.arrays import Array, computing, finite, zeros
+from deeplinear._core.arrays import Array, computing, finite
 from deeplinear._core.cached import cached_property
 from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.increments import (
     backward_source,
     correlation_rows,
-    d_or_none,
     decayed_on_g,
     times_E,
     times_inverse_of_E,
 )
-from deeplinear._equations.products import compiled, rows_times_transpose, times
+from deeplinear._equations.products import rows_times_transpose, times
 from deeplinear._equations.site import Site
-from deeplinear._equations.source import Source, dd, fill_sum
+from deeplinear._equations.source import Source, fill_sum
+from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.weights import WeightLayers, Weights
 
 _LAYER = 3000
 """Bytes of the objects that stand for a layer, measured; three times as much where it has cut chains."""
@@ -45,16 +46,13 @@ _LAYER = 3000
 class HiddenResponses:
     """Responses of the hidden layers: ``sites[l]`` is layer l, ``left`` and ``right`` its cut chains."""
 
-    def __init__(self, c: Coefficients) -> None:
-        self.c = c
-        (batch, size), depth = c.d.shape, c.structure.depth
+    def __init__(self, c: Coefficients, weights: WeightLayers, room: Room) -> None:
+        self.c, self.weights = c, weights
 
         def make(layers: range) -> dict[int, Site]:
-            responses = zeros((len(layers), 2, 2, batch, size, size), c.d)
-            sites = (Site(each, c.gamma0, c.structure.outputs) for each in responses)
-            return dict(zip(layers, sites, strict=True))
+            return {layer: Site(room, (c.batch,), c.gamma0, c.structure.outputs) for layer in layers}
 
-        self.layers = range(1, depth + 1)
+        self.layers = range(1, c.structure.depth + 1)
         self.sites = make(self.layers)
         # The chain cut above the last layer, or below the first, is the whole chain.
         self.left = make(self.layers[:-1] if c.structure.skip else range(0))
@@ -69,58 +67,56 @@ class HiddenResponses:
             for layer, k, rho, f in zip(self.layers, c.k, c.rho, c.f[1:], strict=False)
         }
 
-    def backward(self, layer: int, Cg: dict[int, Array], rows: slice) -> None:
+    def backward(self, layer: int, Cg: dict[int, Symmetric], rows: slice) -> None:
         """Rows of layer l's g responses."""
         B = self.kernel_from_above(layer, Cg, rows)
         Q = B
         if layer + 1 in self.right:
-            Q = B + self.right[layer + 1].dg[0][:, rows, : rows.stop]
+            Q = B + self.right[layer + 1].dg_du[rows]
         self.sites[layer].backward(Q, rows)
         if layer in self.right:
             self.right[layer].backward(Q, rows)
         if layer in self.left:
             self.left[layer].backward(B, rows)
 
-    def forward(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> None:
+    def forward(self, layer: int, Rhr_data: Causal, Ch: dict[int, Symmetric], rows: slice) -> None:
         """Rows of layer l's h responses."""
         self.prepare(layer, Rhr_data, Ch, rows)
         for sites in (self.sites, self.left, self.right):
             if layer in sites:
                 sites[layer].forward(rows)
 
-    def prepare(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> None:
+    def prepare(self, layer: int, Rhr_data: Causal, Ch: dict[int, Symmetric], rows: slice) -> None:
         """Tell the sites of layer l their kernel from below, which the rows of a panel need in ``backward``."""
         A = self.kernel_from_below(layer, Rhr_data, Ch, rows)
         Y = A
         if layer - 1 in self.left:
-            Y = A + self.left[layer - 1].dh[1][:, rows, : rows.stop]
+            Y = A + self.left[layer - 1].dh_dr[rows]
         self.sites[layer].A = Y
         if layer in self.left:
             self.left[layer].A = Y
         if layer in self.right:
             self.right[layer].A = A
 
-    def kernel_from_above(self, layer: int, Cg: dict[int, Array], rows: slice) -> Array:
+    def kernel_from_above(self, layer: int, Cg: dict[int, Symmetric], rows: slice) -> Array:
         """Rows of B_l / gamma0."""
-        c, e = self.c, rows.stop
-        if layer == c.structure.depth:
-            return c.a_readout[:, rows, :e]
-        Rgu_hat = self.sites[layer + 1].dg[0][:, rows, :e]
-        return kernel_on_h(c, Rgu_hat, Cg[layer + 1], rows, *self._above[layer])
+        if layer == self.c.structure.depth:
+            return self.weights.readout.a[rows]
+        w, Rgu_hat = self.weights.below(layer + 1), self.sites[layer + 1].dg_du[rows]
+        return kernel_on_h(self.c, w, Rgu_hat, Cg[layer + 1], rows, *self._above[layer])
 
-    def kernel_from_below(self, layer: int, Rhr_data: Array, Ch: dict[int, Array], rows: slice) -> Array:
+    def kernel_from_below(self, layer: int, Rhr_data: Causal, Ch: dict[int, Symmetric], rows: slice) -> Array:
         """Rows of A_l."""
-        c, e = self.c, rows.stop
-        Rhr = Rhr_data if layer == 1 else self.sites[layer - 1].dh[1]
-        return kernel_on_g(c, Rhr[:, rows, :e], Ch[layer - 1], rows, *self._below[layer])
+        Rhr = Rhr_data if layer == 1 else self.sites[layer - 1].dh_dr
+        return kernel_on_g(self.c, self.weights.below(layer), Rhr[rows], Ch[layer - 1][rows], rows, *self._below[layer])
 
     def Rhr(self, layer: int, rows: slice) -> Array:
         """Rows of R_hr^l, the response of h_l to r_l."""
-        return times_inverse_of_E(self.c, times(self.c.k[layer - 1], self.sites[layer].dh[1][:, rows, : rows.stop]))
+        return times_inverse_of_E(self.c, times(self.c.k[layer - 1], self.sites[layer].dh_dr[rows]))
 
     def Rgu_hat(self, layer: int, rows: slice) -> Array:
         """Rows of R_gu^l / gamma0, the response of g_l to u_l."""
-        return times(self.c.f[layer - 1], self.sites[layer].dg[0][:, rows, : rows.stop])
+        return times(self.c.f[layer - 1], self.sites[layer].dg_du[rows])
 
 
 class HiddenCovariances:
@@ -131,11 +127,11 @@ class HiddenCovariances:
     h_L, so that is made when it is asked for.
     """
 
-    def __init__(self, responses: HiddenResponses, Ch_data: Array) -> None:
+    def __init__(self, responses: HiddenResponses, Ch_data: Symmetric, room: Room) -> None:
         self.responses, self.c = responses, responses.c
 
-        def make(layers: range | dict[int, Site]) -> dict[int, Array]:
-            return dict(zip(layers, zeros((len(layers), *Ch_data.shape), Ch_data), strict=True))
+        def make(layers: range | dict[int, Site]) -> dict[int, Symmetric]:
+            return {layer: room.symmetric(self.c.batch) for layer in layers}
 
         self.Cg = make(responses.layers)
         self.Ch = {0: Ch_data} | make(responses.layers[:-1])
@@ -170,33 +166,33 @@ class HiddenCovariances:
     @cached_property
     def last_Ch(self) -> Array:
         """C_h^L; what has overflowed counts zero."""
-        layer, size = self.responses.layers[-1], self.c.structure.size
-        below, above, matrix = self._below[layer], self._above[layer], self._below[layer].matrix
-        assert matrix is not None
-        C: Array = self.c.xp.zeros_like(matrix)
-        with computing(matrix):
-            for F, source in zip(finite(self.responses.sites[layer].dh), (below, above), strict=True):
-                known = source if source.matrix is None else source._replace(matrix=finite(source.matrix))
+        layer = self.responses.layers[-1]
+        responses = finite(self.responses.sites[layer].dh.matrix)
+        C: Array = self.c.xp.zeros_like(responses[0])
+        with computing(responses):
+            for F, source in zip(responses, (self._below[layer], self._above[layer]), strict=True):
+                if (known := source.correlation) is not None:
+                    source = source._replace(correlation=Symmetric(finite(known.matrix)))
                 # What overflows at a late time must not meet the causal zeros of an early one.
-                C = C + rows_times_transpose(finite(known.times(F, size)), F, size)
+                C = C + rows_times_transpose(finite(source.times(F)), Causal(F))
         return C
 
-    def sources(self) -> list[Array]:
+    def sources(self) -> list[Symmetric]:
         """Covariances of what reaches each layer from below."""
         return [self.Ch[layer - 1] for layer in self.responses.layers] + list(self._S.values())
 
     def _source_from_below(self, layer: int) -> Source:
         """f_l u_l."""
         f = self.c.f[layer - 1]
-        return Source(self.Ch[layer - 1], _product(f, f), d_or_none(self.c))
+        return Source(self.Ch[layer - 1], _product(f, f), self.responses.weights.below(layer).d_or_none)
 
     def _source_from_above(self, layer: int) -> Source:
         """k_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
-        c = self.c
+        c, weights = self.c, self.responses.weights
         if layer == c.structure.depth:
-            return backward_source(c, None)
+            return backward_source(c, weights.readout, None)
         k, rho = c.k[layer - 1], c.rho[layer - 1]
-        return backward_source(c, self.Cg[layer + 1], _product(k, k, rho))
+        return backward_source(c, weights.below(layer + 1), self.Cg[layer + 1], _product(k, k, rho))
 
 
 def kept(shape: Structure) -> int:
@@ -222,38 +218,28 @@ def object_bytes(shape: Structure) -> int:
 
 
 def kernel_on_g(
-    c: Coefficients, R: Array, Ch: Array, rows: slice, initial: Array | None, learned: Array | None
+    c: Coefficients, w: Weights, R: Array, Ch: Array, rows: slice, initial: Array | None, learned: Array | None
 ) -> Array:
-    """Rows of initial dd o R + learned a o C_h, from the same rows of R, for a centered network as they act on g~."""
+    """Rows of initial dd o R + learned a o C_h, from those of R and C_h, for a centered network as they act on g~."""
     if c.scale is None:
-        return _weight_kernel(c, R, Ch[:, rows, : rows.stop], rows, initial, learned)
-    kernel = times_E(c, times(learned, c.a[:, rows, : rows.stop], Ch[:, rows, : rows.stop]))
-    kernel += times(initial, decayed_on_g(c, R, rows))
+        return _weight_kernel(w, R, Ch, rows, initial, learned)
+    kernel = times_E(c, times(learned, w.learned(Ch, rows)))
+    kernel += times(initial, decayed_on_g(c, w, R, rows))
     return kernel
 
 
 def kernel_on_h(
-    c: Coefficients, R: Array, Cg: Array, rows: slice, initial: Array | None, learned: Array | None
+    c: Coefficients, w: Weights, R: Array, Cg: Symmetric, rows: slice, initial: Array | None, learned: Array | None
 ) -> Array:
     """Rows of initial dd o R + learned a o C_g, from the same rows of R."""
-    return _weight_kernel(c, R, correlation_rows(c, Cg, rows), rows, initial, learned)
+    return _weight_kernel(w, R, correlation_rows(c, Cg, rows), rows, initial, learned)
 
 
-def _weight_kernel(
-    c: Coefficients, R: Array, C: Array, rows: slice, initial: Array | None, learned: Array | None
-) -> Array:
+def _weight_kernel(w: Weights, R: Array, C: Array, rows: slice, initial: Array | None, learned: Array | None) -> Array:
     """Rows of initial dd o R + learned a o C, from the same rows of R and C; None stands for 1."""
-    a = c.a[:, rows, : rows.stop]
-    if (fast := compiled(R, R.shape[-2])) is not None and not c.structure.decays:
-        kernel: Array = fast.weight_kernel(R, a, C, initial, learned)
-    else:
-        kernel = times(initial, decayed(c, R, rows)) + times(learned, a, C)
+    kernel: Array = times(learned, w.learned(C, rows))
+    kernel += times(initial, w.initial(R, rows))
     return kernel
-
-
-def decayed(c: Coefficients, x: Array, rows: slice) -> Array:
-    """Rows of dd o x, given those of x; d is 1 unless weights decay."""
-    return dd(c.d, rows) * x if c.structure.decays else x
 
 
 def _product(*factors: Array | None) -> Array | None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import beside, to_numpy
-from deeplinear._equations.deep_chain import Layers
+from deeplinear._equations.chain import Layers
 from deeplinear._equations.source import Source
 from deeplinear._equations.system import Equations
 
@@ -57,8 +57,8 @@ def sample_sites(dense: Equations, index: int, count: int, seed: int) -> "xr.Dat
 
 def _matrix(source: Source, dense: Equations, index: int) -> Array:
     size = dense.c.structure.size
-    identity = beside(np.broadcast_to(np.eye(size), (len(dense.c.d), size, size)), dense.c.d)
-    return to_numpy(source.times(identity, size)[index])
+    identity = beside(np.broadcast_to(np.eye(size), (dense.c.batch, size, size)), dense.c.gamma0)
+    return to_numpy(source.times(identity)[index])
 
 
 def _draw(rng: np.random.Generator, covariance: Array, count: int) -> Array:

@@ -20,7 +20,7 @@ def _feature_response(eq: Equations, index: int) -> Array:
 
 def _residual_response(eq: Equations, index: int) -> Array:
     RDelta = eq.data.RDelta
-    return np.eye(eq.c.structure.size) if RDelta is None else to_numpy(RDelta[index]).copy()
+    return np.eye(eq.c.structure.size) if RDelta is None else to_numpy(RDelta.matrix[index]).copy()
 
 
 def _stacked(index: int, layers: Iterable[Array]) -> Array:
@@ -29,9 +29,9 @@ def _stacked(index: int, layers: Iterable[Array]) -> Array:
 
 
 TWO_TIME: dict[str, Callable[[Equations, int], Array]] = {
-    "feature_correlation": lambda eq, i: _stacked(i, [eq.data_covariances.Ch, *eq.chain.Ch()]),
+    "feature_correlation": lambda eq, i: _stacked(i, [eq.data_covariances.Ch.matrix, *eq.chain.Ch()]),
     "gradient_correlation": lambda eq, i: _stacked(i, eq.chain.Cg()),
-    "error_correlation": lambda eq, i: to_numpy(eq.data_covariances.Cv[i]).copy(),
+    "error_correlation": lambda eq, i: to_numpy(eq.data_covariances.Cv.matrix[i]).copy(),
     "residual_correlation": lambda eq, i: eq.data_covariances.CDelta(i),
     "feature_response": _feature_response,
     "gradient_response": lambda eq, i: to_numpy(eq.c.whole_gamma0[i]) * _stacked(i, eq.chain.Rgu_hat()),

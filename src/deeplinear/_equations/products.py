@@ -1,4 +1,4 @@
-"""Products with causal (lower triangular) matrices that skip the half that is zero."""
+"""Products of rows with functions of two times; with causal ones they skip the half that is zero."""
 
 import math
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._time.grid import NODES
 
 try:
@@ -23,11 +24,12 @@ SETS = NODES
 """Zeros are skipped in blocks of this many row sets, and so never inside of a panel, where rows are all coupled."""
 
 
-def rows_times(x: Array, lower: Array | None, e: int) -> Array:
-    """Rows x (..., r, e) times the leading e x e block of a causal matrix; None is the identity."""
-    if lower is None:
+def rows_times(x: Array, function: Causal | None) -> Array:
+    """Rows x (..., r, e) times the leading e x e block of a causal function; None is the identity."""
+    if function is None:
         return x
     product: Array
+    lower, e = function.matrix, x.shape[-1]
     if (fast := compiled(x, x.shape[-2])) is not None:
         product = fast.rows_times(x, lower, e, SETS)
     elif e <= (least := _least_width(lower, e)):
@@ -38,11 +40,12 @@ def rows_times(x: Array, lower: Array | None, e: int) -> Array:
     return product
 
 
-def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
-    """Rows x (..., r, e) times the transpose of the leading e x e block of a causal matrix."""
-    if lower is None:
+def rows_times_transpose(x: Array, function: Causal | None) -> Array:
+    """Rows x (..., r, e) times the transpose of the leading e x e block of a causal function."""
+    if function is None:
         return x
     product: Array
+    lower, e = function.matrix, x.shape[-1]
     if (fast := compiled(x, x.shape[-2])) is not None:
         product = fast.rows_times_transpose(x, lower, e, SETS)
     elif e <= (least := _least_width(lower, e)):
@@ -53,9 +56,9 @@ def rows_times_transpose(x: Array, lower: Array | None, e: int) -> Array:
     return product
 
 
-def rows_times_symmetric(x: Array, matrix: Array, e: int) -> Array:
-    """Rows x (..., r, e) times the leading e x e block of a symmetric matrix."""
-    fast = compiled(x, x.shape[-2], most=2)
+def rows_times_symmetric(x: Array, function: Symmetric) -> Array:
+    """Rows x (..., r, e) times the leading e x e block of a symmetric function."""
+    fast, matrix, e = compiled(x, x.shape[-2], most=2), function.matrix, x.shape[-1]
     product: Array = x @ matrix[..., :e, :e] if fast is None else fast.rows_times_symmetric(x, matrix, e)
     return product
 
@@ -91,22 +94,21 @@ def is_panel(rows: slice, outputs: int) -> bool:
     return bool(rows.stop - rows.start > outputs)
 
 
-def fill_resolvent(matrix: Array, kernel: Array, rows: slice, panel: bool) -> Array:
+def fill_resolvent(function: Causal, kernel: Array, rows: slice, panel: bool) -> Array:
     """Fill and return rows of F = (1 - kernel)^-1 = 1 + kernel F, given those of the kernel and earlier ones of F."""
     e, start = rows.stop, rows.start
-    filled = matrix[..., rows, :e]
     if (fast := compiled(kernel, e - start)) is not None:
-        fast.fill_resolvent(matrix, kernel, e, SETS)
+        fast.fill_resolvent(function.matrix, kernel, e, SETS)
     elif not panel:
-        F = rows_times(kernel, matrix, e)
+        F = rows_times(kernel, function)
         add_identity(F, rows)
-        filled[...] = F
+        function[rows] = F
     else:
         F = namespace(kernel).zeros_like(kernel)
-        F[..., :start] = rows_times(kernel[..., :start], matrix, start)
+        F[..., :start] = rows_times(kernel[..., :start], function)
         add_identity(F, rows)
-        filled[...] = solve_block(kernel[..., rows], F)
-    return filled
+        function[rows] = solve_block(kernel[..., rows], F)
+    return function[rows]
 
 
 def solve_block(block: Array, rows: Array) -> Array:
@@ -119,12 +121,6 @@ def add_identity(block: Array, rows: slice, factor: Array | float = 1.0) -> None
     """Add a multiple of the identity on the diagonal to rows of a matrix, in place."""
     diagonal, count = block[..., rows], rows.stop - rows.start
     diagonal += factor if count == 1 else factor * identity(count, block)
-
-
-def write_symmetric(matrix: Array, values: Array, rows: slice) -> None:
-    """Write rows of a symmetric matrix and the columns that mirror them."""
-    matrix[..., rows, : rows.stop] = values
-    matrix[..., : rows.stop, rows] = values.mT
 
 
 def over_time(x: Array, outputs: int) -> Array:

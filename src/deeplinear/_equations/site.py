@@ -18,18 +18,18 @@ time, with the rows of both kernels as they were given last.
 from deeplinear._core.arrays import Array
 from deeplinear._equations.products import SETS, add_identity, compiled, is_panel, rows_times, solve_block
 from deeplinear._equations.source import Source, fill_sandwich
+from deeplinear._equations.two_time import Causal, Room, Symmetric
 
 
 class Site:
-    """Responses of one site; ``dh`` and ``dg`` have shape (2, *batch, rows, rows), sources (u, r) first.
+    """Responses of one site; ``dh`` and ``dg`` have leading axes (2, *batch), sources (u, r) first.
 
     ``A`` and ``Bhat`` are the rows of the kernels, B divided by gamma0, that were given last.
     """
 
-    def __init__(self, responses: Array, gamma0: Array, outputs: int = 1) -> None:
-        """Fill ``responses``, zeros of shape (2, 2, *batch, rows, rows): dh and dg."""
-        self.dh, self.dg = responses
-        self.A = self.Bhat = responses[0, 0, ..., :0, :0]
+    def __init__(self, room: Room, batch: tuple[int, ...], gamma0: Array, outputs: int = 1) -> None:
+        self.dh, self.dg = room.causal(2, *batch), room.causal(2, *batch)
+        self.A = self.Bhat = self.dh.matrix[0, ..., :0, :0]
         self.gamma0, self._gamma0_squared, self._outputs = gamma0, gamma0**2, outputs
 
     def backward(self, Bhat: Array, rows: slice) -> None:
@@ -53,34 +53,42 @@ class Site:
     def _fill_dh(self, rows: slice) -> None:
         self._respond(self.A, self.dg, self.dh, 0, rows)
 
-    def _respond(self, kernel: Array, other: Array, own: Array, source: int, rows: slice) -> None:
+    @property
+    def dh_dr(self) -> Causal:
+        """Response of h to r."""
+        return self.dh.part(1)
+
+    @property
+    def dg_du(self) -> Causal:
+        """Response of g to u, over gamma0."""
+        return self.dg.part(0)
+
+    def _respond(self, kernel: Array, other: Causal, own: Causal, source: int, rows: slice) -> None:
         """Fill rows of a field's responses, of which that to its own source goes through B and has the identity."""
-        e = rows.stop
         if (fast := compiled(kernel, kernel.shape[-2])) is not None:
-            fast.respond(kernel, other, own, self.gamma0, source, SETS)
+            fast.fill_pair(kernel, other.matrix, own.matrix, self.gamma0, source, SETS)
             return
-        through = rows_times(kernel, other, e)
+        through = rows_times(kernel, other)
         own_source = through[source]
         own_source *= self.gamma0
         add_identity(own_source, rows)
-        own[..., rows, :e] = through
+        own[rows] = through
 
     def _solve(self, rows: slice) -> None:
         """Fill rows of dg and dh that are coupled: first what earlier rows give, then the block's own feedback."""
-        e, A, Bhat = rows.stop, self.A[..., rows], self.Bhat[..., rows]
-        self.dh[..., rows, :e] = 0.0
+        A, Bhat = self.A[..., rows], self.Bhat[..., rows]
+        self.dh.matrix[..., rows, : rows.stop] = 0.0
         self._fill_dg(rows)
         self._fill_dh(rows)
-        dh = solve_block(self.gamma0 * (A @ Bhat), self.dh[..., rows, :e])
-        self.dh[..., rows, :e] = dh
-        feedback = Bhat @ dh
+        self.dh[rows] = solve_block(self.gamma0 * (A @ Bhat), self.dh[rows])
+        feedback = Bhat @ self.dh[rows]
         feedback[1] *= self.gamma0
-        self.dg[..., rows, :e] += feedback
+        self.dg[rows] = self.dg[rows] + feedback
 
-    def correlate_g(self, u: Source, r: Source, filled: Array, rows: slice) -> None:
-        """Fill rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T, shape (*batch, rows, rows)."""
+    def correlate_g(self, u: Source, r: Source, filled: Symmetric, rows: slice) -> None:
+        """Fill rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T."""
         fill_sandwich(filled, self.dg, (u.scaled(self._gamma0_squared), r), rows)
 
-    def correlate_h(self, u: Source, r: Source, filled: Array, rows: slice) -> None:
-        """Fill rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T, shape (*batch, rows, rows)."""
+    def correlate_h(self, u: Source, r: Source, filled: Symmetric, rows: slice) -> None:
+        """Fill rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T."""
         fill_sandwich(filled, self.dh, (u, r), rows)

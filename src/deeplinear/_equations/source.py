@@ -11,18 +11,19 @@ from deeplinear._equations.products import (
     rows_times_symmetric,
     rows_times_transpose,
     times,
-    write_symmetric,
 )
+from deeplinear._equations.two_time import Causal, Symmetric
+from deeplinear._equations.weights import dd
 
 
 class Source(NamedTuple):
-    """A source whose covariance is factor d(t) d(s) matrix(t, s), where None stands for 1.
+    """A source whose covariance is factor d(t) d(s) correlation(t, s), where None stands for 1.
 
-    Without a matrix it is a source that is constant in time, and independent over outputs. With a ``scale`` it is the
-    source r~ of ``increments.py``: F stands for d(t), and e_0 for what is constant in time.
+    Without a correlation it is a source that is constant in time, and independent over outputs. With a ``scale`` it is
+    the source r~ of ``increments.py``: F stands for d(t), and e_0 for what is constant in time.
     """
 
-    matrix: Array | None  # (*batch, rows, rows)
+    correlation: Symmetric | None
     factor: Array | None = None  # (batch, 1, 1)
     d: Array | None = None  # (batch, rows), or with more axes of length 1 before the last
     outputs: int = 1
@@ -32,7 +33,12 @@ class Source(NamedTuple):
     @property
     def compiled(self) -> bool:
         """Whether the compiled products know such a source."""
-        return self.d is None and (self.matrix is not None or self.scale is None)
+        return self.scale is None or (self.d is None and self.correlation is not None)
+
+    @property
+    def arguments(self) -> tuple[Array | None, Array | None, Array | None]:
+        """What the compiled products take: a matrix, a factor, and a profile d over time, where None stands for 1."""
+        return None if self.correlation is None else self.correlation.matrix, self.factor, self.d
 
     def scaled(self, factor: Array) -> "Source":
         """Return the source with its covariance times a factor."""
@@ -40,18 +46,19 @@ class Source(NamedTuple):
 
     def rows(self, rows: slice) -> Array:
         """Rows of the covariance up to their own time."""
-        if self.matrix is None:
+        if self.correlation is None:
             profile = self._profile(rows.stop)
             times_of = ((rows.stop - rows.start) // self.outputs, rows.stop // self.outputs)
             covariance = dd(profile, rows) * namespace(profile).tile(identity(self.outputs, profile), times_of)
         else:
-            covariance = self._sandwiched(self.matrix, rows)
+            covariance = self._sandwiched(self.correlation, rows)
         return times(covariance, self.factor)
 
-    def times(self, x: Array, e: int) -> Array:
+    def times(self, x: Array) -> Array:
         """Rows (batch, r, e) times the leading e x e block of the covariance."""
-        if self.matrix is not None:
-            product = self._transposed(rows_times_symmetric(self.on(x), self.matrix, e))
+        e = x.shape[-1]
+        if self.correlation is not None:
+            product = self._transposed(rows_times_symmetric(self.on(x), self.correlation))
         elif self.d is None and self.scale is None:
             product = namespace(x).tile(over_time(x, self.outputs), (e // self.outputs,))
         elif self.d is None:
@@ -99,42 +106,36 @@ class Source(NamedTuple):
             y += self._shift(e)[..., None, :] * namespace(x).tile(x[..., : self.outputs], (e // self.outputs,))
         return y
 
-    def _sandwiched(self, matrix: Array, rows: slice) -> Array:
-        """Rows of diag(d) matrix diag(d), or of F matrix F^T."""
-        own = matrix[..., rows, : rows.stop]
+    def _sandwiched(self, correlation: Symmetric, rows: slice) -> Array:
+        """Rows of diag(d) correlation diag(d), or of F correlation F^T."""
+        own = correlation[rows]
         if self.d is None:
             return own
         own = self.d[..., rows, None] * own
         if self.scale is not None:
             count = (rows.stop - rows.start) // self.outputs
-            initial = namespace(own).tile(matrix[..., : self.outputs, : rows.stop], (count, 1))
+            initial = namespace(own).tile(correlation.matrix[..., : self.outputs, : rows.stop], (count, 1))
             own = own + self._shift(rows.stop)[..., rows, None] * initial
         return self._transposed(own)
 
 
-def dd(d: Array, rows: slice) -> Array:
-    """Rows of d(t) d(s)."""
-    outer: Array = d[..., rows, None] * d[..., None, : rows.stop]
-    return outer
-
-
-def fill_sandwich(filled: Array, responses: Array, sources: Sequence[Source], rows: slice) -> None:
-    """Fill rows of sum_i F_i S_i F_i^T, with causal responses F_i (i, *batch, rows, rows) to independent sources."""
-    e = rows.stop
-    fast = compiled(responses, e - rows.start)
+def fill_sandwich(filled: Symmetric, responses: Causal, sources: Sequence[Source], rows: slice) -> None:
+    """Fill rows of sum_i F_i S_i F_i^T, with responses F_i (i, *batch, ...) to independent sources."""
+    e, own = rows.stop, responses[rows]
+    fast = compiled(own, e - rows.start)
     if fast is not None and all(source.compiled for source in sources):
-        fast.fill_sandwich(filled, responses, sources, e, SETS)
+        weighted = [source.arguments for source in sources]
+        fast.fill_sandwich(filled.matrix, responses.matrix, weighted, e, SETS)
         return
-    weighted = [source.times(responses[i, ..., rows, :e], e)[None] for i, source in enumerate(sources)]
-    first, *others = rows_times_transpose(namespace(responses).concat(weighted), responses, e)
-    write_symmetric(filled, sum(others, start=first), rows)
+    through = namespace(own).concat([source.times(own[i])[None] for i, source in enumerate(sources)])
+    first, *others = rows_times_transpose(through, responses)
+    filled[rows] = sum(others, start=first)
 
 
-def fill_sum(filled: Array, matrix: Array, source: Source, rows: slice) -> None:
-    """Fill rows of the sum of a symmetric matrix and the covariance of a source."""
-    fast = compiled(filled, rows.stop - rows.start)
-    assert source.matrix is not None
+def fill_sum(filled: Symmetric, other: Symmetric, source: Source, rows: slice) -> None:
+    """Fill rows of the sum of a symmetric function and the covariance of a source."""
+    fast = compiled(filled.matrix, rows.stop - rows.start)
     if fast is not None and source.compiled:
-        fast.fill_sum(filled, matrix, source.matrix, source.factor, rows.stop)
+        fast.fill_sum(filled.matrix, other.matrix, *source.arguments, rows.stop)
     else:
-        write_symmetric(filled, matrix[..., rows, : rows.stop] + source.rows(rows), rows)
+        filled[rows] = other[rows] + source.rows(rows)

@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, to_numpy
 from deeplinear._core.cached import cached_property
-from deeplinear._equations import depth_nodes, layer_zero, layers
+from deeplinear._equations import deep_chain, layer_zero, layers
+from deeplinear._equations.chain import Chain, make_chain
 from deeplinear._equations.coefficients import Coefficients, Structure
-from deeplinear._equations.deep_chain import Chain, make_chain
 from deeplinear._equations.layer_zero import DataCovariances, DataResponses
 from deeplinear._equations.products import mean_diagonal
+from deeplinear._equations.two_time import Room
+from deeplinear._equations.weights import WeightLayers
 
 DIVERGED = 1e12
 """Training counts as diverged once the loss is this many times its initial value."""
@@ -37,11 +39,11 @@ class Equations:
     other, and one pass is one sweep towards the solution.
     """
 
-    def __init__(self, c: Coefficients) -> None:
-        self.c = c
-        self.data = DataResponses(c)
-        self.data_covariances = DataCovariances(self.data)
-        self.chain: Chain = make_chain(c, self.data_covariances.Ch)
+    def __init__(self, c: Coefficients, weights: WeightLayers, room: Room) -> None:
+        self.c, self.weights, self.room = c, weights, room
+        self.data = DataResponses(c, weights.input, room)
+        self.data_covariances = DataCovariances(self.data, room)
+        self.chain: Chain = make_chain(c, weights, self.data_covariances.Ch, room)
 
     def fill(self, rows: slice) -> None:
         """Fill rows of everything."""
@@ -49,6 +51,15 @@ class Equations:
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
         self.data_covariances.step(self.chain.Cg_first, rows)
         self.chain.forward(self.data.Rhr, rows)
+
+    def replica(self, same_data: bool) -> tuple[DataCovariances, "Chain | None"]:
+        """Return empty covariances with another network, that shares the data only, or the initial weights only.
+
+        With other initial weights nothing is left of the hidden layers' correlations that layer 0 would feel.
+        """
+        room = Room(self.room.size, self.c.gamma0)
+        covariances = DataCovariances(self.data, room, same_data)
+        return covariances, None if same_data else self.chain.replica(covariances.Ch, room)
 
     def fill_covariances(self, rows: slice, chain: Chain, covariances: DataCovariances) -> None:
         """Fill rows of other covariances that go with the same responses."""
@@ -64,7 +75,7 @@ class Equations:
         """Test losses of each problem at some steps or nodes, shape (batch, steps)."""
         outputs = self.c.structure.outputs
         rows = slice(steps.start * outputs, steps.stop * outputs)
-        errors = mean_diagonal(self.data_covariances.Cv[:, rows, rows], outputs)
+        errors = mean_diagonal(self.data_covariances.Cv.block(rows), outputs)
         losses: Array = outputs * (errors + self.c.sigma2[:, 0])
         return losses
 
@@ -107,13 +118,13 @@ class Equations:
         C0 = self.data_covariances
         with np.errstate(over="ignore", invalid="ignore"):  # at a divergence
             kernel, bias = self.chain.kernel(), C0.bias
-        every = (self.c.xp.linalg.diagonal(C0.Cv), C0.CDelta_equal, kernel, bias, C0.width, C0.data)
+        every = (C0.Cv.diagonal(), C0.CDelta_equal, kernel, bias, C0.width, C0.data)
         return EqualTimes(*map(to_numpy, every))
 
 
 def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False) -> int:
     """Bytes of the equations of a batch of problems, almost all of which are matrices over pairs of rows."""
-    hidden = depth_nodes.kept(shape) if shape.nodes else layers.kept(shape)
+    hidden = deep_chain.kept(shape) if shape.nodes else layers.kept(shape)
     propagators = 1 if shape.outputs == 1 else 2
     matrices = hidden + layer_zero.kept(shape) + propagators
     objects = 0 if shape.nodes else layers.object_bytes(shape)
@@ -122,7 +133,7 @@ def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False) -
 
 def products(shape: Structure) -> tuple[int, int]:
     """Count the products of a row with causal, and with symmetric, matrices in one step."""
-    hidden = depth_nodes.products(shape) if shape.nodes else layers.products(shape)
+    hidden = deep_chain.products(shape) if shape.nodes else layers.products(shape)
     causal, symmetric = (sum(both) for both in zip(hidden, layer_zero.products(shape), strict=True))
     return causal, symmetric
 

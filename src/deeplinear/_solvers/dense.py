@@ -17,9 +17,10 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
-from deeplinear._equations.layer_zero import DataCovariances
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure, weights_of
 from deeplinear._equations.system import Equations, row_set
+from deeplinear._equations.two_time import Room
+from deeplinear._equations.weights import WeightLayers
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
@@ -110,7 +111,8 @@ class Dense(Solver):
 
         def run(nodes: int, progress: Progress | None) -> DenseRun:
             memory.require(replace(self, depth_nodes=nodes).memory(problems), "solving", _ADVICE, self.device)
-            filled = DenseRun(coefficients(problems, nodes, device=self.device))
+            c = coefficients(problems, nodes, device=self.device)
+            filled = DenseRun(c, weights_of(problems, c))
             filled.fill(progress)
             return filled
 
@@ -128,10 +130,10 @@ class DenseRun:
         Step at which each problem diverged, -1 if it did not, shape (batch,).
     """
 
-    def __init__(self, c: Coefficients) -> None:
-        with computing(c.d):
-            self.equations = Equations(c)
-        self.diverged_at: NDArray[np.int64] = np.full(len(c.d), -1)
+    def __init__(self, c: Coefficients, weights: WeightLayers) -> None:
+        with computing(c.gamma0):
+            self.equations = Equations(c, weights, Room(c.structure.size, c.gamma0))
+        self.diverged_at: NDArray[np.int64] = np.full(c.batch, -1)
 
     def fill(self, progress: Progress | None = None) -> None:
         """Fill all rows; stop early once every problem of the batch has diverged."""
@@ -139,7 +141,7 @@ class DenseRun:
         steps, watched = c.structure.steps, 0
         # Whether a step along the depth can be solved is known right after it.
         every = 1 if c.structure.nodes else _WATCH
-        with computing(c.d):
+        with computing(c.gamma0):
             for step in range(1, steps + 1):
                 self.equations.fill(row_set(c, step - 1))
                 if progress is not None:
@@ -154,17 +156,16 @@ class DenseRun:
     def overlaps(self) -> Overlaps:
         """Overlaps of replicas: their responses are those of one network, only the sources differ."""
         eq = self.equations
-        with computing(eq.c.d):
-            same_data = DataCovariances(eq.data)
-            same_init = DataCovariances(eq.data, same_data=False)
-            chain = eq.chain.replica(same_init.Ch)
+        with computing(eq.c.gamma0):
+            (same_data, _), (same_init, chain) = eq.replica(same_data=True), eq.replica(same_data=False)
+            assert chain is not None
             for step in range(eq.c.structure.steps):
                 rows = row_set(eq.c, step)
                 eq.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
         return Overlaps(
-            same_data=to_numpy(eq.c.xp.linalg.diagonal(same_data.Cv)),
-            same_init=to_numpy(eq.c.xp.linalg.diagonal(same_init.Cv)),
+            same_data=to_numpy(same_data.Cv.diagonal()),
+            same_init=to_numpy(same_init.Cv.diagonal()),
             independent=eq.equal_times.bias,
         )
 

@@ -86,7 +86,7 @@ def resolved(
 
 def _initial_error(run: Run, problem: Problem) -> float:
     """Relative error of what nodes in depth make of the initial weights, which is known in closed form."""
-    gain = to_numpy(run.equations.chain.Cg_first[:, 0, 0])
+    gain = to_numpy(run.equations.chain.Cg_first.matrix[:, 0, 0])
     error = float(np.abs(gain * np.exp(-problem.network.log_initial_gain) - 1.0).max())
     return error if np.isfinite(error) else math.inf
 

@@ -3,24 +3,26 @@
 import numpy as np
 
 from deeplinear._core.arrays import Array
+from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._time.grid import NODES, Grid
 
 
-def constant(matrix: Array, rows: slice, outputs: int) -> Array:
+def constant(correlation: Symmetric, rows: slice, outputs: int) -> Array:
     """First guess of a correlation: as at the last node."""
+    matrix = correlation.matrix
     last = slice(rows.start - outputs, rows.start)
     earlier = np.concatenate([matrix[..., last, : rows.start], *[matrix[..., last, last]] * NODES], axis=-1)
     return np.concatenate([earlier] * NODES, axis=-2)
 
 
-def response(matrix: Array, rows: slice, previous: slice, grid: Grid, outputs: int) -> Array:
+def response(function: Causal, rows: slice, previous: slice, grid: Grid, outputs: int) -> Array:
     """First guess of a response.
 
     It is an instantaneous part and a sum over the past. Late rows respond to early times as the last one
     did; after a panel, the response to recent times, which stiff equations let decay within it, is taken
     to stand to this panel as it stood to the panel before.
     """
-    start, count = rows.start, rows.stop - rows.start
+    matrix, start, count = function.matrix, rows.start, rows.stop - rows.start
     at_once = matrix[..., outputs : 2 * outputs, outputs : 2 * outputs]
     last = matrix[..., start - outputs : start, :start].copy()
     last[..., -outputs:] -= at_once

@@ -8,7 +8,6 @@ steps, which are exact, where panels do not work.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,11 +19,13 @@ from deeplinear._core.arrays import Array
 from deeplinear._core.cached import cached_property
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
-from deeplinear._equations.deep_chain import Chain
+from deeplinear._equations.chain import Chain
+from deeplinear._equations.coefficients import Structure, coefficients, is_complex, structure
 from deeplinear._equations.layer_zero import DataCovariances
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.system import Equations
+from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.weights import GrowingWeights
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.panels import guess
@@ -117,7 +118,7 @@ class PanelRun:
         self._propagator = GridPropagator(rates, optimizer.weight_decay, self.grid)
         self._ends = np.append(breaks(np.asarray(rates)), problem.steps - 1)  # where a panel must end
         self._outputs = problem.data.outputs
-        self.equations = self._allocate(min(problem.steps, _ROOM))
+        self._allocate(min(problem.steps, _ROOM))
         self._initial: list[float] = []
         self._probed = 0.0  # largest product of learning rate and kernel at which disturbances were seen to die out
 
@@ -145,7 +146,7 @@ class PanelRun:
                     length = length // 2 if length > NODES else 0
                 if progress is not None:
                     progress(self.grid.end + 1, steps)
-        self.equations = self._resized(len(self.grid))
+        self._resize(len(self.grid))
 
     @property
     def chain(self) -> Chain:
@@ -222,8 +223,7 @@ class PanelRun:
                 self._check_stability()
                 return error
         self.grid.remove()
-        for matrix in _matrices(self.equations):
-            _clear(matrix, rows)
+        self.equations.room.clear(rows)
         return error if np.isfinite(error) else np.inf
 
     def _check_stability(self) -> None:
@@ -239,27 +239,23 @@ class PanelRun:
                 rows = self._place(1)[0]  # which may make room in new equations
                 self.equations.fill(rows)
         first, probed = self.rows(slice(nodes, nodes + 1)), self.rows(slice(nodes, nodes + _PROBED))
-        answer = self.equations.data.H[0, :, probed, first].real.copy()
+        answer = self.equations.data.H.matrix[0, :, probed, first].real.copy()
         answer = answer.reshape(len(answer), _PROBED, self._outputs, self._outputs)
         for _ in range(_PROBED):
             self.grid.remove()
-        for matrix in _matrices(self.equations):
-            _clear(matrix, probed)
+        self.equations.room.clear(probed)
         if grows(answer):
             raise self._at_the_edge()
         self._probed = stiffness
 
     def _place(self, length: int) -> tuple[slice, float]:
-        """Append a set to the grid, and to d and a; return its rows and the misfit of the learning rate."""
-        nodes, outputs = self.grid.add(length), self._outputs
+        """Append a set to the grid, and to the weights; return its rows and the misfit of the learning rate."""
+        nodes = self.grid.add(length)
         if len(self.grid) > self.equations.c.structure.steps:
-            self.equations = self._resized(self._larger())
+            self._resize(self._larger())
         d, a, misfit = self._propagator.rows()
-        rows, c = self.rows(nodes), self.equations.c
-        c.d[:, rows] = np.repeat(d, outputs)
-        c.a[:, rows, : rows.stop] = np.kron(a, np.ones((outputs, outputs)))
-        if outputs > 1:
-            c.a_readout[:, rows, : rows.stop] = np.kron(a, np.eye(outputs))
+        rows = self.rows(nodes)
+        self._weights.append(rows, d, a)
         return rows, misfit
 
     # Storage ---------------------------------------------------------------------------------------------
@@ -273,30 +269,34 @@ class PanelRun:
             )
         return max(len(self.grid), min(steps, size + size // 2))
 
-    def _allocate(self, size: int) -> Equations:
+    def _allocate(self, size: int) -> None:
+        """Make room for a number of nodes."""
         shape = structure(self.problem, self._depth_nodes, size)
         needed = system.memory(shape, complex_numbers=is_complex(self.problem))
         memory.require(needed, "solving", "lower outputs, or raise tolerance")
-        return Equations(coefficients([self.problem], self._depth_nodes, size))
+        c = coefficients([self.problem], self._depth_nodes, size)
+        room = Room(shape.size, c.gamma0)
+        self._weights = GrowingWeights(room, 1, self._outputs, shape.decays)
+        self.equations = Equations(c, self._weights.layers, room)
 
-    def _resized(self, size: int) -> Equations:
-        """Return the same equations with room for another number of nodes."""
-        resized = self._allocate(size)
-        for old, new in zip(_matrices(self.equations), _matrices(resized), strict=True):
-            common = tuple(slice(0, min(lengths)) for lengths in zip(old.shape, new.shape, strict=True))
-            new[common] = old[common]
-        return resized
+    def _resize(self, size: int) -> None:
+        """Take other equations with room for another number of nodes, and copy everything there."""
+        before = self.equations.room
+        self._allocate(size)
+        before.copy_to(self.equations.room)
 
     # Sweeps ----------------------------------------------------------------------------------------------
 
     def _settle(self, rows: slice, previous: slice) -> float:
         """Solve for the rows of a panel; return the relative change of the last sweep."""
         eq, data, chain = self.equations, self.equations.data, self.chain
-        responses, correlations = self._unknowns(rows)
+        responses, correlations = self._unknowns()
         for each in responses:
-            each.write(guess.response(each.matrix, rows, self.rows(previous), self.grid, self._outputs), rows)
-        for matrix in [*(each.matrix for each in correlations), *chain.correlations(), eq.data_covariances.Cv]:
-            Unknown(matrix, True, 0.0).write(guess.constant(matrix, rows, self._outputs), rows)
+            each[rows] = guess.response(each, rows, self.rows(previous), self.grid, self._outputs)
+        for C in [*correlations, *chain.correlations(), eq.data_covariances.Cv]:
+            C[rows] = guess.constant(C, rows, self._outputs)
+        unknown_responses = [Unknown(each, self._response_floor(rows)) for each in responses]
+        unknown_correlations = [_correlation(C) for C in correlations]
         settled = max(_SETTLED * self._goal, 0.01 * _ROUNDING)
         closely = settled
 
@@ -311,11 +311,11 @@ class PanelRun:
             chain.forward(data.Rhr, rows, respond=respond, correlate=correlate)
 
         coarse: Any = {"tolerance": _COARSE, "most_sweeps": _SWEEPS // 2}
-        if not settle(responses, lambda: sweep(True, False), rows, **coarse) < 0.1:
+        if not settle(unknown_responses, lambda: sweep(True, False), rows, **coarse) < 0.1:
             return np.inf
-        if not settle(correlations, lambda: sweep(False, True), rows, **coarse) < 0.1:
+        if not settle(unknown_correlations, lambda: sweep(False, True), rows, **coarse) < 0.1:
             return np.inf
-        every = [*responses, *correlations]
+        every = [*unknown_responses, *unknown_correlations]
         losses = 2 * [self._losses(rows)]
 
         def sweep_all(inner: float) -> None:
@@ -344,21 +344,24 @@ class PanelRun:
         if data.RDelta is None:
             sweep()
         else:
-            settle([Unknown(data.RDelta, False, 0.0)], sweep, rows, tolerance=tolerance, most_sweeps=_INNER_SWEEPS)
+            settle([Unknown(data.RDelta)], sweep, rows, tolerance=tolerance, most_sweeps=_INNER_SWEEPS)
 
-    def _unknowns(self, rows: slice) -> tuple[list[Unknown], list[Unknown]]:
+    def _response_floor(self, rows: slice) -> float:
+        """A response is small where it makes no difference to 1 - gamma0 A Bhat, with Bhat about as large as a."""
+        eq = self.equations
+        feedback = float(np.abs(eq.c.gamma0).max() * np.abs(eq.weights.input.a[rows]).max())
+        return _FLOOR / max(feedback, 1e-3)
+
+    def _unknowns(self) -> tuple[list[Causal], list[Symmetric]]:
         """Responses and correlations that a sweep reads before it writes them."""
         eq = self.equations
-        # A response is small where it makes no difference to 1 - gamma0 A Bhat, with Bhat about as large as a.
-        feedback = float(np.abs(eq.c.gamma0).max() * np.abs(eq.c.a[:, rows, : rows.stop]).max())
-        floor = _FLOOR / max(feedback, 1e-3)
         responses = [eq.data.Rhr, *self.chain.kernels()]
         if eq.data.RDelta is not None:
             responses.append(eq.data.RDelta)
         correlations = [*self.chain.sources()]
         if eq.data_covariances.noisy:
             correlations.append(eq.data_covariances.Cv)
-        return [Unknown(matrix, False, floor) for matrix in responses], [_correlation(C) for C in correlations]
+        return responses, correlations
 
     # Errors ----------------------------------------------------------------------------------------------
 
@@ -377,7 +380,7 @@ class PanelRun:
 
     def _equal_times(self, rows: slice) -> list[Array]:
         """Losses, then C_h and C_g of the hidden layers, at the nodes of a set."""
-        fields = (mean_diagonal(C[:, rows, rows], self._outputs)[0].real for C in self.chain.correlations())
+        fields = (mean_diagonal(C.block(rows), self._outputs)[0].real for C in self.chain.correlations())
         return [*self._losses(rows), *fields]
 
     @property
@@ -405,7 +408,7 @@ class PanelRun:
         Features that have died out only count through what they still add to the kernels, lr t C_h.
         """
         losses = len(self._loss_floors)
-        added = float(np.abs(self.equations.c.a[0, rows.stop - 1, : rows.stop]).sum()) / self._outputs
+        added = float(np.abs(self.equations.weights.input.a[rows][0, -1]).sum()) / self._outputs
         worst = 0.0
         for index, (values, initial) in enumerate(zip(self._equal_times(rows), self._initial, strict=True)):
             floor = self.error_floor if index < losses else max(1.0 / (1.0 + added), NOISE / self.tolerance)
@@ -422,9 +425,8 @@ class PanelRun:
     def overlaps(self) -> Overlaps:
         """Overlaps of replicas: their responses are those of one network, only the sources differ."""
         eq = self.equations
-        same_data = DataCovariances(eq.data)
-        same_init = DataCovariances(eq.data, same_data=False)
-        chain = self.chain.replica(same_init.Ch)
+        (same_data, _), (same_init, chain) = eq.replica(same_data=True), eq.replica(same_data=False)
+        assert chain is not None
         tolerance = _SETTLED * self.tolerance
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             for nodes in self.grid.sets():
@@ -433,8 +435,8 @@ class PanelRun:
                     eq.fill_covariances(rows, chain, same_init)
                     same_data.step(None, rows)
                     continue
-                for matrix in [*chain.sources(), *chain.correlations(), same_init.Cv, same_data.Cv]:
-                    Unknown(matrix, True, 0.0).write(guess.constant(matrix, rows, self._outputs), rows)
+                for C in [*chain.sources(), *chain.correlations(), same_init.Cv, same_data.Cv]:
+                    C[rows] = guess.constant(C, rows, self._outputs)
                 settle(
                     [_correlation(C) for C in chain.sources()],
                     partial(eq.fill_covariances, rows, chain, same_init),
@@ -444,8 +446,8 @@ class PanelRun:
                 )
                 _sweep_noise(same_data, None, rows, tolerance, most_sweeps=_SWEEPS)
         return Overlaps(
-            same_data=np.diagonal(same_data.Cv, axis1=-2, axis2=-1),
-            same_init=np.diagonal(same_init.Cv, axis1=-2, axis2=-1),
+            same_data=same_data.Cv.diagonal(),
+            same_init=same_init.Cv.diagonal(),
             independent=eq.equal_times.bias,
         )
 
@@ -458,41 +460,18 @@ def _least_loss(problem: Problem) -> float:
 
 
 def _sweep_noise(
-    covariances: DataCovariances, Cg: Array | None, rows: slice, tolerance: float, most_sweeps: int = _INNER_SWEEPS
+    covariances: DataCovariances, Cg: Symmetric | None, rows: slice, tolerance: float, most_sweeps: int = _INNER_SWEEPS
 ) -> None:
     """Fill rows of layer 0's correlations: the noise and the error need each other."""
     if not covariances.noisy:
         covariances.step(Cg, rows)
     else:
-        errors = [Unknown(covariances.Cv, True, 0.0)]
+        errors = [Unknown(covariances.Cv)]
         settle(errors, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
 
 
-def _correlation(matrix: Array) -> Unknown:
-    return Unknown(matrix, True, _FLOOR * max(float(np.abs(matrix[..., 0, 0]).max()), 1e-300))
-
-
-def _matrices(part: Any) -> Iterator[Array]:
-    """Every array that an object, and what it consists of, holds by name; in the same order for equal kinds."""
-    if isinstance(part, np.ndarray):
-        yield part
-    elif isinstance(part, Coefficients):
-        yield from (part.d, part.a, part.a_readout)
-    elif isinstance(part, dict):
-        for value in part.values():
-            yield from _matrices(value)
-    elif isinstance(part, (list, tuple)):
-        for value in part:
-            yield from _matrices(value)
-    elif type(part).__module__.startswith("deeplinear."):
-        yield from _matrices(vars(part))
-
-
-def _clear(matrix: Array, rows: slice) -> None:
-    """Set rows and columns of a two-time function to zero."""
-    if matrix.ndim > 2 and matrix.shape[-1] == matrix.shape[-2]:
-        matrix[..., rows, :] = 0.0
-        matrix[..., :, rows] = 0.0
+def _correlation(C: Symmetric) -> Unknown:
+    return Unknown(C, _FLOOR * max(float(np.abs(C.matrix[..., 0, 0]).max()), 1e-300))
 
 
 def dense_work(shape: Structure) -> float:

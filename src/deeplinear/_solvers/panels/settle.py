@@ -7,7 +7,7 @@ import numpy as np
 
 from deeplinear._core.arrays import Array
 from deeplinear._equations.fixed_point import fixed_point
-from deeplinear._equations.products import write_symmetric
+from deeplinear._equations.two_time import TwoTime
 
 _MEMORY = 12
 _PATIENCE = 12
@@ -16,32 +16,18 @@ _PATIENCE = 12
 
 @dataclass(frozen=True)
 class Unknown:
-    """A matrix of which a sweep reads rows before it writes them.
+    """A function of two times of which a sweep reads rows before it writes them.
 
     Attributes
     ----------
-    matrix
-        Shape (batch, ..., rows, rows).
-    correlation
-        Whether it is a correlation, and symmetric, or a response.
+    function
+        The function of two times.
     floor
         Changes are judged by the largest entry of the rows, or by this if it is larger.
     """
 
-    matrix: Array
-    correlation: bool
-    floor: float
-
-    def read(self, rows: slice) -> Array:
-        """Return the rows, up to their own time."""
-        return self.matrix[..., rows, : rows.stop]
-
-    def write(self, values: Array, rows: slice) -> None:
-        """Write the rows, and the columns that mirror them."""
-        if self.correlation:
-            write_symmetric(self.matrix, values, rows)
-        else:
-            self.matrix[..., rows, : rows.stop] = values
+    function: TwoTime
+    floor: float = 0.0
 
 
 def settle(
@@ -65,19 +51,19 @@ def settle(
     residual
         Relative change in the last sweep.
     """
-    scales = [max(float(np.abs(each.read(rows)).max()), each.floor) for each in unknowns]
-    shapes = [each.read(rows).shape for each in unknowns]
+    scales = [max(float(np.abs(each.function[rows]).max()), each.floor) for each in unknowns]
+    shapes = [each.function[rows].shape for each in unknowns]
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
     changes: list[float] = []
     given_up = np.zeros(1, bool)
 
     def gather() -> Array:
-        values = [each.read(rows).ravel() / scale for each, scale in zip(unknowns, scales, strict=True)]
+        values = [each.function[rows].ravel() / scale for each, scale in zip(unknowns, scales, strict=True)]
         return np.concatenate(values)[None]
 
     def swept(z: Array) -> Array:
         for each, scale, shape, part in zip(unknowns, scales, shapes, np.split(z[0], ends), strict=True):
-            each.write(scale * part.reshape(shape), rows)
+            each.function[rows] = scale * part.reshape(shape)
         sweep()
         new = gather()
         changes.append(float(np.abs(new - z).max()))

@@ -1,0 +1,168 @@
+"""The hidden layers as one object that a solver steps: backward rows, then forward rows."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.arrays import Array
+from deeplinear._equations.coefficients import Coefficients
+from deeplinear._equations.deep_chain import DeepChain
+from deeplinear._equations.increments import correlation_rows
+from deeplinear._equations.layers import HiddenCovariances, HiddenResponses
+from deeplinear._equations.products import mean_diagonal, times
+from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.weights import WeightLayers
+
+
+class Chain(Protocol):
+    """What a solver and a solution need of the hidden layers.
+
+    1. ``backward`` fills rows of everything about g, from earlier rows; then layer 0 runs; then
+       ``forward`` fills rows of everything about h. With ``respond=False`` responses are left as they
+       are and only covariances are filled.
+    2. ``replica`` has the same responses, and covariances of its own that are still empty.
+    3. ``Cg_first`` and ``Rgu_hat_first`` are what layer 0 reads of layer 1.
+    4. ``Ch``, ``Cg``, ``Rhr`` and ``Rgu_hat`` (R_gu / gamma0) run over layers, or over nodes in layer
+       time, first to last; each item has shape (batch, rows, rows).
+    5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
+    6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps).
+    7. The rows of a panel depend on each other, and ``backward`` and ``forward`` sweep them once. ``prepare``
+       comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
+       responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
+       as it is with ``respond=False`` or ``correlate=False``.
+    8. ``correlations`` are C_h and C_g of all layers or nodes, as far as they are kept.
+    9. In a centered network ``kernels``, ``sources``, ``correlations`` and ``Cg_first`` are those of g~, as in
+       ``increments.py``.
+    """
+
+    unsettled: NDArray[np.bool_]
+
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
+
+    def forward(self, Rhr_data: Causal, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
+
+    def prepare(self, Rhr_data: Causal, rows: slice) -> None: ...
+
+    def kernels(self) -> list[Causal]: ...
+
+    def sources(self) -> list[Symmetric]: ...
+
+    def correlations(self) -> list[Symmetric]: ...
+
+    def replica(self, Ch_data: Symmetric, room: Room) -> "Chain": ...
+
+    @property
+    def Cg_first(self) -> Symmetric: ...
+
+    def Rgu_hat_first(self, rows: slice) -> Array: ...
+
+    def Ch(self) -> Iterator[Array]: ...
+
+    def Cg(self) -> Iterator[Array]: ...
+
+    def Rhr(self) -> Iterator[Array]: ...
+
+    def Rgu_hat(self) -> Iterator[Array]: ...
+
+    def kernel(self) -> Array: ...
+
+
+def make_chain(c: Coefficients, weights: WeightLayers, Ch_data: Symmetric, room: Room) -> Chain:
+    """Return the hidden layers of a batch of problems, before the first step."""
+    if c.structure.nodes:
+        return DeepChain(c, weights, Ch_data, room)
+    return Layers(HiddenResponses(c, weights, room), Ch_data, room)
+
+
+class Layers:
+    """A chain of finitely many layers, one after the other."""
+
+    def __init__(self, responses: HiddenResponses, Ch_data: Symmetric, room: Room) -> None:
+        self.c, self.responses = responses.c, responses
+        self.covariances = HiddenCovariances(responses, Ch_data, room)
+        self.unsettled = np.zeros(self.c.batch, bool)
+        self._all = slice(0, room.size)
+
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
+        """Fill rows of g, last layer first."""
+        for layer in reversed(self.responses.layers):
+            if respond:
+                self.responses.backward(layer, self.covariances.Cg, rows)
+            if correlate:
+                self.covariances.backward(layer, rows)
+
+    def forward(self, Rhr_data: Causal, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
+        """Fill rows of h, first layer first."""
+        for layer in self.responses.layers:
+            if respond:
+                self.responses.forward(layer, Rhr_data, self.covariances.Ch, rows)
+            if correlate:
+                self.covariances.forward(layer, rows)
+
+    def replica(self, Ch_data: Symmetric, room: Room) -> "Layers":
+        """Return a chain with the same responses and empty covariances."""
+        return Layers(self.responses, Ch_data, room)
+
+    def kernel(self) -> Array:
+        """Sum over weight layers of the squared gain above times the mean squared gain below.
+
+        The gain above weight layer l - 1 is C_g^l(t, t), 1 for the readout. Below, what has been learned is
+        of low rank, so the mean over directions is that of the initial weights.
+        """
+        c, skip, weights = self.c, self.c.structure.skip, self.responses.weights
+        total: Array = c.xp.ones_like(weights.input.d[:, :: c.structure.outputs])
+        for layer in reversed(self.responses.layers):
+            decay = weights.below(layer).d[:, :: c.structure.outputs] ** 2
+            gain = mean_diagonal(correlation_rows(c, self.covariances.Cg[layer], self._all), c.structure.outputs)
+            if layer == 1:
+                total = c.first_to_last[..., 0] * (gain + decay * total)
+            else:
+                k = c.k[layer - 2]
+                total = times(k, k, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
+        return total
+
+    def prepare(self, Rhr_data: Causal, rows: slice) -> None:
+        """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
+        for layer in self.responses.layers:
+            self.responses.prepare(layer, Rhr_data, self.covariances.Ch, rows)
+
+    def kernels(self) -> list[Causal]:
+        """Responses that ``prepare`` reads before ``forward`` writes them."""
+        R = self.responses
+        return [R.sites[layer].dh_dr for layer in R.layers[:-1]] + [site.dh_dr for site in R.left.values()]
+
+    def sources(self) -> list[Symmetric]:
+        """Covariances that ``backward`` reads before ``forward`` writes them."""
+        return self.covariances.sources()
+
+    def correlations(self) -> list[Symmetric]:
+        """C_h of each layer but the last, C_g of each layer."""
+        return [*(self.covariances.Ch[layer] for layer in self.responses.layers[:-1]), *self.covariances.Cg.values()]
+
+    @property
+    def Cg_first(self) -> Symmetric:
+        """C_g of layer 1."""
+        return self.covariances.Cg[1]
+
+    def Rgu_hat_first(self, rows: slice) -> Array:
+        """Rows of R_gu / gamma0 of layer 1."""
+        return self.responses.Rgu_hat(1, rows)
+
+    def Ch(self) -> Iterator[Array]:
+        """C_h of each layer."""
+        yield from (self.covariances.Ch[layer].matrix for layer in self.responses.layers[:-1])
+        yield self.covariances.last_Ch
+
+    def Cg(self) -> Iterator[Array]:
+        """C_g of each layer."""
+        return (correlation_rows(self.c, self.covariances.Cg[layer], self._all) for layer in self.responses.layers)
+
+    def Rhr(self) -> Iterator[Array]:
+        """R_hr of each layer."""
+        return (self.responses.Rhr(layer, self._all) for layer in self.responses.layers)
+
+    def Rgu_hat(self) -> Iterator[Array]:
+        """R_gu / gamma0 of each layer."""
+        return (self.responses.Rgu_hat(layer, self._all) for layer in self.responses.layers)

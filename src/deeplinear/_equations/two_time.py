@@ -1,0 +1,109 @@
+"""Functions of two times, as types that know what they are: causal or symmetric.
+
+``function[rows]`` are rows of it up to their own time, shape (..., r, e) for rows that end before row e, and
+``function[rows] = values`` fills them. What lies beyond is zero until it is filled.
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+from deeplinear._core.arrays import Array, namespace, zeros
+
+
+class TwoTime:
+    """A function of two times of every problem of a batch.
+
+    Attributes
+    ----------
+    matrix
+        Shape (..., rows, rows), a row being a pair of time and output.
+    """
+
+    def __init__(self, matrix: Array) -> None:
+        self.matrix = matrix
+
+    def __getitem__(self, rows: slice) -> Array:
+        values: Array = self.matrix[..., rows, : rows.stop]
+        return values
+
+    def __setitem__(self, rows: slice, values: Array) -> None:
+        raise NotImplementedError
+
+    def part(self, *index: int | slice | None) -> Self:
+        """Return the function at some positions of the leading axes, which shares its memory."""
+        return type(self)(self.matrix[index])
+
+    def block(self, rows: slice) -> Array:
+        """Values at pairs of these rows, shape (..., r, r)."""
+        values: Array = self.matrix[..., rows, rows]
+        return values
+
+    def diagonal(self) -> Array:
+        """Values at equal times and outputs, shape (..., rows)."""
+        values: Array = namespace(self.matrix).linalg.diagonal(self.matrix)
+        return values
+
+    def clear(self, rows: slice) -> None:
+        """Set rows, and the columns of the same times, to zero."""
+        self.matrix[..., rows, :] = 0.0
+        self.matrix[..., :, rows] = 0.0
+
+
+class Causal(TwoTime):
+    """A response or a kernel: what happens at one time depends on earlier ones, so the matrix is lower triangular."""
+
+    def __setitem__(self, rows: slice, values: Array) -> None:
+        self.matrix[..., rows, : rows.stop] = values
+
+
+class Symmetric(TwoTime):
+    """A correlation: rows that are filled are mirrored in the columns."""
+
+    def __setitem__(self, rows: slice, values: Array) -> None:
+        self.matrix[..., rows, : rows.stop] = values
+        self.matrix[..., : rows.stop, rows] = values.mT
+
+
+class Room:
+    """Everything that a system of equations keeps for its times, so that it can be cleared, and copied to more room.
+
+    Attributes
+    ----------
+    size
+        Number of rows, one for each time and output.
+    """
+
+    def __init__(self, size: int, like: Array) -> None:
+        self.size, self._like = size, like
+        self._two_time: list[TwoTime] = []
+        self._series: list[Array] = []
+
+    def causal(self, *leading: int) -> Causal:
+        """Return a causal function, still zero, with these leading axes."""
+        made = Causal(zeros((*leading, self.size, self.size), self._like))
+        self._two_time.append(made)
+        return made
+
+    def symmetric(self, *leading: int) -> Symmetric:
+        """Return a symmetric function, still zero, with these leading axes."""
+        made = Symmetric(zeros((*leading, self.size, self.size), self._like))
+        self._two_time.append(made)
+        return made
+
+    def series(self, shape: Sequence[int]) -> Array:
+        """Return an array that holds functions of one time, still zero."""
+        made = zeros(shape, self._like)
+        self._series.append(made)
+        return made
+
+    def clear(self, rows: slice) -> None:
+        """Set rows and columns of all functions of two times to zero."""
+        for each in self._two_time:
+            each.clear(rows)
+
+    def copy_to(self, other: "Room") -> None:
+        """Copy everything to a room of the same equations with more, or fewer, rows."""
+        old, new = ([*(each.matrix for each in room._two_time), *room._series] for room in (self, other))
+        for source, target in zip(old, new, strict=True):
+            common = tuple(slice(0, min(lengths)) for lengths in zip(source.shape, target.shape, strict=True))
+            target[common] = source[common]
