@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import deeplinear as dl
 from deeplinear._cli import app
-from deeplinear._equations.deep_chain import Layers
+from deeplinear._equations.chain import Layers
 from deeplinear._time.grid import Grid
 from documentation import DOCS, ROOT, blocks, cells, links, pages, script
 
