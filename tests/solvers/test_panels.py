@@ -436,7 +436,7 @@ def test_the_choice_of_method():
 
 def test_giving_up_is_an_error_unless_the_dense_method_can_take_over(monkeypatch):
     monkeypatch.setattr("deeplinear._solvers.panels.run.MOST_ROWS", 150)
-    monkeypatch.setattr("deeplinear._solvers.choose._SHORT", 150)
+    monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 150)
     problem = make(dl.Population(), depth=2, lr=0.3, steps=300, width=1.0)
     assert dl.solve(problem).stats["method"] == "dense"
     with pytest.raises(ArithmeticError, match=r"panels reached step \d+ of 300 with \d+ nodes"):

@@ -10,7 +10,7 @@ from deeplinear._problem.edit import replace
 from deeplinear._solvers.choose import Choice
 from deeplinear._theory.curves import curves, worth_batching
 
-LONG = Choice(only=("panels", "dense"), most_rows=2400)
+LONG = Choice(only=("panels", "dense"), most_rows=2400, patience=math.inf)
 
 
 def make(network, lr=0.05, steps=6):

@@ -106,7 +106,7 @@ def test_long_runs_are_differentiated_by_panels(network, data, sampling, names, 
     steps = 250
     problem = dl.Problem(network, data, sampling, dl.GradientDescent(0.01, weight_decay=0.05), steps)
     exact = sensitivity(problem, names)
-    monkeypatch.setattr("deeplinear._solvers.choose._SHORT", 100)
+    monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 100)
     found = sensitivity(problem, names)
     assert found.times[-1] == steps - 1
     assert 0 < np.abs(found.test_loss / exact.test_loss[found.times] - 1).max() < 1e-7
@@ -120,7 +120,7 @@ def test_a_long_schedule_is_varied_by_a_common_factor(monkeypatch):
     rule = dl.GradientDescent(lambda step: 0.02 / (1 + step / 100))
     problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), rule, 400)
     exact = sensitivity(problem, "lr").d_test_loss["lr"]
-    monkeypatch.setattr("deeplinear._solvers.choose._SHORT", 100)
+    monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 100)
     found = sensitivity(problem, "lr")
     assert 0 < abs(found.d_test_loss["lr"][-1] / exact[-1] - 1) < 1e-6
 

@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 
 from deeplinear._core.threads import one_blas_thread
+from deeplinear._cost.model import matrices_read, numbers_per_step, work_of
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.products import rows_times, rows_times_symmetric
@@ -22,7 +23,6 @@ from deeplinear._experiment.simulate import read_arguments, simulate, simulation
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
-from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
 from deeplinear._theory.solve import solve
 
@@ -122,10 +122,9 @@ def estimate(
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record), memory)
-    solver = Choice().solver(problem)
-    work = solver.estimate(problem)
+    method, work = work_of(problem)
     theory = Cost(work.passes * solve_seconds(problem)(work.shape.steps), work.bytes)
-    return Estimate(theory, experiment, solver.name, available=psutil.virtual_memory().available)
+    return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
 
 
 def solve_seconds(problem: Problem) -> Callable[[int], float]:
@@ -142,12 +141,6 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
         return steps * overhead + bytes_per_step * steps**3 / 3 * seconds_per_byte
 
     return seconds
-
-
-def matrices_read(shape: Structure) -> float:
-    """Count the matrices read in one step; a product with a causal one reads half of it."""
-    causal, symmetric = system.products(shape)
-    return causal / 2 + symmetric
 
 
 def _overhead(problem: Problem) -> float:
@@ -179,10 +172,10 @@ def _simulation_seconds(
 ) -> float:
     """Scale up a short run of as many networks as train at the same time."""
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    part = min(1.0, math.sqrt(_PROBE / 4 / _entries(sizes) / _FLOAT))
+    part = min(1.0, math.sqrt(_PROBE / 4 / numbers_per_step(sizes) / _FLOAT))
     probe_dim = max(sizes.outputs, int(part * dim))
     probe = _smaller(problem, probe_dim, part)
-    scale = _entries(sizes) / _entries(sizes_of(probe, probe_dim))
+    scale = numbers_per_step(sizes) / numbers_per_step(sizes_of(probe, probe_dim))
 
     def run(steps: int) -> float:
         short = _shortened(probe, steps)
@@ -216,12 +209,6 @@ def _smaller(problem: Problem, dim: int, part: float) -> Problem:
     if not isinstance(data, PowerLaw):
         data = Spectrum([1.0], data.modes.target[:1], [dim], noise=data.noise)  # type: ignore[arg-type]
     return replace(problem, network=network, data=data, sampling=replace(sampling, **counts))
-
-
-def _entries(sizes: Sizes) -> int:
-    """Numbers that every training step goes through: weights and inputs."""
-    weights = sum(a * b for a, b in zip((sizes.dim, *sizes.widths), (*sizes.widths, sizes.outputs), strict=True))
-    return weights + sizes.samples * sizes.dim
 
 
 def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:

@@ -120,8 +120,7 @@ def coefficients(
     shape = structure(problems[0], nodes, times)
     each = [_of_one(problem, shape) for problem in problems]
     stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
-    rules = [number for one in problems for number in (one.optimizer.weight_decay, _first_rate(one))]
-    kind = np.result_type(*stacked.values(), *rules)
+    kind = complex if any(map(is_complex, problems)) else float
 
     def place(values: Array) -> Array:
         """One of the constants; a number for each problem is a matrix of one entry."""
@@ -141,8 +140,9 @@ def coefficients(
 def weights_of(problems: Sequence[Problem], c: Coefficients) -> WeightLayers:
     """Return the weights of problems at every step, on the device of their coefficients."""
     rules = [problem.optimizer for problem in problems]
+    kind = complex if any(map(is_complex, problems)) else float
     rates, momentum, weight_decay = (
-        beside(np.stack(values).astype(c.gamma0.dtype if isinstance(c.gamma0, np.ndarray) else float), c.gamma0)
+        beside(np.array(values, kind), c.gamma0)
         for values in (
             [rule.rates(problem.steps) for rule, problem in zip(rules, problems, strict=True)],
             [[rule.momentum] for rule in rules],
@@ -157,12 +157,6 @@ def is_complex(problem: Problem) -> bool:
     """Whether a field of a problem is complex, as in derivatives by complex step."""
     parts = (problem.network, problem.data, problem.sampling, problem.optimizer)
     return any(np.iscomplexobj(value) for part in parts for value in vars(part).values())
-
-
-def _first_rate(problem: Problem) -> Any:
-    """Learning rate at step 0, which is complex if any is."""
-    lr = problem.optimizer.lr
-    return lr[0] if isinstance(lr, tuple) else 1.0 if callable(lr) else lr
 
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:

@@ -26,6 +26,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deeplinear._cost.model import step_costs
 from deeplinear._explore.controls import as_plain
 from deeplinear._explore.folder import own_folder
 from deeplinear._explore.kinds import KINDS
@@ -137,8 +138,8 @@ def plotly_script() -> Path:
 
 async def _describe(_: Request) -> Response:
     limits = {"dim": MOST_FINITE["dim"], "seeds": MOST_FINITE["seeds"]}
-    page = as_plain() | {"presets": PRESETS, "correlations": KINDS, "limits": limits, "version": version("deeplinear")}
-    return JSONResponse(page)
+    page = as_plain() | {"presets": PRESETS, "correlations": KINDS, "limits": limits, "costs": step_costs()}
+    return JSONResponse(page | {"version": version("deeplinear")})
 
 
 async def _load(request: Request) -> Response:

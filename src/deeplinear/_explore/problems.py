@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import deeplinear as dl
+from deeplinear._cost.model import numbers_of_solving
 from deeplinear._explore.controls import CONTROLS
 
 SHAPES: dict[str, tuple[str, Callable[[int, int], float]]] = {
@@ -27,7 +28,8 @@ MOST = {"layers": 256, "steps": 10_000_000, "scheduled": 20_000, "modes": 2000, 
 MOST_FINITE = {"dim": 2000, "seeds": 64, "steps": 2000, "neurons": 20_000}
 """Largest experiments."""
 
-_QUICK_STEPS, _QUICK_WORK = 400, 12 * 400**2
+_QUICK_STEPS, _QUICK = 400, 2.4e9
+"""Steps times outputs, and numbers to go through, up to which nobody needs an estimate."""
 
 
 def read_problem(document: Any) -> dl.Problem:
@@ -84,9 +86,7 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
 
 def is_quick(problem: dl.Problem) -> bool:
     """Whether a solve takes so little that nobody needs an estimate of it."""
-    size = problem.steps * problem.data.outputs
-    layers = problem.network.depth * (3 if isinstance(problem.network, dl.ResNet) else 1)
-    return size <= _QUICK_STEPS and (layers + len(problem.data.modes.eigenvalues) / 4) * size**2 <= _QUICK_WORK
+    return problem.steps * problem.data.outputs <= _QUICK_STEPS and numbers_of_solving(problem) <= _QUICK
 
 
 def field_of(message: str) -> str | None:

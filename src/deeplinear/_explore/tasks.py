@@ -16,6 +16,7 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._core.failures import in_words
+from deeplinear._cost.model import held_in_files, longest_short
 from deeplinear._explore.code import python_lines
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
@@ -169,9 +170,7 @@ def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
 def netcdf(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Write all that theory says of a problem into the file that the server names, which hands it on and deletes it."""
     problem = read_problem(request["problem"])
-    size = problem.steps * problem.data.outputs
-    layers = min(problem.network.depth, 32.0)
-    if size <= 1000 and (needed := 8 * (4 * layers + 6) * size**2) > _LARGEST_FILE:
+    if (needed := held_in_files(problem)) > _LARGEST_FILE:
         raise ValueError(f"steps must be lower for a file: it would have {needed / 1e6:.0f} MB")
     _solve(problem, report).save(request["path"])
     return {}
@@ -220,7 +219,7 @@ def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Es
     if runs > 1 and estimate.method != "dense":
         raise ValueError(
             f"steps is too large for this view, got {problem.steps}: it solves about {runs} runs. "
-            f"Lower the steps to {1000 // problem.data.outputs}, or call dl.optimal_lr in Python."
+            f"Lower the steps to {longest_short(problem.data.outputs)}, or call dl.optimal_lr in Python."
         )
     if runs * estimate.theory.seconds > LIMITS["solve"] or not estimate.fits:
         often = f" for each of about {runs} runs" if runs > 1 else ""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import deeplinear as dl
-from deeplinear._reproduce.jobs import Job, solving, training
+from deeplinear._cost.model import numbers_of_solving, numbers_of_training
+from deeplinear._reproduce.jobs import Job
 
 _DIM, _SEEDS = 200, 4
 
@@ -31,4 +32,5 @@ def speed() -> Speed:
     problem = dl.Problem(dl.MLP(4, 1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.01), steps=200)
     found = dl.estimate(problem, _DIM, _SEEDS, record="losses")
     assert found.experiment is not None
-    return Speed(found.theory.seconds / solving(problem), found.experiment.seconds / training(problem, _DIM, _SEEDS))
+    theory = found.theory.seconds / numbers_of_solving(problem)
+    return Speed(theory, found.experiment.seconds / numbers_of_training(problem, _DIM, _SEEDS))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 import deeplinear as dl
+from deeplinear._cost.model import bytes_of_networks, numbers_of_solving, numbers_of_training, work_of
 
 Progress = Callable[[float], object]
 """Called with the fraction of a job that is done."""
@@ -24,9 +24,6 @@ _EDGE_RATES = _EDGE_RATIO ** np.arange(-6.0, 7.0)
 
 _SEARCH_SOLVES, _EDGE_SOLVES = 60, 40
 """Solutions that the search for an optimum, and for the edge of stability, usually takes."""
-
-_SWEEPS = 5
-"""Passes over the matrices of a long run solved on a coarse grid of times."""
 
 _RATES_TRAINED, _RATES_REFINED = 9, 10
 """Rates at which networks are trained for one optimum, less those that diverge at once, and those where it is."""
@@ -93,10 +90,10 @@ class Train:
     def work(self) -> Work:
         """Comparing takes two more solutions."""
         if self.dim is None:
-            return Work(solving(self.problem), 0.0, held(self.problem))
+            return Work(numbers_of_solving(self.problem), 0.0, held(self.problem))
         return Work(
-            (1 if self.problem.data.dimension_free else 3) * solving(self.problem),
-            training(self.problem, self.dim, self.seeds),
+            (1 if self.problem.data.dimension_free else 3) * numbers_of_solving(self.problem),
+            numbers_of_training(self.problem, self.dim, self.seeds),
             held(self.problem, self.dim, self.seeds),
         )
 
@@ -149,8 +146,9 @@ class Tune:
     def work(self) -> Work:
         """A search, and networks at several rates."""
         rates = self.lrs[2] if self.lrs else _RATES_TRAINED
-        trained = (rates + _RATES_REFINED) * training(self.problem, self.dim, self.seeds)
-        return Work(_SEARCH_SOLVES * solving(self.problem), trained, held(self.problem, self.dim, self.seeds))
+        trained = (rates + _RATES_REFINED) * numbers_of_training(self.problem, self.dim, self.seeds)
+        solved = _SEARCH_SOLVES * numbers_of_solving(self.problem)
+        return Work(solved, trained, held(self.problem, self.dim, self.seeds))
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Search, and train."""
@@ -195,9 +193,9 @@ class Limit:
     @property
     def work(self) -> Work:
         """A search, and networks at many rates, half of which diverge soon."""
-        trained = 0.0 if self.dim is None else training(self.problem, self.dim, self.seeds)
+        trained = 0.0 if self.dim is None else numbers_of_training(self.problem, self.dim, self.seeds)
         return Work(
-            _EDGE_SOLVES * solving(self.problem),
+            _EDGE_SOLVES * numbers_of_solving(self.problem),
             len(_EDGE_RATES) / 2 * trained,
             held(self.problem, self.dim, self.seeds),
         )
@@ -238,8 +236,8 @@ class Clock:
     def work(self) -> Work:
         """Once, for what takes long is not repeated."""
         if self.what == "network":
-            return Work(0.0, training(self.problem, self.dim or 1, 1), held(self.problem, self.dim))
-        return Work(solving(self.problem), 0.0, held(self.problem))
+            return Work(0.0, numbers_of_training(self.problem, self.dim or 1, 1), held(self.problem, self.dim))
+        return Work(numbers_of_solving(self.problem), 0.0, held(self.problem))
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Return the least of several times, since others are disturbed."""
@@ -267,40 +265,9 @@ def run(job: Job, progress: Progress, device: str) -> xr.Dataset:
     return data.assign_attrs(made=json.dumps(made))
 
 
-# --- how much there is to do ---------------------------------------------------------------------------------
-
-
-def solving(problem: dl.Problem) -> float:
-    """Numbers that a solution goes through: three dozen matrices of growing size per layer, and some per mode."""
-    layers = min(float(problem.network.depth), 200.0)
-    skip = 2.0 if isinstance(problem.network, dl.ResNet) else 1.0
-    matrices = 9 * layers * skip + 4 * len(problem.data.modes.eigenvalues)
-    steps = float(problem.steps)
-    if steps > 1000 and isinstance(problem.sampling, dl.Population | dl.FullBatch):
-        nodes = 100 + 40 * math.log10(steps / 1000)
-        return _SWEEPS * matrices * nodes**3 / 3
-    overhead = 4e4 * steps * layers * skip  # calls, in numbers that could have been read meanwhile
-    return matrices * steps**3 / 3 + overhead
-
-
-def training(problem: dl.Problem, dim: int, seeds: int) -> float:
-    """Numbers that training goes through: weights and inputs, at every step of every network."""
-    unit = 1 if problem.data.dimension_free else dim
-    samples = getattr(problem.sampling, "batch", getattr(problem.sampling, "samples", 0.0)) * unit
-    fresh = 4 if isinstance(problem.sampling, dl.OnlineSGD) else 1  # drawing takes longer than reading
-    return seeds * problem.steps * (weights(problem, dim) + fresh * samples * dim + 2e4 * problem.network.layers)
-
-
 def held(problem: dl.Problem, dim: int | None = None, seeds: int = 1) -> float:
-    """Bytes of a solution's matrices, and of the networks that are trained at the same time."""
-    nodes = min(problem.steps, 500)
-    matrices = 9 * min(float(problem.network.depth), 200.0) + len(problem.data.modes.eigenvalues)
-    networks = 0.0 if dim is None else min(seeds, os.cpu_count() or 1) * weights(problem, dim)
-    return 8.0 * (nodes**2 * matrices + networks)
-
-
-def weights(problem: dl.Problem, dim: int) -> float:
-    """Number of weights of a network."""
-    unit = 1 if problem.data.dimension_free else dim
-    widths = [width * unit for width in problem.network.widths]
-    return sum(a * b for a, b in zip([dim, *widths], [*widths, 1], strict=True))
+    """Bytes of a solution, and of the networks that are trained at the same time."""
+    solution = work_of(problem)[1].bytes
+    if dim is None:
+        return solution
+    return solution + bytes_of_networks(problem, dim, min(seeds, os.cpu_count() or 1))

@@ -16,11 +16,8 @@ from deeplinear._solvers.panels.solver import Panels
 
 METHODS = ("auto", "dense", "panels", "coarse")
 
-_SHORT, _SHORT_ON_DEVICE = 1000, 4000
+SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
-
-_TRIED = 0.5
-"""Part of the work of solving every step after which panels are given up, where every step can be solved."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,8 @@ class Choice:
         Names to which ``"auto"`` is limited.
     most_rows
         Most steps times outputs that are solved one by one in place of what was not resolved.
+    patience
+        Part of the work of solving every step after which other solvers are given up, where every step can be solved.
 
     Examples
     --------
@@ -49,6 +48,7 @@ class Choice:
     device: Device = CPU
     only: tuple[str, ...] = METHODS
     most_rows: float = math.inf
+    patience: float = 0.5
 
     def solvers(self) -> list[Solver]:
         """Return the solvers in the order in which they are asked."""
@@ -69,7 +69,7 @@ class Choice:
         if self._is_long(problem):
             for solver in self.solvers()[:-1]:
                 if solver.why_not(problem) is None:
-                    return solver.hurried(_TRIED) if self.instead(problem, solver) else solver
+                    return solver.hurried(self.patience) if self.instead(problem, solver) else solver
         return self.solvers()[-1]
 
     def instead(self, problem: Problem, solver: Solver) -> Dense | None:
@@ -82,7 +82,7 @@ class Choice:
 
     def _is_long(self, problem: Problem) -> bool:
         """Whether there are so many steps that it is not worth solving every one of them."""
-        return problem.steps * problem.data.outputs > (_SHORT if self.device == CPU else _SHORT_ON_DEVICE)
+        return problem.steps * problem.data.outputs > (SHORT if self.device == CPU else _SHORT_ON_DEVICE)
 
 
 def write_solver(solver: Solver) -> dict[str, Any]:
@@ -102,11 +102,6 @@ def read_solver(values: dict[str, Any]) -> Solver:
     kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense)}
     options = dict(values)
     return kinds[options.pop("name")](**options)
-
-
-def longest_short(outputs: int) -> int:
-    """Most steps that are solved one by one on the processor, for so many outputs."""
-    return _SHORT // outputs
 
 
 @dataclass(frozen=True)

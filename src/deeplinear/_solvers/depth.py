@@ -14,7 +14,7 @@ from deeplinear._solvers.base import Run, Unresolved
 
 AnyRun = TypeVar("AnyRun", bound=Run)
 
-_NODES = (5, 7, 9, 12, 16, 21, 28)
+NODES = (5, 7, 9, 12, 16, 21, 28)
 """Numbers of nodes in depth that are tried in turn."""
 
 _MANY_LAYERS = 256
@@ -33,12 +33,12 @@ def first_nodes(problem: Problem) -> int:
     Nodes can stand for layers that differ little from one to the next.
     """
     network = problem.network
-    return _NODES[1] if network.changes_slowly_with_depth and network.depth >= _MANY_LAYERS else 0
+    return NODES[1] if network.changes_slowly_with_depth and network.depth >= _MANY_LAYERS else 0
 
 
 def copies(shape: Structure) -> float:
     """Cost of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
-    return 1.0 + _NODES[0] / shape.nodes if shape.nodes else 1.0
+    return 1.0 + NODES[0] / shape.nodes if shape.nodes else 1.0
 
 
 def resolved(
@@ -62,8 +62,8 @@ def resolved(
     if nodes is not None or not first_nodes(problem):
         return run(nodes or 0, progress), {"depth_nodes": nodes} if nodes else {}, nodes or 0
     coarse: AnyRun | None = None
-    for count in _NODES:
-        fine = run(count, progress if count == _NODES[0] else None)
+    for count in NODES:
+        fine = run(count, progress if count == NODES[0] else None)
         if coarse is not None:
             error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
             unsettled = fine.equations.chain.unsettled
@@ -73,7 +73,7 @@ def resolved(
         coarse = fine
     if problem.network.depth == math.inf:
         raise Unresolved(
-            f"infinite depth was not resolved to tolerance {tolerance:g} with {_NODES[-1]} nodes in layer time; "
+            f"infinite depth was not resolved to tolerance {tolerance:g} with {NODES[-1]} nodes in layer time; "
             "lower branch or lr, or take a finite depth"
         )
     try:

@@ -10,7 +10,6 @@ import psutil
 from deeplinear._cost.estimate import (
     _PROBE_STEPS,
     Cost,
-    _entries,
     _shortened,
     _simulation_seconds,
     _typical,
@@ -18,11 +17,11 @@ from deeplinear._cost.estimate import (
     in_time,
     solve_seconds,
 )
+from deeplinear._cost.model import numbers_per_step, work_of
 from deeplinear._experiment.simulate import simulation_memory
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
-from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
 from deeplinear._sweep.plan import _LARGEST_BATCH, Plan
 from deeplinear._theory.curves import worth_batching
@@ -122,8 +121,7 @@ def _total(kinds: list[_Kind], workers: int) -> Cost:
 def _theory_kinds(problems: list[Problem]) -> list[_Kind]:
     groups: dict[tuple[str, Work], list[Problem]] = {}
     for problem in problems:
-        solver = Choice().solver(problem)
-        groups.setdefault((solver.name, solver.estimate(problem)), []).append(problem)
+        groups.setdefault(work_of(problem), []).append(problem)
     kinds = []
     for (method, work), members in groups.items():
         first = members[0]
@@ -160,5 +158,5 @@ def _experiment_kinds(problems: list[Problem], experiment: dict[str, Any]) -> li
             return _simulation_seconds(first, dim, experiment["seeds"], 1, "losses")
 
         memory = simulation_memory(members[0], sizes.dim, experiment["seeds"], 1, "losses")
-        kinds.append(_Kind(len(members), float(_entries(sizes)) * steps, seconds, memory))
+        kinds.append(_Kind(len(members), float(numbers_per_step(sizes)) * steps, seconds, memory))
     return kinds

@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 CONTINUOUS = ("lr", "richness", "width", "samples", "batch", "noise", "branch", "momentum", "weight_decay")
 """Fields with derivatives, as far as a problem has them."""
 
-_CHOICE = Choice(tolerance=1e-8, only=("panels", "dense"), most_rows=2400)
+_CHOICE = Choice(tolerance=1e-8, only=("panels", "dense"), most_rows=2400, patience=math.inf)
 """Long runs are solved by panels, to this relative error of their losses; derivatives are about as accurate."""
 
 _STEP = 1e-30

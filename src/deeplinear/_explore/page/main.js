@@ -24,7 +24,7 @@ let state = initialState(controls.problem);
 let shown = null; // the last complete answer that was drawn
 
 const refuse = ({ field, message }) => controls.showError(field, message);
-const theory = new Theory({
+const theory = new Theory(page.costs, {
   wanted: () => requestFor(state.problem),
   pinned: () => (ALONE.has(state.view) ? [] : state.pins.map(({ problem }) => requestFor(problem))),
   draw,

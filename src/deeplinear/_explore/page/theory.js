@@ -8,19 +8,21 @@ const LONG = 135; // milliseconds of work, which end in time, beyond which the f
 const PREVIEW = 60; // milliseconds that the server may take for them
 const PATIENCE = 400; // milliseconds without an answer before progress is shown
 const KEPT = 200; // answers that are kept
+const POWER_LAW_MODES = 94; // that usually stand for infinitely many
 
 export class Theory {
   // `wanted()` and `pinned()` say what is to be shown now, as requests {task, body, key}; `draw` shows it;
   // `refuse(error)` shows an error beside its control, if it has one, and `accept` takes such errors away.
-  constructor({ wanted, pinned, draw, refuse, accept }) {
-    Object.assign(this, { wanted, pinned, draw, refuse, accept });
+  // `costs` are the matrices that a step reads, by layer and mode, as the library counts them.
+  constructor(costs, { wanted, pinned, draw, refuse, accept }) {
+    Object.assign(this, { costs, wanted, pinned, draw, refuse, accept });
     this.answers = new Map();
     this.partial = null; // the first steps of the newest run, until all of one are there
     this.refused = null; // key of the last request that was not allowed
     this.notice = ""; // what the user should know beside the status
     this.running = null;
     this.others = null;
-    this.speed = 0.018; // milliseconds per unit of work, learned from each answer
+    this.speed = 0.0023; // milliseconds per unit of work, learned from each answer
   }
 
   get(key) {
@@ -62,7 +64,7 @@ export class Theory {
 
   async ask(request, isMoving) {
     const { problem } = request.body;
-    const job = { ...request, isMoving, controller: new AbortController(), expected: this.speed * workOf(problem) };
+    const job = { ...request, isMoving, controller: new AbortController(), expected: this.speed * workOf(problem, this.costs) };
     this.running = job;
     const { signal } = job.controller;
     const started = performance.now();
@@ -78,7 +80,7 @@ export class Theory {
       const result = await run(job.task, job.body, { signal, onProgress });
       this.partial = null;
       this.keep(job.key, result);
-      if (result.method === "dense") this.speed = (this.speed + (1000 * result.seconds) / workOf(problem)) / 2;
+      if (result.method === "dense") this.speed = (this.speed + (1000 * result.seconds) / workOf(problem, this.costs)) / 2;
       this.accept();
       say(`${this.notice}${job.task === "solve" ? "Solved" : "Done"} in ${inTime((performance.now() - started) / 1000)}.`);
     } catch (error) {
@@ -109,7 +111,7 @@ export class Theory {
 
   // The first steps of a run do not depend on what follows: they are asked for, and drawn, before the rest is known.
   async preview(job) {
-    const only = stepsWithin(PREVIEW / this.speed, job.body.problem);
+    const only = stepsWithin(PREVIEW / this.speed, job.body.problem, this.costs);
     if (only < 8 || only >= job.body.problem.steps) return;
     try {
       const data = await run("solve", { ...job.body, only }, { signal: job.controller.signal });
@@ -149,19 +151,22 @@ export class Theory {
 }
 
 // Time of a dense solve up to a factor, fitted to runs of 100 to 300 steps and 1 to 4 layers.
-function workOf({ network, data, steps }) {
+function workOf({ network, data, steps }, costs) {
   const size = steps * outputsOf(data);
-  return perStep({ network, data }) * size * (1 + size / 100);
+  return perStep({ network, data }, costs) * size * (1 + size / 100);
 }
 
-function stepsWithin(work, { network, data }) {
-  const size = 50 * (Math.sqrt(1 + (4 * work) / perStep({ network, data }) / 100) - 1);
+function stepsWithin(work, { network, data }, costs) {
+  const size = 50 * (Math.sqrt(1 + (4 * work) / perStep({ network, data }, costs) / 100) - 1);
   return Math.floor(size / outputsOf(data));
 }
 
-function perStep({ network, data }) {
-  const layers = Number(network.depth) || 21; // infinite depth is solved on up to 21 nodes
-  return 2 + layers * (network.type === "ResNet" ? 3 : 1) + (data.type === "PowerLaw" ? 6 : 0);
+function perStep({ network, data }, costs) {
+  const modes = data.type === "PowerLaw" ? POWER_LAW_MODES : (data.eigenvalues?.length ?? 1);
+  const layer = network.type === "ResNet" ? costs.skip_layer : costs.layer;
+  const layers = Number(network.depth);
+  const chain = layers ? costs.first + layer * (layers - 1) : costs.infinite;
+  return chain + costs.mode * (modes - 1);
 }
 
 const outputsOf = ({ target_gram: gram }) => (Array.isArray(gram) ? gram.length : 1);

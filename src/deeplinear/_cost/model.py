@@ -1,0 +1,94 @@
+"""The one model of what work takes: numbers that have to be gone through, and bytes that are held.
+
+What solving takes is asked of the solver, which asks its equations. One number is eight bytes; how many of them a
+machine goes through in a second is measured where seconds are wanted.
+"""
+
+import math
+
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import Structure
+from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Work
+from deeplinear._solvers.choose import SHORT, Choice
+from deeplinear._solvers.depth import NODES
+
+_CALLS = 4e4
+"""Numbers that could be gone through while the calls of a step are made for one layer."""
+
+_DRAWING = 4
+"""Time to draw a random number, in units of reading it."""
+
+
+def work_of(problem: Problem) -> tuple[str, Work]:
+    """Say how a problem is solved, and what that takes."""
+    solver = Choice().solver(problem)
+    return solver.name, solver.estimate(problem)
+
+
+def longest_short(outputs: int) -> int:
+    """Most steps that are solved one by one, for so many outputs."""
+    return SHORT // outputs
+
+
+def matrices_read(shape: Structure) -> float:
+    """Count the matrices read in one step; a product with a causal one reads half of it."""
+    causal, symmetric = system.products(shape)
+    return causal / 2 + symmetric
+
+
+def numbers_of_solving(problem: Problem) -> float:
+    """Numbers that the solver chosen for a problem goes through: step t reads the leading block of every matrix."""
+    _, work = work_of(problem)
+    shape = work.shape
+    layers = shape.nodes or shape.depth
+    return work.passes * (matrices_read(shape) * shape.size**3 / 3 / shape.outputs + _CALLS * layers * shape.steps)
+
+
+def held_in_files(problem: Problem) -> int:
+    """Bytes of the two-time functions in the file of a solution: two of every layer's fields, and four of layer 0."""
+    _, work = work_of(problem)
+    layers = work.shape.nodes if problem.network.depth == math.inf else problem.network.layers
+    return 8 * (4 * layers + 6) * work.shape.size**2
+
+
+def numbers_per_step(sizes: Sizes) -> int:
+    """Numbers that every step of training goes through: weights and inputs."""
+    weights = sum(a * b for a, b in zip((sizes.dim, *sizes.widths), (*sizes.widths, sizes.outputs), strict=True))
+    return weights + sizes.samples * sizes.dim
+
+
+def numbers_of_training(problem: Problem, dim: int, seeds: int) -> float:
+    """Numbers that training several networks goes through; fresh examples are drawn at every step."""
+    sizes = sizes_of(problem, dim)
+    drawn = 0.0 if problem.sampling.reuse else (_DRAWING - 1) * sizes.samples * sizes.dim
+    calls = _CALLS / 2 * problem.network.layers
+    return seeds * problem.steps * (numbers_per_step(sizes) + drawn + calls)
+
+
+def bytes_of_networks(problem: Problem, dim: int, together: int) -> float:
+    """Bytes of the weights and inputs of networks that are trained at the same time."""
+    return 8.0 * together * numbers_per_step(sizes_of(problem, dim))
+
+
+def step_costs(steps: int = 100) -> dict[str, float]:
+    """Matrices read in a step, as the page counts them: of a first and each further layer, a mode, and a deep chain.
+
+    Examples
+    --------
+    >>> step_costs()["layer"]
+    8.0
+    """
+
+    def read(depth: int, nodes: int = 0, modes: int = 1, skip: bool = False) -> float:
+        flags = dict.fromkeys(("centered", "subsamples", "decays", "nesterov", "own_noise"), False)
+        return matrices_read(Structure(depth, nodes, steps, 1, modes, skip, reuses_data=True, **flags))
+
+    return {
+        "first": read(1),
+        "layer": read(2) - read(1),
+        "skip_layer": read(2, skip=True) - read(1, skip=True),
+        "mode": read(1, modes=2) - read(1),
+        "infinite": read(0, nodes=NODES[1]),
+    }
