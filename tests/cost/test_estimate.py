@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._cost.estimate import _smaller, estimate, in_bytes, in_time, solve_seconds
+from deeplinear._core.words import in_bytes, in_time
+from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
 from deeplinear._problem.edit import replace
 from deeplinear._solvers.choose import Choice
 from deeplinear._sweep.cost import SweepCost, estimate_sweep

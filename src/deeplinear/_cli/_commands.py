@@ -18,7 +18,8 @@ from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
 from deeplinear._comparison.compare import Comparison, Verdict
 from deeplinear._comparison.compare import compare as compare_both
-from deeplinear._cost.estimate import Estimate, in_bytes, in_time, solve_seconds
+from deeplinear._core.words import in_bytes, in_time
+from deeplinear._cost.estimate import Estimate, solve_seconds
 from deeplinear._cost.estimate import estimate as estimate_cost
 from deeplinear._experiment.ensemble import LOSSES, Ensemble
 from deeplinear._experiment.simulate import count_cores, simulation_memory

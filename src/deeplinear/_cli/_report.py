@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from deeplinear._core.json import plain
-from deeplinear._cost.estimate import in_time
+from deeplinear._core.words import in_time
 
 _PATIENCE = 10.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""

@@ -14,7 +14,7 @@ from deeplinear._cli._commands import command
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, _option
 from deeplinear._cli._report import Report, table
-from deeplinear._cost.estimate import in_bytes, in_time
+from deeplinear._core.words import in_bytes, in_time
 from deeplinear._reproduce.claim import Outcome
 from deeplinear._reproduce.compute import plan_panels
 from deeplinear._reproduce.cost import speed

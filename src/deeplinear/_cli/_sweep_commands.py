@@ -15,9 +15,9 @@ from deeplinear._cli._options import PROBLEM, REPORT, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
 from deeplinear._core.dataset import write_dataset
+from deeplinear._core.words import percent
 from deeplinear._learning_rate.transfer import OF_ALL_VALUES, OF_EACH_VALUE, Transfer
 from deeplinear._learning_rate.transfer import transfer as find_transfer
-from deeplinear._learning_rate.verdict import percent
 from deeplinear._plots.loss import FORMATS, save_figure
 from deeplinear._plots.transfer import plot_transfer
 from deeplinear._problem.network import INFINITE

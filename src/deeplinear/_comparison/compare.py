@@ -17,8 +17,8 @@ from deeplinear._comparison.finite_size import expected_deviation
 from deeplinear._comparison.sign_flip import flip_signs, least_noticed, rank
 from deeplinear._core import checks
 from deeplinear._core.threads import one_blas_thread
+from deeplinear._core.words import percent
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
-from deeplinear._learning_rate.verdict import percent
 from deeplinear._theory.solution import Solution
 
 Array = NDArray[np.float64]

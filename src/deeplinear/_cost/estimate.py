@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 
 from deeplinear._core.threads import one_blas_thread
+from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.model import matrices_read, numbers_per_step, work_of
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
@@ -234,33 +235,3 @@ def _typical(work: Callable[[], object], repeats: int = 3) -> float:
         work()
         times.append(time.perf_counter() - start)
     return float(np.median(times))
-
-
-def in_time(seconds: float) -> str:
-    """Write a duration for people.
-
-    Examples
-    --------
-    >>> [in_time(s) for s in (0.004, 12.0, 600.0, 9000.0, 864000.0)]
-    ['< 0.1 s', '12.0 s', '10.0 min', '2.5 h', '10.0 days']
-    """
-    if seconds < 0.1:
-        return "< 0.1 s"
-    for unit, length, enough in (("s", 1.0, 60.0), ("min", 60.0, 3600.0), ("h", 3600.0, 86400.0)):
-        if seconds < enough:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds / 86400:.1f} days"
-
-
-def in_bytes(count: float) -> str:
-    """Write an amount of memory for people.
-
-    Examples
-    --------
-    >>> [in_bytes(b) for b in (12, 3.45e6, 2e9, 2e13)]
-    ['12 B', '3.5 MB', '2.0 GB', '20.0 TB']
-    """
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} B"

@@ -115,6 +115,7 @@ class Layers:
         total: Array = c.xp.ones_like(weights.input.d[:, :: c.structure.outputs])
         for layer in reversed(self.responses.layers):
             decay = weights.below(layer).d[:, :: c.structure.outputs] ** 2
+            # eq-kernel
             gain = mean_diagonal(correlation_rows(c, self.covariances.Cg[layer], self._all), c.structure.outputs)
             if layer == 1:
                 total = c.first_to_last[..., 0] * (gain + decay * total)

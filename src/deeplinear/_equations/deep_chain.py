@@ -159,7 +159,7 @@ class DeepChain:
         learned = c.whole_gamma0[:, None]
         Ch_data = self._Ch_data[rows][:, None]
         bottom_Y = kernel_on_g(c, first, Rhr_data[rows][:, None], Ch_data, rows, c.feedback[:, None], learned)
-        bottom_S = first.initial(Ch_data, rows)
+        bottom_S = first.initial(Ch_data, rows)  # eq-depth-start
         below = beside(self.nodes.below, c.gamma0)
 
         def sweep(Y: Array, S: Array) -> tuple[Array, Array]:
@@ -176,7 +176,7 @@ class DeepChain:
                 self.A[rows] = kernel_on_g(c, self._hidden, self.lower.dh_dr[rows], Ch, rows, None, learned)
                 X = self._through_edge(Y, self.B, self.X, rows)
                 self._XB[rows] = self._gamma0 * rows_times(X, self.B)
-                dY = self.A[rows] + rows_times(self._XB[rows], self.Y)
+                dY = self.A[rows] + rows_times(self._XB[rows], self.Y)  # eq-edges
                 Y = bottom_Y + self._sum(below, dY)
             if correlate:
                 through = self._sandwich(self.X, self._from_above, rows)
@@ -217,7 +217,7 @@ class DeepChain:
         """Rows of X = Y + beta^2 Y B X, or of P = Q + beta^2 Q A P."""
         if self._edge is not None:
             step = self._gamma0 * rows_times(incoming, across)
-            result[rows] = incoming + self._edge * rows_times(step, result)
+            result[rows] = incoming + self._edge * rows_times(step, result)  # eq-edge-kernels
         return result[rows]
 
     def _sum(self, over: Array, rows: Array) -> Array:

@@ -78,18 +78,18 @@ class DataResponses:
     def step(self, Rgu_hat: Array, Cg: Symmetric, rows: slice) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
         c, outputs = self.c, self.c.structure.outputs
-        K = kernel_on_h(c, self.weights, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)
+        K = kernel_on_h(c, self.weights, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
         self.K[rows] = K
         KR, panel = rows_times(K, self.RDelta), is_panel(rows, outputs)
 
-        H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)
+        H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)  # eq-H
         self.H1[..., rows, :] = over_time(H, outputs)
         if self._mean_H is not None:
             self._mean_H[rows] = mode_sum(c, H, 1)
 
         if self.RDelta is not None:
-            Rvu = -rows_times(self.mean_H(rows), self.K)
-            RDelta = fill_resolvent(self.RDelta, c.reuse * Rvu, rows, panel)
+            Rvu = -rows_times(self.mean_H(rows), self.K)  # eq-mode-sums
+            RDelta = fill_resolvent(self.RDelta, c.reuse * Rvu, rows, panel)  # eq-noise
             Rhr = -self.times_mean_H(RDelta)
         else:
             Rhr = -self.mean_H(rows)
@@ -203,13 +203,13 @@ class DataCovariances:
         H = R.H[rows]
         width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg)
         bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
-        Cv, through_H = bias, width
+        Cv, through_H = bias, width  # eq-parts
         if self.noisy:
             D = -H
             add_identity(D, rows)
             data = for_all_modes(self._times_Z, D) / self._eigenvalues
             if self._own is not None:
-                data = data + D * self._own[..., :e]
+                data = data + D * self._own[..., :e]  # eq-small-batch
             Cv, through_H = bias + data, width - data  # D = 1 - H, so one product does for both
             self.data[:, rows] = mode_sum(c, row_products(D, data), 1)[..., 0]
         Cv = Cv + rows_times_transpose(through_H, R.H)
@@ -256,7 +256,7 @@ class DataCovariances:
             noise = self._label_noise[..., : rows.stop]
             if is_panel(rows, c.structure.outputs):
                 noise = c.xp.tile(noise, (Cv.shape[-2] // c.structure.outputs, 1))
-            total = c.reuse * (Cv + noise)
+            total = c.reuse * (Cv + noise)  # eq-noise
         if c.structure.subsamples:
             one = c.xp.zeros_like(Cv)
             add_identity(one, rows)
@@ -278,13 +278,13 @@ class DataCovariances:
         """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
         steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
         by_step = x.reshape(*x.shape[:-1], steps, 1, outputs) @ self.CDelta_equal[:, None, :steps]
-        drawn: Array = self.c.subsampling * by_step.reshape(x.shape)
+        drawn: Array = self.c.subsampling * by_step.reshape(x.shape)  # eq-multipass
         return drawn
 
     def _signal(self, rows: slice, noise: Array | None) -> None:
         """C_h^0 = R_Delta Psi R_Delta^T, with all that goes into Psi."""
         c, R = self.c, self.responses
-        Psi = c.eigenvalues[:, 0] * self.Cv[rows] if self._Cv2 is None else self._Cv2[rows]
+        Psi = c.eigenvalues[:, 0] * self.Cv[rows] if self._Cv2 is None else self._Cv2[rows]  # eq-layer0
         if noise is not None:
             Psi = Psi + noise
         if self._own is not None:

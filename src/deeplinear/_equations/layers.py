@@ -55,7 +55,7 @@ class HiddenResponses:
         self.layers = range(1, c.structure.depth + 1)
         self.sites = make(self.layers)
         # The chain cut above the last layer, or below the first, is the whole chain.
-        self.left = make(self.layers[:-1] if c.structure.skip else range(0))
+        self.left = make(self.layers[:-1] if c.structure.skip else range(0))  # eq-chain
         self.right = make(self.layers[1:] if c.structure.skip else range(0))
         # Factors of the initial and of the learned part of A_l and B_l; see ``kernel_on_g``.
         self._below = {
@@ -72,7 +72,7 @@ class HiddenResponses:
         B = self.kernel_from_above(layer, Cg, rows)
         Q = B
         if layer + 1 in self.right:
-            Q = B + self.right[layer + 1].dg_du[rows]
+            Q = B + self.right[layer + 1].dg_du[rows]  # eq-sweeps
         self.sites[layer].backward(Q, rows)
         if layer in self.right:
             self.right[layer].backward(Q, rows)
@@ -91,7 +91,7 @@ class HiddenResponses:
         A = self.kernel_from_below(layer, Rhr_data, Ch, rows)
         Y = A
         if layer - 1 in self.left:
-            Y = A + self.left[layer - 1].dh_dr[rows]
+            Y = A + self.left[layer - 1].dh_dr[rows]  # eq-sweeps
         self.sites[layer].A = Y
         if layer in self.left:
             self.left[layer].A = Y
@@ -184,13 +184,13 @@ class HiddenCovariances:
     def _source_from_below(self, layer: int) -> Source:
         """f_l u_l."""
         f = self.c.f[layer - 1]
-        return Source(self.Ch[layer - 1], _product(f, f), self.responses.weights.below(layer).d_or_none)
+        return Source(self.Ch[layer - 1], _product(f, f), self.responses.weights.below(layer).d_or_none)  # eq-sources
 
     def _source_from_above(self, layer: int) -> Source:
         """k_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
         c, weights = self.c, self.responses.weights
         if layer == c.structure.depth:
-            return backward_source(c, weights.readout, None)
+            return backward_source(c, weights.readout, None)  # eq-sources
         k, rho = c.k[layer - 1], c.rho[layer - 1]
         return backward_source(c, weights.below(layer + 1), self.Cg[layer + 1], _product(k, k, rho))
 
@@ -237,7 +237,7 @@ def kernel_on_h(
 
 def _weight_kernel(w: Weights, R: Array, C: Array, rows: slice, initial: Array | None, learned: Array | None) -> Array:
     """Rows of initial dd o R + learned a o C, from the same rows of R and C; None stands for 1."""
-    kernel: Array = times(learned, w.learned(C, rows))
+    kernel: Array = times(learned, w.learned(C, rows))  # eq-kernels
     kernel += times(initial, w.initial(R, rows))
     return kernel
 

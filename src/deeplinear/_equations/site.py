@@ -63,12 +63,12 @@ class Site:
         """Response of g to u, over gamma0."""
         return self.dg.part(0)
 
-    def _respond(self, kernel: Array, other: Causal, own: Causal, source: int, rows: slice) -> None:
+    def _respond(self, kernel: Array, other: Causal, own: Causal, source: int, rows: slice) -> None:  # eq-site
         """Fill rows of a field's responses, of which that to its own source goes through B and has the identity."""
         if (fast := compiled(kernel, kernel.shape[-2])) is not None:
             fast.fill_pair(kernel, other.matrix, own.matrix, self.gamma0, source, SETS)
             return
-        through = rows_times(kernel, other)
+        through = rows_times(kernel, other)  # eq-responses
         own_source = through[source]
         own_source *= self.gamma0
         add_identity(own_source, rows)

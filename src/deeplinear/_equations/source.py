@@ -128,7 +128,7 @@ def fill_sandwich(filled: Symmetric, responses: Causal, sources: Sequence[Source
         fast.fill_sandwich(filled.matrix, responses.matrix, weighted, e, SETS)
         return
     through = namespace(own).concat([source.times(own[i])[None] for i, source in enumerate(sources)])
-    first, *others = rows_times_transpose(through, responses)
+    first, *others = rows_times_transpose(through, responses)  # eq-sandwich
     filled[rows] = sum(others, start=first)
 
 

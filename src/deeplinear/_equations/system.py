@@ -47,7 +47,7 @@ class Equations:
 
     def fill(self, rows: slice) -> None:
         """Fill rows of everything."""
-        self.chain.backward(rows)
+        self.chain.backward(rows)  # eq-order
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
         self.data_covariances.step(self.chain.Cg_first, rows)
         self.chain.forward(self.data.Rhr, rows)
@@ -76,7 +76,7 @@ class Equations:
         outputs = self.c.structure.outputs
         rows = slice(steps.start * outputs, steps.stop * outputs)
         errors = mean_diagonal(self.data_covariances.Cv.block(rows), outputs)
-        losses: Array = outputs * (errors + self.c.sigma2[:, 0])
+        losses: Array = outputs * (errors + self.c.sigma2[:, 0])  # eq-losses
         return losses
 
     @cached_property

@@ -43,7 +43,7 @@ class Weights:
 
     def learned(self, C: Array, rows: slice) -> Array:
         """Rows of a o C, given those of C."""
-        product: Array = _spread(self.a[rows], C) * C
+        product: Array = _spread(self.a[rows], C) * C  # eq-propagator
         return product
 
     @property

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.words import percent
 from deeplinear._experiment.simulate import read_seeds, simulate
 from deeplinear._learning_rate.measured_optimum import BestRate, capped_logs, find_best_rate, quantile
-from deeplinear._learning_rate.verdict import percent
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
 from deeplinear._scaling import loglog_slope

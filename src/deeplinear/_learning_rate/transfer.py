@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.words import percent
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
 from deeplinear._learning_rate.measured import MeasuredOptima, check_experiment, measure_optima
-from deeplinear._learning_rate.verdict import Evidence, judge, percent
+from deeplinear._learning_rate.verdict import Evidence, judge
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.network import INFINITE
 from deeplinear._problem.problem import Problem

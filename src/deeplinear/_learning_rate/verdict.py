@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.words import percent
+
 Array = NDArray[np.float64]
 
 STAYS = 0.1
@@ -54,19 +56,6 @@ def judge(over: str, values: Array, known: Evidence) -> str:
     if is_costly:
         return f"does not transfer: {how}, {'but' if stays else 'and'} {price}"
     return f"undecided: {how}, and {price}"
-
-
-def percent(fraction: float) -> str:
-    """Write a relative extra loss in per cent, to two digits.
-
-    Examples
-    --------
-    >>> percent(0.0), percent(0.00321), percent(0.257), percent(25.7), percent(math.inf)
-    ('0 %', '0.32 %', '26 %', '2600 %', 'diverges')
-    """
-    if math.isinf(fraction):
-        return "diverges"
-    return f"{float(f'{100 * fraction:.2g}'):g} %" if abs(fraction) >= 5e-5 else "0 %"
 
 
 def _movement(over: str, low: float, high: float) -> tuple[bool, str]:

@@ -12,9 +12,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from deeplinear._core.words import percent
 from deeplinear._learning_rate.measured_optimum import typical_loss
 from deeplinear._learning_rate.transfer import Transfer
-from deeplinear._learning_rate.verdict import CHEAP, percent
+from deeplinear._learning_rate.verdict import CHEAP
 from deeplinear._plots.loss import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style, _title, in_words
 
 Array = NDArray[np.float64]

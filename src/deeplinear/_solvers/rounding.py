@@ -53,7 +53,7 @@ def amplification(equations: Equations, steps: slice, single: NDArray[np.bool_] 
         share = c.moments[1] / c.moments[1].sum(axis=1)[:, None]
         squares = (share * abs(equations.data.H.matrix[:, :, rows, :end]) ** 2).sum(axis=1)
         over_outputs = squares.reshape(c.batch, steps.stop - steps.start, outputs, steps.stop, outputs)
-        added = (over_outputs.sum(axis=4).sum(axis=2) @ from_steps[..., None])[..., 0] / outputs
+        added = (over_outputs.sum(axis=4).sum(axis=2) @ from_steps[..., None])[..., 0] / outputs  # eq-rounding
         floor = LOSS_FLOOR * losses[:, :1]
         scale = c.xp.where(losses > floor, losses, floor)[:, steps]
         return to_numpy(added / scale)

@@ -7,16 +7,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from deeplinear._cost.estimate import (
-    _PROBE_STEPS,
-    Cost,
-    _shortened,
-    _simulation_seconds,
-    _typical,
-    in_bytes,
-    in_time,
-    solve_seconds,
-)
+from deeplinear._core.words import in_bytes, in_time
+from deeplinear._cost.estimate import _PROBE_STEPS, Cost, _shortened, _simulation_seconds, _typical, solve_seconds
 from deeplinear._cost.model import numbers_per_step, work_of
 from deeplinear._experiment.simulate import simulation_memory
 from deeplinear._experiment.sizes import sizes_of

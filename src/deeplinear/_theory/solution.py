@@ -334,7 +334,7 @@ class Solution:
         same = curve(run.equations.equal_times.error)
         bias, same_data, same_init = map(curve, (overlaps.independent, overlaps.same_data, overlaps.same_init))
         with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
-            interaction = same - same_init - same_data + bias
+            interaction = same - same_init - same_data + bias  # eq-variance
             variances = [same_init - bias, same_data - bias, interaction]
         # What rounding makes negative is zero.
         initialization, data, interaction = (_cut(np.maximum(part, 0.0), ended) for part in variances)

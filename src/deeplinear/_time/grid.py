@@ -74,7 +74,7 @@ def panel_sums(length: int) -> tuple[Array, Array]:
     numbers = bernoulli(NODES)
     for k in range(2, NODES + 1, 2):
         derivatives = np.stack([legendre.legval(ends, legendre.legder(b, k - 1)) for b in basis], axis=1)
-        sums += numbers[k] / factorial(k) * h ** (k - 1) * derivatives
+        sums += numbers[k] / factorial(k) * h ** (k - 1) * derivatives  # eq-euler-maclaurin
     weights = (sums[:-1] - sums[-1]) @ to_legendre()
     return weights[:-1], weights[-1]
 
@@ -146,7 +146,7 @@ class Grid:
         """Rows of Omega for the last set: sums over the steps before each of its nodes, shape (r, nodes)."""
         start, length = self.last.start, self.lengths[-1]
         inside = np.zeros((1, 1)) if length == 1 else panel_sums(length)[0]
-        return np.concatenate([np.broadcast_to(self._weight[:start], (len(inside), start)), inside], axis=1)
+        return np.concatenate([np.broadcast_to(self._weight[:start], (len(inside), start)), inside], axis=1)  # eq-omega
 
     def interpolation(self, steps: NDArray[np.int64]) -> Array:
         """Matrix from values at the nodes to values at integer steps, shape (steps, nodes)."""

@@ -70,7 +70,8 @@ def changes(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> t
             weight[..., 0] += 1.0
             force = -weight_decay * weight
             force[..., 1 + t] += 1.0
-            velocity = momentum * velocity + force
+            velocity = momentum * velocity + force  # eq-momentum
+            # eq-propagator
             change = change + rates[..., t : t + 1] * (momentum * velocity + force if nesterov else velocity)
     return history[..., 0], history[..., 1:]
 

@@ -1,0 +1,46 @@
+"""Numbers as people write them."""
+
+import math
+
+
+def in_time(seconds: float) -> str:
+    """Write a duration for people.
+
+    Examples
+    --------
+    >>> [in_time(s) for s in (0.004, 12.0, 600.0, 9000.0, 864000.0)]
+    ['< 0.1 s', '12.0 s', '10.0 min', '2.5 h', '10.0 days']
+    """
+    if seconds < 0.1:
+        return "< 0.1 s"
+    for unit, length, enough in (("s", 1.0, 60.0), ("min", 60.0, 3600.0), ("h", 3600.0, 86400.0)):
+        if seconds < enough:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 86400:.1f} days"
+
+
+def in_bytes(count: float) -> str:
+    """Write an amount of memory for people.
+
+    Examples
+    --------
+    >>> [in_bytes(b) for b in (12, 3.45e6, 2e9, 2e13)]
+    ['12 B', '3.5 MB', '2.0 GB', '20.0 TB']
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def percent(fraction: float) -> str:
+    """Write a relative extra loss in per cent, to two digits.
+
+    Examples
+    --------
+    >>> percent(0.0), percent(0.00321), percent(0.257), percent(25.7), percent(math.inf)
+    ('0 %', '0.32 %', '26 %', '2600 %', 'diverges')
+    """
+    if math.isinf(fraction):
+        return "diverges"
+    return f"{float(f'{100 * fraction:.2g}'):g} %" if abs(fraction) >= 5e-5 else "0 %"
