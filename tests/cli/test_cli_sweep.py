@@ -56,6 +56,7 @@ class TestSweep:
                 "kind": "theory",
                 "at": {"lr": -1.0},
                 "error": "ValueError: lr must be a positive finite number, got -1",
+                "type": "ValueError",
             }
         ]
         assert "failed at lr -1: ValueError" in run("sweep", *SMALL, "--over", "lr=-1,0.01", "--store", "b").stdout

@@ -28,14 +28,15 @@ from typer.testing import CliRunner
 
 import deeplinear as dl
 from deeplinear._cli import app as cli
+from deeplinear._core.refusal import Refusal
 from deeplinear._explore import app as explorer_app
 from deeplinear._explore import connections, pool, rates, tasks
 from deeplinear._explore import folder as folders
 from deeplinear._explore.app import LARGEST_BODY, make_app
 from deeplinear._explore.code import python_lines
-from deeplinear._explore.controls import CONTROLS, KINDS
+from deeplinear._explore.controls import CONTROLS, PARTS, field_of
 from deeplinear._explore.presets import PRESETS
-from deeplinear._explore.problems import SHAPES, field_of, read_problem
+from deeplinear._explore.problems import SHAPES, read_problem
 from deeplinear._explore.serve import configuration
 from explorer import running_explorer
 
@@ -96,7 +97,7 @@ def test_every_field_of_a_problem_has_a_control() -> None:
     controls = {(kind, control.name) for control in CONTROLS for kind in control.kinds}
     assert controls - fields == {("GradientDescent", "schedule")}  # the page's own word
     assert fields <= controls
-    assert {kind for _, _, words in KINDS.values() for kind, _ in words} == {kind.__name__ for kind in kinds}
+    assert {kind for about in PARTS.values() for kind in about.kinds} == set(kinds)
     assert [control.name for control in CONTROLS if not control.part] == ["steps"]
 
 
@@ -110,7 +111,7 @@ def test_every_control_has_words_and_its_slider_ends_are_allowed() -> None:
         assert control.symbol
         counts = [] if control.count is None else list(control.count)
         for kind in control.kinds or ("",):
-            for value in (control.low, control.high, control.default, *counts):
+            for value in (*control.ends[kind], control.default, *counts):
                 problem = json.loads(json.dumps(PROBLEM))
                 table = problem[control.part] if control.part else problem
                 if kind:
@@ -221,7 +222,9 @@ def test_bad_values_are_refused_beside_their_control(
 
 def test_field_of_knows_every_control() -> None:
     for control in CONTROLS:
-        assert field_of(f"{control.name} must be something") == ".".join(filter(None, (control.part, control.name)))
+        refusal = Refusal(control.name, None, "something")
+        assert field_of(refusal) == ".".join(filter(None, (control.part, control.name)))
+    assert field_of(ValueError("width must be something")) is None  # the type says what it is about, not its words
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from deeplinear._cli._grid import read_file, read_over, read_values
 from deeplinear._cli._options import Group, _option, workers_option
+from deeplinear._core.refusal import Refusal
 
 _PANEL = "Sweep"
 _OVER_HELP = "A field and its values: lr=0.01,0.02 or width=0.5:8:5log or depth=2:8:4; repeat for more fields."
@@ -83,7 +84,7 @@ class Place(NamedTuple):
 def _scheduler(text: str | None) -> str | None:
     """Refuse what is no address before Dask tries to reach it, which takes long and ends in its own words."""
     if text is not None and not re.fullmatch(r"[a-z]+://[^\s/]+:[0-9]{1,5}", text):
-        raise ValueError(f"scheduler must be an address such as 'tcp://127.0.0.1:8786', got {text!r}")
+        raise Refusal("scheduler", text, "an address such as 'tcp://127.0.0.1:8786'")
     return text
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from deeplinear._comparison.finite_size import expected_deviation
 from deeplinear._comparison.sign_flip import flip_signs, least_noticed, rank
 from deeplinear._core import checks
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._learning_rate.verdict import percent
@@ -305,9 +306,9 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
 
 def _check(theory: Any, experiment: Any) -> None:
     if not isinstance(theory, Solution):
-        raise ValueError(f"theory must be a Solution, got {theory!r}")
+        raise Refusal("theory", theory, "a Solution")
     if not isinstance(experiment, Ensemble):
-        raise ValueError(f"experiment must be an Ensemble, got {experiment!r}")
+        raise Refusal("experiment", experiment, "an Ensemble")
     # As written to a file, so that a learning-rate function equals its values.
     ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:

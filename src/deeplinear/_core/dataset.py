@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import memory
 from deeplinear._core.files import is_intact, sealed, write_atomically
+from deeplinear._core.refusal import Refusal
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,7 +122,7 @@ def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:
     variable = dataset[name]
     allowed = [_dims(name, outputs, "seed" in variable.dims) for outputs in (1, 2)]
     if variable.dims not in allowed:
-        raise ValueError(f"{name} must have the axes {' or '.join(map(str, allowed))}, got {variable.dims}")
+        raise Refusal(name, variable.dims, f"the axes {' or '.join(map(str, allowed))}", verb="have")
     array = np.asarray(variable.values, dtype=np.float64)
     if "output" not in variable.dims:
         return array

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Ensemble:
 
     def _values(self, name: str) -> Array:
         if name not in (*LOSSES, *CORRELATIONS):
-            raise ValueError(f"name must be one of {', '.join((*LOSSES, *CORRELATIONS))}, got {name!r}")
+            raise Refusal("name", name, f"one of {', '.join((*LOSSES, *CORRELATIONS))}")
         values: Array | None = getattr(self, name)
         if values is None:
             raise ValueError(f"{name} was not recorded; simulate with record='all'")

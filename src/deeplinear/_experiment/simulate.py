@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._experiment.record import RECORDS
@@ -190,7 +191,7 @@ def read_arguments(
 ) -> tuple[Sequence[int], int, Sizes]:
     """Return the seeds, the number of workers in use at once and the counts."""
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}")
+        raise Refusal("problem", problem, "a Problem")
     sizes = sizes_of(problem, dim)
     seed_list = read_seeds(seeds)
     worker_count = count_cores() if workers is None else checks.whole("workers", workers)
@@ -204,7 +205,7 @@ def read_seeds(seeds: Any) -> Sequence[int]:
         return range(checks.whole("seeds", seeds))
     values = tuple(checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(seeds))
     if not values or len(set(values)) < len(values) or max(values) >= 2**63:
-        raise ValueError(f"seeds must be one or more distinct whole numbers below 2**63, got {list(values)}")
+        raise Refusal("seeds", list(values), "one or more distinct whole numbers below 2**63")
     return values
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import fields
 from typing import Any
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import SHAPES, read_problem
 from deeplinear._explore.rates import GRID
@@ -32,11 +33,11 @@ def python_lines(view: dict[str, Any]) -> str:
     """
     what, curves = view.get("view"), view.get("curves")
     if what not in VIEWS:
-        raise ValueError(f"view must be {' or '.join(VIEWS)}, got {what!r}")
+        raise Refusal("view", what, f"{' or '.join(VIEWS)}")
     if not isinstance(curves, list) or not 1 <= len(curves) <= _MOST_CURVES:
-        raise ValueError(f"curves must be a list of 1 to {_MOST_CURVES}, got {curves!r:.60}")
+        raise Refusal("curves", curves, f"a list of 1 to {_MOST_CURVES}", got=f"{curves!r:.60}")
     if not all(isinstance(curve, dict) for curve in curves):
-        raise ValueError("curves must be objects")
+        raise Refusal("curves", curves, "objects", text="curves must be objects")
     if what == "correlations":
         body = _correlations(curves[0], view)
     else:
@@ -73,7 +74,7 @@ def _curves(curves: list[dict[str, Any]]) -> str:
 def _text(curve: dict[str, Any], key: str) -> str:
     value = curve.get(key)
     if not isinstance(value, str) or len(value) > 100:
-        raise ValueError(f"{key} of a curve must be a short text, got {value!r:.60}")
+        raise Refusal(f"{key} of a curve", value, "a short text", got=f"{value!r:.60}")
     return value
 
 
@@ -146,7 +147,8 @@ def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
 def _experiment(document: Any) -> tuple[int, int]:
     dim, seeds = (document.get("dim"), document.get("seeds")) if isinstance(document, dict) else (None, None)
     if type(dim) is not int or type(seeds) is not int or min(dim, seeds) < 1:
-        raise ValueError(f"experiment must be an object with whole numbers dim and seeds, got {document!r:.60}")
+        allowed = "an object with whole numbers dim and seeds"
+        raise Refusal("experiment", document, allowed, got=f"{document!r:.60}")
     return dim, seeds
 
 
@@ -194,7 +196,7 @@ def _rates(curve: dict[str, Any]) -> list[float]:
     rates = curve.get("rates", [])
     is_list = isinstance(rates, list) and len(rates) <= _MOST_RATES
     if not is_list or not all(isinstance(rate, float) and 0 < rate < math.inf for rate in rates):
-        raise ValueError(f"rates of a curve must be a list of positive numbers, got {rates!r:.60}")
+        raise Refusal("rates of a curve", rates, "a list of positive numbers", got=f"{rates!r:.60}")
     return list(rates)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._core.failures import in_words
+from deeplinear._core.refusal import Refusal
 from deeplinear._explore.code import python_lines
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
@@ -138,7 +139,8 @@ def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
     cost = estimate.experiment
     seconds = math.inf if cost is None else cost.seconds
     if seconds > LIMITS["experiment"] or not estimate.fits:
-        raise ValueError(f"dim is too large here: {estimate}. Lower dim, seeds, steps, width or depth.")
+        text = f"dim is too large here: {estimate}. Lower dim, seeds, steps, width or depth."
+        raise Refusal("dim", dim, "lower", text=text)
     report(stage="training", estimate=seconds)
     networks = dl.simulate(problem, dim, seeds, record="losses", progress=_steps(report, "training", estimate=seconds))
     progress = _steps(report, "comparing with theory", power=_DENSE)
@@ -172,7 +174,8 @@ def netcdf(request: dict[str, Any], report: Report) -> dict[str, Any]:
     size = problem.steps * problem.data.outputs
     layers = min(problem.network.depth, 32.0)
     if size <= 1000 and (needed := 8 * (4 * layers + 6) * size**2) > _LARGEST_FILE:
-        raise ValueError(f"steps must be lower for a file: it would have {needed / 1e6:.0f} MB")
+        text = f"steps must be lower for a file: it would have {needed / 1e6:.0f} MB"
+        raise Refusal("steps", problem.steps, "lower for a file", text=text)
     _solve(problem, report).save(request["path"])
     return {}
 
@@ -196,7 +199,7 @@ def _kind_and_layer(request: dict[str, Any]) -> tuple[str, int | None]:
     kind = read_kind(request.get("kind"))
     layer = request.get("layer")
     if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
-        raise ValueError(f"layer must be a whole number or null, got {layer!r}")
+        raise Refusal("layer", layer, "a whole number or null")
     return kind, layer
 
 
@@ -218,16 +221,19 @@ def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Es
     report(stage="estimating the time")
     estimate = dl.estimate(problem)
     if runs > 1 and estimate.method != "dense":
-        raise ValueError(
+        most = 1000 // problem.data.outputs
+        text = (
             f"steps is too large for this view, got {problem.steps}: it solves about {runs} runs. "
-            f"Lower the steps to {1000 // problem.data.outputs}, or call dl.optimal_lr in Python."
+            f"Lower the steps to {most}, or call dl.optimal_lr in Python."
         )
+        raise Refusal("steps", problem.steps, f"at most {most}", text=text)
     if runs * estimate.theory.seconds > LIMITS["solve"] or not estimate.fits:
         often = f" for each of about {runs} runs" if runs > 1 else ""
-        raise ValueError(
+        text = (
             f"steps is too large here: {estimate}{often}, and this page stops after {LIMITS['solve']:.0f} s. "
             "Lower the steps or the depth."
         )
+        raise Refusal("steps", problem.steps, "lower", text=text)
     return estimate
 
 

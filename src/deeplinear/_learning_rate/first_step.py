@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import replace
 from deeplinear._problem.network import MLP
 from deeplinear._problem.problem import Problem
@@ -64,7 +65,7 @@ def first_rise_lr(problem: Problem) -> float:
     """
     if problem.optimizer.weight_decay:
         decay = problem.optimizer.weight_decay
-        raise ValueError(f"weight_decay must be 0 for the rate at which the loss first rises, got {decay!r}")
+        raise Refusal("weight_decay", decay, "0 for the rate at which the loss first rises")
     if _has_closed_form(problem):
         _, linear, quadratic = _coefficients(problem)
         if not linear > 0:

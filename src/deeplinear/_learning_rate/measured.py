@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.simulate import read_seeds, simulate
 from deeplinear._learning_rate.measured_optimum import BestRate, capped_logs, find_best_rate, quantile
 from deeplinear._learning_rate.verdict import percent
@@ -91,7 +92,7 @@ class MeasuredOptima:
 def check_experiment(experiment: Any) -> dict[str, Any]:
     """Return the arguments for ``simulate`` if they are known ones, among them the seeds."""
     if not isinstance(experiment, Mapping) or not set(experiment) <= set(_ARGUMENTS):
-        raise ValueError(f"experiment must be a dict of {', '.join(_ARGUMENTS)}, got {experiment!r}")
+        raise Refusal("experiment", experiment, f"a dict of {', '.join(_ARGUMENTS)}")
     return {**experiment, "seeds": read_seeds(experiment.get("seeds", 16))}
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
@@ -173,7 +174,7 @@ def optimal_lr(
     last = problem.steps - 1
     horizon = last if horizon is None else checks.whole("horizon", horizon)
     if horizon > last:
-        raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
+        raise Refusal("horizon", horizon, f"at most steps - 1 ({last})")
     problem = up_to(problem, horizon)
     excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
     scan = _search(problem, excess, counter)

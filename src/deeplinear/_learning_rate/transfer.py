@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
 from deeplinear._learning_rate.measured import MeasuredOptima, check_experiment, measure_optima
@@ -241,7 +242,7 @@ def transfer(
     transfers in practice: the best rate moves as width^-0.13, but that of width 1 costs at most 2.8 % more loss
     """
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}")
+        raise Refusal("problem", problem, "a Problem")
     over = checks.word("over", over, [name for name in OVER if name in field_names(problem)])
     objective = checks.word("objective", objective, OBJECTIVES)
     at = _numbers("values", values, allow_infinite=over in ("width", "depth"))
@@ -320,13 +321,13 @@ def _regret(problems: list[Problem], optima: list[OptimalLr], lr: float, advance
 
 def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}")
+        raise Refusal(name, values, "a sequence of numbers")
     listed = list(values)
     for index, value in enumerate(listed):
         if not (allow_infinite and value == math.inf):
             checks.positive(f"{name}[{index}]", value)
     if not listed or len(set(listed)) < len(listed):
-        raise ValueError(f"{name} must be one or more distinct numbers, got {listed}")
+        raise Refusal(name, listed, "one or more distinct numbers")
     return np.array(listed, dtype=float)
 
 

@@ -5,9 +5,42 @@ Each rule is summed up by two numbers that enter the equations (see ``docs`` of 
 drawing a batch adds at each step.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deeplinear._core import checks
+from deeplinear._core.about import About, Kind, check_fields
+from deeplinear._core.refusal import Refusal
+
+_SAMPLES = About(
+    "Data set size",
+    "Number of examples in the data set.",
+    symbol=r"\alpha",
+    check=checks.positive,
+    unit="P/D",
+    start=2.0,
+    count=512,
+    usual=(0.1, 20.0),
+    usual_count=(8, 8192),
+    log=True,
+)
+_BATCH = About(
+    "Batch size",
+    "Number of examples in each step. Small batches make noisy steps.",
+    symbol=r"\alpha_B",
+    check=checks.positive,
+    unit="B/D",
+    start=0.5,
+    count=64,
+    usual=(0.02, 20.0),
+    usual_count=(1, 2048),
+    log=True,
+)
+_SMALL_BATCH = About(
+    "Correct for tiny batches",
+    "Keep noise of order 1/B in the theory, for data whose directions are counted.",
+    "switch",
+    check=checks.flag,
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +53,7 @@ class Population:
     Population()
     """
 
+    kind = Kind("population", "population", "Unlimited data")
     reuse = 0.0
     subsampling = 0.0
     small_batch = False
@@ -45,12 +79,13 @@ class FullBatch:
     FullBatch(samples=2.0)
     """
 
-    samples: float
+    samples: float = field(metadata=_SAMPLES.metadata)
+    kind = Kind("full-batch", "full batch", "Full batch")
     subsampling = 0.0
     small_batch = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", checks.positive("samples", self.samples))
+        check_fields(self)
 
     @property
     def reuse(self) -> float:
@@ -83,13 +118,13 @@ class OnlineSGD:
     OnlineSGD(batch=0.25, small_batch=False)
     """
 
-    batch: float
-    small_batch: bool = False
+    batch: float = field(metadata=_BATCH.metadata)
+    small_batch: bool = field(default=False, metadata=_SMALL_BATCH.metadata)
+    kind = Kind("online", "online SGD", "Fresh batches")
     reuse = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch", checks.positive("batch", self.batch))
-        checks.flag("small_batch", self.small_batch)
+        check_fields(self)
 
     @property
     def subsampling(self) -> float:
@@ -121,15 +156,15 @@ class MultiPassSGD:
     0.25
     """
 
-    samples: float
-    batch: float
+    samples: float = field(metadata=_SAMPLES.metadata)
+    batch: float = field(metadata=_BATCH.metadata)
+    kind = Kind("multi-pass", "multi-pass SGD", "Batches, many passes")
     small_batch = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", checks.positive("samples", self.samples))
-        object.__setattr__(self, "batch", checks.positive("batch", self.batch))
+        check_fields(self)
         if self.batch > self.samples:
-            raise ValueError(f"batch must be at most samples ({self.samples!r}), got {self.batch!r}")
+            raise Refusal("batch", self.batch, f"at most samples ({self.samples!r})")
 
     @property
     def keep(self) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._sweep.work import Result, Task
 from deeplinear._sweep.worker import READY
 
@@ -210,7 +211,7 @@ class DaskCluster:
         self._owned = isinstance(scheduler, str)
         self._client = self._connect(scheduler) if isinstance(scheduler, str) else scheduler
         if not isinstance(self._client, distributed.Client) or self._client.asynchronous:
-            raise ValueError(f"scheduler must be an address or a synchronous distributed.Client, got {scheduler!r}")
+            raise Refusal("scheduler", scheduler, "an address or a synchronous distributed.Client")
         self._counted = (0, -_COUNT_SECONDS)
         self._futures: set[Any] = set()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from deeplinear._core.files import remove
+from deeplinear._core.refusal import Refusal
 from deeplinear._sweep.claims import Claims
 from deeplinear._sweep.plan import LAYOUT, Batch, batches_of, differences, fingerprint
 from deeplinear._sweep.records import Damaged, parse_json, read_json, read_result, to_json, write_result
@@ -216,7 +217,7 @@ def replace_folders(source: Path, target: Path) -> None:
 def local_path(path: Any) -> Path:
     """Return a path if it is one of this machine's."""
     if not isinstance(path, str | os.PathLike) or "://" in str(path):
-        raise ValueError(f"store must be the path of a folder, got {path!r}")
+        raise Refusal("store", path, "the path of a folder")
     return Path(path)
 
 

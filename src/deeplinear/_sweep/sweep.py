@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.simulate import count_cores
 from deeplinear._problem.problem import Problem
 from deeplinear._sweep.assemble import damage_of_published, is_published, to_dataset, write_zarr
@@ -76,10 +77,12 @@ def sweep(
 
         - ``test_loss``, ``train_loss``: theory; ``inf`` from a divergence on;
         - ``diverged_at``: the step of the divergence, -1 if there is none;
-        - ``failure``: the error of a point that could not be computed, whose losses are nan; empty for all others;
+        - ``failure``, ``failure_type``: the error of a point that could not be computed, whose losses are nan, and
+          its type; empty for all others;
         - ``done``: whether a point is computed or has failed;
         - ``measured_test_loss``, ``measured_train_loss``, each also with ``_error``: mean over networks and its
-          standard error; ``measured_diverged``: how many of them diverged; ``measured_failure``, ``measured_done``.
+          standard error; ``measured_diverged``: how many of them diverged; ``measured_failure``,
+          ``measured_failure_type``, ``measured_done``.
 
         Where ``steps`` is in the grid, shorter curves are filled up with nan. Beyond 1000 steps losses are kept at
         about 400 of them, as many in each decade, and at the last of each curve.
@@ -112,7 +115,7 @@ def sweep(
     plan = Plan.read(problem, grid, theory, experiment)
     checks.flag("resume", resume)
     if workers is not None and scheduler is not None:
-        raise ValueError(f"workers must be None with a scheduler, got {workers!r}")
+        raise Refusal("workers", workers, "None with a scheduler")
     count = count_cores() if workers is None else checks.whole("workers", workers)
     if store is not None and find_spec("zarr") is None:
         raise ImportError("a store needs Zarr: pip install 'deeplinear[sweep]'")
