@@ -134,11 +134,15 @@ class AboutPart:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of part is called: as an option, in titles of pictures, and in plain words."""
+    """What a kind of part is called: as an option, in titles of pictures, in plain words, and in Python.
+
+    ``call`` is what makes one, where it is not the class itself.
+    """
 
     option: str
     title: str
     label: str
+    call: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import numpy as np
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Modes
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.sampling import OnlineSGD, Population
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,8 @@ def _check_targets(finite: Modes) -> None:
 
 
 def _samples(problem: Problem, unit: int) -> int:
-    sampling = problem.sampling
-    if isinstance(sampling, Population):
-        return 0
-    return _count(sampling.batch if isinstance(sampling, OnlineSGD) else sampling.samples, unit)
+    drawn = problem.sampling.drawn
+    return _count(drawn, unit) if drawn else 0
 
 
 def _count(size: float, unit: int) -> int:

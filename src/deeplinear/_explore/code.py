@@ -1,9 +1,9 @@
 """A view of the page as the Python lines that produce it."""
 
 import math
-from dataclasses import fields
 from typing import Any
 
+from deeplinear._core.about import described
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import SHAPES, read_problem
@@ -90,7 +90,7 @@ def _problem(document: Any, indent: str = "    ") -> str:
         [
             "dl.Problem(",
             f"{inner}network={_part(problem.network)},",
-            f"{inner}data={_data(problem.data)},",
+            f"{inner}data={_part(problem.data)},",
             f"{inner}sampling={_part(problem.sampling)},",
             f"{inner}optimizer={_part(problem.optimizer, lr=lr)},",
             f"{inner}steps={problem.steps},",
@@ -99,21 +99,14 @@ def _problem(document: Any, indent: str = "    ") -> str:
     )
 
 
-def _data(data: Any) -> str:
-    if not hasattr(data, "capacity"):
-        return _part(data)
-    return f"dl.Spectrum.power_law(capacity={data.capacity!r}, source={data.source!r}, noise={data.noise!r})"
-
-
 def _part(part: Any, **words: str) -> str:
     """Write one part with the values that differ from their defaults."""
-    given = [each for each in fields(part) if each.init]
     values = [
         f"{each.name}={words.get(each.name) or _value(getattr(part, each.name))}"
-        for each in given
+        for each in described(part)
         if getattr(part, each.name) != each.default
     ]
-    return f"dl.{type(part).__name__}({', '.join(values)})"
+    return f"dl.{part.kind.call or type(part).__name__}({', '.join(values)})"
 
 
 def _value(value: Any) -> str:

@@ -53,9 +53,7 @@ def read_problem(document: Any) -> dl.Problem:
 
 def scaled(problem: dl.Problem, factor: float) -> dl.Problem:
     """Return the problem with its learning rate, or its whole schedule, multiplied by a factor."""
-    rate = problem.optimizer.lr
-    new = factor * rate if isinstance(rate, float) else tuple(factor * each for each in rate)  # type: ignore[union-attr]
-    return replace(problem, optimizer=replace(problem.optimizer, lr=new))
+    return replace(problem, optimizer=problem.optimizer.scaled(factor, problem.steps))
 
 
 def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
@@ -69,21 +67,19 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
     if problem.steps > MOST_FINITE["steps"]:
         raise Refusal("steps", problem.steps, f"at most {MOST_FINITE['steps']} to train real networks")
     unit = 1 if problem.data.dimension_free else dim
-    widths = problem.network.width if isinstance(problem.network.width, tuple) else (problem.network.width,)
-    sizes = [("width", width) for width in widths if not isinstance(width, str)]
+    sizes = [("width", width) for width in problem.network.given_widths if math.isfinite(width)]
     sizes += [(name, getattr(problem.sampling, name, 0.0)) for name in ("samples", "batch")]
     for name, size in sizes:
         if size * unit > MOST_FINITE["neurons"]:
             allowed = f"to at most {MOST_FINITE['neurons']} in a network"
             raise Refusal(name, size, allowed, verb="come", got=f"{size * unit:.0f}")
-    has_own_dim = type(problem.data) is dl.Spectrum and problem.data.dimension_free
-    return int(problem.data.modes.weight.sum()) if has_own_dim else dim
+    return dim if problem.data.own_dim is None else problem.data.own_dim
 
 
 def is_quick(problem: dl.Problem) -> bool:
     """Whether a solve takes so little that nobody needs an estimate of it."""
     size = problem.steps * problem.data.outputs
-    layers = problem.network.depth * (3 if isinstance(problem.network, dl.ResNet) else 1)
+    layers = problem.network.depth * (3 if problem.network.skip else 1)
     return size <= _QUICK_STEPS and (layers + len(problem.data.modes.eigenvalues) / 4) * size**2 <= _QUICK_WORK
 
 
@@ -115,9 +111,8 @@ def _check_bounds(document: dict[str, Any]) -> None:
 
 
 def _check_size(problem: dl.Problem) -> None:
-    depth, network = problem.network.depth, problem.network
-    by_layers = isinstance(network, dl.MLP) or network.branch_scaling == "none"
-    if by_layers and depth > MOST["layers"]:
+    depth = problem.network.depth
+    if not problem.network.changes_slowly_with_depth and depth > MOST["layers"]:
         raise Refusal("depth", depth, f"at most {MOST['layers']} on this page")
     if problem.data.outputs > MOST["outputs"]:
         allowed = f"at most {MOST['outputs']} outputs on this page"
@@ -127,9 +122,10 @@ def _check_size(problem: dl.Problem) -> None:
 def _scheduled(problem: dl.Problem, shape: Any) -> dl.Problem:
     if not isinstance(shape, str) or shape not in SHAPES:
         raise Refusal("schedule", shape, f"constant or {' or '.join(SHAPES)}")
-    steps, rate = problem.steps, problem.optimizer.lr
-    if steps > MOST["scheduled"] or not isinstance(rate, float):
+    steps = problem.steps
+    if steps > MOST["scheduled"] or problem.optimizer.has_schedule:
         raise Refusal("schedule", shape, f"constant beyond {MOST['scheduled']} steps and for a list of rates")
     _, function = SHAPES[shape]
+    rate = problem.optimizer.highest_rate(steps)
     rates = tuple(rate * function(t, steps) for t in range(steps))
     return replace(problem, optimizer=replace(problem.optimizer, lr=rates))

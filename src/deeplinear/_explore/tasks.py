@@ -108,7 +108,7 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
         found = dl.optimal_lr(problem, progress=_steps(report, "1 of 2: finding the best learning rate"))
     except ArithmeticError as error:
         note = in_words(error)
-    present = float(np.max(problem.optimizer.rates(problem.steps)))
+    present = problem.optimizer.highest_rate(problem.steps)
     # Of a schedule the factor is found; what the page shows is its largest rate.
     unit = present if found is not None and found.is_factor else 1.0
     best = present if found is None else found.lr * unit
@@ -239,9 +239,7 @@ def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Es
 
 def _first_steps(problem: dl.Problem, count: int) -> dl.Problem:
     """Return the problem of the first steps alone: they do not depend on what follows."""
-    rate = problem.optimizer.lr
-    optimizer = replace(problem.optimizer, lr=rate[:count] if isinstance(rate, tuple) else rate)
-    return replace(problem, optimizer=optimizer, steps=count)
+    return replace(problem, optimizer=problem.optimizer.first(count), steps=count)
 
 
 def _steps(

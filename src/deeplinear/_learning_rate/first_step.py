@@ -17,7 +17,6 @@ import numpy as np
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import replace
-from deeplinear._problem.network import MLP
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solve import solve
 
@@ -88,8 +87,8 @@ def first_rise_lr(problem: Problem) -> float:
 
 def _has_closed_form(problem: Problem) -> bool:
     network, optimizer = problem.network, problem.optimizer
-    one_width = isinstance(network, MLP) and not isinstance(network.width, tuple)
-    return one_width and network.centered and not optimizer.nesterov and not optimizer.weight_decay
+    one_width = len(network.given_widths) == 1
+    return one_width and not network.skip and network.centered and not optimizer.nesterov and not optimizer.weight_decay
 
 
 def _coefficients(problem: Problem) -> tuple[float, float, float]:

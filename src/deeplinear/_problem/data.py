@@ -78,6 +78,7 @@ class Isotropic:
     target_gram: Matrix | None = field(default=None, metadata=_TARGET_GRAM.metadata)
     kind = Kind("isotropic", "", "All directions alike")
     dimension_free = False
+    own_dim = None
 
     @staticmethod
     def counts(proportional: bool) -> bool:

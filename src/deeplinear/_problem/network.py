@@ -123,11 +123,21 @@ class Network:
         return 0.0
 
     @property
+    def given_widths(self) -> tuple[float, ...]:
+        """The one width of all hidden layers, or the width of each where they differ; ``inf`` in the infinite limit."""
+        if isinstance(self.width, str):
+            return (math.inf,)
+        return self.width if isinstance(self.width, tuple) else (self.width,)
+
+    @property
     def end_widths(self) -> tuple[float, float]:
         """Width of the first and of the last hidden layer; ``inf`` in the infinite limit."""
-        if isinstance(self.width, str):
-            return math.inf, math.inf
-        return (self.width[0], self.width[-1]) if isinstance(self.width, tuple) else (self.width, self.width)
+        return self.given_widths[0], self.given_widths[-1]
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """Width of each hidden layer, in the units of ``width``, ``inf`` in the infinite limit; finite depth only."""
+        return self.given_widths if len(self.given_widths) > 1 else self.given_widths * self.layers
 
     @property
     def gamma0(self) -> float:
@@ -184,11 +194,6 @@ class MLP(Network):
         super().__post_init__()
         keep(self, depth=checks.whole("depth", self.depth))
         keep(self, width=_width(self.width, self.depth))
-
-    @property
-    def widths(self) -> tuple[float, ...]:
-        """Width of each hidden layer, in the units of ``width``; ``inf`` in the infinite limit."""
-        return self.width if isinstance(self.width, tuple) else self.end_widths[:1] * self.depth
 
 
 @dataclass(frozen=True)
@@ -268,11 +273,6 @@ class ResNet(Network):
     def changes_slowly_with_depth(self) -> bool:  # type: ignore[override]
         """Whether one layer differs little from the next in a deep network."""
         return self.branch_scaling == "depth-mup"
-
-    @property
-    def widths(self) -> tuple[float, ...]:
-        """Width of each hidden layer; finite depth only."""
-        return self.end_widths[:1] * self.layers
 
 
 def _width(width: Any, depth: int) -> float | tuple[float, ...] | str:

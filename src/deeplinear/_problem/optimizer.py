@@ -1,7 +1,7 @@
 """The update rule: plain frozen data, no numerics."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,34 @@ class GradientDescent:
         check_fields(self)
         if self.nesterov and not self.momentum:
             raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether the learning rate depends on the step."""
+        return not isinstance(self.lr, float)
+
+    def tabulated(self, steps: int) -> "GradientDescent":
+        """The same with the values of a learning-rate function in its place, as files and other processes need it."""
+        return replace(self, lr=tuple(self.rates(steps).tolist())) if callable(self.lr) else self
+
+    def scaled(self, factor: float, steps: int) -> "GradientDescent":
+        """The same with the learning rate of every step multiplied by a factor.
+
+        Examples
+        --------
+        >>> GradientDescent(lr=[0.1, 0.2]).scaled(0.5, steps=2).lr
+        (0.05, 0.1)
+        """
+        lr = (factor * self.rates(steps)).tolist() if self.has_schedule else factor * self.lr  # type: ignore[operator]
+        return replace(self, lr=lr)
+
+    def first(self, steps: int) -> "GradientDescent":
+        """The same for the first steps alone."""
+        return replace(self, lr=self.lr[:steps]) if isinstance(self.lr, tuple) else self
+
+    def highest_rate(self, steps: int) -> float:
+        """Largest learning rate of all steps."""
+        return float(self.rates(steps if self.has_schedule else 1).max())
 
     def rates(self, steps: int) -> NDArray[np.float64]:
         """Learning rate at each of ``steps`` steps, shape (steps,)."""

@@ -1,7 +1,7 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Problem:
             if not isinstance(getattr(self, name), kinds):
                 raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))
         check_fields(self)
-        if not isinstance(self.optimizer.lr, float):
+        if self.optimizer.has_schedule:
             self.optimizer.rates(self.steps)  # a schedule must fit the number of steps
         if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
             raise Refusal(
@@ -93,10 +93,7 @@ class Problem:
 
     def __getstate__(self) -> dict[str, Any]:
         """A learning-rate function goes to another process as its values, as it does to a file."""
-        state = dict(vars(self))
-        if callable(self.optimizer.lr):
-            state["optimizer"] = replace(self.optimizer, lr=tuple(self.optimizer.rates(self.steps)))
-        return state
+        return vars(self) | {"optimizer": self.optimizer.tabulated(self.steps)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Problem":
         return self  # nothing about it can change
@@ -104,11 +101,9 @@ class Problem:
     def to_toml(self) -> str:
         """Return the problem as TOML text; a learning-rate function is written as its values."""
         document: dict[str, Any] = {"steps": self.steps}
+        state = self.__getstate__()
         for name in PARTS:
-            part = getattr(self, name)
-            document[name] = {"type": type(part).__name__} | _plain(part)
-        if callable(self.optimizer.lr):
-            document["optimizer"]["lr"] = self.optimizer.rates(self.steps).tolist()
+            document[name] = {"type": type(state[name]).__name__} | _plain(state[name])
         return tomli_w.dumps(document)
 
     @classmethod

@@ -2,7 +2,8 @@
 
 Each rule is summed up by two numbers that enter the equations (see ``docs`` of the closure):
 ``reuse`` multiplies what the data remember of earlier steps, ``subsampling`` the white noise that
-drawing a batch adds at each step.
+drawing a batch adds at each step. A finite network is told how many examples are ``drawn`` (0 where the data are
+unlimited), whether they are ``fresh`` at every step, and the probability ``keep`` with which each enters a step.
 """
 
 from dataclasses import dataclass, field, replace
@@ -57,6 +58,9 @@ class Population:
     reuse = 0.0
     subsampling = 0.0
     small_batch = False
+    drawn = 0.0
+    fresh = True
+    keep = 1.0
 
     def merged(self, steps: float) -> "Population":
         """The rule of one step that stands for several: the same, as there is no noise."""
@@ -83,9 +87,16 @@ class FullBatch:
     kind = Kind("full-batch", "full batch", "Full batch")
     subsampling = 0.0
     small_batch = False
+    fresh = False
+    keep = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def drawn(self) -> float:
+        """The data set, in the units of ``samples``."""
+        return self.samples
 
     @property
     def reuse(self) -> float:
@@ -122,9 +133,16 @@ class OnlineSGD:
     small_batch: bool = field(default=False, metadata=_SMALL_BATCH.metadata)
     kind = Kind("online", "online SGD", "Fresh batches")
     reuse = 0.0
+    fresh = True
+    keep = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def drawn(self) -> float:
+        """One batch, in the units of ``batch``."""
+        return self.batch
 
     @property
     def subsampling(self) -> float:
@@ -160,11 +178,17 @@ class MultiPassSGD:
     batch: float = field(metadata=_BATCH.metadata)
     kind = Kind("multi-pass", "multi-pass SGD", "Batches, many passes")
     small_batch = False
+    fresh = False
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.batch > self.samples:
             raise Refusal("batch", self.batch, f"at most samples ({self.samples!r})")
+
+    @property
+    def drawn(self) -> float:
+        """The data set, in the units of ``samples``."""
+        return self.samples
 
     @property
     def keep(self) -> float:

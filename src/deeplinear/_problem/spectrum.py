@@ -244,6 +244,11 @@ multiplicity=None, proportional=False, noise=0.0)
         """Whether sizes in a problem are counts; otherwise they are ratios to the input dimension."""
         return not self.proportional
 
+    @property
+    def own_dim(self) -> int | None:
+        """Number of directions, where the data fix it; None where the input dimension is to be chosen."""
+        return None if self.proportional else int(self.modes.weight.sum())
+
     @cached_property
     def modes(self) -> Modes:
         """The spectrum as the equations take it."""
@@ -296,7 +301,8 @@ class PowerLaw(Spectrum):
     noise: float = field(default=0.0, metadata=NOISE.metadata)
     capacity: float = field(kw_only=True, metadata=_CAPACITY.metadata)
     source: float = field(kw_only=True, metadata=_SOURCE.metadata)
-    kind = Kind("power-law", "power law", "Power law")
+    kind = Kind("power-law", "power law", "Power law", call="Spectrum.power_law")
+    own_dim = None
 
     def __post_init__(self) -> None:
         check_fields(self)

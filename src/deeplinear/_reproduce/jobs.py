@@ -273,10 +273,10 @@ def run(job: Job, progress: Progress, device: str) -> xr.Dataset:
 def solving(problem: dl.Problem) -> float:
     """Numbers that a solution goes through: three dozen matrices of growing size per layer, and some per mode."""
     layers = min(float(problem.network.depth), 200.0)
-    skip = 2.0 if isinstance(problem.network, dl.ResNet) else 1.0
+    skip = 2.0 if problem.network.skip else 1.0
     matrices = 9 * layers * skip + 4 * len(problem.data.modes.eigenvalues)
     steps = float(problem.steps)
-    if steps > 1000 and isinstance(problem.sampling, dl.Population | dl.FullBatch):
+    if steps > 1000 and not problem.sampling.subsampling:
         nodes = 100 + 40 * math.log10(steps / 1000)
         return _SWEEPS * matrices * nodes**3 / 3
     overhead = 4e4 * steps * layers * skip  # calls, in numbers that could have been read meanwhile
@@ -287,7 +287,7 @@ def training(problem: dl.Problem, dim: int, seeds: int) -> float:
     """Numbers that training goes through: weights and inputs, at every step of every network."""
     unit = 1 if problem.data.dimension_free else dim
     samples = getattr(problem.sampling, "batch", getattr(problem.sampling, "samples", 0.0)) * unit
-    fresh = 4 if isinstance(problem.sampling, dl.OnlineSGD) else 1  # drawing takes longer than reading
+    fresh = 4 if problem.sampling.fresh else 1  # drawing takes longer than reading
     return seeds * problem.steps * (weights(problem, dim) + fresh * samples * dim + 2e4 * problem.network.layers)
 
 

@@ -163,16 +163,14 @@ def differences(manifest: dict[str, Any], other: dict[str, Any]) -> list[str]:
 def _point(problem: Problem, values: dict[str, Any]) -> Problem | Failure:
     try:
         changed = replace(problem, values)
-        if callable(changed.optimizer.lr):  # a function cannot go to another process; its values can
-            return replace(changed, {"lr": changed.optimizer.rates(changed.steps)})
-        return changed
+        # A function cannot go to another process; its values can.
+        return replace(changed, {"optimizer": changed.optimizer.tabulated(changed.steps)})
     except (ValueError, TypeError) as error:
         return Failure.of(error)
 
 
 def _highest_rate(problem: Problem) -> float:
-    lr = problem.optimizer.lr
-    return lr if isinstance(lr, float) else float(problem.optimizer.rates(problem.steps).max())
+    return problem.optimizer.highest_rate(problem.steps)
 
 
 def _experiment(experiment: Any) -> dict[str, Any] | None:
