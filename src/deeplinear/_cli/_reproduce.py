@@ -71,7 +71,7 @@ def reproduce(choice: Choice, report: Report) -> int:
 
     Results are kept in DIR/results: an interrupted run goes on where it was, and drawing again trains nothing.
 
-    Exit codes: 0 done, whether the claims hold or not; 2 bad input, 4 not enough memory.
+    Exit codes: 0 done, whether the claims hold or not; 2 bad input, 4 not enough memory, 5 a package is missing.
 
     Examples: deeplinear reproduce --list
 

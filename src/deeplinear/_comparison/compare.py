@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from deeplinear._comparison.finite_size import expected_deviation
 from deeplinear._comparison.sign_flip import flip_signs, least_noticed, rank
 from deeplinear._core import checks
+from deeplinear._core.json import plain
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import standard_error
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._learning_rate.verdict import percent
@@ -126,14 +128,14 @@ class ObservableComparison:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
         numbers = {
-            name: _finite(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
+            name: plain(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
         }
         curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable")
         return {
             "name": self.name,
             "layer": self.layer,
-            **{name: _finite(getattr(self, name)) for name in numbers},
-            **{name: [_finite(value) for value in getattr(self, name)] for name in curves},
+            **{name: plain(getattr(self, name)) for name in numbers},
+            **{name: plain(getattr(self, name)) for name in curves},
         }
 
 
@@ -193,9 +195,9 @@ class Comparison:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
         return {
             "verdict": str(self.verdict),
-            "p_value": _finite(self.p_value),
+            "p_value": plain(self.p_value),
             "level": LEVEL,
-            "finite_size": _finite(self.finite_size),
+            "finite_size": plain(self.finite_size),
             "near_edge": self.near_edge,
             "explanation": self.explanation,
             "seeds": self.seeds,
@@ -387,10 +389,7 @@ class _Group:
     def summary(self, p_value: float, noticed: float) -> ObservableComparison:
         """Take the curve at equal times; ``noticed`` is the deviation that the test notices, in standard errors."""
         curve, equal = self.main, self.main.is_equal
-        count = len(curve.values)
-        error = np.full(curve.theory.shape, np.nan)
-        if count > 1:
-            error = curve.values.std(axis=0, ddof=1) / math.sqrt(count)
+        error = standard_error(curve.values)
         difference = np.where(equal, 0.0, curve.mean - curve.theory)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(curve.is_contradicted, np.copysign(np.inf, difference), difference / error)
@@ -405,7 +404,7 @@ class _Group:
             theory=curve.theory,
             mean=curve.mean,
             standard_error=error,
-            z=z if count == 1 else np.where(equal, 0.0, z),
+            z=z if len(curve.values) == 1 else np.where(equal, 0.0, z),
             relative_error=np.where(equal, 0.0, relative),
             p_value=p_value,
             detectable=detectable,
@@ -622,7 +621,3 @@ def _percent(fraction: float) -> str:
     if math.isnan(fraction):
         return "unknown"
     return percent(fraction) if fraction < 1.0 else "100 % or more"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import standard_error
 from deeplinear._problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -94,15 +95,7 @@ class Ensemble:
 
     def standard_error(self, name: str) -> Array:
         """Standard error of ``mean(name)``; ``nan`` where some seed diverged or there is one seed."""
-        values, mean = self._values(name), self.mean(name)
-        count = len(values)
-        if count == 1:
-            return np.full(mean.shape, np.nan)
-        squares = np.zeros(mean.shape)
-        with np.errstate(invalid="ignore"):  # inf - inf, where a seed diverged
-            for value in values:  # seed by seed, since the correlations of all seeds may be large
-                squares += (value - mean) ** 2
-        return np.sqrt(squares / (count - 1) / count)
+        return standard_error(self._values(name))
 
     def to_xarray(self) -> "xr.Dataset":
         """Label every axis; with several outputs n is split into (time, output).

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.simulate import read_seeds, simulate
 from deeplinear._learning_rate.measured_optimum import BestRate, capped_logs, find_best_rate, quantile
 from deeplinear._learning_rate.verdict import percent
@@ -184,7 +185,7 @@ def _regret(found: BestRate, lr: float) -> tuple[float, float, float]:
     mean = difference.mean()
     if count == 1:
         return float(np.expm1(mean)), -1.0, np.inf
-    away = quantile(count) * difference.std(ddof=1) / np.sqrt(count)
+    away = quantile(count) * float(standard_error(difference))
     with np.errstate(over="ignore"):
         low, middle, high = np.expm1([mean - away, mean, mean + away])
     return float(middle), float(low), float(high)

@@ -18,7 +18,7 @@ from deeplinear._reproduce import jobs
 from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.compute import compute, plan_panels
 from deeplinear._reproduce.draw import draw, to_png
-from deeplinear._reproduce.page import write_page
+from deeplinear._reproduce.page import template, write_page
 from deeplinear._reproduce.panel import OverRates, Panel
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.results import Agreement
@@ -92,6 +92,8 @@ def reproduce(
     ------
     ValueError
         If there is no such panel or scale.
+    ImportError
+        If Jinja2, which makes the gallery, is not installed: ``pip install 'deeplinear[reproduce]'``.
 
     Examples
     --------
@@ -102,6 +104,7 @@ def reproduce(
     ('1c', 2)
     """
     plans = plan_panels(ids, scale)
+    template()  # what is missing is said before anything is computed
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     store = Store(folder / "results")
