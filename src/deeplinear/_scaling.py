@@ -31,8 +31,8 @@ class PowerLawFit:
     Attributes
     ----------
     exponent, standard_error
-        Slope with changed sign on a log-log plot, and its uncertainty from the scatter about the line. On a
-        smooth curve it measures how far the slope still drifts within the window.
+        Minus the slope on a log-log plot, and its uncertainty from the scatter about the line. On a smooth curve the
+        uncertainty measures how far the slope still drifts within the window.
     start, stop
         Window of times that was fitted.
     """
@@ -44,7 +44,7 @@ class PowerLawFit:
 
 
 def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float, points: int = 40) -> PowerLawFit:
-    """Fit loss ~ t^-exponent over a window of times, all decades weighing the same.
+    """Fit loss ~ t^-exponent over a window of times, with equal weight for every decade.
 
     Parameters
     ----------

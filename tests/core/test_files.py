@@ -90,7 +90,7 @@ class TestDamage:
             damaged = bytearray(whole)
             damaged[place] ^= 1 << rng.integers(8)
             path.write_bytes(damaged)
-            with pytest.raises(ValueError, match=r"result.nc is damaged: it is not what was written"):
+            with pytest.raises(ValueError, match=r"result.nc is damaged: its content has changed"):
                 kind.load(path)
         for place in range(len(whole) - 98, len(whole), 7):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])

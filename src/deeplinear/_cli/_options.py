@@ -54,7 +54,7 @@ def _problem_options() -> Iterator[inspect.Parameter]:
         "--problem",
         metavar="FILE.toml",
         show_default=False,
-        help="Read the problem from a file; options given beside it take the place of its fields.",
+        help="Read the problem from a file; other options replace its fields.",
     )
     for part, kinds in KINDS.items():
         panel = part.capitalize()
@@ -121,7 +121,7 @@ def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"--out must end in {' or '.join(suffixes)}, got {text!r}")
     if not path.parent.is_dir():
-        raise ValueError(f"--out: the folder {str(path.parent)!r} does not exist; make it first")
+        raise ValueError(f"--out: the folder {str(path.parent)!r} does not exist; create it first")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
@@ -175,7 +175,7 @@ FINITE = Group(
             str(Finite.SEEDS),
             "--seeds",
             metavar="N",
-            help="How many networks to train, or their seeds (commas).",
+            help="Number of networks to train, or their seeds between commas.",
             rich_help_panel="Experiment",
         ),
         workers_option("Networks trained at the same time.", "Experiment"),
@@ -185,7 +185,7 @@ FINITE = Group(
             "all",
             "--record",
             metavar="all|losses",
-            help="What to keep: losses alone need less memory.",
+            help="What to keep; losses alone need less memory.",
             rich_help_panel="Experiment",
         ),
     ),

@@ -38,9 +38,9 @@ def sweep(
     place: Place,
     report: Report,
 ) -> int:
-    """Solve and simulate a problem at all combinations of values; write a Zarr store that xarray opens.
+    """Solve and simulate a problem for all combinations of values; write a Zarr store that xarray opens.
 
-    An interrupted sweep goes on where it was when the command is given again; several may share one store.
+    An interrupted sweep resumes when the command is run again; several commands may share one store.
 
     Exit codes: 0 done (points that fail are listed), 2 bad input, 3 training diverged at every point, 4 no point
     had enough memory, 5 a package is missing.
@@ -88,7 +88,7 @@ def sweep(
 def transfer(
     problem: Problem, along: Along, experiment: dict[str, Any] | None, report: Report, out: Path | None
 ) -> int:
-    """Find the optimal learning rate at several widths or depths, and whether it transfers; draw a picture.
+    """Find the optimal learning rate at several widths or depths, say whether it transfers, and draw a picture.
 
     Exit codes: 0 done, 2 bad input (among it: no learning rate lowers the loss), 4 not enough memory.
 

@@ -27,7 +27,7 @@ def _experiment(values: dict[str, Any]) -> dict[str, Any] | None:
     for each in text.split(","):
         name, _, value = each.partition("=")
         if name.strip() not in ("dim", "seeds") or not re.fullmatch(r"[0-9]{1,18}", value.strip()):
-            raise ValueError(f"--experiment must be such as dim=200,seeds=16, got {text!r}")
+            raise ValueError(f"--experiment must look like dim=200,seeds=16, got {text!r}")
         experiment[name.strip()] = int(value)
     return experiment
 
@@ -97,7 +97,7 @@ PLACE = Group(
             Path("sweep.zarr"),
             "--store",
             metavar="FOLDER",
-            help="Zarr store for the results; a sweep that is there goes on where it was.",
+            help="Zarr store for the results; a sweep that is already there is resumed.",
             rich_help_panel=_PANEL,
         ),
         _option(
@@ -105,7 +105,7 @@ PLACE = Group(
             bool,
             True,
             "--resume/--no-resume",
-            help="Whether to go on with a store that has this sweep already, or to refuse it.",
+            help="Whether to resume a sweep that is already in the store, or to refuse it.",
             rich_help_panel=_PANEL,
         ),
         workers_option("Processes on this machine.", _PANEL),
@@ -152,7 +152,7 @@ ALONG = Group(
             "width",
             "--over",
             metavar="width|depth|samples|batch|steps",
-            help="Field along which the optimum is followed.",
+            help="Field to vary while the optimum is followed.",
             rich_help_panel="Transfer",
         ),
         _option(
@@ -181,7 +181,7 @@ ALONG = Group(
             "test",
             "--objective",
             metavar="test|train",
-            help="Loss that is least at the optimum.",
+            help="Loss to minimise.",
             rich_help_panel="Transfer",
         ),
     ),

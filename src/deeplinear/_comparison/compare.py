@@ -121,7 +121,7 @@ class ObservableComparison:
     def max_detectable(self) -> float:
         """Largest of ``detectable`` over time: a theory that is off by this fraction throughout would be noticed.
 
-        In fresh networks it would be so in about three cases of four, and half of it in one of four.
+        In fresh networks this happens in about three cases out of four, and for half of it in one out of four.
         """
         return float(self.detectable.max()) if len(self.detectable) else math.nan
 
@@ -151,11 +151,11 @@ class Comparison:
         Of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
-        Relative deviation of the losses that theory expects of networks of this size, largest over steps; it falls
-        as 1/D. An estimate, mostly right within a factor of three. Infinite where some networks are expected to
+        Estimate of the largest relative deviation of the losses over all steps that networks of this size should show.
+        It falls as 1/D, is mostly right within a factor of three, and is infinite if some networks are expected to
         diverge.
     explanation
-        Verdict, what would have been noticed, divergence and finite size in words.
+        The verdict, what would have been noticed, divergence and finite size, in words.
     seeds, dim
         Number of networks, and their input dimension D.
     steps
@@ -180,7 +180,7 @@ class Comparison:
     def near_edge(self) -> bool:
         """Whether networks of this size are expected to deviate from theory by more than the tolerance.
 
-        Most often the run is near the edge of stability then.
+        In most cases the run is then near the edge of stability.
         """
         return self.finite_size > self.tolerance
 
@@ -239,13 +239,13 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
 
     The verdict rests on a sign-flip test: under the null, the deviations of each seed from theory are
     as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
-    over times and observables, so that many correlated curves are one test. It agrees with p >= 0.01;
-    is close if all losses are within ``tolerance`` nevertheless, since many seeds resolve even small
-    corrections of order 1/D; and else disagrees. Fewer than 8 seeds cannot reach 0.01 and leave the
+    over times and observables, so that many correlated curves are one test. Theory and networks agree if p >= 0.01.
+    Otherwise they are close if all losses are within ``tolerance``, since many seeds resolve even small corrections of
+    order 1/D, and disagree if not. Fewer than 8 seeds cannot reach 0.01 and leave the
     question undecided, unless something without scatter differs. Where training diverges, theory and
     every seed have to do so at about the same step.
 
-    Agreement means little where the seeds scatter so much that the test sees nothing. So with "agrees" goes the
+    Agreement means little if the seeds scatter so much that the test sees nothing. So "agrees" comes with the
     deviation of the losses that would have been noticed: the test is repeated with theories that are off by more and
     more of its standard errors at every step, until it rejects them, upwards and downwards. In fresh networks of the
     same number a deviation of that size is noticed in about three of four cases, and half of it in one of four.
@@ -256,7 +256,7 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     Parameters
     ----------
     theory, experiment
-        The two, of one problem.
+        Theory and experiment of the same problem.
     tolerance
         Relative error of the losses, largest over time, that counts as close.
 

@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 """Losses below this fraction of the largest one are put down to rounding."""
 
 _NUDGE = 0.01
-"""Relative change of the learning rate that finds out whether the train loss rises."""
+"""Relative change of the learning rate that tells whether the train loss rises."""
 
 
 def expected_deviation(problem: Problem, dim: int | None) -> float:
@@ -50,7 +50,7 @@ def expected_deviation(problem: Problem, dim: int | None) -> float:
 
     It falls as 1/D in large networks. How well it does is measured on random problems that were not used to find it,
     in ``docs/limits.md`` (``docs/measured.py finite_size``). It is infinite where some of the networks are expected
-    to diverge. It takes four solutions: theory is solved anew, so that one that is wrong does not count.
+    to diverge. It takes four solutions: theory is solved again, so that a wrong one does not count.
 
     Examples
     --------

@@ -161,7 +161,9 @@ def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
     with Path(path).open("rb") as file:
         intact = is_intact(file)
     if intact is False:
-        raise ValueError(f"{path} is damaged: it is not what was written; take a copy of it, or write it again")
+        raise ValueError(
+            f"{path} is damaged: its content has changed since it was written; use a copy, or write it again"
+        )
     refusal = f"{path} is not a {kind} file"
     try:
         dataset = xr.load_dataset(path, engine="h5netcdf")

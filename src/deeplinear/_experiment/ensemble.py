@@ -101,7 +101,7 @@ class Ensemble:
         """Label every axis; with several outputs n is split into (time, output).
 
         Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), and with
-        several outputs output and output_prime. The problem stands in the attributes, as TOML.
+        several outputs output and output_prime. The problem is in the attributes, as TOML.
         """
         values = {name: getattr(self, name) for name in (*LOSSES, *CORRELATIONS)}
         dataset = to_dataset(
@@ -131,7 +131,7 @@ class Ensemble:
         Raises
         ------
         ValueError
-            If the file is another one, is not complete or has been damaged.
+            If the file is of another kind, incomplete or damaged.
         """
         dataset = read_dataset(path, _KIND)
         with reading(path, dataset, ("problem", "dim", "stats"), ("seed", "time", *LOSSES, "diverged_at")):

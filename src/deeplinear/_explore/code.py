@@ -16,7 +16,7 @@ _LABELS = {"loss": "loss", "kernel": "tangent kernel", "decomposition": "part of
 
 
 def python_lines(view: dict[str, Any]) -> str:
-    """Return Python lines that draw what the page shows.
+    """Return Python code that draws what the page shows.
 
     Parameters
     ----------

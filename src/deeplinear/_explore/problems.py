@@ -77,7 +77,7 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
 
 
 def is_quick(problem: dl.Problem) -> bool:
-    """Whether a solve takes so little that nobody needs an estimate of it."""
+    """Whether a problem is solved so quickly that no estimate is needed."""
     size = problem.steps * problem.data.outputs
     layers = problem.network.depth * (3 if problem.network.skip else 1)
     return size <= _QUICK_STEPS and (layers + len(problem.data.modes.eigenvalues) / 4) * size**2 <= _QUICK_WORK

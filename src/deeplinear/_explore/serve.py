@@ -64,7 +64,7 @@ def _listen(port: int | None) -> socket.socket:
     except OSError as error:
         if port is not None:
             listening.close()
-            why = f": {error.strerror}; 0 takes any that is free"
+            why = f": {error.strerror}; 0 picks any free one"
             raise Refusal("port", port, "free", rest=why) from None
         listening.bind((_HOST, 0))
     except OverflowError:

@@ -1,6 +1,6 @@
 """What the page can ask for; each takes the request's fields and returns what JSON can hold.
 
-``report(**message)`` tells the page how far the work is, and ends it by an exception once nobody waits for it.
+``report(**message)`` tells the page how far the work has come, and raises an exception once nobody waits for it.
 """
 
 import base64
@@ -32,7 +32,7 @@ _LARGEST_FILE = 400e6
 _BETWEEN_REPORTS = 0.1
 
 _DENSE = 3.0
-"""Power of the steps done as which the time spent grows: a step reads what all steps before it wrote."""
+"""The time spent grows as this power of the steps done, since each step reads what all earlier steps wrote."""
 
 
 class Report(Protocol):
@@ -174,7 +174,7 @@ def netcdf(request: dict[str, Any], report: Report) -> dict[str, Any]:
     size = problem.steps * problem.data.outputs
     layers = min(problem.network.depth, 32.0)
     if size <= 1000 and (needed := 8 * (4 * layers + 6) * size**2) > _LARGEST_FILE:
-        text = f"steps must be lower for a file: it would have {needed / 1e6:.0f} MB"
+        text = f"steps must be lower to write a file: it would take {needed / 1e6:.0f} MB"
         raise Refusal("steps", problem.steps, "lower for a file", text=text)
     _solve(problem, report).save(request["path"])
     return {}

@@ -24,9 +24,9 @@ _NO_RISE = "the loss rises, or falls, or stays, at every learning rate: there is
 
 
 def first_step_growth(problem: Problem) -> float:
-    """Factor by which the first step changes the test loss, label noise apart.
+    """Factor by which the first step changes the test loss, not counting label noise.
 
-    Where there is nothing to learn it is 1, or infinite if noise makes the first step a wrong one.
+    If there is nothing to learn, it is 1, or infinite if noise makes the first step raise the loss from zero.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def first_step_growth(problem: Problem) -> float:
 def first_rise_lr(problem: Problem) -> float:
     """Smallest learning rate at which the first step raises the test loss.
 
-    The problem's own learning rate does not matter, and neither does the optimizer: the first step of all
-    of them is a plain one, up to the factor 1 + momentum of Nesterov's. Without weight decay.
+    Neither the problem's own learning rate nor the optimizer matters: the first step of every optimizer is a plain one,
+    up to the factor 1 + momentum of Nesterov's rule. Weight decay must be 0.
 
     Examples
     --------

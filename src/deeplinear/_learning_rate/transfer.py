@@ -58,7 +58,7 @@ OF_ALL_VALUES = ("exponent", "exponent_low", "exponent_high", "exponent_error")
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """How the optimal learning rate depends on one field of a problem, and what it costs to keep that of a small model.
+    """How the optimal learning rate depends on one field of a problem, and the cost of keeping that of a small model.
 
     ``verdict`` says whether it transfers, in words.
 
@@ -79,8 +79,8 @@ class Transfer:
         d log(lr*) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field is not
         continuous (depth, steps), is infinite, or the optimum is not resolved.
     jumps
-        Pairs of neighbouring values between which the best rate goes over to another minimum of the loss: not the one
-        into which the minimum of the lower value moves. Across these the exponent says little.
+        Pairs of neighbouring values between which the best rate switches to another minimum of the loss. Across these
+        the exponent says little.
     exponent, exponent_error
         Slope of log(lr*) against log(value) by least squares, and its standard error from the scatter about the line:
         how far the optima are from a power law. They are exact, so there is no sampling error.
@@ -112,7 +112,7 @@ class Transfer:
 
     @property
     def verdict(self) -> str:
-        """Whether the rate of the smallest value serves the others too, in words; empty if there are no others.
+        """Whether the rate of the smallest value also works for the others, in words; empty if there are no others.
 
         Two things count. The exponent says whether the optimum moves, and where it will be for still larger models: up
         to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss is cheap.
@@ -145,7 +145,7 @@ class Transfer:
         return lines
 
     def to_xarray(self) -> "xr.Dataset":
-        """Return curves and optima with named axes; the problem stands in the attributes, as TOML."""
+        """Return curves and optima with named axes; the problem is in the attributes, as TOML."""
         import xarray as xr  # slow to import
 
         dims, at = (self.over, "lr"), self.over
@@ -216,7 +216,7 @@ def transfer(
         ``"test"`` or ``"train"`` loss.
     experiment
         Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks at all rates and
-        values as well, and at about ten more rates where their optimum is. ``MeasuredOptima`` says what it is.
+        values as well, and at about ten more rates near their optimum. ``MeasuredOptima`` defines it.
     progress
         Called as ``progress(done, total)``, counted in solutions and trained networks. Unless ``lrs`` are given,
         ``total`` is known once the optima are, and a guess before; with an experiment it is settled at the end.

@@ -66,8 +66,8 @@ _SOURCE = About(
 class Spectrum:
     """Gaussian inputs with a given covariance spectrum, and a linear target with noise.
 
-    Along a direction of mode k the inputs have variance ``eigenvalues[k]`` and the target the squared
-    weight ``target_power[k]``. There are two limits:
+    Along a direction of mode k the inputs have variance ``eigenvalues[k]`` and the target has the squared weight
+    ``target_power[k]``. There are two limits:
 
     - *Dimension-free*: a fixed, possibly endless list of directions, x_k ~ N(0, lam_k) and
       y = sum_k w_k x_k + noise * eps. ``width``, ``samples`` and ``batch`` of the problem are counts N, P and B,
@@ -88,7 +88,7 @@ class Spectrum:
         How many directions share each mode (one by default), or which fraction of them if ``proportional``
         (equal by default; they must sum to 1). Positive; the theory takes any number, the simulation whole ones.
     proportional
-        Which of the two limits is meant.
+        Whether the second of the two limits is meant.
     noise
         Standard deviation of the label noise, zero or above.
 
@@ -141,11 +141,11 @@ class Spectrum:
             Decay of the target, positive and at most 1000: the easier the task, the larger. An infinitely wide lazy
             network without sampling noise learns as time^-source.
         modes
-            How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are
-            then taken with a few dozen modes that stand for all, with an error of 1e-7 in the sense of ``compress``.
+            How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are then
+            taken over a few dozen modes that represent all of them, with an error of 1e-7 in the sense of ``compress``.
             Training that reaches eigenvalues below 1e-12, where these modes end, is refused with an
-            ``ArithmeticError``. The result remembers its law:
-            it is written to a file as such, and ``simulate`` with ``dim=D`` trains on its first D modes.
+            ``ArithmeticError``. The result remembers its law: it is written to a file as such, and ``simulate`` with
+            ``dim=D`` trains on its first D modes.
         noise
             Standard deviation of the label noise.
 
@@ -285,7 +285,7 @@ multiplicity=None, proportional=False, noise=0.0)
 class PowerLaw(Spectrum):
     """The power law with infinitely many modes that ``Spectrum.power_law`` returns.
 
-    Its fields as a spectrum are a compressed one; what it is compared, printed and stored by is the law.
+    As a spectrum it is a compressed one, but it is compared, printed and stored as the law itself.
 
     Examples
     --------

@@ -27,20 +27,20 @@ from deeplinear._reproduce.store import Store
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What became of one panel.
+    """The outcome of one panel.
 
     Attributes
     ----------
     id, title
         Which panel.
     claims
-        Statements with their bounds, what was measured, and what became of them.
+        Statements with their bounds, the measured numbers, and whether they hold.
     agreements
         How far theory and networks are apart, curve by curve.
     picture
         The PNG file.
     seconds
-        Time that its results took to compute, whenever that was.
+        Time that it took to compute its results, in this run or an earlier one.
     """
 
     id: str
@@ -64,8 +64,8 @@ def reproduce(
 ) -> list[Reproduction]:
     """Reproduce figures of the paper: solve, train networks, check the claims, draw pictures, write a gallery.
 
-    Results are kept in ``out/results``, one file for each curve, as soon as they are there: a run that was
-    interrupted goes on where it was, and drawing again trains nothing. The folder may be copied to another machine.
+    Each curve is kept in a file in ``out/results`` as soon as it is computed: an interrupted run resumes, and drawing
+    again trains nothing. The folder may be copied to another machine.
 
     Parameters
     ----------

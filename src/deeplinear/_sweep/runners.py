@@ -283,4 +283,4 @@ class DaskCluster:
         return answer
 
     def _lost(self) -> ConnectionError:
-        return ConnectionError("the connection to the scheduler was lost; run the sweep again to go on where it was")
+        return ConnectionError("the connection to the scheduler was lost; run the sweep again to resume it")

@@ -41,9 +41,9 @@ def sweep(
 ) -> "xr.Dataset":
     """Solve and simulate a problem at every combination of values of some of its fields.
 
-    With a ``store``, what is finished is on disk at once: a sweep that was interrupted, or killed, goes on where it was
-    when it is called again. Several processes, also on several machines that share a file system, may work on one store
-    at the same time; each takes what no other has. Theory is solved in batches of points of equal shape.
+    With a ``store``, results are written to disk as soon as they are finished: a sweep that was interrupted or killed
+    resumes when it is called again. Several processes may work on one store at the same time, even on several machines
+    that share a file system; each takes what no other has taken. Theory is solved in batches of points of equal shape.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def sweep(
         workers need deeplinear, and no access to the store.
     progress
         Called as ``progress(done, total)``, counted in points of theory and of the experiment. What an earlier call
-        had finished is reported first.
+        finished is reported first.
     resume
-        Whether a store that has this sweep already is gone on with; if not, it is refused.
+        Whether to resume a sweep that is already in the store; if not, the store is refused.
 
     Returns
     -------
@@ -94,11 +94,9 @@ def sweep(
     OSError
         If the store cannot be written, or the scheduler does not answer. What is finished is kept.
 
-    Notes
-    -----
-    A point whose values are not allowed, or whose computation fails, does not stop the others. Points that failed for
-    want of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite width is
-    ``inf`` on its axis.
+    Notes ----- A point whose values are not allowed, or whose computation fails, does not stop the others. Points that
+    failed for lack of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite
+    width is ``inf`` on its axis.
 
     Examples
     --------
@@ -135,7 +133,7 @@ def sweep(
 
 
 def open_sweep(store: str | Path) -> "xr.Dataset":
-    """Read a sweep from its store, complete or not, also while it runs.
+    """Read a sweep from its store, whether it is complete or not, even while it runs.
 
     Parameters
     ----------
@@ -145,7 +143,7 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     Returns
     -------
     xarray.Dataset
-        As from ``sweep``; ``done`` is False and losses are nan where there is nothing yet.
+        As from ``sweep``; where there is no result yet, ``done`` is False and losses are nan.
 
     Raises
     ------
@@ -155,7 +153,7 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     Warns
     -----
     UserWarning
-        If files of the store are damaged: with their names, and what to do. What is returned is right even so.
+        If files of the store are damaged: it names them and says what to do. What is returned is right in any case.
     """
     root, manifest = local_path(store), read_manifest(store)
     damaged: list[Path] = []
@@ -177,7 +175,7 @@ def _warn_of_damage(root: Path, results: list[Path], total: int) -> None:
     if published:
         warnings.warn(
             f"the Zarr group in the store {root} is damaged ({_some(published)}), which xarray may not notice; "
-            f"open_sweep does not need it; {again} to write it anew",
+            f"open_sweep does not need it; {again} to write it again",
             stacklevel=3,
         )
 
