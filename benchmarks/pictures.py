@@ -9,10 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from deeplinear._plots.loss import _BAND as BAND
-from deeplinear._plots.loss import _INK as INK
-from deeplinear._plots.loss import _log_axis as log_axis
-from deeplinear._plots.loss import _new_figure, _style, save_figure
+from deeplinear._plots.style import BAND, INK, log_axis, new_figure, save_figure, styled
 
 __all__ = ["BAND", "COLORS", "INK", "log_axis", "picture", "sizes_axis"]
 
@@ -25,9 +22,9 @@ COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 def picture(name: str, panels: int = 1) -> Iterator[list[Axes]]:
     """Give axes, two in a row, to draw into; then write ``images/<name>.png``."""
     IMAGES.mkdir(exist_ok=True)
-    with _style():
+    with styled():
         columns, rows = min(panels, 2), -(-panels // 2)
-        figure = _new_figure(0.4 + 2.9 * columns, 2.6 * rows)
+        figure = new_figure(0.4 + 2.9 * columns, 2.6 * rows)
         yield list(np.ravel(figure.subplots(rows, columns)))
         save_figure(figure, IMAGES / f"{name}.png")
 

@@ -1,12 +1,31 @@
-"""The explorer as its own process, for tests."""
+"""The explorer for tests: as its own process or in this one, and what is asked of it."""
 
+import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+
+from deeplinear._explore.serve import configuration
+
+PROBLEM: dict[str, Any] = {
+    "network": {"type": "MLP", "depth": 2, "width": 1.0},
+    "data": {"type": "Isotropic", "noise": 0.3},
+    "sampling": {"type": "FullBatch", "samples": 2.0},
+    "optimizer": {"type": "GradientDescent", "lr": 0.05},
+    "steps": 20,
+}
+"""A small problem, as the page writes it."""
 
 
 @contextmanager
@@ -36,3 +55,40 @@ def running_explorer() -> Iterator[tuple[str, subprocess.Popen[str]]]:
             process.send_signal(signal.SIGINT)
         process.wait(timeout=20)
         process.stdout.close()
+
+
+def changed(part: str, **values: Any) -> dict[str, Any]:
+    """The problem with other values in one part."""
+    return PROBLEM | {part: PROBLEM[part] | values}
+
+
+def quiet(**_: Any) -> None:
+    """Report nothing."""
+
+
+def last_line(response: httpx.Response) -> dict[str, Any]:
+    """Return the last of the answers to a request."""
+    answer: dict[str, Any] = json.loads(response.text.strip().splitlines()[-1])
+    return answer
+
+
+@contextmanager
+def served(app: Starlette) -> Iterator[httpx.Client]:
+    """Serve an application from a thread of this process; give a client of it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(configuration(app))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as connected:
+        yield connected
+    server.should_exit = True
+    thread.join()
+
+
+def until(condition: Any, seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False

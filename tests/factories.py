@@ -1,5 +1,9 @@
 """Problems and their parts that many tests start from."""
 
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
 import deeplinear as dl
 
 SAMPLINGS = [
@@ -9,3 +13,41 @@ SAMPLINGS = [
     dl.MultiPassSGD(samples=1.5, batch=0.5),
 ]
 """One of each sampling rule."""
+
+
+def maker(*names: str, **defaults: Any) -> Callable[..., dl.Problem]:
+    """Return a function that makes problems: of what it is given, by position or by name, and of these defaults.
+
+    Parameters
+    ----------
+    *names
+        What its positional arguments are, in order.
+    **defaults
+        Whole parts (``network``, ``data``, ``sampling``, ``optimizer``), fields of parts (``depth``, ``noise``, ``lr``,
+        ``gram`` for the target's Gram matrix), and ``steps``. ``network`` may be a class, made from the fields. Fields
+        of a part that is given whole are not looked at, and None stands for the default.
+    """
+
+    def make(*values: Any, **changes: Any) -> dl.Problem:
+        given = dict(zip(names[: len(values)], values, strict=True)) | changes
+        return _problem(**(defaults | {name: value for name, value in given.items() if value is not None}))
+
+    return make
+
+
+def _problem(
+    *, sampling: Any, steps: int, network: Any = dl.MLP, data: Any = None, optimizer: Any = None, **values: Any
+) -> dl.Problem:
+    of_network = {name: values.pop(name) for name in list(values) if name in _NETWORK}
+    of_data = {name: values.pop(name) for name in list(values) if name in _DATA}
+    return dl.Problem(
+        network(**of_network) if isinstance(network, type) else network,
+        dl.Isotropic(of_data.get("noise", 0.0), of_data.get("gram")) if data is None else data,
+        sampling,
+        dl.GradientDescent(**values) if optimizer is None else optimizer,
+        steps,
+    )
+
+
+_NETWORK = {field.name for kind in (dl.MLP, dl.ResNet) for field in fields(kind)}
+_DATA = {"noise", "gram"}

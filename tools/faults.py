@@ -356,7 +356,7 @@ def try_all(seed: int, kill_count: int, fork_count: int) -> dict[str, list[Trial
         for group in ("full disks", "kills"):
             (Path(name) / group).mkdir()
         trials["disk full while results are written"] = list(full_disks(seed, 20, Path(name) / "full disks"))
-        trials["sweep killed (SIGKILL) and gone on with"] = list(kills(seed, kill_count, Path(name) / "kills"))
+        trials["sweep killed (SIGKILL) and resumed"] = list(kills(seed, kill_count, Path(name) / "kills"))
         trials["process forked while a thread solves"] = list(forks(seed, fork_count))
     return trials
 

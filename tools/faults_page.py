@@ -237,7 +237,7 @@ def raw(page: Page) -> None:
 
 
 def half_sent(page: Page, count: int = 220) -> None:
-    """Requests of which the end never comes."""
+    """Requests that never end."""
     body = json.dumps(REQUESTS["solve"]).encode()
     whole = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     whole += b"content-length: %d\r\n\r\n" % len(body) + body

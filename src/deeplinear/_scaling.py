@@ -31,8 +31,8 @@ class PowerLawFit:
     Attributes
     ----------
     exponent, standard_error
-        Slope with changed sign on a log-log plot, and its uncertainty from the scatter about the line. On a
-        smooth curve it measures how far the slope still drifts within the window.
+        Minus the slope on a log-log plot, and its uncertainty from the scatter about the line. On a smooth curve the
+        uncertainty measures how far the slope still drifts within the window.
     start, stop
         Window of times that was fitted.
     """
@@ -44,7 +44,7 @@ class PowerLawFit:
 
 
 def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float, points: int = 40) -> PowerLawFit:
-    """Fit loss ~ t^-exponent over a window of times, all decades weighing the same.
+    """Fit loss ~ t^-exponent over a window of times, with equal weight for every decade.
 
     Parameters
     ----------
@@ -83,6 +83,7 @@ def loglog_slope(x: Array, y: Array) -> tuple[float, float]:
     >>> round(slope, 12), round(error, 12)
     (1.0, 0.0)
     """
+    # Not scipy.stats.linregress: to import scipy.stats takes longer than to import all of this package.
     log_x, log_y = np.log(x), np.log(y)
     if len(log_x) < 2:
         return np.nan, np.nan

@@ -56,6 +56,7 @@ class TestSweep:
                 "kind": "theory",
                 "at": {"lr": -1.0},
                 "error": "ValueError: lr must be a positive finite number, got -1",
+                "type": "ValueError",
             }
         ]
         assert "failed at lr -1: ValueError" in run("sweep", *SMALL, "--over", "lr=-1,0.01", "--store", "b").stdout
@@ -80,7 +81,7 @@ class TestSweep:
             (("--over", "speed=1"), "'speed' is not a field of this problem"),
             (("--over", "lr="), "grid['lr'] must have one value or more"),
             (("--over", "lr=0.1,0.1"), "grid['lr'] must have distinct values"),
-            (("--over", "lr=0.1", "--experiment", "dim"), "--experiment must be such as dim=200,seeds=16"),
+            (("--over", "lr=0.1", "--experiment", "dim"), "--experiment must look like dim=200,seeds=16"),
             (("--over", "lr=0.1", "--no-theory"), "theory must be True"),
             (("--over", "lr=0.1", "--workers", "0"), "workers must be"),
             (("--grid", "missing.toml"), "missing.toml"),

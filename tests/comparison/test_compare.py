@@ -15,16 +15,9 @@ from deeplinear._comparison.compare import LEVEL, Verdict, _groups, _Test, _test
 from deeplinear._comparison.sign_flip import _statistic, flip_signs, rank
 from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._plots.loss import plot_comparison
+from factories import maker
 
-
-def make(lr=0.05, steps=12, depth=2, width=1.0, sampling=None, noise=0.3, gram=None, richness=1.0, centered=False, **o):
-    return dl.Problem(
-        dl.MLP(depth, width, richness=richness, centered=centered),
-        dl.Isotropic(noise, gram),
-        sampling or dl.FullBatch(2.0),
-        dl.GradientDescent(lr, **o),
-        steps,
-    )
+make = maker("lr", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=12)
 
 
 @cache

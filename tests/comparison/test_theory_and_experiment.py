@@ -12,19 +12,24 @@ import deeplinear as dl
 from agreement import assert_networks_agree, z_scores
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.train import train
+from factories import maker
 from networks import steps_of
 
 DIM, SEEDS, STEPS = 300, 24, 30
 
 
-def problem(network=None, data=None, sampling=None, optimizer=None, steps=STEPS):
-    return dl.Problem(
-        network or dl.MLP(depth=2, width=0.8),
-        data or dl.Isotropic(noise=0.3),
-        sampling or dl.FullBatch(samples=1.5),
-        optimizer or dl.GradientDescent(lr=0.04),
-        steps,
-    )
+problem = maker(
+    "network",
+    "data",
+    "sampling",
+    "optimizer",
+    depth=2,
+    width=0.8,
+    noise=0.3,
+    sampling=dl.FullBatch(samples=1.5),
+    lr=0.04,
+    steps=STEPS,
+)
 
 
 CASES = {

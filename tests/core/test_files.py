@@ -18,12 +18,9 @@ import pytest
 import xarray as xr
 
 import deeplinear as dl
+from factories import maker
 
-
-def make(steps: int = 6, **optimizer: Any) -> dl.Problem:
-    return dl.Problem(
-        dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(**{"lr": 0.05} | optimizer), steps
-    )
+make = maker("steps", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=6)
 
 
 OBSERVABLES = [
@@ -93,7 +90,7 @@ class TestDamage:
             damaged = bytearray(whole)
             damaged[place] ^= 1 << rng.integers(8)
             path.write_bytes(damaged)
-            with pytest.raises(ValueError, match=r"result.nc is damaged: it is not what was written"):
+            with pytest.raises(ValueError, match=r"result.nc is damaged: its content has changed"):
                 kind.load(path)
         for place in range(len(whole) - 98, len(whole), 7):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])

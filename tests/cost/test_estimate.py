@@ -12,16 +12,11 @@ from deeplinear._problem.edit import replace
 from deeplinear._solvers.choose import Choice
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
+from factories import maker
 
-
-def problem(steps: int = 100, depth: int = 3, sampling: object = None, **network: object) -> dl.Problem:
-    return dl.Problem(
-        dl.MLP(depth=depth, **({"width": 1.0} | network)),
-        dl.Isotropic(noise=0.3),
-        dl.FullBatch(samples=2.0) if sampling is None else sampling,
-        dl.GradientDescent(lr=0.02),
-        steps=steps,
-    )
+problem = maker(
+    "steps", "depth", "sampling", depth=3, width=1.0, noise=0.3, sampling=dl.FullBatch(samples=2.0), lr=0.02, steps=100
+)
 
 
 def peak_bytes(work: Callable[[], object]) -> int:

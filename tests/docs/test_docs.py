@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import deeplinear as dl
 from deeplinear._cli import app
+from deeplinear._core.about import described, parts_of
 from deeplinear._equations.chain import Layers
 from deeplinear._time.grid import Grid
 from documentation import DOCS, ROOT, blocks, cells, links, pages, script
@@ -192,6 +193,29 @@ def test_notation_refers_to_equations_that_mention_the_symbol() -> None:
         if letter:
             stem = re.sub(r"_(\\ell|[tk])$", "", letter[1])  # an index may have another name there
             assert stem in labelled[label], row[0]
+
+
+def test_the_symbols_of_fields_are_those_of_the_notation() -> None:
+    rows = {(row["owner"], row["name"]): row["symbol"].strip("$") for row in notation()}
+    named = {
+        (kind.__name__, field.name): field.about.symbol
+        for about in parts_of(dl.Problem).values()
+        for kind in about.kinds
+        for field in described(kind)
+    }
+    common = {key: symbol for key, symbol in named.items() if key in rows}
+    assert len(common) >= 7
+    assert common == {key: rows[key] for key in common}
+    # What the table lists under the name of a quantity that is made from the field.
+    for field, (owner, name) in {
+        ("MLP", "width"): ("MLP", "widths"),
+        ("GradientDescent", "lr"): ("GradientDescent", "rates"),
+    }.items():
+        assert rows[owner, name].partition("_")[0] == named[field]
+    assert rows["MLP", "gamma0"] == named["MLP", "richness"]
+    assert rows["Modes", "eigenvalues"] == named["Spectrum", "eigenvalues"]
+    assert rows["Modes", "target"] == named["Spectrum", "target_power"]
+    assert rows["Modes", "weight"] == named["Spectrum", "multiplicity"]
 
 
 def test_the_symbols_of_words_are_numbers_that_agree(solved: dict[str, object]) -> None:

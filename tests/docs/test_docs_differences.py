@@ -16,18 +16,14 @@ import pytest
 import deeplinear as dl
 from deeplinear._solvers import reference as _reference
 from documentation import DOCS
+from factories import maker
 
 DIM, NETWORKS, STEPS = 200, 64, 10
 
 
-def problem(network=None, sampling=None, lr=0.05):
-    return dl.Problem(
-        network or dl.MLP(depth=2, width=0.5),
-        dl.Isotropic(noise=0.2),
-        sampling or dl.FullBatch(samples=2.0),
-        dl.GradientDescent(lr),
-        STEPS,
-    )
+problem = maker(
+    "network", "sampling", depth=2, width=0.5, noise=0.2, sampling=dl.FullBatch(samples=2.0), lr=0.05, steps=STEPS
+)
 
 
 H = "one + lam * k.K @ k.RDelta"

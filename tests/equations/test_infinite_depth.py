@@ -9,19 +9,25 @@ import pytest
 import deeplinear as dl
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._solvers.dense import Dense
+from factories import maker
 
 SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 1.0)]
 GRAM = [[1.0, 0.2], [0.2, 0.5]]
 
 
-def make(depth=math.inf, sampling=SAMPLINGS[1], lr=0.01, steps=15, gram=None, optimizer=None, **network):
-    return dl.Problem(
-        dl.ResNet(depth, **({"width": 1.0, "branch": 0.8, "richness": 1.2} | network)),
-        dl.Isotropic(0.2, gram),
-        sampling,
-        optimizer or dl.GradientDescent(lr),
-        steps,
-    )
+make = maker(
+    "depth",
+    "sampling",
+    network=dl.ResNet,
+    depth=math.inf,
+    width=1.0,
+    branch=0.8,
+    richness=1.2,
+    noise=0.2,
+    sampling=SAMPLINGS[1],
+    lr=0.01,
+    steps=15,
+)
 
 
 def losses_with(nodes, problem):

@@ -18,6 +18,7 @@ from deeplinear._equations.two_time import Causal, Room, Symmetric
 from deeplinear._problem.edit import replace_unchecked
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import curves
+from factories import maker
 from needs import need
 
 Array = NDArray[np.complex128] | NDArray[np.float64]
@@ -173,9 +174,7 @@ def test_a_site(in_numpy, batch, kind, decays):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def problem(network: dl.MLP | dl.ResNet, sampling: object, data: object = None, **rule: float) -> dl.Problem:
-    optimizer = replace(dl.GradientDescent(0.1), **rule)
-    return dl.Problem(network, data or dl.Isotropic(0.3), sampling, optimizer, steps=40)
+problem = maker("network", "sampling", "data", noise=0.3, lr=0.1, steps=40)
 
 
 PROBLEMS = {

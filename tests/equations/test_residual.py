@@ -13,15 +13,14 @@ import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close, z_scores
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._solvers.reference import reference
-from factories import SAMPLINGS
+from factories import SAMPLINGS, maker
 from networks import steps_of
 from strategies import between, data, optimizers, samplings
 
 OBSERVABLES = ("test_loss", "train_loss", "feature_correlation", "gradient_correlation", "feature_response", "kernel")
 
 
-def make(network, sampling=SAMPLINGS[1], lr=0.02, steps=12, noise=0.3, gram=None, **optimizer):
-    return dl.Problem(network, dl.Isotropic(noise, gram), sampling, dl.GradientDescent(lr, **optimizer), steps)
+make = maker("network", "sampling", noise=0.3, sampling=SAMPLINGS[1], lr=0.02, steps=12)
 
 
 def initial_kernel(network):

@@ -9,11 +9,9 @@ import deeplinear as dl
 from agreement import assert_close
 from deeplinear._solvers.dense import Dense
 from digits import many_digits
+from factories import maker
 
-
-def problem(network, sampling=None, data=None, steps=60, lr=0.0012, **optimizer):
-    rule = dl.GradientDescent(lr, **optimizer)
-    return dl.Problem(network, data or dl.Isotropic(), sampling or dl.Population(), rule, steps)
+problem = maker("network", "sampling", "data", sampling=dl.Population(), lr=0.0012, steps=60)
 
 
 GRAM = [[1.0, 0.3], [0.3, 0.5]]

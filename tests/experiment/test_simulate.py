@@ -21,20 +21,12 @@ from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import FixedStream, draw_target
 from deeplinear._experiment.train import train
+from factories import maker
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 
 
-def make(
-    depth=2, width=1.0, richness=0.8, centered=False, noise=0.3, gram=None, sampling=None, lr=0.05, steps=6, **optimizer
-):
-    return dl.Problem(
-        dl.MLP(depth, width, richness=richness, centered=centered),
-        dl.Isotropic(noise, gram),
-        sampling or dl.FullBatch(1.5),
-        dl.GradientDescent(lr, **optimizer),
-        steps,
-    )
+make = maker(depth=2, width=1.0, richness=0.8, noise=0.3, sampling=dl.FullBatch(1.5), lr=0.05, steps=6)
 
 
 # --- an independent network: f from the definition, trained on raw weights at the raw rate -------------------

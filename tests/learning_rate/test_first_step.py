@@ -6,15 +6,22 @@ import pytest
 import deeplinear as dl
 from deeplinear._learning_rate.first_step import _solved_growth, first_rise_lr, first_step_growth
 from deeplinear._problem.edit import replace
-from factories import SAMPLINGS
+from factories import SAMPLINGS, maker
 
 MODES = dl.Spectrum([2.0, 0.5, 0.1], [1.0, 0.5, 2.0], multiplicity=[0.2, 0.3, 0.5], proportional=True, noise=0.3)
 DATA = [dl.Isotropic(0.3), dl.Isotropic(0.3, [[1.0, 0.4], [0.4, 0.6]]), MODES]
 
 
-def make(network=None, data=DATA[0], sampling=SAMPLINGS[2], lr=0.07, **optimizer):
-    network = network or dl.MLP(3, 0.6, richness=1.5, centered=True)
-    return dl.Problem(network, data, sampling, dl.GradientDescent(lr, **optimizer), 10)
+make = maker(
+    "network",
+    "data",
+    "sampling",
+    network=dl.MLP(3, 0.6, richness=1.5, centered=True),
+    data=DATA[0],
+    sampling=SAMPLINGS[2],
+    lr=0.07,
+    steps=10,
+)
 
 
 @pytest.mark.parametrize("data", DATA, ids=["isotropic", "two outputs", "three levels"])

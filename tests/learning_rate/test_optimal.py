@@ -14,16 +14,9 @@ from deeplinear._learning_rate.minimum import Point, find_minimum
 from deeplinear._problem.edit import replace
 from deeplinear._problem.rate import with_rate
 from deeplinear._theory.sensitivity import sensitivity
+from factories import maker
 
-
-def make(network=None, sampling=None, noise=0.3, steps=20, lr=0.05, **optimizer):
-    return dl.Problem(
-        network or dl.MLP(3, 1.0),
-        dl.Isotropic(noise),
-        sampling or dl.FullBatch(2.0),
-        dl.GradientDescent(lr, **optimizer),
-        steps,
-    )
+make = maker("network", "sampling", network=dl.MLP(3, 1.0), noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=20)
 
 
 def lazy(depth, **options):

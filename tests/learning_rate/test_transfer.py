@@ -13,16 +13,9 @@ from deeplinear._learning_rate.transfer import find_jumps, transfer
 from deeplinear._learning_rate.verdict import CHEAP, STAYS, Evidence, judge
 from deeplinear._problem.edit import replace
 from deeplinear._scaling import loglog_slope
+from factories import maker
 
-
-def make(network=None, sampling=None, noise=0.3, steps=15, lr=0.05):
-    return dl.Problem(
-        network or dl.MLP(2, 1.0),
-        dl.Isotropic(noise),
-        sampling or dl.OnlineSGD(0.5),
-        dl.GradientDescent(lr),
-        steps,
-    )
+make = maker("network", "sampling", network=dl.MLP(2, 1.0), noise=0.3, sampling=dl.OnlineSGD(0.5), lr=0.05, steps=15)
 
 
 # --- exponents -----------------------------------------------------------------------------------------------

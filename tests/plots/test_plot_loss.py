@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 
 import deeplinear as dl
 from deeplinear._plots import loss as _plot
-from deeplinear._plots.loss import in_words, plot_comparison, plot_solution, save_figure
+from deeplinear._plots.loss import plot_comparison, plot_solution
+from deeplinear._plots.style import save_figure
+from deeplinear._plots.words import in_words
 
 CASES = {
     "full batch": (dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.03), 30),

@@ -8,7 +8,7 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._learning_rate.transfer import Transfer, transfer
-from deeplinear._plots.loss import save_figure
+from deeplinear._plots.style import save_figure
 from deeplinear._plots.transfer import plot_transfer
 
 

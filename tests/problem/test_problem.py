@@ -1,12 +1,17 @@
 """Problem objects: what is refused and how, equality, printing, TOML."""
 
 import math
+import pickle
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import deeplinear as dl
+from deeplinear._core import checks
+from deeplinear._core.about import described, parts_of
+from deeplinear._core.refusal import Refusal
 from strategies import problems
 
 
@@ -80,8 +85,33 @@ REFUSED = [
 
 @pytest.mark.parametrize(("attempt", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_bad_values_are_refused_by_name(attempt, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(Refusal, match=message) as refused:
         attempt()
+    found = refused.value
+    assert message.startswith(found.field)  # a name has no letter that means more in a regular expression
+    assert found.allowed in str(found)
+    copy = pickle.loads(pickle.dumps(found))
+    assert str(copy) == str(found)
+    assert (copy.field, copy.allowed) == (found.field, found.allowed)
+
+
+def test_a_refusal_carries_the_value():
+    with pytest.raises(Refusal) as refused:
+        dl.MLP(2, [1.0, -2.0])
+    assert (refused.value.field, refused.value.value, refused.value.allowed) == ("width", -2.0, checks.positive.allowed)
+
+
+def test_every_field_says_what_it_is():
+    for part, about in parts_of(dl.Problem).items():
+        assert about.start in about.kinds
+        for kind in about.kinds:
+            assert {each.name for each in described(kind)} == {each.name for each in fields(kind) if each.init}, part
+            assert kind.kind.option
+            for each in described(kind):
+                assert each.about.help.endswith(".")
+                assert each.about.allowed
+                if each.about.check and not each.is_required:
+                    each.about.check(each.name, each.default)
 
 
 def test_numbers_of_other_kinds_are_taken():

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from deeplinear._reproduce.compute import plan_panels
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import COLUMNS, PANELS, TITLES
 from deeplinear._reproduce.jobs import Train, key
+from deeplinear._reproduce.page import write_page
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.store import Store
 
@@ -305,7 +307,21 @@ def test_the_page_can_be_read_on_a_narrow_window_and_in_the_dark(gallery, browse
     page.close()
 
 
-def test_what_a_claim_says_is_not_taken_for_markup():
-    from deeplinear._reproduce.page import _cells
+def test_what_a_claim_says_is_not_taken_for_markup(folder, tmp_path):
+    (found,) = dl.reproduce(["1c"], "tiny", folder)
+    claim = Claim("a < b", "<b>1</b>", (), "<b>2</b>", "<b>3</b>")
+    write_page(
+        tmp_path / "page.html",
+        [replace(found, claims=(claim,))],
+        dict.fromkeys(("command", "date", "version", "scale"), "<b>"),
+    )
+    text = (tmp_path / "page.html").read_text()
+    assert "<b>" not in text
+    assert "a &lt; b" in text
 
-    assert "<b>" not in _cells(Claim("a < b", "<b>1</b>", (), "<b>2</b>", "<b>3</b>"))
+
+def test_without_jinja_it_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match="deeplinear\\[reproduce\\]"):
+        dl.reproduce(["1c"], "tiny", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

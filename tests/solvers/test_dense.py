@@ -8,13 +8,10 @@ import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import structure
-from factories import SAMPLINGS
+from factories import SAMPLINGS, maker
 from strategies import problems
 
-
-def make(sampling=SAMPLINGS[1], steps=12, lr=0.03, noise=0.3, gram=None, **network):
-    network = {"depth": 3, "width": 0.8} | network
-    return dl.Problem(dl.MLP(**network), dl.Isotropic(noise, gram), sampling, dl.GradientDescent(lr), steps)
+make = maker("sampling", depth=3, width=0.8, noise=0.3, sampling=SAMPLINGS[1], lr=0.03, steps=12)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

@@ -15,7 +15,7 @@ from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._solvers.choose import Choice
 from deeplinear._theory.solution import MATRICES, PARTS
-from factories import SAMPLINGS
+from factories import SAMPLINGS, maker
 from needs import need
 from strategies import problems
 
@@ -31,9 +31,7 @@ def torch():
     return importlib.import_module("torch")
 
 
-def make(network=None, sampling=SAMPLINGS[1], steps=10, lr=0.02, data=None, **optimizer):
-    rule = dl.GradientDescent(lr, **optimizer)
-    return dl.Problem(network or dl.MLP(3, 0.8), data or dl.Isotropic(0.3), sampling, rule, steps)
+make = maker("network", "sampling", network=dl.MLP(3, 0.8), noise=0.3, sampling=SAMPLINGS[1], lr=0.02, steps=10)
 
 
 def assert_close(actual, expected):

@@ -6,18 +6,12 @@ import pytest
 import deeplinear as dl
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.merged_steps import EXACT
+from factories import maker
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
 
 
-def make(sampling=None, steps=900, lr=0.004, data=None, weight_decay=0.0, momentum=0.0, network=dl.MLP, **kw):
-    return dl.Problem(
-        network(**({"depth": 1, "width": 0.8} | kw)),
-        data or dl.Isotropic(0.3),
-        sampling or dl.OnlineSGD(0.25),
-        dl.GradientDescent(lr, momentum=momentum, weight_decay=weight_decay),
-        steps,
-    )
+make = maker("sampling", depth=1, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.25), lr=0.004, steps=900)
 
 
 @pytest.mark.parametrize(

@@ -16,18 +16,12 @@ from deeplinear._solvers.panels.settle import Unknown, settle
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._time.grid import NODES, Grid, breaks, panel_sums, panel_times, to_legendre
 from deeplinear._time.propagator import GridPropagator, propagator
+from factories import maker
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2)
 
 
-def make(sampling=None, steps=300, lr=0.01, noise=0.3, gram=None, network=dl.MLP, weight_decay=0.0, data=None, **kw):
-    return dl.Problem(
-        network(**({"depth": 3, "width": 0.8} | kw)),
-        data or dl.Isotropic(noise, gram),
-        sampling or dl.FullBatch(1.5),
-        dl.GradientDescent(lr, weight_decay=weight_decay),
-        steps,
-    )
+make = maker("sampling", "steps", "lr", depth=3, width=0.8, noise=0.3, sampling=dl.FullBatch(1.5), lr=0.01, steps=300)
 
 
 def true_error(solution, exact):

@@ -7,16 +7,9 @@ import deeplinear as dl
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.rounding import amplification, rounding_at
 from deeplinear._time.grid import Grid
+from factories import maker
 
-
-def make(lr, steps=300, richness=1.0, **kw):
-    return dl.Problem(
-        dl.MLP(depth=1, width=1.0, richness=richness),
-        dl.Isotropic(0.3),
-        dl.FullBatch(2.0),
-        dl.GradientDescent(lr),
-        steps,
-    )
+make = maker("lr", depth=1, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), steps=300)
 
 
 LATE = {"ramp": np.linspace(0.02, 0.4, 300), "jump": np.repeat([0.05, 0.3], 150)}

@@ -132,7 +132,7 @@ class TestInterruptions:
 import sys
 import counting_tasks
 import deeplinear as dl
-from deeplinear._sweep.sweep import sweep as _sweep
+from deeplinear._sweep.sweep import sweep
 from deeplinear._sweep import drive
 drive.run_task = counting_tasks.counted
 problem = dl.Problem.load(sys.argv[1])

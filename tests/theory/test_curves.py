@@ -9,12 +9,12 @@ import deeplinear as dl
 from deeplinear._problem.edit import replace
 from deeplinear._solvers.choose import Choice
 from deeplinear._theory.curves import curves, worth_batching
+from factories import maker
 
 LONG = Choice(only=("panels", "dense"), most_rows=2400, patience=math.inf)
 
 
-def make(network, lr=0.05, steps=6):
-    return dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(lr), steps)
+make = maker("network", "lr", "steps", noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=6)
 
 
 def test_problems_of_any_shape_keep_their_order():

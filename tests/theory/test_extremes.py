@@ -8,11 +8,9 @@ import pytest
 import deeplinear as dl
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._solvers.dense import Dense
+from factories import maker
 
-
-def problem(network, sampling=None, data=None, steps=6, lr=0.05, **optimizer):
-    rule = dl.GradientDescent(lr, **optimizer)
-    return dl.Problem(network, data or dl.Isotropic(0.1), sampling or dl.FullBatch(2.0), rule, steps)
+problem = maker("network", "sampling", "data", noise=0.1, sampling=dl.FullBatch(2.0), lr=0.05, steps=6)
 
 
 # Branches that amplify -----------------------------------------------------------------------------------------

@@ -24,7 +24,9 @@ from deeplinear._cost.estimate import estimate as estimate_cost
 from deeplinear._experiment.ensemble import LOSSES, Ensemble
 from deeplinear._experiment.simulate import count_cores, simulation_memory
 from deeplinear._experiment.simulate import simulate as simulate_networks
-from deeplinear._plots.loss import FORMATS, in_words, plot_comparison, plot_solution, save_figure
+from deeplinear._plots.loss import plot_comparison, plot_solution
+from deeplinear._plots.style import FORMATS, save_figure
+from deeplinear._plots.words import in_words
 from deeplinear._problem.network import INFINITE
 from deeplinear._problem.problem import Problem
 from deeplinear._sweep.cost import SweepCost, estimate_sweep

@@ -13,7 +13,7 @@ def explore(
     port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", help="Port on this machine; 0 takes any that is free.", show_default="8642, or a free one"
+            metavar="PORT", help="Port on this machine; 0 picks any free one.", show_default="8642, or a free one"
         ),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,

@@ -3,7 +3,7 @@
 import inspect
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -11,6 +11,8 @@ import typer
 
 from deeplinear._cli._fields import FIELDS, KINDS, Field, numbers, problem_from
 from deeplinear._cli._report import Report
+from deeplinear._core.about import About
+from deeplinear._problem.network import INFINITE
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def _problem_options() -> Iterator[inspect.Parameter]:
         "--problem",
         metavar="FILE.toml",
         show_default=False,
-        help="Read the problem from a file; options given beside it take the place of its fields.",
+        help="Read the problem from a file; other options replace its fields.",
     )
     for part, kinds in KINDS.items():
         panel = part.capitalize()
@@ -72,23 +74,35 @@ def _problem_options() -> Iterator[inspect.Parameter]:
 
 
 def _field_option(field: Field, panel: str) -> inspect.Parameter:
-    shown = _shown_default(field)
     only = "" if field.part is None or len(field.kinds) == len(KINDS[field.part]) else f" [{', '.join(field.kinds)}]"
-    settings = {"help": field.help + only, "show_default": shown or False, "rich_help_panel": panel}
-    if field.read is bool:
+    settings = {
+        "help": _sentence(field.about) + only,
+        "show_default": _shown_default(field) or False,
+        "rich_help_panel": panel,
+    }
+    if field.is_switch:
         return _option(field.name, bool | None, None, f"{field.flag}/--no-{field.flag[2:]}", **settings)
-    kind = list[str] | None if field.repeats else str | None
-    return _option(field.name, kind, None, field.flag, metavar=field.metavar, **settings)
+    kind = list[str] | None if field.reader.repeats else str | None
+    return _option(field.name, kind, None, field.flag, metavar=field.about.placeholder, **settings)
+
+
+def _sentence(about: About) -> str:
+    """Help of a field, with what may be typed in place of a number."""
+    sentences = [about.help]
+    if about.form in ("numbers", "list"):
+        sentences.append("Several values stand between commas.")
+    if about.form in ("list", "matrix"):
+        sentences.append("JSON is read too.")
+    if about.infinite:
+        sentences.append(f"It may be {INFINITE if about.form == 'numbers' else 'inf'}.")
+    return " ".join(sentences)
 
 
 def _shown_default(field: Field) -> str:
-    if field.default is not None:
-        return (
-            f"{field.default}" if field.count is None else f"{field.default}, or {field.count} where sizes are counts"
-        )
-    kinds = [KINDS[field.part][word] for word in field.kinds] if field.part else []
-    defaults = [each.default for kind in kinds for each in fields(kind) if each.name == field.name]
-    return "" if not defaults or defaults[0] is None or field.read is bool else f"{defaults[0]}"
+    about = field.about
+    if about.start is not None:
+        return f"{about.start}" if about.count is None else f"{about.start}, or {about.count} where sizes are counts"
+    return "" if field.default in (None, MISSING) or field.is_switch else f"{field.default}"
 
 
 def _seeds(text: str) -> Any:
@@ -107,7 +121,7 @@ def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"--out must end in {' or '.join(suffixes)}, got {text!r}")
     if not path.parent.is_dir():
-        raise ValueError(f"--out: the folder {str(path.parent)!r} does not exist; make it first")
+        raise ValueError(f"--out: the folder {str(path.parent)!r} does not exist; create it first")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
@@ -161,7 +175,7 @@ FINITE = Group(
             str(Finite.SEEDS),
             "--seeds",
             metavar="N",
-            help="How many networks to train, or their seeds (commas).",
+            help="Number of networks to train, or their seeds between commas.",
             rich_help_panel="Experiment",
         ),
         workers_option("Networks trained at the same time.", "Experiment"),
@@ -171,7 +185,7 @@ FINITE = Group(
             "all",
             "--record",
             metavar="all|losses",
-            help="What to keep: losses alone need less memory.",
+            help="What to keep; losses alone need less memory.",
             rich_help_panel="Experiment",
         ),
     ),

@@ -59,7 +59,13 @@ CHOICE = Group(
         _option("scale", str, "quick", "--scale", metavar="|".join(SCALES[1:]), help="Size of the experiments."),
         _option("out", str, "reproduction", "--out", metavar="DIR", help="Folder for gallery, pictures and results."),
         _option("device", str, "cpu", "--device", metavar="NAME", help="Where networks are trained, such as cuda."),
-        _option("only_list", bool, False, "--list", help="Show what there is and what it would take, and do nothing."),
+        _option(
+            "only_list",
+            bool,
+            False,
+            "--list",
+            help="List the panels and the time each would take, and do nothing else.",
+        ),
     ),
     _choice,
 )
@@ -67,11 +73,11 @@ CHOICE = Group(
 
 @command(CHOICE, REPORT)
 def reproduce(choice: Choice, report: Report) -> int:
-    """Reproduce the paper: every figure, with its claims checked, in a gallery to look at.
+    """Reproduce every figure of the paper, check its claims, and collect everything in a gallery.
 
-    Results are kept in DIR/results: an interrupted run goes on where it was, and drawing again trains nothing.
+    Results are kept in DIR/results: an interrupted run resumes, and drawing again trains nothing.
 
-    Exit codes: 0 done, whether the claims hold or not; 2 bad input, 4 not enough memory.
+    Exit codes: 0 done, whether the claims hold or not; 2 bad input, 4 not enough memory, 5 a package is missing.
 
     Examples: deeplinear reproduce --list
 

@@ -18,11 +18,12 @@ from deeplinear._core.dataset import write_dataset
 from deeplinear._core.words import percent
 from deeplinear._learning_rate.transfer import OF_ALL_VALUES, OF_EACH_VALUE, Transfer
 from deeplinear._learning_rate.transfer import transfer as find_transfer
-from deeplinear._plots.loss import FORMATS, save_figure
+from deeplinear._plots.style import FORMATS, save_figure
 from deeplinear._plots.transfer import plot_transfer
 from deeplinear._problem.network import INFINITE
 from deeplinear._problem.problem import Problem
 from deeplinear._sweep.sweep import sweep as run_sweep
+from deeplinear._sweep.work import OUT_OF_MEMORY
 
 _SHOWN = 5
 """Most failures that are shown."""
@@ -37,9 +38,9 @@ def sweep(
     place: Place,
     report: Report,
 ) -> int:
-    """Solve and simulate a problem at all combinations of values; write a Zarr store that xarray opens.
+    """Solve and simulate a problem for all combinations of values; write a Zarr store that xarray opens.
 
-    An interrupted sweep goes on where it was when the command is given again; several may share one store.
+    An interrupted sweep resumes when the command is run again; several commands may share one store.
 
     Exit codes: 0 done (points that fail are listed), 2 bad input, 3 training diverged at every point, 4 no point
     had enough memory, 5 a package is missing.
@@ -87,7 +88,7 @@ def sweep(
 def transfer(
     problem: Problem, along: Along, experiment: dict[str, Any] | None, report: Report, out: Path | None
 ) -> int:
-    """Find the optimal learning rate at several widths or depths, and whether it transfers; draw a picture.
+    """Find the optimal learning rate at several widths or depths, say whether it transfers, and draw a picture.
 
     Exit codes: 0 done, 2 bad input (among it: no learning rate lowers the loss), 4 not enough memory.
 
@@ -140,8 +141,8 @@ def _failures(found: xr.Dataset) -> list[dict[str, Any]]:
     for kind, name in _FAILURES.items():
         if name in found:
             for index in np.argwhere(found[name].values != ""):
-                failed = found[name][tuple(index)]
-                failures.append({"kind": kind, "at": _coordinates(failed), "error": failed.item()})
+                failed, of_type = found[name][tuple(index)], found[f"{name}_type"][tuple(index)].item()
+                failures.append({"kind": kind, "at": _coordinates(failed), "error": failed.item(), "type": of_type})
     twice = [each | {"kind": "experiment"} for each in failures if each["kind"] == "theory"]
     return [each for each in failures if each not in twice]  # values that are not allowed fail both
 
@@ -173,7 +174,7 @@ def _short(value: Any) -> str:
 def _code(points: int, failures: list[dict[str, Any]], diverged: dict[str, int]) -> int:
     if diverged and all(count == points for count in diverged.values()):
         return DIVERGED
-    lacking = [failure for failure in failures if failure["error"].startswith("MemoryError")]
+    lacking = [failure for failure in failures if failure["type"] == OUT_OF_MEMORY]
     return NO_MEMORY if failures and len(lacking) == points * len(diverged) else OK
 
 

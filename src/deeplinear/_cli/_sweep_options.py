@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from deeplinear._cli._grid import read_file, read_over, read_values
 from deeplinear._cli._options import Group, _option, workers_option
+from deeplinear._core.refusal import Refusal
 
 _PANEL = "Sweep"
 _OVER_HELP = "A field and its values: lr=0.01,0.02 or width=0.5:8:5log or depth=2:8:4; repeat for more fields."
@@ -26,7 +27,7 @@ def _experiment(values: dict[str, Any]) -> dict[str, Any] | None:
     for each in text.split(","):
         name, _, value = each.partition("=")
         if name.strip() not in ("dim", "seeds") or not re.fullmatch(r"[0-9]{1,18}", value.strip()):
-            raise ValueError(f"--experiment must be such as dim=200,seeds=16, got {text!r}")
+            raise ValueError(f"--experiment must look like dim=200,seeds=16, got {text!r}")
         experiment[name.strip()] = int(value)
     return experiment
 
@@ -83,7 +84,7 @@ class Place(NamedTuple):
 def _scheduler(text: str | None) -> str | None:
     """Refuse what is no address before Dask tries to reach it, which takes long and ends in its own words."""
     if text is not None and not re.fullmatch(r"[a-z]+://[^\s/]+:[0-9]{1,5}", text):
-        raise ValueError(f"scheduler must be an address such as 'tcp://127.0.0.1:8786', got {text!r}")
+        raise Refusal("scheduler", text, "an address such as 'tcp://127.0.0.1:8786'")
     return text
 
 
@@ -96,7 +97,7 @@ PLACE = Group(
             Path("sweep.zarr"),
             "--store",
             metavar="FOLDER",
-            help="Zarr store for the results; a sweep that is there goes on where it was.",
+            help="Zarr store for the results; a sweep that is already there is resumed.",
             rich_help_panel=_PANEL,
         ),
         _option(
@@ -104,7 +105,7 @@ PLACE = Group(
             bool,
             True,
             "--resume/--no-resume",
-            help="Whether to go on with a store that has this sweep already, or to refuse it.",
+            help="Whether to resume a sweep that is already in the store, or to refuse it.",
             rich_help_panel=_PANEL,
         ),
         workers_option("Processes on this machine.", _PANEL),
@@ -151,7 +152,7 @@ ALONG = Group(
             "width",
             "--over",
             metavar="width|depth|samples|batch|steps",
-            help="Field along which the optimum is followed.",
+            help="Field to vary while the optimum is followed.",
             rich_help_panel="Transfer",
         ),
         _option(
@@ -180,7 +181,7 @@ ALONG = Group(
             "test",
             "--objective",
             metavar="test|train",
-            help="Loss that is least at the optimum.",
+            help="Loss to minimise.",
             rich_help_panel="Transfer",
         ),
     ),

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from deeplinear._comparison.finite_size import expected_deviation
 from deeplinear._comparison.sign_flip import flip_signs, least_noticed, rank
 from deeplinear._core import checks
+from deeplinear._core.json import plain
+from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import standard_error
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import percent
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
@@ -118,21 +121,21 @@ class ObservableComparison:
     def max_detectable(self) -> float:
         """Largest of ``detectable`` over time: a theory that is off by this fraction throughout would be noticed.
 
-        In fresh networks it would be so in about three cases of four, and half of it in one of four.
+        In fresh networks this happens in about three cases out of four, and for half of it in one out of four.
         """
         return float(self.detectable.max()) if len(self.detectable) else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
         numbers = {
-            name: _finite(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
+            name: plain(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
         }
         curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable")
         return {
             "name": self.name,
             "layer": self.layer,
-            **{name: _finite(getattr(self, name)) for name in numbers},
-            **{name: [_finite(value) for value in getattr(self, name)] for name in curves},
+            **{name: plain(getattr(self, name)) for name in numbers},
+            **{name: plain(getattr(self, name)) for name in curves},
         }
 
 
@@ -148,11 +151,11 @@ class Comparison:
         Of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
-        Relative deviation of the losses that theory expects of networks of this size, largest over steps; it falls
-        as 1/D. An estimate, mostly right within a factor of three. Infinite where some networks are expected to
+        Estimate of the largest relative deviation of the losses over all steps that networks of this size should show.
+        It falls as 1/D, is mostly right within a factor of three, and is infinite if some networks are expected to
         diverge.
     explanation
-        Verdict, what would have been noticed, divergence and finite size in words.
+        The verdict, what would have been noticed, divergence and finite size, in words.
     seeds, dim
         Number of networks, and their input dimension D.
     steps
@@ -177,7 +180,7 @@ class Comparison:
     def near_edge(self) -> bool:
         """Whether networks of this size are expected to deviate from theory by more than the tolerance.
 
-        Most often the run is near the edge of stability then.
+        In most cases the run is then near the edge of stability.
         """
         return self.finite_size > self.tolerance
 
@@ -192,9 +195,9 @@ class Comparison:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
         return {
             "verdict": str(self.verdict),
-            "p_value": _finite(self.p_value),
+            "p_value": plain(self.p_value),
             "level": LEVEL,
-            "finite_size": _finite(self.finite_size),
+            "finite_size": plain(self.finite_size),
             "near_edge": self.near_edge,
             "explanation": self.explanation,
             "seeds": self.seeds,
@@ -236,13 +239,13 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
 
     The verdict rests on a sign-flip test: under the null, the deviations of each seed from theory are
     as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
-    over times and observables, so that many correlated curves are one test. It agrees with p >= 0.01;
-    is close if all losses are within ``tolerance`` nevertheless, since many seeds resolve even small
-    corrections of order 1/D; and else disagrees. Fewer than 8 seeds cannot reach 0.01 and leave the
+    over times and observables, so that many correlated curves are one test. Theory and networks agree if p >= 0.01.
+    Otherwise they are close if all losses are within ``tolerance``, since many seeds resolve even small corrections of
+    order 1/D, and disagree if not. Fewer than 8 seeds cannot reach 0.01 and leave the
     question undecided, unless something without scatter differs. Where training diverges, theory and
     every seed have to do so at about the same step.
 
-    Agreement means little where the seeds scatter so much that the test sees nothing. So with "agrees" goes the
+    Agreement means little if the seeds scatter so much that the test sees nothing. So "agrees" comes with the
     deviation of the losses that would have been noticed: the test is repeated with theories that are off by more and
     more of its standard errors at every step, until it rejects them, upwards and downwards. In fresh networks of the
     same number a deviation of that size is noticed in about three of four cases, and half of it in one of four.
@@ -253,7 +256,7 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     Parameters
     ----------
     theory, experiment
-        The two, of one problem.
+        Theory and experiment of the same problem.
     tolerance
         Relative error of the losses, largest over time, that counts as close.
 
@@ -305,9 +308,9 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
 
 def _check(theory: Any, experiment: Any) -> None:
     if not isinstance(theory, Solution):
-        raise ValueError(f"theory must be a Solution, got {theory!r}")
+        raise Refusal("theory", theory, "a Solution")
     if not isinstance(experiment, Ensemble):
-        raise ValueError(f"experiment must be an Ensemble, got {experiment!r}")
+        raise Refusal("experiment", experiment, "an Ensemble")
     # As written to a file, so that a learning-rate function equals its values.
     ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:
@@ -386,10 +389,7 @@ class _Group:
     def summary(self, p_value: float, noticed: float) -> ObservableComparison:
         """Take the curve at equal times; ``noticed`` is the deviation that the test notices, in standard errors."""
         curve, equal = self.main, self.main.is_equal
-        count = len(curve.values)
-        error = np.full(curve.theory.shape, np.nan)
-        if count > 1:
-            error = curve.values.std(axis=0, ddof=1) / math.sqrt(count)
+        error = standard_error(curve.values)
         difference = np.where(equal, 0.0, curve.mean - curve.theory)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(curve.is_contradicted, np.copysign(np.inf, difference), difference / error)
@@ -404,7 +404,7 @@ class _Group:
             theory=curve.theory,
             mean=curve.mean,
             standard_error=error,
-            z=z if count == 1 else np.where(equal, 0.0, z),
+            z=z if len(curve.values) == 1 else np.where(equal, 0.0, z),
             relative_error=np.where(equal, 0.0, relative),
             p_value=p_value,
             detectable=detectable,
@@ -621,7 +621,3 @@ def _percent(fraction: float) -> str:
     if math.isnan(fraction):
         return "unknown"
     return percent(fraction) if fraction < 1.0 else "100 % or more"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

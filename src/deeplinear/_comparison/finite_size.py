@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._problem.network import ResNet
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import rate_of, with_rate
-from deeplinear._problem.sampling import FullBatch, MultiPassSGD
 from deeplinear._theory.solve import solve
 
 Array = NDArray[np.float64]
@@ -44,7 +42,7 @@ _ROUNDING = 1e-9
 """Losses below this fraction of the largest one are put down to rounding."""
 
 _NUDGE = 0.01
-"""Relative change of the learning rate that finds out whether the train loss rises."""
+"""Relative change of the learning rate that tells whether the train loss rises."""
 
 
 def expected_deviation(problem: Problem, dim: int | None) -> float:
@@ -52,7 +50,7 @@ def expected_deviation(problem: Problem, dim: int | None) -> float:
 
     It falls as 1/D in large networks. How well it does is measured on random problems that were not used to find it,
     in ``docs/limits.md`` (``docs/measured.py finite_size``). It is infinite where some of the networks are expected
-    to diverge. It takes four solutions: theory is solved anew, so that one that is wrong does not count.
+    to diverge. It takes four solutions: theory is solved again, so that a wrong one does not count.
 
     Examples
     --------
@@ -96,8 +94,8 @@ def kernel_variance(problem: Problem, sizes: Sizes) -> float:
     widths = np.array(sizes.widths, dtype=float)
     forward, backward = np.append(2.0 / widths, 0.0), np.insert(2.0 / widths, 0, 0.0)
     weights = np.ones(len(widths) + 1)
-    if isinstance(network, ResNet):
-        squared = network.beta**2
+    if network.skip:
+        squared = network.branch_factor**2
         block = (2.0 * squared + squared**2) / (1.0 + squared) ** 2  # of a sum of a vector and a random one
         forward[1:-1] *= block
         backward[1:-1] *= block
@@ -105,7 +103,7 @@ def kernel_variance(problem: Problem, sizes: Sizes) -> float:
     below, above = np.cumsum(forward) - forward, np.cumsum(backward[::-1])[::-1] - backward
     # Of two terms the factors in common are those below the lower and above the upper one; both sums are monotonic.
     shared = np.minimum(below[:, None], below) + np.minimum(above[:, None], above)
-    examples = 2.0 / sizes.samples if isinstance(problem.sampling, FullBatch | MultiPassSGD) else 0.0
+    examples = 2.0 / sizes.samples if problem.sampling.reuse else 0.0
     return float(weights @ shared @ weights / weights.sum() ** 2) + examples
 
 

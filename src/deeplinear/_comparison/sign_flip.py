@@ -27,6 +27,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.statistics import standard_error
+
 Array = NDArray[np.float64]
 
 _EVERY_PATTERN_UP_TO = 12
@@ -111,7 +113,7 @@ def least_noticed(deviations: Array, rest: Array, level: float) -> float:
     >>> [rank(flip_signs([deviations + shift * least * error])[:, 0]) < 0.01 for shift in (-1, -0.99, 0.99, 1)]
     [True, False, True, True]
     """
-    error = deviations.std(axis=0, ddof=1) / np.sqrt(len(deviations))
+    error = standard_error(deviations)
 
     def excess(side: float, log_number: float) -> float:
         shifted = deviations + side * np.exp(log_number) * error

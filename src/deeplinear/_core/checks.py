@@ -1,57 +1,108 @@
-"""Checks of user input: each error names the argument, its value and what is allowed."""
+"""Checks of user input: each error names the argument, its value and what is allowed.
+
+A check is called with the name of an argument and its value, and returns the value or raises a ``Refusal``. Its
+``allowed`` says in words what it takes, so that others can show it before anybody is refused.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Protocol
+
+from deeplinear._core.refusal import Refusal
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+class Check(Protocol):
+    """What all checks have in common."""
+
+    @property
+    def allowed(self) -> str:
+        """What the check takes, in words."""
+        ...
+
+    def __call__(self, name: str, value: Any, /) -> Any:
+        """Return the value as it is kept, or refuse it."""
+        ...
 
 
-def _refuse(name: str, value: Any, allowed: str) -> ValueError:
-    return ValueError(f"{name} must be {allowed}, got {value!r}")
+@dataclass(frozen=True)
+class Number:
+    """A number within a range, which is returned as a float."""
+
+    allowed: str
+    holds: Callable[[Any], bool]
+
+    def __call__(self, name: str, value: Any, /) -> float:
+        """Return value as a float if it is a number in the range."""
+        if not isinstance(value, Real) or isinstance(value, bool) or not self.holds(value):
+            raise Refusal(name, value, self.allowed)
+        return float(value)
 
 
-def positive(name: str, value: Any) -> float:
-    """Return value as a float that is finite and above zero."""
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise _refuse(name, value, "a positive finite number")
-    return float(value)
+positive = Number("a positive finite number", lambda value: 0 < value < math.inf)
+non_negative = Number("a finite number, zero or above", lambda value: 0 <= value < math.inf)
+fraction_below_one = Number("a number from 0 up to but not including 1", lambda value: 0 <= value < 1)
 
 
-def non_negative(name: str, value: Any) -> float:
-    """Return value as a float that is finite and zero or above."""
-    if not _is_number(value) or not 0 <= value < math.inf:
-        raise _refuse(name, value, "a finite number, zero or above")
-    return float(value)
+@dataclass(frozen=True)
+class Whole:
+    """A whole number, which is returned as an int; floats such as 3.0 are taken, 3.5 and True are not."""
 
+    at_least: int = 1
 
-def fraction_below_one(name: str, value: Any) -> float:
-    """Return value as a float in [0, 1)."""
-    if not _is_number(value) or not 0 <= value < 1:
-        raise _refuse(name, value, "a number from 0 up to but not including 1")
-    return float(value)
+    @property
+    def allowed(self) -> str:
+        """What the check takes, in words."""
+        return f"a whole number, at least {self.at_least}"
+
+    def __call__(self, name: str, value: Any, /) -> int:
+        """Return value as an int if it is whole and large enough."""
+        is_whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+        if isinstance(value, bool) or not is_whole or value < self.at_least:
+            raise Refusal(name, value, self.allowed)
+        return int(value)
 
 
 def whole(name: str, value: Any, at_least: int = 1) -> int:
     """Return value as an int; floats such as 3.0 are taken, 3.5 and True are not."""
-    is_whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
-    if isinstance(value, bool) or not is_whole or value < at_least:
-        raise _refuse(name, value, f"a whole number, at least {at_least}")
-    return int(value)
+    return Whole(at_least)(name, value)
 
 
-def flag(name: str, value: Any) -> bool:
-    """Return value if it is True or False."""
-    if not isinstance(value, bool):
-        raise _refuse(name, value, "True or False")
-    return value
+@dataclass(frozen=True)
+class Flag:
+    """True or False."""
+
+    allowed: str = "True or False"
+
+    def __call__(self, name: str, value: Any, /) -> bool:
+        """Return value if it is True or False."""
+        if not isinstance(value, bool):
+            raise Refusal(name, value, self.allowed)
+        return value
+
+
+flag = Flag()
+
+
+@dataclass(frozen=True)
+class Word:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        """What the check takes, in words."""
+        return " or ".join(repr(each) for each in self.words)
+
+    def __call__(self, name: str, value: Any, /) -> str:
+        """Return value if it is one of the words."""
+        if value not in self.words:
+            raise Refusal(name, value, self.allowed)
+        return str(value)
 
 
 def word(name: str, value: Any, allowed: Sequence[str]) -> str:
     """Return value if it is one of the allowed words."""
-    if value not in allowed:
-        raise _refuse(name, value, " or ".join(repr(w) for w in allowed))
-    return str(value)
+    return Word(tuple(allowed))(name, value)

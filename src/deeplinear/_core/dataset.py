@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import memory
 from deeplinear._core.files import is_intact, sealed, write_atomically
+from deeplinear._core.refusal import Refusal
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,7 +122,7 @@ def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:
     variable = dataset[name]
     allowed = [_dims(name, outputs, "seed" in variable.dims) for outputs in (1, 2)]
     if variable.dims not in allowed:
-        raise ValueError(f"{name} must have the axes {' or '.join(map(str, allowed))}, got {variable.dims}")
+        raise Refusal(name, variable.dims, f"the axes {' or '.join(map(str, allowed))}", verb="have")
     array = np.asarray(variable.values, dtype=np.float64)
     if "output" not in variable.dims:
         return array
@@ -160,7 +161,9 @@ def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
     with Path(path).open("rb") as file:
         intact = is_intact(file)
     if intact is False:
-        raise ValueError(f"{path} is damaged: it is not what was written; take a copy of it, or write it again")
+        raise ValueError(
+            f"{path} is damaged: its content has changed since it was written; use a copy, or write it again"
+        )
     refusal = f"{path} is not a {kind} file"
     try:
         dataset = xr.load_dataset(path, engine="h5netcdf")

@@ -8,6 +8,7 @@ import psutil
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array
+from deeplinear._core.refusal import Refusal
 
 _USABLE = 0.95
 """Part of a device's memory that is not left to workspaces and gaps."""
@@ -80,7 +81,7 @@ def find_device(name: str) -> Device:
     if name == CPU.name:
         return CPU
     if not isinstance(name, str):
-        raise ValueError(f'device must be "cpu" or a device of PyTorch such as "cuda", got {name!r}')
+        raise Refusal("device", name, '"cpu" or a device of PyTorch such as "cuda"')
     try:
         import array_api_compat.torch  # noqa: F401
         import torch
@@ -91,7 +92,6 @@ def find_device(name: str) -> Device:
         device.put(np.zeros(1))
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(
-            f'device must be "cpu" or a device of PyTorch that is here, such as "cuda", got {name!r}: {reason}'
-        ) from None
+        allowed = '"cpu" or a device of PyTorch that is here, such as "cuda"'
+        raise Refusal("device", name, allowed, rest=f": {reason}") from None
     return device

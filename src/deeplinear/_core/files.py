@@ -17,7 +17,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Call ``write`` on a temporary file beside ``path``, then move it into place."""
     path = Path(path)
     if not path.parent.is_dir():
-        raise ValueError(f"the folder of {path} does not exist; make it first")
+        raise ValueError(f"the folder of {path} does not exist; create it first")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)

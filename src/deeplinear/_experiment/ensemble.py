@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import standard_error
 from deeplinear._problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -93,21 +95,13 @@ class Ensemble:
 
     def standard_error(self, name: str) -> Array:
         """Standard error of ``mean(name)``; ``nan`` where some seed diverged or there is one seed."""
-        values, mean = self._values(name), self.mean(name)
-        count = len(values)
-        if count == 1:
-            return np.full(mean.shape, np.nan)
-        squares = np.zeros(mean.shape)
-        with np.errstate(invalid="ignore"):  # inf - inf, where a seed diverged
-            for value in values:  # seed by seed, since the correlations of all seeds may be large
-                squares += (value - mean) ** 2
-        return np.sqrt(squares / (count - 1) / count)
+        return standard_error(self._values(name))
 
     def to_xarray(self) -> "xr.Dataset":
         """Label every axis; with several outputs n is split into (time, output).
 
         Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), and with
-        several outputs output and output_prime. The problem stands in the attributes, as TOML.
+        several outputs output and output_prime. The problem is in the attributes, as TOML.
         """
         values = {name: getattr(self, name) for name in (*LOSSES, *CORRELATIONS)}
         dataset = to_dataset(
@@ -137,7 +131,7 @@ class Ensemble:
         Raises
         ------
         ValueError
-            If the file is another one, is not complete or has been damaged.
+            If the file is of another kind, incomplete or damaged.
         """
         dataset = read_dataset(path, _KIND)
         with reading(path, dataset, ("problem", "dim", "stats"), ("seed", "time", *LOSSES, "diverged_at")):
@@ -154,7 +148,7 @@ class Ensemble:
 
     def _values(self, name: str) -> Array:
         if name not in (*LOSSES, *CORRELATIONS):
-            raise ValueError(f"name must be one of {', '.join((*LOSSES, *CORRELATIONS))}, got {name!r}")
+            raise Refusal("name", name, f"one of {', '.join((*LOSSES, *CORRELATIONS))}")
         values: Array | None = getattr(self, name)
         if values is None:
             raise ValueError(f"{name} was not recorded; simulate with record='all'")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._experiment.record import RECORDS
@@ -36,9 +37,8 @@ def simulate(
 ) -> Ensemble:
     """Train real networks of finite size on ``problem``, one per seed.
 
-    Each seed draws its own initial weights, data and batches; the target is the same for all.
-    What a seed gives does not depend on the other seeds or on the number of workers, and on a device it is the
-    same to rounding.
+    Each seed draws its own initial weights, data and batches; the target is the same for all. The result of a seed does
+    not depend on the other seeds or on the number of workers; on a device it is the same up to rounding.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def simulate(
         N_l = round(width_l * dim), samples P and batch B likewise, each at least 1. Where the data are
         dimension-free its sizes are counts already and are only rounded.
     dim
-        Input dimension D, at least 1 and at least the number of outputs. A dimension-free ``Spectrum`` has as many
-        directions as it has, and ``dim`` can be left out; of an infinite power law the first ``dim`` are taken.
+        Input dimension D, at least 1 and at least the number of outputs. A dimension-free ``Spectrum`` has a fixed
+        number of directions, so ``dim`` can be left out; of an infinite power law the first ``dim`` are taken.
     seeds
         A number of seeds, for 0 .. seeds - 1, or the seeds themselves: distinct whole numbers, zero or above.
     workers
@@ -61,8 +61,8 @@ def simulate(
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
         memory holds. See ``solve``.
     progress
-        Called now and then as ``progress(done, total)``, counted in training steps of one network,
-        possibly from another thread but never twice at once. No calls by default.
+        Called now and then as ``progress(done, total)``, counted in training steps of one network, possibly from
+        another thread but never twice at once.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def read_arguments(
 ) -> tuple[Sequence[int], int, Sizes]:
     """Return the seeds, the number of workers in use at once and the counts."""
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}")
+        raise Refusal("problem", problem, "a Problem")
     sizes = sizes_of(problem, dim)
     seed_list = read_seeds(seeds)
     worker_count = count_cores() if workers is None else checks.whole("workers", workers)
@@ -204,7 +204,7 @@ def read_seeds(seeds: Any) -> Sequence[int]:
         return range(checks.whole("seeds", seeds))
     values = tuple(checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(seeds))
     if not values or len(set(values)) < len(values) or max(values) >= 2**63:
-        raise ValueError(f"seeds must be one or more distinct whole numbers below 2**63, got {list(values)}")
+        raise Refusal("seeds", list(values), "one or more distinct whole numbers below 2**63")
     return values
 
 

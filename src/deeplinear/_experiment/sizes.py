@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Modes
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.sampling import OnlineSGD, Population
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,14 @@ def sizes_of(problem: Problem, dim: int | None) -> Sizes:
     finite, outputs = problem.data.finite(dim), problem.data.outputs
     sizes = Sizes(int(finite.weight.sum()), (), 0, outputs, problem.data.dimension_free)
     if sizes.dim < outputs and not sizes.dimension_free:
-        raise ValueError(f"dim must be at least the number of outputs ({outputs}), got {dim}")
+        raise Refusal("dim", dim, f"at least the number of outputs ({outputs})")
     _check_targets(finite)
     if problem.network.depth == math.inf:
-        raise ValueError("depth must be finite in a simulation, got inf: an infinitely deep network can only be solved")
+        why = ": an infinitely deep network can only be solved"
+        raise Refusal("depth", math.inf, "finite in a simulation", rest=why)
     if not all(math.isfinite(width) for width in problem.network.widths):
-        raise ValueError(
-            f"width must be finite in a simulation, got {problem.network.width!r}: "
-            "an infinitely wide network can be solved, not simulated"
-        )
+        why = ": an infinitely wide network can be solved, not simulated"
+        raise Refusal("width", problem.network.width, "finite in a simulation", rest=why)
     widths = tuple(_count(width, sizes.unit) for width in problem.network.widths)
     return replace(sizes, widths=widths, samples=_samples(problem, sizes.unit))
 
@@ -76,17 +75,13 @@ def _check_targets(finite: Modes) -> None:
     crowded = np.flatnonzero(rank > finite.weight)
     if len(crowded):
         k = crowded[0]
-        raise ValueError(
-            f"target_power[{k}] must in a simulation have a rank of at most the number of directions of its mode, "
-            f"{int(finite.weight[k])}, got {rank[k]}"
-        )
+        allowed = f"a rank of at most the number of directions of its mode, {int(finite.weight[k])}"
+        raise Refusal(f"target_power[{k}]", int(rank[k]), allowed, verb="in a simulation have")
 
 
 def _samples(problem: Problem, unit: int) -> int:
-    sampling = problem.sampling
-    if isinstance(sampling, Population):
-        return 0
-    return _count(sampling.batch if isinstance(sampling, OnlineSGD) else sampling.samples, unit)
+    drawn = problem.sampling.drawn
+    return _count(drawn, unit) if drawn else 0
 
 
 def _count(size: float, unit: int) -> int:

@@ -19,9 +19,7 @@ from deeplinear._experiment.streams import (
     Stream,
     draw_targets,
 )
-from deeplinear._problem.network import ResNet
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
 _INIT, _DATA, _TARGET = 1, 2, 3
@@ -73,7 +71,7 @@ def train(
     ((3, 20, 1), True)
     """
     sizes = sizes_of(problem, dim)
-    beta = problem.network.beta if isinstance(problem.network, ResNet) else None
+    beta = problem.network.branch_factor if problem.network.skip else None
     init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
     network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta)
     finite = problem.data.finite(dim)
@@ -108,12 +106,11 @@ def train(
 
 def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator | Generators) -> Stream:
     sampling, noise = problem.sampling, problem.data.noise
-    if isinstance(sampling, OnlineSGD):
+    if not sampling.drawn:
+        return PopulationStream(inputs, noise)
+    if sampling.fresh:
         return FreshStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, inputs)
-    if isinstance(sampling, FullBatch | MultiPassSGD):
-        keep = sampling.keep if isinstance(sampling, MultiPassSGD) else 1.0
-        return FixedStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, keep, inputs)
-    return PopulationStream(inputs, noise)
+    return FixedStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, sampling.keep, inputs)
 
 
 def _generators(

@@ -31,7 +31,6 @@ from deeplinear._explore.controls import as_plain
 from deeplinear._explore.folder import own_folder
 from deeplinear._explore.kinds import KINDS
 from deeplinear._explore.pool import Busy, Pool
-from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import MOST_FINITE
 from deeplinear._explore.tasks import LIMITS
 
@@ -63,7 +62,7 @@ def make_app() -> Starlette:
             app.state.folder = folder
             # What is short never waits for what is long, and what is long lets what is short go first.
             app.state.short, app.state.long = Pool(2, 96, folder), Pool(2, 6, folder, nice=True)
-            await app.state.short.warm_up()
+            app.state.page, _ = await asyncio.gather(asyncio.to_thread(_page), app.state.short.warm_up())
             yield
             await asyncio.gather(app.state.short.close(), app.state.long.close())
 
@@ -136,10 +135,17 @@ def plotly_script() -> Path:
     return Path(package.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
 
 
-async def _describe(_: Request) -> Response:
+async def _describe(request: Request) -> Response:
+    return JSONResponse(request.app.state.page)
+
+
+def _page() -> dict[str, Any]:
+    """Describe all that is on the page."""
+    from deeplinear._explore.presets import PRESETS  # slow to import: while the first processes start
+
     limits = {"dim": MOST_FINITE["dim"], "seeds": MOST_FINITE["seeds"]}
     page = as_plain() | {"presets": PRESETS, "correlations": KINDS, "limits": limits, "costs": step_costs()}
-    return JSONResponse(page | {"version": version("deeplinear")})
+    return page | {"version": version("deeplinear")}
 
 
 async def _load(request: Request) -> Response:

@@ -1,9 +1,10 @@
 """A view of the page as the Python lines that produce it."""
 
 import math
-from dataclasses import fields
 from typing import Any
 
+from deeplinear._core.about import described
+from deeplinear._core.refusal import Refusal
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import SHAPES, read_problem
 from deeplinear._explore.rates import GRID
@@ -15,7 +16,7 @@ _LABELS = {"loss": "loss", "kernel": "tangent kernel", "decomposition": "part of
 
 
 def python_lines(view: dict[str, Any]) -> str:
-    """Return Python lines that draw what the page shows.
+    """Return Python code that draws what the page shows.
 
     Parameters
     ----------
@@ -32,11 +33,11 @@ def python_lines(view: dict[str, Any]) -> str:
     """
     what, curves = view.get("view"), view.get("curves")
     if what not in VIEWS:
-        raise ValueError(f"view must be {' or '.join(VIEWS)}, got {what!r}")
+        raise Refusal("view", what, f"{' or '.join(VIEWS)}")
     if not isinstance(curves, list) or not 1 <= len(curves) <= _MOST_CURVES:
-        raise ValueError(f"curves must be a list of 1 to {_MOST_CURVES}, got {curves!r:.60}")
+        raise Refusal("curves", curves, f"a list of 1 to {_MOST_CURVES}", got=f"{curves!r:.60}")
     if not all(isinstance(curve, dict) for curve in curves):
-        raise ValueError("curves must be objects")
+        raise Refusal("curves", curves, "objects", text="curves must be objects")
     if what == "correlations":
         body = _correlations(curves[0], view)
     else:
@@ -73,7 +74,7 @@ def _curves(curves: list[dict[str, Any]]) -> str:
 def _text(curve: dict[str, Any], key: str) -> str:
     value = curve.get(key)
     if not isinstance(value, str) or len(value) > 100:
-        raise ValueError(f"{key} of a curve must be a short text, got {value!r:.60}")
+        raise Refusal(f"{key} of a curve", value, "a short text", got=f"{value!r:.60}")
     return value
 
 
@@ -89,7 +90,7 @@ def _problem(document: Any, indent: str = "    ") -> str:
         [
             "dl.Problem(",
             f"{inner}network={_part(problem.network)},",
-            f"{inner}data={_data(problem.data)},",
+            f"{inner}data={_part(problem.data)},",
             f"{inner}sampling={_part(problem.sampling)},",
             f"{inner}optimizer={_part(problem.optimizer, lr=lr)},",
             f"{inner}steps={problem.steps},",
@@ -98,21 +99,14 @@ def _problem(document: Any, indent: str = "    ") -> str:
     )
 
 
-def _data(data: Any) -> str:
-    if not hasattr(data, "capacity"):
-        return _part(data)
-    return f"dl.Spectrum.power_law(capacity={data.capacity!r}, source={data.source!r}, noise={data.noise!r})"
-
-
 def _part(part: Any, **words: str) -> str:
     """Write one part with the values that differ from their defaults."""
-    given = [each for each in fields(part) if each.init]
     values = [
         f"{each.name}={words.get(each.name) or _value(getattr(part, each.name))}"
-        for each in given
+        for each in described(part)
         if getattr(part, each.name) != each.default
     ]
-    return f"dl.{type(part).__name__}({', '.join(values)})"
+    return f"dl.{part.kind.call or type(part).__name__}({', '.join(values)})"
 
 
 def _value(value: Any) -> str:
@@ -146,7 +140,8 @@ def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
 def _experiment(document: Any) -> tuple[int, int]:
     dim, seeds = (document.get("dim"), document.get("seeds")) if isinstance(document, dict) else (None, None)
     if type(dim) is not int or type(seeds) is not int or min(dim, seeds) < 1:
-        raise ValueError(f"experiment must be an object with whole numbers dim and seeds, got {document!r:.60}")
+        allowed = "an object with whole numbers dim and seeds"
+        raise Refusal("experiment", document, allowed, got=f"{document!r:.60}")
     return dim, seeds
 
 
@@ -194,7 +189,7 @@ def _rates(curve: dict[str, Any]) -> list[float]:
     rates = curve.get("rates", [])
     is_list = isinstance(rates, list) and len(rates) <= _MOST_RATES
     if not is_list or not all(isinstance(rate, float) and 0 < rate < math.inf for rate in rates):
-        raise ValueError(f"rates of a curve must be a list of positive numbers, got {rates!r:.60}")
+        raise Refusal("rates of a curve", rates, "a list of positive numbers", got=f"{rates!r:.60}")
     return list(rates)
 
 

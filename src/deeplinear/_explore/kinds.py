@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from deeplinear._core.refusal import Refusal
+
 KINDS = {
     "feature_correlation": 0,
     "gradient_correlation": 1,
@@ -18,5 +20,5 @@ KINDS = {
 def read_kind(kind: Any) -> str:
     """Return the name of a two-time function, or refuse it."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"kind must be {' or '.join(KINDS)}, got {kind!r}")
+        raise Refusal("kind", kind, " or ".join(KINDS))
     return kind

@@ -17,7 +17,7 @@ _PATIENCE = 0.5
 """Seconds in which a task that was given up may end by itself before its process is killed."""
 
 _HEARTBEAT = 0.5
-"""Seconds after which a line is sent even if there is no news, which finds out whether anybody still listens."""
+"""Seconds after which a line is sent even if there is no news, to find out whether anybody is still listening."""
 
 _STARTING = 120.0
 """Most seconds in which a process has to load the library."""
@@ -77,7 +77,7 @@ class Worker:
                     continue
                 line, reading = reading.result(), None
                 if not line:
-                    raise ConnectionError("the process that worked on this ended; was there not enough memory?")
+                    raise ConnectionError("the process that worked on this has ended; it may have run out of memory")
                 if not self._is_ready:
                     self._is_ready = True
                     deadline, late = self._deadline(clock())
@@ -177,7 +177,7 @@ class Pool:
             Whether to do it only if it is short; what is not is answered by ``{"long": true}``.
         """
         if self._inside >= self._room:
-            raise Busy(f"{self._inside} requests of this kind are waiting already; try again when some are done")
+            raise Busy(f"{self._inside} requests of this kind are already waiting; try again when some are done")
         self._inside += 1
         try:
             yield b"\n"

@@ -1,10 +1,17 @@
 """What the page can start from: the tour of the controls, a few stories, and the panels of the paper.
 
-Each is a problem, what is varied around it, the view to look at and a sentence that says what to see.
+Each is a problem, what is varied around it, the view to look at and a sentence that says what to see. The problems of
+the panels are those of the reproduced figures.
 """
 
+import math
+import tomllib
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from deeplinear._reproduce.figures import PANELS
+from deeplinear._reproduce.panel import Line
 
 Problem = dict[str, Any]
 
@@ -27,10 +34,6 @@ def _full(samples: float) -> Problem:
 
 def _online(batch: float) -> Problem:
     return {"type": "OnlineSGD", "batch": batch}
-
-
-def _law(source: float, capacity: float = 1.5) -> Problem:
-    return {"type": "PowerLaw", "capacity": capacity, "source": source, "noise": 0.0}
 
 
 _CLEAN = {"type": "Isotropic", "noise": 0.0}
@@ -118,7 +121,6 @@ _widths = (0.25, 0.5, 1.0, 2.0, 4.0)
 _mup = _problem({"depth": 4, "richness": 3.0}, _POPULATION, 0.005, 120, _CLEAN)
 _ntk = _problem({"depth": 4, "richness": 3.0, "parameterization": "ntk"}, _POPULATION, 0.005, 120, _CLEAN)
 _short_mup = _problem({"richness": 3.0}, _full(4.0), 0.03, 12)
-_short_ntk = _problem({"richness": 3.0, "parameterization": "ntk"}, _full(4.0), 0.03, 12)
 
 _mup_widths, _ntk_widths = (_fan(problem, "network", "width", _widths) for problem in (_mup, _ntk))
 
@@ -156,142 +158,105 @@ _stories = [
     ),
 ]  # fmt: skip
 
-_res = _problem({"type": "ResNet", "depth": 16, "width": 1.0, "branch": 1.0}, _POPULATION, 0.02, 80, _CLEAN)
-_res_unscaled = _problem({"type": "ResNet", "branch_scaling": "none"}, _full(2.0), 0.02, 12)
-_res_scaled = _problem({"type": "ResNet", "branch": 1.25}, _full(2.0), 0.02, 12)
-_law_problem = _problem({"depth": 4, "width": 1024}, _online(16), 0.02, 100, _law(1.25))
-_law_rates = {"depth": 3, "width": 256, "richness": 0.4}
-_sgd_narrow = _problem({"depth": 4, "width": 0.25}, _online(0.5), 0.01, 100, _CLEAN)
-_sgd_small = _problem({"depth": 4}, _online(0.05), 0.02, 80, _CLEAN)
 
-_paper = [
-    _preset(
-        _PAPER, "1a", "1a Widths in NTK",
-        "As width grows the network tends to a linear model; wider is not always faster.",
-        _ntk_widths, 2,
-    ),
-    _preset(
-        _PAPER, "1b", "1b Widths in muP",
-        "The loss falls with width at every step.",
-        _mup_widths, 2,
-    ),
-    _preset(
-        _PAPER, "1c", "1c Depths",
-        "One curve for each depth; train real networks to see them follow.",
-        _fan(_problem({}, _full(2.0), 0.02, 100), "network", "depth", (1, 2, 3, 4, 6)), 2,
-    ),
-    _preset(
-        _PAPER, "2a", "2a Learning rates in NTK",
-        "The best learning rate (dot) moves to the right with width.",
-        _fan(_short_ntk, "network", "width", (0.5, 1.0, 4.0, 16.0)), 1, view="rates", x="log",
-    ),
-    _preset(
-        _PAPER, "2b", "2b Learning rates in muP",
-        "The best learning rate stays where it is.",
-        _fan(_short_mup, "network", "width", (0.5, 1.0, 4.0, 16.0)), 1, view="rates", x="log",
-    ),
-    _preset(
-        _PAPER, "3a", "3a Data set sizes",
-        "Smaller data sets are fitted faster (dotted), and the gap to new data (dashed) grows.",
-        _fan(
-            _problem({"depth": 4, "richness": 2.0}, _full(1.0), 0.03, 120),
-            "sampling", "samples", (0.5, 1.0, 2.0, 4.0),
-        ), 1, train=True,
-    ),
-    _preset(
-        _PAPER, "3b", "3b Test loss against data",
+class _Look(NamedTuple):
+    """How the page shows a panel.
+
+    Attributes
+    ----------
+    see
+        A sentence that says what to see.
+    live
+        Which of the curves that are shown follows the controls.
+    values, group
+        Values and group of the curves that are shown; all of them by default.
+    steps
+        Most steps, where the figure has more than a page can wait for.
+    x, train
+        Scale of the steps, and whether the train loss is shown.
+    """
+
+    see: str
+    live: int = 1
+    values: tuple[float, ...] | None = None
+    group: str | None = None
+    steps: int | None = None
+    x: str = "linear"
+    train: bool = False
+
+
+_LOOKS = {
+    "1a": _Look("As width grows the network tends to a linear model; wider is not always faster."),
+    "1b": _Look("The loss falls with width at every step."),
+    "1c": _Look("One curve for each depth; train real networks to see them follow.", 2),
+    "2a": _Look("The best learning rate (dot) moves to the right with width."),
+    "2b": _Look("The best learning rate stays where it is."),
+    "3a": _Look("Smaller data sets are fitted faster (dotted), and the gap to new data (dashed) grows.", train=True),
+    "3b": _Look(
         "At late steps the order of the curves is not that of the data set sizes.",
-        _fan(_problem({"depth": 4}, _full(1.0), 0.03, 250, {"type": "Isotropic", "noise": 0.6}),
-             "sampling", "samples", (0.5, 0.75, 1.0, 1.5, 3.0)), 2, x="log",
+        2,
+        (0.5, 0.8, 1.0, 1.5, 3.0),
+        x="log",
     ),
-    _preset(
-        _PAPER, "3c", "3c Batch sizes",
-        "Smaller batches slow training down, but there is no plateau.",
-        _fan(_sgd_narrow, "sampling", "batch", (0.1, 0.25, 0.5, 1.0, 4.0)), 2,
+    "3c": _Look("Smaller batches slow training down, but there is no plateau.", 2),
+    "3d": _Look(
+        "The noise of small batches lifts the loss at first; wider networks start lower and recover sooner.", 2, x="log"
     ),
-    _preset(
-        _PAPER, "3d", "3d Widths at a small batch",
-        "The noise of small batches lifts the loss at first; wider networks start lower and recover sooner.",
-        _fan(_sgd_small, "network", "width", (0.25, 0.5, 1.0, 4.0)), 2,
-    ),
-    _preset(
-        _PAPER, "4a", "4a Residual: richness",
-        "The same slope at the start; faster later on with more richness.",
-        _fan(_res | {"network": _res["network"] | {"centered": True}}, "network", "richness", (0.5, 1.0, 2.0)), 1,
-    ),
-    _preset(
-        _PAPER, "4b", "4b Residual: branch strength",
-        "The kernel at the start and what follows both change.",
-        _fan(_res, "network", "branch", (0.5, 1.0, 1.5)), 1,
-    ),
-    _preset(
-        _PAPER, "4c", "4c Residual: depth",
-        "The curves converge: the infinitely deep network is their limit.",
-        _fan(_problem({"type": "ResNet", "branch": 1.2}, _POPULATION, 0.02, 60, _CLEAN),
-             "network", "depth", (1, 2, 4, 16, "infinite")), 2,
-    ),
-    _preset(
-        _PAPER, "5a", "5a Residual rates, unscaled",
-        "Without scaling the best rate shifts by orders of magnitude with depth.",
-        _fan(_res_unscaled, "network", "depth", (1, 2, 4, 8)), 1, view="rates", x="log",
-    ),
-    _preset(
-        _PAPER, "5b", "5b Residual rates, scaled",
-        "With branches that shrink as 1/√L the best rate approaches a limit.",
-        _fan(_res_scaled, "network", "depth", (2, 4, 8, 16)), 1, view="rates", x="log",
-    ),
-    _preset(
-        _PAPER, "6a", "6a Power law: batch sizes",
-        "Theory follows training down to small batches.",
-        _fan(_law_problem, "sampling", "batch", (4, 16, 64)), 1, x="log",
-    ),
-    _preset(
-        _PAPER, "6b", "6b Easy power law: widths",
-        "The loss falls as a power of time, until finite width bends it away.",
-        _fan(_law_problem, "network", "width", (16, 64, 1024)), 2, x="log",
-    ),
-    _preset(
-        _PAPER, "6c", "6c Hard power law: widths",
-        "Feature learning falls faster than a lazy network could.",
-        _fan(_law_problem | {"data": _law(0.5)}, "network", "width", (16, 64, 1024)), 2, x="log",
-    ),
-    _preset(
-        _PAPER, "7a", "7a Power-law rates in NTK",
-        "The best learning rate moves with width: tuning does not transfer.",
-        _fan(_problem(_law_rates | {"parameterization": "ntk"}, _online(128), 0.1, 30, _law(1.75, 2.0)),
-             "network", "width", (16, 64, 256)), 1, view="rates", x="log",
-    ),
-    _preset(
-        _PAPER, "7b", "7b Power-law rates in muP",
-        "The best learning rate stays: tuning transfers.",
-        _fan(_problem(_law_rates, _online(128), 0.1, 30, _law(1.75, 2.0)), "network", "width", (16, 64, 256)),
-            1, view="rates", x="log",
-    ),
-    _preset(
-        _PAPER, "A1", "A1 Largest stable rate",
+    "4a": _Look("The same slope at the start; faster later on with more richness."),
+    "4b": _Look("The kernel at the start and what follows both change.", 3),
+    "4c": _Look("The curves converge: the infinitely deep network is their limit.", 2),
+    "5a": _Look("Without scaling the best rate shifts by orders of magnitude with depth."),
+    "5b": _Look("With branches that shrink as 1/√L the best rate approaches a limit."),
+    "6a": _Look("Theory follows training down to small batches.", 2, steps=100, x="log"),
+    "6b": _Look("The loss falls as a power of time, until finite width bends it away.", 2, steps=100, x="log"),
+    "6c": _Look("Feature learning falls faster than a lazy network could.", 2, steps=100, x="log"),
+    "7a": _Look("The best learning rate moves with width: tuning does not transfer."),
+    "7b": _Look("The best learning rate stays: tuning transfers."),
+    "A1": _Look(
         "The right wall of each curve is the largest stable rate: in NTK it moves with width.",
-        _fan(_problem({"richness": 5.0, "parameterization": "ntk"}, _full(2.0), 0.03, 20),
-             "network", "width", (0.5, 2.0, 8.0)), 1, view="rates", x="log",
+        values=(0.5, 2.0, 8.0),
+        group="NTK, L = 2",
     ),
-    _preset(
-        _PAPER, "A2a", "A2a Early loss: batch sizes",
-        "The first steps already tell which batches are too small.",
-        _fan(
-            _problem({"depth": 4, "width": 0.25}, _online(0.5), 0.02, 12, _CLEAN),
-            "sampling", "batch", (0.05, 0.1, 0.25, 1.0),
-        ), 2,
+    "A2a": _Look("The first steps already tell which batches are too small.", 2),
+    "A2b": _Look("At a batch this small the first steps raise the loss, whatever the width.", 2),
+    "A3": _Look(
+        "On logarithmic axes each task is nearly a line, the harder the flatter.", group="L = 4", steps=200, x="log"
     ),
-    _preset(
-        _PAPER, "A2b", "A2b Early loss: widths",
-        "At a batch this small the first steps raise the loss, whatever the width.",
-        _fan(_sgd_small | {"steps": 12}, "network", "width", (0.25, 0.5, 1.0, 4.0)), 2,
-    ),
-    _preset(
-        _PAPER, "A3", "A3 Hard-task exponents",
-        "On logarithmic axes each task is nearly a line, the harder the flatter.",
-        _fan(_problem({"depth": 3, "width": "infinite"}, _POPULATION, 0.05, 200, _law(0.5)), "data", "source",
-             (0.3, 0.5, 0.7)), 1, x="log",
-    ),
-]  # fmt: skip
+}
+
+
+def _panel(ident: str, look: _Look) -> dict[str, Any]:
+    """Return the preset of a panel of the paper."""
+    panel = PANELS[ident]
+    lines = [
+        line
+        for line in panel.study.lines
+        if (look.values is None or line.value in look.values) and (look.group is None or line.group == look.group)
+    ]
+    over_rates = panel.study.over_rates
+    return _preset(
+        _PAPER,
+        ident,
+        f"{ident} {panel.title}",
+        look.see,
+        [_plain(line, look.steps) for line in lines],
+        look.live,
+        view="rates" if over_rates else "loss",
+        x="log" if over_rates else look.x,
+        train=look.train,
+    )
+
+
+def _plain(line: Line, most: int | None) -> Problem:
+    """Return the problem of a curve as the page writes it."""
+    problem = replace(line.problem, steps=min(line.problem.steps, most or line.problem.steps))
+    document = tomllib.loads(problem.to_toml())
+    if document["network"]["depth"] == math.inf:
+        document["network"]["depth"] = "infinite"
+    return document
+
+
+_paper = [_panel(ident, look) for ident, look in _LOOKS.items()]
 
 PRESETS = [*_tour, *_stories, *_paper]
+"""Everything that the page can start from, in the order in which it is offered."""

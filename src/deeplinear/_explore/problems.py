@@ -5,15 +5,14 @@ shape over time of a learning rate of which ``lr`` is the largest value.
 """
 
 import math
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import deeplinear as dl
+from deeplinear._core.refusal import Refusal
 from deeplinear._cost.model import numbers_of_solving
-from deeplinear._explore.controls import CONTROLS
 
 SHAPES: dict[str, tuple[str, Callable[[int, int], float]]] = {
     "warmup": ("min(1, 10 * (t + 1) / {steps})", lambda t, steps: min(1.0, 10 * (t + 1) / steps)),
@@ -41,7 +40,7 @@ def read_problem(document: Any) -> dl.Problem:
         If a value is not allowed, or the problem is larger than the page takes.
     """
     if not isinstance(document, dict):
-        raise ValueError(f"the problem must be an object, got {document!r:.60}")
+        raise Refusal("problem", document, "an object", text=f"the problem must be an object, got {document!r:.60}")
     _check_numbers(document)
     document = {name: dict(part) if isinstance(part, dict) else part for name, part in document.items()}
     network, optimizer = document.get("network"), document.get("optimizer")
@@ -56,9 +55,7 @@ def read_problem(document: Any) -> dl.Problem:
 
 def scaled(problem: dl.Problem, factor: float) -> dl.Problem:
     """Return the problem with its learning rate, or its whole schedule, multiplied by a factor."""
-    rate = problem.optimizer.lr
-    new = factor * rate if isinstance(rate, float) else tuple(factor * each for each in rate)  # type: ignore[union-attr]
-    return replace(problem, optimizer=replace(problem.optimizer, lr=new))
+    return replace(problem, optimizer=problem.optimizer.scaled(factor, problem.steps))
 
 
 def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
@@ -68,39 +65,22 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
     """
     for name, value in (("dim", dim), ("seeds", seeds)):
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_FINITE[name]:
-            raise ValueError(f"{name} must be a whole number from 1 to {MOST_FINITE[name]}, got {value!r}")
+            raise Refusal(name, value, f"a whole number from 1 to {MOST_FINITE[name]}")
     if problem.steps > MOST_FINITE["steps"]:
-        raise ValueError(f"steps must be at most {MOST_FINITE['steps']} to train real networks, got {problem.steps}")
+        raise Refusal("steps", problem.steps, f"at most {MOST_FINITE['steps']} to train real networks")
     unit = 1 if problem.data.dimension_free else dim
-    widths = problem.network.width if isinstance(problem.network.width, tuple) else (problem.network.width,)
-    sizes = [("width", width) for width in widths if not isinstance(width, str)]
+    sizes = [("width", width) for width in problem.network.given_widths if math.isfinite(width)]
     sizes += [(name, getattr(problem.sampling, name, 0.0)) for name in ("samples", "batch")]
     for name, size in sizes:
         if size * unit > MOST_FINITE["neurons"]:
-            raise ValueError(
-                f"{name} must come to at most {MOST_FINITE['neurons']} in a network, got {size * unit:.0f}"
-            )
-    has_own_dim = type(problem.data) is dl.Spectrum and problem.data.dimension_free
-    return int(problem.data.modes.weight.sum()) if has_own_dim else dim
+            allowed = f"to at most {MOST_FINITE['neurons']} in a network"
+            raise Refusal(name, size, allowed, verb="come", got=f"{size * unit:.0f}")
+    return dim if problem.data.own_dim is None else problem.data.own_dim
 
 
 def is_quick(problem: dl.Problem) -> bool:
-    """Whether a solve takes so little that nobody needs an estimate of it."""
+    """Whether a problem is solved so quickly that no estimate is needed."""
     return problem.steps * problem.data.outputs <= _QUICK_STEPS and numbers_of_solving(problem) <= _QUICK
-
-
-def field_of(message: str) -> str | None:
-    """Find the control that an error is about: the library names the argument first.
-
-    Examples
-    --------
-    >>> field_of("width[1] must be a positive finite number, got 0"), field_of("not enough memory")
-    ('network.width', None)
-    """
-    names = {control.name: ".".join(filter(None, (control.part, control.name))) for control in CONTROLS}
-    names |= {"dim": "experiment.dim", "seeds": "experiment.seeds"}
-    found = re.match(r"(?:[a-z]+: )?'?([a-z_]+)\b", message)
-    return names.get(found[1]) if found else None
 
 
 def _check_numbers(document: dict[str, Any]) -> None:
@@ -113,39 +93,39 @@ def _check_numbers(document: dict[str, Any]) -> None:
         elif isinstance(value, list):
             left += [(name, each) for each in value]
         elif isinstance(value, int) and abs(value) > sys.float_info.max:
-            raise ValueError(f"{name} must be below {sys.float_info.max:.2g}, got a number of {len(str(value))} digits")
+            digits = f"a number of {len(str(value))} digits"
+            raise Refusal(name, value, f"below {sys.float_info.max:.2g}", got=digits)
 
 
 def _check_bounds(document: dict[str, Any]) -> None:
     """Refuse numbers that would take long even to check."""
     steps = document.get("steps")
     if isinstance(steps, int | float) and steps > MOST["steps"]:
-        raise ValueError(f"steps must be at most {MOST['steps']} on this page, got {steps!r}")
+        raise Refusal("steps", steps, f"at most {MOST['steps']} on this page")
     data = document.get("data")
     for name in ("eigenvalues", "target_power", "multiplicity", "target_gram"):
         values = data.get(name) if isinstance(data, dict) else None
         most = MOST["outputs"] if name == "target_gram" else MOST["modes"]
         if isinstance(values, list) and len(values) > most:
-            raise ValueError(f"{name} must have at most {most} entries on this page, got {len(values)}")
+            raise Refusal(name, len(values), f"at most {most} entries on this page", verb="have")
 
 
 def _check_size(problem: dl.Problem) -> None:
-    depth, network = problem.network.depth, problem.network
-    by_layers = isinstance(network, dl.MLP) or network.branch_scaling == "none"
-    if by_layers and depth > MOST["layers"]:
-        raise ValueError(f"depth must be at most {MOST['layers']} on this page, got {depth}")
+    depth = problem.network.depth
+    if not problem.network.changes_slowly_with_depth and depth > MOST["layers"]:
+        raise Refusal("depth", depth, f"at most {MOST['layers']} on this page")
     if problem.data.outputs > MOST["outputs"]:
-        raise ValueError(f"target_power must have at most {MOST['outputs']} outputs on this page")
+        allowed = f"at most {MOST['outputs']} outputs on this page"
+        raise Refusal("target_power", problem.data.outputs, allowed, verb="have")
 
 
 def _scheduled(problem: dl.Problem, shape: Any) -> dl.Problem:
     if not isinstance(shape, str) or shape not in SHAPES:
-        raise ValueError(f"schedule must be constant or {' or '.join(SHAPES)}, got {shape!r}")
-    steps, rate = problem.steps, problem.optimizer.lr
-    if steps > MOST["scheduled"] or not isinstance(rate, float):
-        raise ValueError(
-            f"schedule must be constant beyond {MOST['scheduled']} steps and for a list of rates, got {shape!r}"
-        )
+        raise Refusal("schedule", shape, f"constant or {' or '.join(SHAPES)}")
+    steps = problem.steps
+    if steps > MOST["scheduled"] or problem.optimizer.has_schedule:
+        raise Refusal("schedule", shape, f"constant beyond {MOST['scheduled']} steps and for a list of rates")
     _, function = SHAPES[shape]
+    rate = problem.optimizer.highest_rate(steps)
     rates = tuple(rate * function(t, steps) for t in range(steps))
     return replace(problem, optimizer=replace(problem.optimizer, lr=rates))

@@ -1,8 +1,8 @@
 """The loss at the last step against the learning rate, solved at the rates that its curve needs.
 
-Beyond the edge of stability the loss may jump from one rate to the next, however near, and a line through it would show
-where it was solved and not what it is. So rates are added from below until every point lies near the line between its
-neighbours, and above the optimum the line ends where rates that are as good as equal still do not.
+Beyond the edge of stability the loss may jump between rates, however close they are, and a line through the points
+would only show where the loss was solved. So rates are added from below until every point lies near the line between
+its neighbours. Above the optimum the line ends where even rates that are practically equal give different losses.
 """
 
 import itertools
@@ -27,7 +27,7 @@ COARSEST = 1.03
 """Largest ratio of neighbouring rates above the optimum, where the loss may go up and down between them."""
 
 FINEST = 1.002
-"""Ratio of rates that are as good as equal."""
+"""Ratio of rates that are practically equal."""
 
 MOST_SEARCHED = 40
 """Most rates of the search that are drawn."""

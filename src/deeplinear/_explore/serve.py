@@ -8,6 +8,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.applications import Starlette
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._explore.app import make_app, plotly_script
 from deeplinear._explore.connections import Impatient
 
@@ -63,10 +64,11 @@ def _listen(port: int | None) -> socket.socket:
     except OSError as error:
         if port is not None:
             listening.close()
-            raise ValueError(f"port must be free, got {port}: {error.strerror}; 0 takes any that is free") from None
+            why = f": {error.strerror}; 0 picks any free one"
+            raise Refusal("port", port, "free", rest=why) from None
         listening.bind((_HOST, 0))
     except OverflowError:
         listening.close()
-        raise ValueError(f"port must be from 0 to 65535, got {port}") from None
+        raise Refusal("port", port, "from 0 to 65535") from None
     listening.listen()
     return listening

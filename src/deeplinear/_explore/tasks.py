@@ -1,6 +1,6 @@
 """What the page can ask for; each takes the request's fields and returns what JSON can hold.
 
-``report(**message)`` tells the page how far the work is, and ends it by an exception once nobody waits for it.
+``report(**message)`` tells the page how far the work has come, and raises an exception once nobody waits for it.
 """
 
 import base64
@@ -16,6 +16,7 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._core.failures import in_words
+from deeplinear._core.refusal import Refusal
 from deeplinear._cost.model import held_in_files, longest_short
 from deeplinear._explore.code import python_lines
 from deeplinear._explore.kinds import KINDS, read_kind
@@ -32,7 +33,7 @@ _LARGEST_FILE = 400e6
 _BETWEEN_REPORTS = 0.1
 
 _DENSE = 3.0
-"""Power of the steps done as which the time spent grows: a step reads what all steps before it wrote."""
+"""The time spent grows as this power of the steps done, since each step reads what all earlier steps wrote."""
 
 
 class Report(Protocol):
@@ -108,7 +109,7 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
         found = dl.optimal_lr(problem, progress=_steps(report, "1 of 2: finding the best learning rate"))
     except ArithmeticError as error:
         note = in_words(error)
-    present = float(np.max(problem.optimizer.rates(problem.steps)))
+    present = problem.optimizer.highest_rate(problem.steps)
     # Of a schedule the factor is found; what the page shows is its largest rate.
     unit = present if found is not None and found.is_factor else 1.0
     best = present if found is None else found.lr * unit
@@ -139,7 +140,8 @@ def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
     cost = estimate.experiment
     seconds = math.inf if cost is None else cost.seconds
     if seconds > LIMITS["experiment"] or not estimate.fits:
-        raise ValueError(f"dim is too large here: {estimate}. Lower dim, seeds, steps, width or depth.")
+        text = f"dim is too large here: {estimate}. Lower dim, seeds, steps, width or depth."
+        raise Refusal("dim", dim, "lower", text=text)
     report(stage="training", estimate=seconds)
     networks = dl.simulate(problem, dim, seeds, record="losses", progress=_steps(report, "training", estimate=seconds))
     progress = _steps(report, "comparing with theory", power=_DENSE)
@@ -171,7 +173,8 @@ def netcdf(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Write all that theory says of a problem into the file that the server names, which hands it on and deletes it."""
     problem = read_problem(request["problem"])
     if (needed := held_in_files(problem)) > _LARGEST_FILE:
-        raise ValueError(f"steps must be lower for a file: it would have {needed / 1e6:.0f} MB")
+        text = f"steps must be lower to write a file: it would take {needed / 1e6:.0f} MB"
+        raise Refusal("steps", problem.steps, "lower for a file", text=text)
     _solve(problem, report).save(request["path"])
     return {}
 
@@ -195,7 +198,7 @@ def _kind_and_layer(request: dict[str, Any]) -> tuple[str, int | None]:
     kind = read_kind(request.get("kind"))
     layer = request.get("layer")
     if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
-        raise ValueError(f"layer must be a whole number or null, got {layer!r}")
+        raise Refusal("layer", layer, "a whole number or null")
     return kind, layer
 
 
@@ -217,24 +220,25 @@ def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Es
     report(stage="estimating the time")
     estimate = dl.estimate(problem)
     if runs > 1 and estimate.method != "dense":
-        raise ValueError(
+        most = longest_short(problem.data.outputs)
+        text = (
             f"steps is too large for this view, got {problem.steps}: it solves about {runs} runs. "
-            f"Lower the steps to {longest_short(problem.data.outputs)}, or call dl.optimal_lr in Python."
+            f"Lower the steps to {most}, or call dl.optimal_lr in Python."
         )
+        raise Refusal("steps", problem.steps, f"at most {most}", text=text)
     if runs * estimate.theory.seconds > LIMITS["solve"] or not estimate.fits:
         often = f" for each of about {runs} runs" if runs > 1 else ""
-        raise ValueError(
+        text = (
             f"steps is too large here: {estimate}{often}, and this page stops after {LIMITS['solve']:.0f} s. "
             "Lower the steps or the depth."
         )
+        raise Refusal("steps", problem.steps, "lower", text=text)
     return estimate
 
 
 def _first_steps(problem: dl.Problem, count: int) -> dl.Problem:
     """Return the problem of the first steps alone: they do not depend on what follows."""
-    rate = problem.optimizer.lr
-    optimizer = replace(problem.optimizer, lr=rate[:count] if isinstance(rate, tuple) else rate)
-    return replace(problem, optimizer=optimizer, steps=count)
+    return replace(problem, optimizer=problem.optimizer.first(count), steps=count)
 
 
 def _steps(

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from deeplinear._core.failures import in_words
 from deeplinear._core.json import plain
 from deeplinear._explore import tasks
-from deeplinear._explore.problems import field_of
+from deeplinear._explore.controls import field_of
 
 _LONGEST_ERROR = 600
 
@@ -67,8 +67,7 @@ class _Worker:
         except _GivenUp:
             return {"given_up": number}
         except (ValueError, ArithmeticError, MemoryError, RecursionError) as error:  # what the library refuses
-            words = in_words(error)
-            return {"error": _shortened(words), "field": field_of(words)}
+            return {"error": _shortened(in_words(error)), "field": field_of(error)}
         except Exception as error:
             words = f"this failed unexpectedly: {type(error).__name__}: {error}"
             return {"error": _shortened(words), "field": None, "unexpected": True}

@@ -15,8 +15,8 @@ import math
 
 import numpy as np
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import replace
-from deeplinear._problem.network import MLP
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solve import solve
 
@@ -24,9 +24,9 @@ _NO_RISE = "the loss rises, or falls, or stays, at every learning rate: there is
 
 
 def first_step_growth(problem: Problem) -> float:
-    """Factor by which the first step changes the test loss, label noise apart.
+    """Factor by which the first step changes the test loss, not counting label noise.
 
-    Where there is nothing to learn it is 1, or infinite if noise makes the first step a wrong one.
+    If there is nothing to learn, it is 1, or infinite if noise makes the first step raise the loss from zero.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def first_step_growth(problem: Problem) -> float:
 def first_rise_lr(problem: Problem) -> float:
     """Smallest learning rate at which the first step raises the test loss.
 
-    The problem's own learning rate does not matter, and neither does the optimizer: the first step of all
-    of them is a plain one, up to the factor 1 + momentum of Nesterov's. Without weight decay.
+    Neither the problem's own learning rate nor the optimizer matters: the first step of every optimizer is a plain one,
+    up to the factor 1 + momentum of Nesterov's rule. Weight decay must be 0.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def first_rise_lr(problem: Problem) -> float:
     """
     if problem.optimizer.weight_decay:
         decay = problem.optimizer.weight_decay
-        raise ValueError(f"weight_decay must be 0 for the rate at which the loss first rises, got {decay!r}")
+        raise Refusal("weight_decay", decay, "0 for the rate at which the loss first rises")
     if _has_closed_form(problem):
         _, linear, quadratic = _coefficients(problem)
         if not linear > 0:
@@ -87,8 +87,8 @@ def first_rise_lr(problem: Problem) -> float:
 
 def _has_closed_form(problem: Problem) -> bool:
     network, optimizer = problem.network, problem.optimizer
-    one_width = isinstance(network, MLP) and not isinstance(network.width, tuple)
-    return one_width and network.centered and not optimizer.nesterov and not optimizer.weight_decay
+    one_width = len(network.given_widths) == 1
+    return one_width and not network.skip and network.centered and not optimizer.nesterov and not optimizer.weight_decay
 
 
 def _coefficients(problem: Problem) -> tuple[float, float, float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, up_to, with_rate
 from deeplinear._solvers.base import Unresolved
@@ -29,9 +30,9 @@ Advance = Callable[[float], object]
 def check(problem: Any) -> None:
     """Refuse what is no problem, or too short for the rate to matter."""
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}")
+        raise Refusal("problem", problem, "a Problem")
     if problem.steps < 2:
-        raise ValueError(f"steps must be at least 2 for the learning rate to matter, got {problem.steps}")
+        raise Refusal("steps", problem.steps, "at least 2 for the learning rate to matter")
 
 
 def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import standard_error
 from deeplinear._core.words import percent
 from deeplinear._experiment.simulate import read_seeds, simulate
 from deeplinear._learning_rate.measured_optimum import BestRate, capped_logs, find_best_rate, quantile
@@ -91,7 +93,7 @@ class MeasuredOptima:
 def check_experiment(experiment: Any) -> dict[str, Any]:
     """Return the arguments for ``simulate`` if they are known ones, among them the seeds."""
     if not isinstance(experiment, Mapping) or not set(experiment) <= set(_ARGUMENTS):
-        raise ValueError(f"experiment must be a dict of {', '.join(_ARGUMENTS)}, got {experiment!r}")
+        raise Refusal("experiment", experiment, f"a dict of {', '.join(_ARGUMENTS)}")
     return {**experiment, "seeds": read_seeds(experiment.get("seeds", 16))}
 
 
@@ -183,7 +185,7 @@ def _regret(found: BestRate, lr: float) -> tuple[float, float, float]:
     mean = difference.mean()
     if count == 1:
         return float(np.expm1(mean)), -1.0, np.inf
-    away = quantile(count) * difference.std(ddof=1) / np.sqrt(count)
+    away = quantile(count) * float(standard_error(difference))
     with np.errstate(over="ignore"):
         low, middle, high = np.expm1([mean - away, mean, mean + away])
     return float(middle), float(low), float(high)

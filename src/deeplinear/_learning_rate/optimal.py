@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
@@ -67,8 +68,8 @@ class OptimalLr:
     loss
         Loss at the horizon with this rate.
     curvature
-        Second derivative of the loss with respect to log(lr) there, from the slopes of the search: to about 1 %,
-        a few at an edge of stability.
+        Second derivative of the loss with respect to log(lr) at the optimum, from the slopes of the search. Its error
+        is about 1 %, and a few per cent at an edge of stability.
     at_edge
         Whether the optimum sits at the edge of stability: a rate 5 % higher no longer trains (see ``max_stable_lr``),
         or raises the loss more than ten times as much as a rate 5 % lower.
@@ -76,11 +77,12 @@ class OptimalLr:
         False where the loss at the optimum, less the label noise that no rate can lower, is lost in rounding (below
         10^-12 of its initial value), so that many rates are equally good; ``lr`` is then one of them.
     minima
-        The optimum and other minima whose loss is at most 5 % more, best first; those others as the search came by
-        them, to a few per cent of the rate. Each has the interval of rates around it whose loss is at most 5 % more.
+        The optimum and other minima whose loss is at most 5 % higher, best first. The others are as the search happened
+        to find them, to a few per cent of the rate. Each has the interval of rates around it whose loss is at most 5 %
+        higher.
     safe_lr, safe_loss
-        The best rate with a margin, and its loss: among all rates the one for which the largest loss at rates up to
-        20 % lower or higher is least. Right below a cliff this is the rate to train with.
+        The best rate with a margin, and its loss: the rate whose largest loss over all rates up to 20 % lower or higher
+        is least. Just below a cliff, this is the rate to train with.
     horizon
         Step whose loss is minimised.
     objective
@@ -90,8 +92,8 @@ class OptimalLr:
     lrs, losses
         The rates searched, increasing, and their losses; ``inf`` where training diverges. Dips are left out.
     dips
-        Rates that the search came by whose loss is lower than at the optimum, in pairs (rate, loss). Around these the
-        loss is so rough that it is higher 0.2 % of the rate away, and no rate is a safe one to train with.
+        Rates that the search happened to find whose loss is lower than at the optimum, in pairs (rate, loss). There the
+        loss is so rough that it is higher 0.2 % of the rate away, so no rate nearby is safe to train with.
     """
 
     lr: float
@@ -130,13 +132,14 @@ def optimal_lr(
     tolerance: float = 1e-4,
     progress: Progress | None = None,
 ) -> OptimalLr:
-    """Find the learning rate with the least loss at a step, among all rates.
+    """Find the learning rate, among all rates, with the least loss at a step.
 
     Rates on a ladder of ratio sqrt(2) are solved, from one at which training blows up at once down to where lower ones
-    cannot help, and intervals between them are divided wherever the loss may be lower still. Past the edge of stability
-    the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a minimum counts
-    by the largest loss all over an interval of 0.2 % of the rate; the best is then refined with exact derivatives.
-    Minima wider than about 1 % of the rate are found (2 % in runs of 200 steps and more), narrower ones by chance.
+    cannot help, and the intervals between them are divided wherever the loss may be even lower. Past the edge of
+    stability the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a
+    minimum is judged by the largest loss within an interval of 0.2 % of the rate; the best one is then refined with
+    exact derivatives. Minima wider than about 1 % of the rate are found (2 % in runs of 200 steps and more), narrower
+    ones by chance.
 
     The answer does not depend on the problem's own learning rate. Every run is solved step by step, however long.
 
@@ -149,10 +152,10 @@ def optimal_lr(
     objective
         ``"test"`` or ``"train"`` loss.
     tolerance
-        Relative error of the rate allowed; as a rule it is much smaller.
+        Allowed relative error of the rate; the actual error is usually much smaller.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions. How many rates are needed shows on the way,
-        so ``total`` is a guess until the end.
+        Called as ``progress(done, total)``, counted in steps of solutions. The number of rates needed becomes known
+        only on the way, so ``total`` is a guess until the end.
 
     Raises
     ------
@@ -173,7 +176,7 @@ def optimal_lr(
     last = problem.steps - 1
     horizon = last if horizon is None else checks.whole("horizon", horizon)
     if horizon > last:
-        raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
+        raise Refusal("horizon", horizon, f"at most steps - 1 ({last})")
     problem = up_to(problem, horizon)
     excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
     scan = _search(problem, excess, counter)

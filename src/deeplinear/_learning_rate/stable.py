@@ -22,7 +22,7 @@ _RESOLUTION = 1.01
 
 @dataclass(frozen=True)
 class MaxStableLr:
-    """The learning rates that train.
+    """The learning rates at which training is stable.
 
     The stable rates need not be an interval: beyond the first unstable one there can be stable ones again.
 
@@ -64,7 +64,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
     A rate is stable if the train loss at the last step is at most what it was at step 0 (and no step went beyond
     10^12 times the initial test loss). A transient above the initial loss that has come down again by then is stable.
     With weight decay, a centered network may forget the initial function that is subtracted, so there the loss without
-    that subtraction is the bound. The train loss counts since overfitting is no instability.
+    that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
     that blows up down to where three are stable in a row. From half the first unstable rung up, rates are then tried in

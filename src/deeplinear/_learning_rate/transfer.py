@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import percent
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
@@ -58,7 +59,7 @@ OF_ALL_VALUES = ("exponent", "exponent_low", "exponent_high", "exponent_error")
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """How the optimal learning rate depends on one field of a problem, and what it costs to keep that of a small model.
+    """How the optimal learning rate depends on one field of a problem, and the cost of keeping that of a small model.
 
     ``verdict`` says whether it transfers, in words.
 
@@ -79,8 +80,8 @@ class Transfer:
         d log(lr*) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field is not
         continuous (depth, steps), is infinite, or the optimum is not resolved.
     jumps
-        Pairs of neighbouring values between which the best rate goes over to another minimum of the loss: not the one
-        into which the minimum of the lower value moves. Across these the exponent says little.
+        Pairs of neighbouring values between which the best rate switches to another minimum of the loss. Across these
+        the exponent says little.
     exponent, exponent_error
         Slope of log(lr*) against log(value) by least squares, and its standard error from the scatter about the line:
         how far the optima are from a power law. They are exact, so there is no sampling error.
@@ -112,7 +113,7 @@ class Transfer:
 
     @property
     def verdict(self) -> str:
-        """Whether the rate of the smallest value serves the others too, in words; empty if there are no others.
+        """Whether the rate of the smallest value also works for the others, in words; empty if there are no others.
 
         Two things count. The exponent says whether the optimum moves, and where it will be for still larger models: up
         to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss is cheap.
@@ -145,7 +146,7 @@ class Transfer:
         return lines
 
     def to_xarray(self) -> "xr.Dataset":
-        """Return curves and optima with named axes; the problem stands in the attributes, as TOML."""
+        """Return curves and optima with named axes; the problem is in the attributes, as TOML."""
         import xarray as xr  # slow to import
 
         dims, at = (self.over, "lr"), self.over
@@ -216,7 +217,7 @@ def transfer(
         ``"test"`` or ``"train"`` loss.
     experiment
         Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks at all rates and
-        values as well, and at about ten more rates where their optimum is. ``MeasuredOptima`` says what it is.
+        values as well, and at about ten more rates near their optimum. ``MeasuredOptima`` defines it.
     progress
         Called as ``progress(done, total)``, counted in solutions and trained networks. Unless ``lrs`` are given,
         ``total`` is known once the optima are, and a guess before; with an experiment it is settled at the end.
@@ -242,7 +243,7 @@ def transfer(
     transfers in practice: the best rate moves as width^-0.13, but that of width 1 costs at most 2.8 % more loss
     """
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}")
+        raise Refusal("problem", problem, "a Problem")
     over = checks.word("over", over, [name for name in OVER if name in field_names(problem)])
     objective = checks.word("objective", objective, OBJECTIVES)
     at = _numbers("values", values, allow_infinite=over in ("width", "depth"))
@@ -321,13 +322,13 @@ def _regret(problems: list[Problem], optima: list[OptimalLr], lr: float, advance
 
 def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}")
+        raise Refusal(name, values, "a sequence of numbers")
     listed = list(values)
     for index, value in enumerate(listed):
         if not (allow_infinite and value == math.inf):
             checks.positive(f"{name}[{index}]", value)
     if not listed or len(set(listed)) < len(listed):
-        raise ValueError(f"{name} must be one or more distinct numbers, got {listed}")
+        raise Refusal(name, listed, "one or more distinct numbers")
     return np.array(listed, dtype=float)
 
 

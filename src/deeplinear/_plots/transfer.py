@@ -16,11 +16,13 @@ from deeplinear._core.words import percent
 from deeplinear._learning_rate.measured_optimum import typical_loss
 from deeplinear._learning_rate.transfer import Transfer
 from deeplinear._learning_rate.verdict import CHEAP
-from deeplinear._plots.loss import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style, _title, in_words
+from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, put_title, styled
+from deeplinear._plots.words import in_words
+from deeplinear._problem.edit import about_field
 
 Array = NDArray[np.float64]
 
-_MARKERS = "osD^vPXph*<>"
+MARKERS = "osD^vPXph*<>"
 """One for each curve, so that curves can be told apart without colours."""
 
 _ROOM = 1.6
@@ -46,13 +48,13 @@ def plot_transfer(transfer: Transfer) -> Figure:
     >>> [ax.get_xlabel() for ax in figure.axes]
     ['learning rate', 'width', 'width']
     """
-    with _style():
-        figure = _new_figure(9.6, 3.7)
+    with styled():
+        figure = new_figure(9.6, 3.7)
         curves, optima, regret = figure.subplots(1, 3, width_ratios=[1.3, 1, 0.8])
         _draw_curves(curves, transfer)
         _draw_optima(optima, transfer)
         _draw_regret(regret, transfer)
-        _title(figure, *_words(transfer), *_verdicts(transfer))
+        put_title(figure, *_words(transfer), *_verdicts(transfer))
         return figure
 
 
@@ -74,10 +76,10 @@ def _draw_curves(ax: Axes, transfer: Transfer) -> None:
     measured = transfer.experiment
     colors = _colors(transfer)
     for index, color in enumerate(colors):
-        theory = _THEORY if measured is not None else _THEORY | {"color": color, "linewidth": 1.6}
-        ax.plot(*_smooth(*_curve(transfer, index)), **theory)
+        theory = THEORY if measured is not None else THEORY | {"color": color, "linewidth": 1.6}
+        ax.plot(*smooth(*_curve(transfer, index)), **theory)
         optimum = transfer.optima[index]
-        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "color": color, "zorder": 5}
+        marker: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "color": color, "zorder": 5}
         if measured is not None:
             search = measured.searches[index]
             median, low, high = (np.where(np.isfinite(each), each, np.nan) for each in typical_loss(search.losses))
@@ -90,9 +92,9 @@ def _draw_curves(ax: Axes, transfer: Transfer) -> None:
     top = max(float(np.nanmax(transfer.loss[np.isfinite(transfer.loss[:, 0]), 0], initial=0.0)), np.nanmin(losses))
     ax.set_yscale("log")
     ax.set_ylim(np.nanmin(losses) / _ROOM**0.4, top * _ROOM**0.4)
-    _log_axis(ax)
-    _lr_axis(ax)
-    ax.set_xlabel("schedule factor" if transfer.optima[0].is_factor else "learning rate")
+    log_axis(ax)
+    lr_axis(ax)
+    ax.set_xlabel("schedule factor" if transfer.optima[0].is_factor else _name(transfer, "lr"))
     ax.set_ylabel(f"{transfer.objective} loss at the last step")
     _legend(ax, transfer, colors)
 
@@ -109,7 +111,7 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
         labels += _draw_fit(ax, transfer, measured.lr, measured.exponent, is_theory=False)
     labels += _draw_fit(ax, transfer, transfer.lr, transfer.exponent, is_theory=True)
     for index, color in enumerate(colors):
-        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "linestyle": "none", "color": color}
+        marker: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "linestyle": "none", "color": color}
         ax.plot(
             at[index],
             transfer.lr[index],
@@ -127,7 +129,7 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
     if high < 3 * low:  # a flat line should look flat
         middle = math.sqrt(low * high)
         ax.set_ylim(middle / math.sqrt(3), middle * math.sqrt(3))
-    _log_axis(ax)
+    log_axis(ax)
     low, high = ax.get_ylim()
     if high < 10 * low:
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
@@ -142,7 +144,7 @@ def _draw_regret(ax: Axes, transfer: Transfer) -> None:
     measured, at = transfer.experiment, _positions(transfer.values)
     ax.set_xscale("log")
     ax.set_yscale("symlog", linthresh=CHEAP)
-    ax.axhspan(0, CHEAP, color=_BAND, alpha=0.6, linewidth=0)
+    ax.axhspan(0, CHEAP, color=BAND, alpha=0.6, linewidth=0)
     finite = [transfer.regret] + ([] if measured is None else [measured.regret, measured.regret_high])
     highest = max(np.max(each[np.isfinite(each)], initial=CHEAP) for each in finite)
     top = 3.0 * highest
@@ -150,7 +152,7 @@ def _draw_regret(ax: Axes, transfer: Transfer) -> None:
         bars = np.clip([measured.regret_low, measured.regret_high], -CHEAP, top)
         _draw_intervals(ax, at, np.minimum(measured.regret, top), *bars)
     for index, color in enumerate(_colors(transfer)):
-        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "linestyle": "none", "color": color}
+        marker: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "linestyle": "none", "color": color}
         filled: dict[str, Any] = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.7, "zorder": 5}
         ax.plot(at[index], min(transfer.regret[index], top), **filled, **marker)
         if math.isinf(transfer.regret[index]):
@@ -164,12 +166,12 @@ def _draw_regret(ax: Axes, transfer: Transfer) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: percent(tick)))
     _value_axis(ax, transfer)
-    ax.set_ylabel(f"extra loss at the rate of {transfer.over} {transfer.values.min():g}")
+    ax.set_ylabel(f"extra loss at the rate of {_name(transfer)} {transfer.values.min():g}")
 
 
 def _draw_intervals(ax: Axes, at: Array, middle: Array, low: Array, high: Array) -> None:
     away = np.maximum([middle - low, high - middle], 0.0)
-    ax.errorbar(at, middle, away, fmt="none", ecolor=_INK, elinewidth=1.0, capsize=2.5, zorder=2)
+    ax.errorbar(at, middle, away, fmt="none", ecolor=INK, elinewidth=1.0, capsize=2.5, zorder=2)
 
 
 def _value_axis(ax: Axes, transfer: Transfer) -> None:
@@ -178,7 +180,12 @@ def _value_axis(ax: Axes, transfer: Transfer) -> None:
     names = ["∞" if math.isinf(value) else f"{value:g}" for value in transfer.values]
     ax.xaxis.set_major_formatter(FuncFormatter(lambda _, position: names[position] if position is not None else ""))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel(transfer.over)
+    ax.set_xlabel(_name(transfer))
+
+
+def _name(transfer: Transfer, field: str | None = None) -> str:
+    """Name of a field, by default of the one that is varied, in plain words."""
+    return about_field(transfer.problem, field or transfer.over).label.lower()
 
 
 def _draw_fit(ax: Axes, transfer: Transfer, lrs: Array, exponent: float, *, is_theory: bool) -> list[Line2D]:
@@ -191,7 +198,7 @@ def _draw_fit(ax: Axes, transfer: Transfer, lrs: Array, exponent: float, *, is_t
     order = np.argsort(x)
     what = "theory" if is_theory else "experiment"
     slope = f"{exponent:.3f}".replace("-", "−")
-    style = _THEORY if is_theory else {"color": _INK, "linewidth": 1.6, "alpha": 0.6}
+    style = THEORY if is_theory else {"color": INK, "linewidth": 1.6, "alpha": 0.6}
     return ax.plot(np.exp(x)[order], fitted[order], label=f"{what}: slope {slope}", **style)
 
 
@@ -200,16 +207,16 @@ def _legend(ax: Axes, transfer: Transfer, colors: Array) -> None:
     keys = []
     for index, value in enumerate(transfer.values):
         style: dict[str, Any] = {
-            "linestyle": "solid" if measured is not None else _THEORY["linestyle"],
+            "linestyle": "solid" if measured is not None else THEORY["linestyle"],
             "linewidth": 1.8,
         }
-        label = f"{transfer.over} " + ("∞" if math.isinf(value) else f"{value:g}")
+        label = f"{_name(transfer)} " + ("∞" if math.isinf(value) else f"{value:g}")
         keys.append(
             Line2D(
                 [],
                 [],
                 color=colors[index],
-                marker=_MARKERS[index % len(_MARKERS)],
+                marker=MARKERS[index % len(MARKERS)],
                 markersize=5,
                 markeredgecolor="black",
                 markeredgewidth=0.6,
@@ -231,7 +238,7 @@ def _curve(transfer: Transfer, index: int) -> tuple[Array, Array]:
     return lrs[first], np.where(np.isfinite(losses[first]) & (losses[first] > 0), losses[first], np.nan)
 
 
-def _smooth(lrs: Array, losses: Array) -> tuple[Array, Array]:
+def smooth(lrs: Array, losses: Array) -> tuple[Array, Array]:
     """Points close enough for a smooth line, log against log, without any new extremum."""
     finite = np.isfinite(losses)
     if finite.sum() < 3:
@@ -256,7 +263,8 @@ def _colors(transfer: Transfer) -> Array:
     return np.asarray(matplotlib.colormaps["cividis"](0.05 + 0.87 * ranks))
 
 
-def _lr_axis(ax: Axes) -> None:
+def lr_axis(ax: Axes) -> None:
+    """Learning rates: round numbers where there is room for them."""
     low, high = ax.get_xlim()
     subs = (1, 2, 5) if math.log10(high / low) < 2.5 else (1,)
     ax.xaxis.set_major_locator(LogLocator(subs=subs))

@@ -1,15 +1,34 @@
 """The data that networks learn from: plain frozen data, no numerics beyond validation."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.about import About, Kind, check_fields, keep
+from deeplinear._core.refusal import Refusal
 
 Matrix = tuple[tuple[float, ...], ...]
+
+NOISE = About(
+    "Label noise",
+    "Standard deviation of the random error in the labels, which no network can learn.",
+    symbol=r"\sigma",
+    check=checks.non_negative,
+    start=0.3,
+    usual=(0.0, 2.0),
+)
+"""The label noise, which all data have."""
+
+_TARGET_GRAM = About(
+    "Several outputs",
+    "Overlaps of the targets of several outputs, such as 1, 0.2; 0.2, 1; by default there is one output.",
+    "matrix",
+    allowed="a symmetric, positive semidefinite matrix",
+)
 
 
 @dataclass(frozen=True)
@@ -55,14 +74,21 @@ class Isotropic:
     2
     """
 
-    noise: float = 0.0
-    target_gram: Matrix | None = None
+    noise: float = field(default=0.0, metadata=NOISE.metadata)
+    target_gram: Matrix | None = field(default=None, metadata=_TARGET_GRAM.metadata)
+    kind = Kind("isotropic", "", "All directions alike")
     dimension_free = False
+    own_dim = None
+
+    @staticmethod
+    def counts(proportional: bool) -> bool:
+        """Whether sizes beside such data are counts; never, whatever ``proportional`` is."""
+        return False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", checks.non_negative("noise", self.noise))
+        check_fields(self)
         if self.target_gram is not None:
-            object.__setattr__(self, "target_gram", gram_matrix("target_gram", self.target_gram))
+            keep(self, target_gram=gram_matrix("target_gram", self.target_gram))
 
     @property
     def outputs(self) -> int:
@@ -90,14 +116,14 @@ def directions(modes: Modes, dim: int | None) -> Modes:
     array([2., 3., 6.])
     """
     if dim is None:
-        raise ValueError("dim must be given where sizes are ratios to the input dimension, got None")
+        raise Refusal("dim", None, "given where sizes are ratios to the input dimension")
     dim = checks.whole("dim", dim)
     exact = dim * modes.weight
     counts = np.floor(exact)
     counts[np.argsort(counts - exact, kind="stable")[: dim - int(counts.sum())]] += 1
     if not counts.all():
         least = int(np.ceil(1 / modes.weight.min()))
-        raise ValueError(f"dim must give every mode a direction: {least} is enough, got {dim}")
+        raise Refusal("dim", dim, f"every mode a direction: {least} is enough", verb="give")
     return Modes(modes.eigenvalues, modes.target, counts)
 
 
@@ -106,15 +132,15 @@ def gram_matrix(name: str, value: Any) -> Matrix:
     try:
         gram = np.array(value, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a square matrix of numbers, got {value!r}") from None
+        raise Refusal(name, value, "a square matrix of numbers") from None
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not gram.size:
-        raise ValueError(f"{name} must be a square matrix, got shape {gram.shape}")
+        raise Refusal(name, value, "a square matrix", got=f"shape {gram.shape}")
     if not np.isfinite(gram).all():
-        raise ValueError(f"{name} must have finite entries, got {gram.tolist()}")
+        raise Refusal(name, gram.tolist(), "finite entries", verb="have")
     scale = np.abs(gram).max()
     if np.abs(gram - gram.T).max() > 1e-12 * scale:
-        raise ValueError(f"{name} must be symmetric, got {gram.tolist()}")
+        raise Refusal(name, gram.tolist(), "symmetric")
     lowest = np.linalg.eigvalsh(gram)[0]
     if lowest < -1e-12 * scale:
-        raise ValueError(f"{name} must be positive semidefinite, got lowest eigenvalue {lowest:.3g}")
+        raise Refusal(name, value, "positive semidefinite", got=f"lowest eigenvalue {lowest:.3g}")
     return tuple(tuple(float(entry) for entry in row) for row in gram)

@@ -2,10 +2,12 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, NamedTuple
 
+from deeplinear._core.about import About, described
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import PARTS, Problem
 
 
@@ -37,8 +39,8 @@ def find_field(problem: Problem, name: Any) -> Field:
     found = [field for field in _fields(problem) if name in (field.name, str(field))]
     if len(found) != 1:
         what = "is not a field of this problem" if not found else "is a field of more than one part"
-        allowed = field_names(problem) if not found else [str(field) for field in found]
-        raise ValueError(f"{name!r} {what}; allowed: {', '.join(allowed)}")
+        allowed = ", ".join(field_names(problem) if not found else [str(field) for field in found])
+        raise Refusal(str(name), name, allowed, text=f"{name!r} {what}; allowed: {allowed}")
     return found[0]
 
 
@@ -55,6 +57,23 @@ def get_field(problem: Problem, name: str) -> Any:
     """
     part, field = find_field(problem, name)
     return getattr(problem if part is None else getattr(problem, part), field)
+
+
+def about_field(problem: Problem, name: str) -> About:
+    """Return what is known of a field: its name in plain words, its symbol, what is allowed.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=2, width=1.0), dl.GradientDescent(0.1)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10)
+    >>> about_field(problem, "samples").label
+    'Data set size'
+    """
+    part, field = find_field(problem, name)
+    return next(
+        each.about for each in described(problem if part is None else getattr(problem, part)) if each.name == field
+    )
 
 
 def replace(problem: Problem, values: Mapping[str, Any]) -> Problem:
@@ -100,8 +119,9 @@ def replace_unchecked(problem: Problem, values: Mapping[str, Any]) -> Problem:
 
 def _fields(problem: Problem) -> list[Field]:
     parts = {part: getattr(problem, part) for part in PARTS}
-    known = {part: fields(value) for part, value in parts.items() if is_dataclass(value)}
-    return [*(Field(part, each.name) for part, own in known.items() for each in own if each.init), Field(None, "steps")]
+    known = {part: described(value) for part, value in parts.items() if is_dataclass(value)}
+    own = (Field(None, each.name) for each in described(problem))
+    return [*(Field(part, each.name) for part, fields in known.items() for each in fields), *own]
 
 
 def _by_part(problem: Problem, values: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
@@ -111,7 +131,8 @@ def _by_part(problem: Problem, values: Mapping[str, Any]) -> dict[str | None, di
         part, field = find_field(problem, name)
         changes = sorted_values.setdefault(part, {})
         if field in changes:
-            raise ValueError(f"{field} must be given once, got it as {' and '.join(n for n in values if field in n)}")
+            names = " and ".join(each for each in values if field in each)
+            raise Refusal(field, value, "given once", got=f"it as {names}")
         changes[field] = value
     return sorted_values
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Modes
 
 Array = NDArray[np.float64]
@@ -20,7 +21,7 @@ def fit_modes(x: Any, y: Any) -> tuple[Modes, float]:
     """
     inputs, targets = _table("x", x, (2,)), _table("y", y, (1, 2))
     if len(inputs) != len(targets):
-        raise ValueError(f"y must have as many rows as x ({len(inputs)}), got {len(targets)}")
+        raise Refusal("y", len(targets), f"as many rows as x ({len(inputs)})", verb="have")
     targets = targets.reshape(len(targets), -1)
     (inputs, scale), (targets, unit) = _centered("x", inputs), _centered("y", targets)
     _check_scales(inputs)
@@ -28,9 +29,8 @@ def fit_modes(x: Any, y: Any) -> tuple[Modes, float]:
     left, singular, _ = np.linalg.svd(inputs, full_matrices=False)
     rank = int((singular > singular[0] * max(inputs.shape) * np.finfo(float).eps).sum())
     if samples <= rank + 1:
-        raise ValueError(
-            f"x must have more samples than directions to fit: {rank + 2} or more for {rank} directions, got {samples}"
-        )
+        allowed = f"more samples than directions to fit: {rank + 2} or more for {rank} directions"
+        raise Refusal("x", samples, allowed, verb="have")
     left, singular = left[:, :rank], singular[:rank]
     fitted = left.T @ targets
     residual = targets - left @ fitted
@@ -59,14 +59,15 @@ def _table(name: str, value: Any, dims: tuple[int, ...]) -> Array:
             raise TypeError
         table = table.astype(float)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None
+        raise Refusal(name, value, "an array of real numbers", got=type(value).__name__) from None
     if table.ndim not in dims or not table.size:
         expected = "(samples, features)" if dims == (2,) else "(samples,) or (samples, outputs)"
-        raise ValueError(f"{name} must have shape {expected}, got {table.shape}")
+        raise Refusal(name, table.shape, f"shape {expected}", verb="have")
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         where = ", ".join(str(int(i)) for i in bad[0])
-        raise ValueError(f"{name} must be finite, got {table[tuple(bad[0])]} at [{where}] ({len(bad)} such entries)")
+        first = table[tuple(bad[0])]
+        raise Refusal(name, float(first), "finite", got=f"{first} at [{where}] ({len(bad)} such entries)")
     return table
 
 
@@ -80,7 +81,7 @@ def _centered(name: str, table: Array) -> tuple[Array, float]:
     constant = np.abs(centered).max(axis=0) <= 16 * np.finfo(float).eps * largest / scale
     centered[:, constant] = 0.0
     if name == "x" and constant.all():
-        raise ValueError("x must have a column that varies, got constant columns only")
+        raise Refusal("x", None, "a column that varies", verb="have", got="constant columns only")
     return centered, scale
 
 
@@ -89,7 +90,6 @@ def _check_scales(inputs: Array) -> None:
     varies = spread > 0
     small = np.flatnonzero(varies & (spread < _RESOLVED * spread.max()))
     if len(small):
-        raise ValueError(
-            f"x must have columns of comparable scale, got column {small[0]}, which varies "
-            f"{spread[small[0]] / spread.max():.2g} times as much as column {spread.argmax()}: standardise them"
-        )
+        ratio = spread[small[0]] / spread.max()
+        got = f"column {small[0]}, which varies {ratio:.2g} times as much as column {spread.argmax()}"
+        raise Refusal("x", ratio, "columns of comparable scale", verb="have", got=got, rest=": standardise them")

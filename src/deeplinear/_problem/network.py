@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from deeplinear._core import checks
+from deeplinear._core.about import About, Kind, check_fields, keep
+from deeplinear._core.refusal import Refusal
 
 INFINITE = "infinite"
 """The word for the limit of infinite width, ``MLP(width="infinite")``."""
@@ -21,6 +23,65 @@ _MOST_LOG_GAIN = 100 * math.log(10)
 """Likewise for branches that amplify more, as the logarithm of their gain."""
 
 
+_DEPTH = About(
+    "Depth",
+    "Number of hidden layers.",
+    "whole",
+    symbol="L",
+    allowed=checks.Whole().allowed,
+    start=3,
+    usual=(1, 16),
+)
+_WIDTH = About(
+    "Width",
+    "Number of neurons in each hidden layer.",
+    "numbers",
+    symbol=r"\nu",
+    allowed="a positive finite number, or one for each hidden layer",
+    unit="N/D",
+    start=1.0,
+    count=256,
+    usual=(0.05, 16.0),
+    usual_count=(4, 4096),
+    log=True,
+    infinite=True,
+)
+_RICHNESS = About(
+    "Richness",
+    "How far features move during training: near 0 the network is lazy, and with large values it learns features.",
+    symbol=r"\gamma_0",
+    check=checks.positive,
+    usual=(0.05, 10.0),
+    log=True,
+)
+_PARAMETERIZATIONS = {"mup": "muP", "ntk": "NTK"}
+_PARAMETERIZATION = About(
+    "Scaling with width",
+    "In muP features move alike at every width; in NTK they move less the wider the network is.",
+    "choice",
+    check=checks.Word(tuple(_PARAMETERIZATIONS)),
+    choices=_PARAMETERIZATIONS,
+)
+_CENTERED = About(
+    "Start from zero output", "Subtract the output of the untrained network.", "switch", check=checks.flag
+)
+_BRANCH = About(
+    "Branch strength",
+    "How much each layer adds to the residual stream.",
+    symbol=r"\beta_0",
+    check=checks.non_negative,
+    usual=(0.0, 4.0),
+)
+_BRANCH_SCALINGS = {"depth-mup": "depth-muP", "none": "unscaled"}
+_BRANCH_SCALING = About(
+    "Scaling with depth",
+    "In depth-muP the branches shrink as 1/√L, so that very deep networks have a limit.",
+    "choice",
+    check=checks.Word(tuple(_BRANCH_SCALINGS)),
+    choices=_BRANCH_SCALINGS,
+)
+
+
 @dataclass(frozen=True)
 class Network:
     """What multilayer and residual networks have in common; not made directly."""
@@ -30,28 +91,21 @@ class Network:
     changes_slowly_with_depth: ClassVar[bool] = False
     """Whether one layer differs little from the next in a deep network."""
 
-    depth: int | float
-    width: float | tuple[float, ...] | Literal["infinite"]
-    richness: float = 1.0
-    parameterization: str = "mup"
-    centered: bool = False
+    depth: int | float = field(metadata=_DEPTH.metadata)
+    width: float | tuple[float, ...] | Literal["infinite"] = field(metadata=_WIDTH.metadata)
+    richness: float = field(default=1.0, metadata=_RICHNESS.metadata)
+    parameterization: str = field(default="mup", metadata=_PARAMETERIZATION.metadata)
+    centered: bool = field(default=False, metadata=_CENTERED.metadata)
 
     def __post_init__(self) -> None:
-        self._set(
-            richness=checks.positive("richness", self.richness),
-            parameterization=checks.word("parameterization", self.parameterization, ("mup", "ntk")),
-            centered=checks.flag("centered", self.centered),
-        )
-
+        check_fields(self)
         if not self.centered and self.richness < _LEAST_RICHNESS:
-            raise ValueError(
-                f"richness must be at least {_LEAST_RICHNESS:g} unless centered, got {self.richness!r}: "
-                "the function at initialisation is as large as 1 / richness"
+            raise Refusal(
+                "richness",
+                self.richness,
+                f"at least {_LEAST_RICHNESS:g} unless centered",
+                rest=": the function at initialisation is as large as 1 / richness",
             )
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     @property
     def layers(self) -> int:
@@ -69,11 +123,21 @@ class Network:
         return 0.0
 
     @property
+    def given_widths(self) -> tuple[float, ...]:
+        """The one width of all hidden layers, or the width of each where they differ; ``inf`` in the infinite limit."""
+        if isinstance(self.width, str):
+            return (math.inf,)
+        return self.width if isinstance(self.width, tuple) else (self.width,)
+
+    @property
     def end_widths(self) -> tuple[float, float]:
         """Width of the first and of the last hidden layer; ``inf`` in the infinite limit."""
-        if isinstance(self.width, str):
-            return math.inf, math.inf
-        return (self.width[0], self.width[-1]) if isinstance(self.width, tuple) else (self.width, self.width)
+        return self.given_widths[0], self.given_widths[-1]
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """Width of each hidden layer, in the units of ``width``, ``inf`` in the infinite limit; finite depth only."""
+        return self.given_widths if len(self.given_widths) > 1 else self.given_widths * self.layers
 
     @property
     def gamma0(self) -> float:
@@ -123,17 +187,13 @@ class MLP(Network):
     1.414213562373095
     """
 
-    depth: int
+    depth: int = field(metadata=_DEPTH.metadata)
+    kind = Kind("mlp", "MLP", "Multilayer")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(depth=checks.whole("depth", self.depth))
-        self._set(width=_width(self.width, self.depth))
-
-    @property
-    def widths(self) -> tuple[float, ...]:
-        """Width of each hidden layer, in the units of ``width``; ``inf`` in the infinite limit."""
-        return self.width if isinstance(self.width, tuple) else self.end_widths[:1] * self.depth
+        keep(self, depth=checks.whole("depth", self.depth))
+        keep(self, width=_width(self.width, self.depth))
 
 
 @dataclass(frozen=True)
@@ -164,31 +224,31 @@ class ResNet(Network):
     """
 
     skip: ClassVar[bool] = True
-
-    depth: int | float
-    branch: float = 1.0
-    branch_scaling: str = "depth-mup"
+    depth: int | float = field(metadata=replace(_DEPTH, usual=(1, 64), infinite=True).metadata)
+    width: float | tuple[float, ...] | Literal["infinite"] = field(
+        metadata=replace(_WIDTH, allowed=checks.positive.allowed).metadata
+    )
+    branch: float = field(default=1.0, metadata=_BRANCH.metadata)
+    branch_scaling: str = field(default="depth-mup", metadata=_BRANCH_SCALING.metadata)
+    kind = Kind("resnet", "ResNet", "Residual")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.depth != math.inf:
-            self._set(depth=checks.whole("depth", self.depth))
+            keep(self, depth=checks.whole("depth", self.depth))
         if not isinstance(self.width, str) and isinstance(self.width, Iterable):
-            raise ValueError(f"width must be one number in a residual network, got {self.width!r}")
-        self._set(
-            width=_width(self.width, 1),
-            branch=checks.non_negative("branch", self.branch),
-            branch_scaling=checks.word("branch_scaling", self.branch_scaling, ("depth-mup", "none")),
-        )
+            raise Refusal("width", self.width, "one number in a residual network")
+        keep(self, width=_width(self.width, 1))
         if self.log_initial_gain > _MOST_LOG_GAIN:
-            raise ValueError(
-                f"branch must be smaller at depth {self.depth}, got {self.branch!r}: initial weights would amplify "
-                f"10^{self.log_initial_gain / math.log(10):.0f} times, and at most 10^100 is allowed"
-            )
+            power = self.log_initial_gain / math.log(10)
+            why = f": initial weights would amplify 10^{power:.0f} times, and at most 10^100 is allowed"
+            raise Refusal("branch", self.branch, f"smaller at depth {self.depth}", rest=why)
         if self.depth == math.inf and self.branch_scaling != "depth-mup":
-            raise ValueError(
-                f"branch_scaling must be 'depth-mup' at infinite depth, got {self.branch_scaling!r}: "
-                "without it the network has no limit"
+            raise Refusal(
+                "branch_scaling",
+                self.branch_scaling,
+                "'depth-mup' at infinite depth",
+                rest=": without it the network has no limit",
             )
 
     @property
@@ -214,20 +274,15 @@ class ResNet(Network):
         """Whether one layer differs little from the next in a deep network."""
         return self.branch_scaling == "depth-mup"
 
-    @property
-    def widths(self) -> tuple[float, ...]:
-        """Width of each hidden layer; finite depth only."""
-        return self.end_widths[:1] * self.layers
-
 
 def _width(width: Any, depth: int) -> float | tuple[float, ...] | str:
     if isinstance(width, str):
         return checks.word("width", width, (INFINITE,))
     if not isinstance(width, Iterable):
         if width == math.inf:
-            raise ValueError(f"width must be a positive finite number, got {width!r}; for the limit write '{INFINITE}'")
+            raise Refusal("width", width, checks.positive.allowed, rest=f"; for the limit write '{INFINITE}'")
         return checks.positive("width", width)
     widths = tuple(checks.positive(f"width[{i}]", w) for i, w in enumerate(width))
     if len(widths) != depth:
-        raise ValueError(f"width must be one number or one per hidden layer ({depth}), got {len(widths)} values")
+        raise Refusal("width", widths, f"one number or one per hidden layer ({depth})", got=f"{len(widths)} values")
     return widths[0] if len(set(widths)) == 1 else widths

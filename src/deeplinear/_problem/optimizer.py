@@ -1,12 +1,41 @@
 """The update rule: plain frozen data, no numerics."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.about import About, Kind, check_fields, keep
+from deeplinear._core.refusal import Refusal
+
+_LR = About(
+    "Learning rate",
+    "Size of each step: too small is slow, and too large blows up.",
+    "numbers",
+    symbol=r"\eta",
+    allowed="a positive finite number, or one for each step",
+    start=0.03,
+    usual=(0.0005, 2.0),
+    log=True,
+)
+_MOMENTUM = About(
+    "Momentum",
+    "How much of the last step is carried on.",
+    symbol=r"\mu",
+    check=checks.fraction_below_one,
+    usual=(0.0, 0.99),
+)
+_NESTEROV = About(
+    "Look ahead (Nesterov)", "Look ahead along the momentum, which must be above 0.", "switch", check=checks.flag
+)
+_WEIGHT_DECAY = About(
+    "Weight decay",
+    "How strongly all weights are pulled towards zero.",
+    symbol=r"\kappa",
+    check=checks.non_negative,
+)
 
 
 @dataclass(frozen=True)
@@ -38,21 +67,48 @@ class GradientDescent:
     array([0.1       , 0.05      , 0.03333333])
     """
 
-    lr: float | tuple[float, ...] | Callable[[int], float]
-    momentum: float = 0.0
-    nesterov: bool = False
-    weight_decay: float = 0.0
+    lr: float | tuple[float, ...] | Callable[[int], float] = field(metadata=_LR.metadata)
+    momentum: float = field(default=0.0, metadata=_MOMENTUM.metadata)
+    nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
+    weight_decay: float = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
+    kind = Kind("gradient-descent", "gradient descent", "Gradient descent")
 
     def __post_init__(self) -> None:
         if isinstance(self.lr, Iterable) and not isinstance(self.lr, str):
-            object.__setattr__(self, "lr", _schedule(self.lr))
+            keep(self, lr=_schedule(self.lr))
         elif not callable(self.lr):
-            object.__setattr__(self, "lr", checks.positive("lr", self.lr))
-        object.__setattr__(self, "momentum", checks.fraction_below_one("momentum", self.momentum))
-        object.__setattr__(self, "nesterov", checks.flag("nesterov", self.nesterov))
-        object.__setattr__(self, "weight_decay", checks.non_negative("weight_decay", self.weight_decay))
+            keep(self, lr=checks.positive("lr", self.lr))
+        check_fields(self)
         if self.nesterov and not self.momentum:
-            raise ValueError("nesterov must be False without momentum (momentum is 0.0), got True")
+            raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether the learning rate depends on the step."""
+        return not isinstance(self.lr, float)
+
+    def tabulated(self, steps: int) -> "GradientDescent":
+        """The same with the values of a learning-rate function in its place, as files and other processes need it."""
+        return replace(self, lr=tuple(self.rates(steps).tolist())) if callable(self.lr) else self
+
+    def scaled(self, factor: float, steps: int) -> "GradientDescent":
+        """The same with the learning rate of every step multiplied by a factor.
+
+        Examples
+        --------
+        >>> GradientDescent(lr=[0.1, 0.2]).scaled(0.5, steps=2).lr
+        (0.05, 0.1)
+        """
+        lr = (factor * self.rates(steps)).tolist() if self.has_schedule else factor * self.lr  # type: ignore[operator]
+        return replace(self, lr=lr)
+
+    def first(self, steps: int) -> "GradientDescent":
+        """The same for the first steps alone."""
+        return replace(self, lr=self.lr[:steps]) if isinstance(self.lr, tuple) else self
+
+    def highest_rate(self, steps: int) -> float:
+        """Largest learning rate of all steps."""
+        return float(self.rates(steps if self.has_schedule else 1).max())
 
     def rates(self, steps: int) -> NDArray[np.float64]:
         """Learning rate at each of ``steps`` steps, shape (steps,)."""
@@ -60,7 +116,8 @@ class GradientDescent:
             return np.array(_schedule(self.lr(step) for step in range(steps)))
         rates = np.broadcast_to(np.array(self.lr), (len(self.lr),) if isinstance(self.lr, tuple) else (steps,))
         if len(rates) != steps:
-            raise ValueError(f"lr must be one number or one per step (steps is {steps}), got {len(rates)} values")
+            allowed = f"one number or one per step (steps is {steps})"
+            raise Refusal("lr", self.lr, allowed, got=f"{len(rates)} values")
         return rates.copy()
 
 

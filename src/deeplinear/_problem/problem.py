@@ -1,27 +1,48 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from deeplinear._core import checks
+from deeplinear._core.about import About, AboutPart, check_fields, described, parts_of
 from deeplinear._core.files import write_atomically
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import GradientDescent
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 
-# The kinds that each part of a problem may take; the first is the default in a TOML file.
-PARTS: dict[str, tuple[type, ...]] = {
-    "network": (MLP, ResNet),
-    "data": (Isotropic, Spectrum, PowerLaw),
-    "sampling": (Population, FullBatch, OnlineSGD, MultiPassSGD),
-    "optimizer": (GradientDescent,),
-}
+_NETWORK = AboutPart("Network", "What is trained: layers of linear neurons, from random weights.", (MLP, ResNet), MLP)
+_DATA = AboutPart(
+    "Data",
+    "What there is to learn: a linear rule, seen through random examples.",
+    (Isotropic, Spectrum, PowerLaw),
+    Isotropic,
+)
+_SAMPLING = AboutPart(
+    "Sampling",
+    "Which examples each training step sees.",
+    (Population, FullBatch, OnlineSGD, MultiPassSGD),
+    FullBatch,
+)
+_OPTIMIZER = AboutPart(
+    "Training", "How the weights are changed, and for how long.", (GradientDescent,), GradientDescent
+)
+_STEPS = About(
+    "Training steps",
+    "How long to train.",
+    "whole",
+    symbol="T",
+    check=checks.Whole(),
+    start=200,
+    usual=(10, 1000),
+    log=True,
+)
 
 
 @dataclass(frozen=True)
@@ -49,32 +70,30 @@ class Problem:
     True
     """
 
-    network: MLP | ResNet
-    data: Isotropic | Spectrum
-    sampling: Sampling
-    optimizer: GradientDescent
-    steps: int
+    network: MLP | ResNet = field(metadata=_NETWORK.metadata)
+    data: Isotropic | Spectrum = field(metadata=_DATA.metadata)
+    sampling: Sampling = field(metadata=_SAMPLING.metadata)
+    optimizer: GradientDescent = field(metadata=_OPTIMIZER.metadata)
+    steps: int = field(metadata=_STEPS.metadata)
 
     def __post_init__(self) -> None:
         for name, kinds in PARTS.items():
             if not isinstance(getattr(self, name), kinds):
-                allowed = " or ".join(kind.__name__ for kind in kinds)
-                raise ValueError(f"{name} must be {allowed}, got {getattr(self, name)!r}")
-        object.__setattr__(self, "steps", checks.whole("steps", self.steps))
-        if not isinstance(self.optimizer.lr, float):
+                raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))
+        check_fields(self)
+        if self.optimizer.has_schedule:
             self.optimizer.rates(self.steps)  # a schedule must fit the number of steps
         if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
-            raise ValueError(
-                "small_batch must be False unless the data are dimension-free and have one output, got True: "
-                "in units of the input dimension no batch is small"
+            raise Refusal(
+                "small_batch",
+                True,
+                "False unless the data are dimension-free and have one output",
+                rest=": in units of the input dimension no batch is small",
             )
 
     def __getstate__(self) -> dict[str, Any]:
         """A learning-rate function goes to another process as its values, as it does to a file."""
-        state = dict(vars(self))
-        if callable(self.optimizer.lr):
-            state["optimizer"] = replace(self.optimizer, lr=tuple(self.optimizer.rates(self.steps)))
-        return state
+        return vars(self) | {"optimizer": self.optimizer.tabulated(self.steps)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Problem":
         return self  # nothing about it can change
@@ -82,11 +101,9 @@ class Problem:
     def to_toml(self) -> str:
         """Return the problem as TOML text; a learning-rate function is written as its values."""
         document: dict[str, Any] = {"steps": self.steps}
+        state = self.__getstate__()
         for name in PARTS:
-            part = getattr(self, name)
-            document[name] = {"type": type(part).__name__} | _plain(part)
-        if callable(self.optimizer.lr):
-            document["optimizer"]["lr"] = self.optimizer.rates(self.steps).tolist()
+            document[name] = {"type": type(state[name]).__name__} | _plain(state[name])
         return tomli_w.dumps(document)
 
     @classmethod
@@ -119,23 +136,22 @@ class Problem:
             raise ValueError(f"{path}: {error}") from None
 
 
+PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts_of(Problem).items()}
+"""The kinds that each part of a problem may take; the first is the default in a TOML file."""
+
+
 def _plain(part: Any) -> dict[str, Any]:
     """Fields of a part that TOML can hold; absent options are left out."""
-    values = {name: getattr(part, name) for name in _given(type(part))}
+    values = {each.name: getattr(part, each.name) for each in described(part)}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _given(kind: type) -> list[str]:
-    """Names of the fields that a kind is made from."""
-    return [field.name for field in fields(kind) if field.init]
 
 
 def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
     if not isinstance(table, dict):
-        raise ValueError(f"{name} must be a table, got {table!r}")
+        raise Refusal(name, table, "a table")
     by_name = {kind.__name__: kind for kind in kinds}
     kind = by_name[checks.word(f"{name}.type", table.get("type", kinds[0].__name__), list(by_name))]
-    _known(name, table, ["type", *_given(kind)])
+    _known(name, table, ["type", *(each.name for each in described(kind))])
     try:
         return kind(**{key: value for key, value in table.items() if key != "type"})
     except TypeError as error:  # a required field is missing; the class's own message names it
@@ -145,4 +161,5 @@ def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
 def _known(where: str, table: dict[str, Any], allowed: list[str]) -> None:
     for key in table:
         if key not in allowed:
-            raise ValueError(f"{key!r} is not known in {where}; allowed: {', '.join(allowed)}")
+            text = f"{key!r} is not known in {where}; allowed: {', '.join(allowed)}"
+            raise Refusal(key, table[key], ", ".join(allowed), text=text)

@@ -6,12 +6,12 @@ from deeplinear._problem.problem import Problem
 
 def has_schedule(problem: Problem) -> bool:
     """Return whether the learning rate depends on the step, so that it is varied by a common factor."""
-    return not isinstance(problem.optimizer.lr, float)
+    return problem.optimizer.has_schedule
 
 
 def rate_of(problem: Problem) -> float:
     """Return the learning rate, or the factor 1 of a schedule."""
-    return problem.optimizer.lr if isinstance(problem.optimizer.lr, float) else 1.0
+    return 1.0 if has_schedule(problem) else float(problem.optimizer.rates(1)[0])
 
 
 def with_rate(problem: Problem, rate: float) -> Problem:
@@ -26,11 +26,10 @@ def with_rate(problem: Problem, rate: float) -> Problem:
     (0.05, 0.1)
     """
     if has_schedule(problem):
-        return replace(problem, {"lr": (rate * problem.optimizer.rates(problem.steps)).tolist()})
+        return replace(problem, {"optimizer": problem.optimizer.scaled(rate, problem.steps)})
     return replace(problem, {"lr": rate})
 
 
 def up_to(problem: Problem, step: int) -> Problem:
     """Return the problem with steps 0 .. ``step`` only; these are the same whatever follows."""
-    lr = problem.optimizer.lr
-    return replace(problem, {"steps": step + 1, "lr": lr[: step + 1] if isinstance(lr, tuple) else lr})
+    return replace(problem, {"steps": step + 1, "optimizer": problem.optimizer.first(step + 1)})

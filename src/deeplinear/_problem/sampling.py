@@ -2,12 +2,46 @@
 
 Each rule is summed up by two numbers that enter the equations (see ``docs`` of the closure):
 ``reuse`` multiplies what the data remember of earlier steps, ``subsampling`` the white noise that
-drawing a batch adds at each step.
+drawing a batch adds at each step. A finite network is told how many examples are ``drawn`` (0 where the data are
+unlimited), whether they are ``fresh`` at every step, and the probability ``keep`` with which each enters a step.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deeplinear._core import checks
+from deeplinear._core.about import About, Kind, check_fields
+from deeplinear._core.refusal import Refusal
+
+_SAMPLES = About(
+    "Data set size",
+    "Number of examples in the data set.",
+    symbol=r"\alpha",
+    check=checks.positive,
+    unit="P/D",
+    start=2.0,
+    count=512,
+    usual=(0.1, 20.0),
+    usual_count=(8, 8192),
+    log=True,
+)
+_BATCH = About(
+    "Batch size",
+    "Number of examples in each step. Small batches make noisy steps.",
+    symbol=r"\alpha_B",
+    check=checks.positive,
+    unit="B/D",
+    start=0.5,
+    count=64,
+    usual=(0.02, 20.0),
+    usual_count=(1, 2048),
+    log=True,
+)
+_SMALL_BATCH = About(
+    "Correct for tiny batches",
+    "Keep noise of order 1/B in the theory, for data whose directions are counted.",
+    "switch",
+    check=checks.flag,
+)
 
 
 @dataclass(frozen=True)
@@ -20,9 +54,13 @@ class Population:
     Population()
     """
 
+    kind = Kind("population", "population", "Unlimited data")
     reuse = 0.0
     subsampling = 0.0
     small_batch = False
+    drawn = 0.0
+    fresh = True
+    keep = 1.0
 
     def merged(self, steps: float) -> "Population":
         """The rule of one step that stands for several: the same, as there is no noise."""
@@ -45,12 +83,20 @@ class FullBatch:
     FullBatch(samples=2.0)
     """
 
-    samples: float
+    samples: float = field(metadata=_SAMPLES.metadata)
+    kind = Kind("full-batch", "full batch", "Full batch")
     subsampling = 0.0
     small_batch = False
+    fresh = False
+    keep = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", checks.positive("samples", self.samples))
+        check_fields(self)
+
+    @property
+    def drawn(self) -> float:
+        """The data set, in the units of ``samples``."""
+        return self.samples
 
     @property
     def reuse(self) -> float:
@@ -83,13 +129,20 @@ class OnlineSGD:
     OnlineSGD(batch=0.25, small_batch=False)
     """
 
-    batch: float
-    small_batch: bool = False
+    batch: float = field(metadata=_BATCH.metadata)
+    small_batch: bool = field(default=False, metadata=_SMALL_BATCH.metadata)
+    kind = Kind("online", "online SGD", "Fresh batches")
     reuse = 0.0
+    fresh = True
+    keep = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch", checks.positive("batch", self.batch))
-        checks.flag("small_batch", self.small_batch)
+        check_fields(self)
+
+    @property
+    def drawn(self) -> float:
+        """One batch, in the units of ``batch``."""
+        return self.batch
 
     @property
     def subsampling(self) -> float:
@@ -121,15 +174,21 @@ class MultiPassSGD:
     0.25
     """
 
-    samples: float
-    batch: float
+    samples: float = field(metadata=_SAMPLES.metadata)
+    batch: float = field(metadata=_BATCH.metadata)
+    kind = Kind("multi-pass", "multi-pass SGD", "Batches, many passes")
     small_batch = False
+    fresh = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", checks.positive("samples", self.samples))
-        object.__setattr__(self, "batch", checks.positive("batch", self.batch))
+        check_fields(self)
         if self.batch > self.samples:
-            raise ValueError(f"batch must be at most samples ({self.samples!r}), got {self.batch!r}")
+            raise Refusal("batch", self.batch, f"at most samples ({self.samples!r})")
+
+    @property
+    def drawn(self) -> float:
+        """The data set, in the units of ``samples``."""
+        return self.samples
 
     @property
     def keep(self) -> float:

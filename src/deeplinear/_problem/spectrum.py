@@ -4,26 +4,70 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.cached import cached_property
-from deeplinear._problem.data import Matrix, Modes, directions
+from deeplinear._core.refusal import Refusal
+from deeplinear._problem.data import NOISE, Matrix, Modes, directions
 from deeplinear._problem.from_data import fit_modes
+from deeplinear._problem.modes import read_eigenvalues, read_multiplicity, read_target_power
 from deeplinear._problem.power_law import infinite_power_law, power_law
 from deeplinear._problem.quadrature import compress
 
-Array = NDArray[np.float64]
-
 _SHOWN = 4
+
+_EIGENVALUES = About(
+    "Input variances",
+    "Variance of the inputs along the directions of each mode.",
+    "list",
+    symbol=r"\lambda_k",
+    allowed="numbers, zero or above",
+)
+_TARGET_POWER = About(
+    "Target powers",
+    "Squared weight of the target along each direction of a mode.",
+    "list",
+    symbol="w_k^2",
+    allowed="numbers, zero or above, one for each mode",
+)
+_MULTIPLICITY = About(
+    "Directions in each mode",
+    "Number of directions that share each mode, or the fraction of them; by default all modes have the same.",
+    "list",
+    symbol="p_k",
+    allowed="positive numbers, one for each mode; fractions must sum to 1",
+)
+_PROPORTIONAL = About(
+    "Modes are fractions",
+    "Whether modes are fractions of D directions, and sizes ratios to D; otherwise both are counts.",
+    "switch",
+    check=checks.flag,
+)
+_CAPACITY = About(
+    "Decay of the inputs",
+    "The variance of direction k is k^-a: the larger a is, the fewer directions matter.",
+    symbol="a",
+    check=checks.Number("above 1 and at most 100", lambda value: 1 < value <= 100),
+    start=1.5,
+    usual=(1.05, 4.0),
+)
+_SOURCE = About(
+    "Ease of the task",
+    "The share of direction k in the target is k^(-ab-1): the larger b is, the easier the task; below 1 it is hard.",
+    symbol="b",
+    check=checks.positive,
+    start=1.0,
+    usual=(0.1, 3.0),
+)
 
 
 @dataclass(frozen=True)
 class Spectrum:
     """Gaussian inputs with a given covariance spectrum, and a linear target with noise.
 
-    Along a direction of mode k the inputs have variance ``eigenvalues[k]`` and the target the squared
-    weight ``target_power[k]``. There are two limits:
+    Along a direction of mode k the inputs have variance ``eigenvalues[k]`` and the target has the squared weight
+    ``target_power[k]``. There are two limits:
 
     - *Dimension-free*: a fixed, possibly endless list of directions, x_k ~ N(0, lam_k) and
       y = sum_k w_k x_k + noise * eps. ``width``, ``samples`` and ``batch`` of the problem are counts N, P and B,
@@ -44,7 +88,7 @@ class Spectrum:
         How many directions share each mode (one by default), or which fraction of them if ``proportional``
         (equal by default; they must sum to 1). Positive; the theory takes any number, the simulation whole ones.
     proportional
-        Which of the two limits is meant.
+        Whether the second of the two limits is meant.
     noise
         Standard deviation of the label noise, zero or above.
 
@@ -58,27 +102,24 @@ class Spectrum:
     2
     """
 
-    eigenvalues: tuple[float, ...]
-    target_power: tuple[float, ...] | tuple[Matrix, ...]
-    multiplicity: tuple[float, ...] | None = None
-    proportional: bool = False
-    noise: float = 0.0
+    eigenvalues: tuple[float, ...] = field(metadata=_EIGENVALUES.metadata)
+    target_power: tuple[float, ...] | tuple[Matrix, ...] = field(metadata=_TARGET_POWER.metadata)
+    multiplicity: tuple[float, ...] | None = field(default=None, metadata=_MULTIPLICITY.metadata)
+    proportional: bool = field(default=False, metadata=_PROPORTIONAL.metadata)
+    noise: float = field(default=0.0, metadata=NOISE.metadata)
+    kind = Kind("spectrum", "spectrum", "Own spectrum")
+
+    @staticmethod
+    def counts(proportional: bool) -> bool:
+        """Whether sizes beside such data are counts, with this value of ``proportional``."""
+        return not proportional
 
     def __post_init__(self) -> None:
-        eigenvalues = _numbers("eigenvalues", self.eigenvalues)
-        _check_each("eigenvalues", eigenvalues, eigenvalues >= 0, "zero or above")
-        self._set(
-            eigenvalues=tuple(eigenvalues.tolist()),
-            target_power=_target_power(self.target_power, len(eigenvalues)),
-            proportional=checks.flag("proportional", self.proportional),
-            noise=checks.non_negative("noise", self.noise),
-        )
+        keep(self, eigenvalues=read_eigenvalues(self.eigenvalues))
+        keep(self, target_power=read_target_power(self.target_power, len(self.eigenvalues)))
+        check_fields(self)
         if self.multiplicity is not None:
-            self._set(multiplicity=_multiplicity(self.multiplicity, len(eigenvalues), self.proportional))
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+            keep(self, multiplicity=read_multiplicity(self.multiplicity, len(self.eigenvalues), self.proportional))
 
     def __repr__(self) -> str:
         if len(self.eigenvalues) > _SHOWN:
@@ -100,11 +141,11 @@ class Spectrum:
             Decay of the target, positive and at most 1000: the easier the task, the larger. An infinitely wide lazy
             network without sampling noise learns as time^-source.
         modes
-            How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are
-            then taken with a few dozen modes that stand for all, with an error of 1e-7 in the sense of ``compress``.
+            How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are then
+            taken over a few dozen modes that represent all of them, with an error of 1e-7 in the sense of ``compress``.
             Training that reaches eigenvalues below 1e-12, where these modes end, is refused with an
-            ``ArithmeticError``. The result remembers its law:
-            it is written to a file as such, and ``simulate`` with ``dim=D`` trains on its first D modes.
+            ``ArithmeticError``. The result remembers its law: it is written to a file as such, and ``simulate`` with
+            ``dim=D`` trains on its first D modes.
         noise
             Standard deviation of the label noise.
 
@@ -203,6 +244,11 @@ multiplicity=None, proportional=False, noise=0.0)
         """Whether sizes in a problem are counts; otherwise they are ratios to the input dimension."""
         return not self.proportional
 
+    @property
+    def own_dim(self) -> int | None:
+        """Number of directions, where the data fix it; None where the input dimension is to be chosen."""
+        return None if self.proportional else int(self.modes.weight.sum())
+
     @cached_property
     def modes(self) -> Modes:
         """The spectrum as the equations take it."""
@@ -221,13 +267,17 @@ multiplicity=None, proportional=False, noise=0.0)
         weight = self.modes.weight
         broken = np.flatnonzero(weight != np.round(weight))
         if len(broken):
-            raise ValueError(
-                f"multiplicity must be whole in a simulation, got {weight[broken[0]]:.6g} for mode {broken[0]}: "
-                "a compressed spectrum can be solved, not simulated"
+            k = int(broken[0])
+            raise Refusal(
+                "multiplicity",
+                float(weight[k]),
+                "whole in a simulation",
+                got=f"{weight[k]:.6g} for mode {k}",
+                rest=": a compressed spectrum can be solved, not simulated",
             )
         total = int(weight.sum())
         if dim is not None and checks.whole("dim", dim) != total:
-            raise ValueError(f"dim must be {total}, the number of directions of the spectrum, or left out, got {dim}")
+            raise Refusal("dim", dim, f"{total}, the number of directions of the spectrum, or left out")
         return self.modes
 
 
@@ -235,7 +285,7 @@ multiplicity=None, proportional=False, noise=0.0)
 class PowerLaw(Spectrum):
     """The power law with infinitely many modes that ``Spectrum.power_law`` returns.
 
-    Its fields as a spectrum are a compressed one; what it is compared, printed and stored by is the law.
+    As a spectrum it is a compressed one, but it is compared, printed and stored as the law itself.
 
     Examples
     --------
@@ -248,26 +298,23 @@ class PowerLaw(Spectrum):
     target_power: tuple[float, ...] = field(init=False, compare=False)
     multiplicity: tuple[float, ...] = field(init=False, compare=False)
     proportional: bool = field(init=False, compare=False, default=False)
-    noise: float = 0.0
-    capacity: float = field(kw_only=True)
-    source: float = field(kw_only=True)
+    noise: float = field(default=0.0, metadata=NOISE.metadata)
+    capacity: float = field(kw_only=True, metadata=_CAPACITY.metadata)
+    source: float = field(kw_only=True, metadata=_SOURCE.metadata)
+    kind = Kind("power-law", "power law", "Power law", call="Spectrum.power_law")
+    own_dim = None
 
     def __post_init__(self) -> None:
-        capacity, source = checks.positive("capacity", self.capacity), checks.positive("source", self.source)
-        if not 1 < capacity <= 100:
-            raise ValueError(f"capacity must be above 1 and at most 100, got {self.capacity!r}")
-        if source > 1000:
-            raise ValueError(
-                f"source must be above 0 and at most 1000, got {self.source!r}: only the first mode counts long before"
-            )
-        modes = infinite_power_law(capacity, source)
-        self._set(
+        check_fields(self)
+        if self.source > 1000:
+            allowed = "above 0 and at most 1000"
+            raise Refusal("source", self.source, allowed, rest=": only the first mode counts long before")
+        modes = infinite_power_law(self.capacity, self.source)
+        keep(
+            self,
             eigenvalues=tuple(modes.eigenvalues.tolist()),
             target_power=tuple(modes.target[:, 0, 0].tolist()),
             multiplicity=tuple(modes.weight.tolist()),
-            noise=checks.non_negative("noise", self.noise),
-            capacity=capacity,
-            source=source,
         )
 
     def __repr__(self) -> str:
@@ -281,7 +328,7 @@ class PowerLaw(Spectrum):
     def finite(self, dim: int | None) -> Modes:
         """Return the first ``dim`` modes."""
         if dim is None:
-            raise ValueError("dim must be given for an infinite power law: how many of its modes to train on, got None")
+            raise Refusal("dim", None, "given for an infinite power law: how many of its modes to train on")
         return power_law(self.capacity, self.source, np.arange(1.0, checks.whole("dim", dim) + 1))
 
 
@@ -298,59 +345,3 @@ def _filled_up(modes: Modes) -> Modes:
         return Modes(modes.eigenvalues, modes.target, modes.weight / modes.weight.sum())
     zero = np.zeros((1, *modes.target.shape[1:]))
     return Modes(np.append(modes.eigenvalues, 0.0), np.append(modes.target, zero, 0), np.append(modes.weight, missing))
-
-
-def _numbers(name: str, value: Any) -> Array:
-    """Return value as a vector of finite numbers, at least one."""
-    try:
-        numbers = np.array(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a sequence of numbers, got {_short(value)}") from None
-    if numbers.ndim != 1 or not numbers.size:
-        raise ValueError(f"{name} must be a sequence of one or more numbers, got {_short(value)}")
-    _check_each(name, numbers, np.isfinite(numbers), "a finite number")
-    return numbers
-
-
-def _check_each(name: str, values: Array, allowed: NDArray[np.bool_], expected: str) -> None:
-    if not allowed.all():
-        index = int(np.argmin(allowed))
-        raise ValueError(f"{name}[{index}] must be {expected}, got {values[index].tolist()}")
-
-
-def _target_power(value: Any, count: int) -> tuple[float, ...] | tuple[Matrix, ...]:
-    try:
-        power = np.array(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"target_power must be one number or one square matrix per mode, all alike, got {_short(value)}"
-        ) from None
-    if power.ndim not in (1, 3) or power.shape[1:2] != power.shape[2:3] or not power.size:
-        raise ValueError(f"target_power must have shape (modes,) or (modes, outputs, outputs), got {power.shape}")
-    if len(power) != count:
-        raise ValueError(f"target_power must have one entry per eigenvalue ({count}), got {len(power)}")
-    finite = np.isfinite(power).reshape(count, -1).all(axis=1)
-    _check_each("target_power", power, finite, "finite")
-    if power.ndim == 1:
-        _check_each("target_power", power, power >= 0, "zero or above")
-        return tuple(power.tolist())
-    scale = np.abs(power).max(axis=(1, 2))
-    _check_each("target_power", power, np.abs(power - power.mT).max(axis=(1, 2)) <= 1e-12 * scale, "a symmetric matrix")
-    lowest = np.linalg.eigvalsh(power)[:, 0]
-    _check_each("target_power", power, lowest >= -1e-12 * scale, "a positive semidefinite matrix")
-    return tuple(tuple(tuple(row) for row in gram) for gram in power.tolist())
-
-
-def _multiplicity(value: Any, count: int, proportional: bool) -> tuple[float, ...]:
-    multiplicity = _numbers("multiplicity", value)
-    if len(multiplicity) != count:
-        raise ValueError(f"multiplicity must have one entry per eigenvalue ({count}), got {len(multiplicity)}")
-    _check_each("multiplicity", multiplicity, multiplicity > 0, "above zero")
-    if proportional and abs(multiplicity.sum() - 1) > 1e-9:
-        raise ValueError(f"multiplicity must be fractions that sum to 1 if proportional, got {multiplicity.sum():.12g}")
-    return tuple(multiplicity.tolist())
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 80 else f"{text[:76]} ..."

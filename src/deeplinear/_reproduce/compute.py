@@ -6,6 +6,7 @@ import xarray as xr
 
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._reproduce import jobs
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import PANELS
@@ -18,11 +19,11 @@ def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
     """Return the plans of panels, in the order of the paper."""
     checks.word("scale", scale, SCALES)
     if isinstance(ids, str):
-        raise ValueError(f"ids must be a list of panels or figures, got {ids!r}")
+        raise Refusal("ids", ids, "a list of panels or figures")
     wanted = list(PANELS) if ids is None else list(ids)
     for each in wanted:
         if not any(each in (panel.id, panel.figure) for panel in PANELS.values()):
-            raise ValueError(f"ids must be panels or figures ({', '.join(PANELS)}), got {each!r}")
+            raise Refusal("ids", each, f"panels or figures ({', '.join(PANELS)})")
     chosen = [panel for panel in PANELS.values() if panel.id in wanted or panel.figure in wanted]
     return [Plan.of(panel, scale) for panel in chosen]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from deeplinear._learning_rate.measured_optimum import typical_loss
-from deeplinear._plots.loss import _BAND, _INK, _THEORY, _log_axis, _new_figure, _style
-from deeplinear._plots.transfer import _MARKERS, _lr_axis, _smooth
+from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, styled
+from deeplinear._plots.transfer import MARKERS, lr_axis, smooth
 from deeplinear._reproduce.measure import late_exponent
 from deeplinear._reproduce.panel import (
     OverRates,
@@ -47,17 +47,17 @@ _LOSSES = {"test_loss": "test loss", "train_loss": "train loss"}
 
 def draw(panel: Panel, results: Any, note: str) -> Figure:
     """Draw a panel; ``note`` says in small letters what was trained."""
-    with _style():
-        figure = _new_figure(_WIDTH, _HEIGHT)
+    with styled():
+        figure = new_figure(_WIDTH, _HEIGHT)
         figure.suptitle(f"{panel.id}   {panel.title}", x=0.01, ha="left", fontsize=9)
         _VIEWS[type(panel.view)](figure, panel.view, results)
-        figure.supxlabel(note, x=0.01, ha="left", fontsize=6, color=_INK)
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=6, color=INK)
         return figure
 
 
 def to_png(figure: Figure) -> bytes:
     """Return a picture as a small PNG file."""
-    with _style():
+    with styled():
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=_DPI)
         image = Image.open(buffer).convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
@@ -82,14 +82,14 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
         guides = view.guides(results)
         patterns = dict(zip(dict.fromkeys(label for label, _, _ in guides), _PATTERNS, strict=False))
         for label, x, y in guides:
-            ax.plot(x, y, color=_INK, linestyle=patterns[label], linewidth=1.0, zorder=4)
+            ax.plot(x, y, color=INK, linestyle=patterns[label], linewidth=1.0, zorder=4)
         keys += [
-            Line2D([], [], color=_INK, linestyle=each, linewidth=1.0, label=label) for label, each in patterns.items()
+            Line2D([], [], color=INK, linestyle=each, linewidth=1.0, label=label) for label, each in patterns.items()
         ]
     if len(view.losses) > 1:
         keys += [
-            Line2D([], [], color=_INK, linewidth=2.2, label="test loss"),
-            Line2D([], [], color=_INK, linewidth=1.2, label="train loss"),
+            Line2D([], [], color=INK, linewidth=2.2, label="test loss"),
+            Line2D([], [], color=INK, linewidth=1.2, label="train loss"),
         ]
     ax.set_xscale(view.x)
     ax.set_xlim(view.xlim if view.xlim is not None else (first, last))
@@ -104,7 +104,7 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
 def _curve(ax: Axes, each: Trained, name: str, color: Any, first: int, last: float, thin: float) -> None:
     """One line: networks solid with a band, theory dashed over it, or coloured where there are no networks."""
     known = (each.times >= first) & (each.times <= 1.2 * last)
-    style = dict(_THEORY) if each.has_networks else _THEORY | {"color": color, "linewidth": 1.6}
+    style = dict(THEORY) if each.has_networks else THEORY | {"color": color, "linewidth": 1.6}
     ax.plot(each.times[known], _positive(each.theory(name)[known]), **style)
     if each.has_networks:
         mean, error = each.mean(name)[first:], each.error(name)[first:]
@@ -117,7 +117,7 @@ def _over_values(figure: Figure, view: OverValues, results: Trainings) -> None:
     for color, fraction in zip(_sequence(len(view.at)), view.at, strict=True):
         step = round(fraction * (len(results[0].times) - 1))
         trained = results.trained
-        ax.plot(results.values, [each.theory()[step] for each in results], **_THEORY)
+        ax.plot(results.values, [each.theory()[step] for each in results], **THEORY)
         at = np.array([each.line.value for each in trained])
         mean, error = (np.array([f(each)[step] for each in trained]) for f in (Trained.mean, Trained.error))
         _band(ax, at, mean, error, color, marker="o", markersize=3)
@@ -135,13 +135,13 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
         rates, losses = each.curve
         last = min(each.lrs[-1], view.beyond * each.lr)
         shown = np.isfinite(losses) & (rates >= each.lrs[0]) & (rates <= last)
-        ax.plot(*_smooth(rates[shown], losses[shown]), **_THEORY)
+        ax.plot(*smooth(rates[shown], losses[shown]), **THEORY)
         tried, networks = each.tried
         median, low, high = (np.where(np.isfinite(level), level, np.nan) for level in typical_loss(networks))
         near = tried <= last
         ax.plot(tried[near], median[near], color=color)
         ax.fill_between(tried[near], low[near], high[near], color=color, alpha=0.25, linewidth=0)
-        marker: dict[str, Any] = {"marker": _MARKERS[index % len(_MARKERS)], "color": color, "zorder": 6}
+        marker: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "color": color, "zorder": 6}
         lr = each.measured_lr[0]
         least = median[int(np.argmin(np.abs(tried - lr)))]
         ends = np.clip(each.measured_interval, tried[0], tried[-1])
@@ -165,8 +165,8 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
     ax.set_xlabel("learning rate")
     ax.set_ylabel("test loss at the last step")
     _set_y(ax, "log", (min(bottom) / 1.3, max(top) * 1.3))
-    _lr_axis(ax)
-    dot: dict[str, Any] = {"marker": "o", "color": _INK, "markersize": 5, "linestyle": "none"}
+    lr_axis(ax)
+    dot: dict[str, Any] = {"marker": "o", "color": INK, "markersize": 5, "linestyle": "none"}
     keys += [
         Line2D([], [], **dot, markeredgecolor="black", label="optimum, theory"),
         Line2D([], [], **dot, markerfacecolor="white", label="optimum, networks"),
@@ -179,17 +179,17 @@ def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> N
     groups = list(dict.fromkeys(each.line.group for each in results))
     for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
         lines = results.group(name)
-        ax.plot([each.line.value for each in lines], [each.lr for each in lines], **_THEORY)
+        ax.plot([each.line.value for each in lines], [each.lr for each in lines], **THEORY)
         trained = [each for each in lines if each.has_networks]
         mean, error = np.array([each.measured for each in trained]).T
-        style: dict[str, Any] = {"marker": _MARKERS[index], "markersize": 4}
+        style: dict[str, Any] = {"marker": MARKERS[index], "markersize": 4}
         _band(ax, np.array([each.line.value for each in trained]), mean, error, color, **style)
         keys.append(Line2D([], [], color=color, label=name, **style))
     ax.set_xscale("log")
     ax.set_xlabel(view.x)
     ax.set_ylabel("largest stable learning rate")
     _set_y(ax, "log", None)
-    _lr_axis(ax)
+    lr_axis(ax)
     _legend(figure, keys)
 
 
@@ -197,12 +197,12 @@ def _slope_over_values(figure: Figure, view: SlopeOverValues, results: Trainings
     ax, keys = figure.add_subplot(), []
     fine = np.linspace(0.0, 1.0, 101)
     for pattern, (label, law) in zip(_PATTERNS, view.laws.items(), strict=True):
-        keys += ax.plot(fine, law(fine), color=_INK, linewidth=1.0, linestyle=pattern, label=label)
+        keys += ax.plot(fine, law(fine), color=INK, linewidth=1.0, linestyle=pattern, label=label)
     groups = list(dict.fromkeys(each.line.group for each in results))
     for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
         lines = results.group(name)
         exponents, drifts = zip(*(late_exponent(each) for each in lines), strict=True)
-        style: dict[str, Any] = {"color": color, "marker": _MARKERS[index], "markersize": 6, "linestyle": "none"}
+        style: dict[str, Any] = {"color": color, "marker": MARKERS[index], "markersize": 6, "linestyle": "none"}
         ax.errorbar([each.line.value for each in lines], exponents, drifts, zorder=5, **style)
         keys.append(Line2D([], [], label=f"theory, {name}", **style))
     ax.set_xlabel(view.x)
@@ -229,7 +229,7 @@ def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
                 each.sizes / each.sizes[0],
                 each.seconds / each.seconds[0],
                 color=color,
-                marker=_MARKERS[index],
+                marker=MARKERS[index],
                 markersize=4,
                 linewidth=1.4,
                 label=f"{name}$^{{{exponent:.2f}}}${said}",
@@ -263,7 +263,7 @@ def _band(ax: Axes, x: Array, mean: Array, error: Array, color: Any, **style: An
 
 def _legend(figure: Figure, keys: list[Line2D], theory: bool = True, band: str = "± standard error") -> None:
     """Keys beside the axes, where they cover nothing."""
-    common = [Line2D([], [], label="theory", **_THEORY), Patch(color=_BAND, label=band)] if theory else []
+    common = [Line2D([], [], label="theory", **THEORY), Patch(color=BAND, label=band)] if theory else []
     figure.legend(handles=[*keys, *common], loc="outside right upper")
 
 
@@ -277,7 +277,7 @@ def _set_y(ax: Axes, scale: str, limits: tuple[float, float] | None) -> None:
     if limits is not None:
         ax.set_ylim(limits)
     if scale == "log":
-        _log_axis(ax)
+        log_axis(ax)
 
 
 def _positive(values: Array) -> Array:

@@ -68,6 +68,7 @@ class Training:
 
     lines: tuple[Line, ...]
     results = Trainings
+    over_rates = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Rates:
     lines: tuple[Line, ...]
     lrs: tuple[float, float, int] | None = None
     results = Optima
+    over_rates = True
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Stability:
 
     lines: tuple[Line, ...]
     results = Edges
+    over_rates = True
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,12 @@ class Timing:
 
     series: tuple[Series, ...]
     results = Costs
+    over_rates = False
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Lines of all series."""
+        return tuple(line for each in self.series for line in each.lines)
 
 
 Study = Training | Rates | Stability | Timing

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 import deeplinear as dl
+from deeplinear._core.statistics import standard_error
 from deeplinear._reproduce.claim import SIGNIFICANT
 from deeplinear._scaling import loglog_slope
 
@@ -289,15 +290,6 @@ class Costs:
 
     def __getitem__(self, label: str) -> Timed:
         return next(each for each in self.series if each.series.label == label)
-
-
-def standard_error(values: Array, axis: int) -> Array:
-    """Standard error of the mean along an axis; nan from one value, or where some are infinite."""
-    count = values.shape[axis]
-    if count < 2:
-        return np.full(np.delete(values.shape, axis), np.nan)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(values.std(axis=axis, ddof=1) / np.sqrt(count))
 
 
 def rms_z(theory: Array, mean: Array, error: Array) -> float:

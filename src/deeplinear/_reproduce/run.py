@@ -18,7 +18,7 @@ from deeplinear._reproduce import jobs
 from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.compute import compute, plan_panels
 from deeplinear._reproduce.draw import draw, to_png
-from deeplinear._reproduce.page import write_page
+from deeplinear._reproduce.page import template, write_page
 from deeplinear._reproduce.panel import OverRates, Panel
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.results import Agreement
@@ -27,20 +27,20 @@ from deeplinear._reproduce.store import Store
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What became of one panel.
+    """The outcome of one panel.
 
     Attributes
     ----------
     id, title
         Which panel.
     claims
-        Statements with their bounds, what was measured, and what became of them.
+        Statements with their bounds, the measured numbers, and whether they hold.
     agreements
         How far theory and networks are apart, curve by curve.
     picture
         The PNG file.
     seconds
-        Time that its results took to compute, whenever that was.
+        Time that it took to compute its results, in this run or an earlier one.
     """
 
     id: str
@@ -64,8 +64,8 @@ def reproduce(
 ) -> list[Reproduction]:
     """Reproduce figures of the paper: solve, train networks, check the claims, draw pictures, write a gallery.
 
-    Results are kept in ``out/results``, one file for each curve, as soon as they are there: a run that was
-    interrupted goes on where it was, and drawing again trains nothing. The folder may be copied to another machine.
+    Each curve is kept in a file in ``out/results`` as soon as it is computed: an interrupted run resumes, and drawing
+    again trains nothing. The folder may be copied to another machine.
 
     Parameters
     ----------
@@ -92,6 +92,8 @@ def reproduce(
     ------
     ValueError
         If there is no such panel or scale.
+    ImportError
+        If Jinja2, which makes the gallery, is not installed: ``pip install 'deeplinear[reproduce]'``.
 
     Examples
     --------
@@ -102,6 +104,7 @@ def reproduce(
     ('1c', 2)
     """
     plans = plan_panels(ids, scale)
+    template()  # what is missing is said before anything is computed
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     store = Store(folder / "results")

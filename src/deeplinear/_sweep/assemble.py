@@ -12,7 +12,7 @@ from deeplinear._core.files import remove, write_atomically
 from deeplinear._sweep.plan import EXPERIMENT, THEORY, Batch, Plan
 from deeplinear._sweep.records import Damaged, changed_files, file_checksums, read_json, to_json
 from deeplinear._sweep.store import WORK_FOLDER, new_folder_beside, replace_folders
-from deeplinear._sweep.work import Result, empty
+from deeplinear._sweep.work import FAILURES, Result, empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,6 +25,7 @@ _MEANING = {
     "train_loss": "train loss, theory",
     "diverged_at": "first step beyond bounds, -1 if none",
     "failure": "why there is no theory, empty if there is",
+    "failure_type": "type of that error, empty if there is none",
     "done": "whether the theory was computed or has failed",
     "measured_test_loss": "test loss, mean over networks",
     "measured_train_loss": "train loss, mean over networks",
@@ -32,6 +33,7 @@ _MEANING = {
     "measured_train_loss_error": "standard error of measured_train_loss",
     "measured_diverged": "number of networks that diverged",
     "measured_failure": "why there is no experiment, empty if there is",
+    "measured_failure_type": "type of that error, empty if there is none",
     "measured_done": "whether the experiment was done or has failed",
 }
 
@@ -51,7 +53,7 @@ def to_dataset(plan: Plan, results: Iterable[tuple[Batch, Result]], version: str
     for kind, by_name in arrays.items():
         for name, values in by_name.items():
             full = _PREFIX[kind] + name
-            if name == "failure":
+            if name in FAILURES:
                 values = values.astype(np.str_)
             shaped = values.reshape(plan.shape + values.shape[1:])
             variables[full] = (dims + ["time"] * (values.ndim - 1), shaped, {"long_name": _MEANING[full]})
@@ -111,9 +113,9 @@ def _record(root: Path) -> Path:
 def _blank(plan: Plan, kind: str) -> Result:
     """Arrays of a sweep with no results yet; invalid points are done from the start."""
     blank = empty(plan.size, len(plan.times), kind == EXPERIMENT)
-    blank["failure"] = np.full(plan.size, "", dtype=object)
+    blank |= {name: np.full(plan.size, "", dtype=object) for name in FAILURES}
     blank["done"] = np.zeros(plan.size, dtype=bool)
     for index, error in plan.invalid.items():
-        blank["failure"][index] = error
+        blank["failure"][index], blank["failure_type"][index] = str(error), error.type
         blank["done"][index] = True
     return blank

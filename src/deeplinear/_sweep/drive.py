@@ -9,7 +9,7 @@ from deeplinear._core.progress import Progress
 from deeplinear._sweep.plan import EXPERIMENT, Batch, Plan
 from deeplinear._sweep.runners import Runner, WorkerLost
 from deeplinear._sweep.store import Store
-from deeplinear._sweep.work import Result, Task, failed, join, run_task, singles
+from deeplinear._sweep.work import Failure, Result, Task, failed, join, run_task, singles
 
 _OTHERS_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
@@ -70,7 +70,7 @@ def _result(runner: Runner, future: Any, task: Task) -> Result:
         return runner.result(future)
     except WorkerLost as error:
         if len(task.problems) == 1:
-            return failed(task, f"WorkerLost: {error}")
+            return failed(task, Failure.of(error))
     return join([_result(runner, runner.submit(run_task, single), single) for single in singles(task)])
 
 

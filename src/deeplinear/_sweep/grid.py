@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import find_field
 from deeplinear._problem.network import INFINITE
 from deeplinear._problem.problem import Problem
@@ -59,7 +60,7 @@ def read_grid(problem: Problem, grid: Any) -> tuple[Axis, ...]:
     (Axis(field='optimizer.lr', values=(0.1, 0.2)), Axis(field='network.width', values=(1, 2)))
     """
     if not isinstance(grid, Mapping) or not grid:
-        raise ValueError(f"grid must be a mapping from one or more fields to their values, got {grid!r}")
+        raise Refusal("grid", grid, "a mapping from one or more fields to their values")
     axes: list[Axis] = []
     for name, values in grid.items():
         try:
@@ -67,7 +68,8 @@ def read_grid(problem: Problem, grid: Any) -> tuple[Axis, ...]:
         except ValueError as error:
             raise ValueError(f"grid: {error}") from None
         if field in [axis.field for axis in axes]:
-            raise ValueError(f"grid must have every field once, got {field} twice, the second time as {name!r}")
+            got = f"{field} twice, the second time as {name!r}"
+            raise Refusal("grid", name, "every field once", verb="have", got=got)
         axes.append(Axis(field, _values(name, values)))
     return tuple(axes)
 
@@ -80,13 +82,13 @@ def points(axes: tuple[Axis, ...]) -> Iterator[dict[str, Any]]:
 
 def _values(name: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
-        raise ValueError(f"grid[{name!r}] must be a sequence of values, got {values!r}")
+        raise Refusal(f"grid[{name!r}]", values, "a sequence of values")
     listed = tuple(_plain(f"grid[{name!r}][{index}]", value) for index, value in enumerate(values))
     if not listed:
-        raise ValueError(f"grid[{name!r}] must have one value or more, got none")
+        raise Refusal(f"grid[{name!r}]", [], "one value or more", verb="have", got="none")
     texts = [json.dumps(float(value) if type(value) is int else value) for value in listed]
     if len(set(texts)) < len(texts):
-        raise ValueError(f"grid[{name!r}] must have distinct values, got {list(listed)}")
+        raise Refusal(f"grid[{name!r}]", list(listed), "distinct values", verb="have")
     return listed
 
 
@@ -99,5 +101,5 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if callable(value):
-        raise ValueError(f"{name} must be a number or one number per step, got the function {value!r}")
-    raise ValueError(f"{name} must be a number, a word, or a list of these, got {value!r}")
+        raise Refusal(name, value, "a number or one number per step", got=f"the function {value!r}")
+    raise Refusal(name, value, "a number, a word, or a list of these")

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.cached import cached_property
+from deeplinear._core.refusal import Refusal
 from deeplinear._equations.coefficients import Structure
 from deeplinear._experiment.simulate import read_seeds
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.dense import Dense
 from deeplinear._sweep.grid import Axis, points, read_grid
+from deeplinear._sweep.work import Failure
 from deeplinear._theory.curves import worth_batching
 from deeplinear._time.grid import spaced_steps
 
@@ -29,7 +31,7 @@ _LARGEST_BATCH = 32
 _EVERY_STEP = 1000
 """Longest curve that is kept whole."""
 
-LAYOUT = 2
+LAYOUT = 3
 """Number of the way in which a store is laid out."""
 
 _IDENTITY = ("problem", "grid", "theory", "experiment")
@@ -56,10 +58,11 @@ class Plan:
     def read(cls, problem: Any, grid: Any, theory: Any, experiment: Any) -> "Plan":
         """Check the arguments of a sweep."""
         if not isinstance(problem, Problem):
-            raise ValueError(f"problem must be a Problem, got {problem!r}")
+            raise Refusal("problem", problem, "a Problem")
         plan = cls(problem, read_grid(problem, grid), checks.flag("theory", theory), _experiment(experiment))
         if not plan.theory and plan.experiment is None:
-            raise ValueError("theory must be True where experiment is None, got False: nothing would be computed")
+            why = ": nothing would be computed"
+            raise Refusal("theory", False, "True where experiment is None", rest=why)
         if len(plan.invalid) == plan.size:
             raise ValueError(f"every point of the grid is invalid; the first: {plan.invalid[0]}")
         return plan
@@ -115,9 +118,9 @@ class Plan:
         return {index: each for index, each in enumerate(self._points) if isinstance(each, Problem)}
 
     @cached_property
-    def invalid(self) -> dict[int, str]:
+    def invalid(self) -> dict[int, Failure]:
         """Errors of the points whose values are not allowed, by number."""
-        return {index: each for index, each in enumerate(self._points) if isinstance(each, str)}
+        return {index: each for index, each in enumerate(self._points) if isinstance(each, Failure)}
 
     @cached_property
     def batches(self) -> list[Batch]:
@@ -137,7 +140,7 @@ class Plan:
         return theory + [Batch(f"{EXPERIMENT}-{index:06d}", EXPERIMENT, (index,)) for index in self.problems]
 
     @cached_property
-    def _points(self) -> list[Problem | str]:
+    def _points(self) -> list[Problem | Failure]:
         return [_point(self.problem, values) for values in points(self.axes)]
 
 
@@ -157,19 +160,17 @@ def differences(manifest: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [name for name in _IDENTITY if json.dumps(manifest[name]) != json.dumps(other[name])]
 
 
-def _point(problem: Problem, values: dict[str, Any]) -> Problem | str:
+def _point(problem: Problem, values: dict[str, Any]) -> Problem | Failure:
     try:
         changed = replace(problem, values)
-        if callable(changed.optimizer.lr):  # a function cannot go to another process; its values can
-            return replace(changed, {"lr": changed.optimizer.rates(changed.steps)})
-        return changed
+        # A function cannot go to another process; its values can.
+        return replace(changed, {"optimizer": changed.optimizer.tabulated(changed.steps)})
     except (ValueError, TypeError) as error:
-        return f"{type(error).__name__}: {error}"
+        return Failure.of(error)
 
 
 def _highest_rate(problem: Problem) -> float:
-    lr = problem.optimizer.lr
-    return lr if isinstance(lr, float) else float(problem.optimizer.rates(problem.steps).max())
+    return problem.optimizer.highest_rate(problem.steps)
 
 
 def _experiment(experiment: Any) -> dict[str, Any] | None:
@@ -177,7 +178,7 @@ def _experiment(experiment: Any) -> dict[str, Any] | None:
     if experiment is None:
         return None
     if not isinstance(experiment, Mapping) or not set(experiment) <= {"dim", "seeds"}:
-        raise ValueError(f"experiment must be a dict of dim and seeds, got {experiment!r}")
+        raise Refusal("experiment", experiment, "a dict of dim and seeds")
     dim, seeds = experiment.get("dim"), experiment.get("seeds", 16)
     return {
         "dim": None if dim is None else checks.whole("experiment['dim']", dim),

@@ -16,8 +16,13 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._sweep.work import Result, Task
 from deeplinear._sweep.worker import READY
+
+# Why not loky, measured with two processes: its first results come no sooner (2.7 to 3.1 s, here 2.2 to 2.6 s) and a
+# batch costs no less (8 to 9 ms, here 5 to 7 ms). But when one worker is killed, loky fails every batch that is under
+# way or waits (TerminatedWorkerError); a sweep has to know which batch cost its process, and go on with the others.
 
 _WORKER = "from deeplinear._sweep.worker import main; main()"
 
@@ -210,7 +215,7 @@ class DaskCluster:
         self._owned = isinstance(scheduler, str)
         self._client = self._connect(scheduler) if isinstance(scheduler, str) else scheduler
         if not isinstance(self._client, distributed.Client) or self._client.asynchronous:
-            raise ValueError(f"scheduler must be an address or a synchronous distributed.Client, got {scheduler!r}")
+            raise Refusal("scheduler", scheduler, "an address or a synchronous distributed.Client")
         self._counted = (0, -_COUNT_SECONDS)
         self._futures: set[Any] = set()
 
@@ -278,4 +283,4 @@ class DaskCluster:
         return answer
 
     def _lost(self) -> ConnectionError:
-        return ConnectionError("the connection to the scheduler was lost; run the sweep again to go on where it was")
+        return ConnectionError("the connection to the scheduler was lost; run the sweep again to resume it")

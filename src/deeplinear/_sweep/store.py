@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from deeplinear._core.files import remove
+from deeplinear._core.refusal import Refusal
 from deeplinear._sweep.claims import Claims
 from deeplinear._sweep.plan import LAYOUT, Batch, batches_of, differences, fingerprint
 from deeplinear._sweep.records import Damaged, parse_json, read_json, read_result, to_json, write_result
@@ -72,7 +73,7 @@ class Memory:
 class Folder:
     """Keeps results in a folder, one file for each batch; several processes may work on one folder.
 
-    A batch is finished when its file is there, and files appear whole. Batches that failed for want of memory, and
+    A batch is finished when its file is there, and files appear whole. Batches that failed for lack of memory, and
     files that were damaged or belong elsewhere, count as unfinished when the folder is opened, and are computed again.
     """
 
@@ -91,13 +92,13 @@ class Folder:
 
     @classmethod
     def open(cls, path: str | Path, manifest: dict[str, Any], resume: bool) -> "Folder":
-        """Start a sweep in a new folder, or go on with the same one.
+        """Start a sweep in a new folder, or resume one.
 
         Raises
         ------
         ValueError
             If the folder has something else in it, or is there and ``resume`` is False; or if its manifest is damaged
-            and it has results of another sweep. Otherwise a damaged manifest is written anew.
+            and it has results of another sweep. Otherwise a damaged manifest is written again.
         OSError
             If the folder cannot be written.
         """
@@ -216,7 +217,7 @@ def replace_folders(source: Path, target: Path) -> None:
 def local_path(path: Any) -> Path:
     """Return a path if it is one of this machine's."""
     if not isinstance(path, str | os.PathLike) or "://" in str(path):
-        raise ValueError(f"store must be the path of a folder, got {path!r}")
+        raise Refusal("store", path, "the path of a folder")
     return Path(path)
 
 
@@ -255,7 +256,7 @@ def _manifest(root: Path) -> dict[str, Any]:
     if document["layout"] != LAYOUT:
         raise ValueError(
             f"store {root} was written by deeplinear {document.get('deeplinear_version')}, whose stores this version "
-            "does not read; choose another store, or go on with that version"
+            "does not read; choose another store, or continue with that version"
         )
     return document
 
@@ -306,7 +307,7 @@ def _lost(root: Path, how: str) -> str:
     return (
         f"store {root} is damaged: the description of its sweep, {WORK_FOLDER}/manifest.json, {how}; "
         f"{len(_intact_results(root))} of its files of results are intact, and are kept when sweep is called again "
-        "with the same problem, grid and store, which writes the description anew"
+        "with the same problem, grid and store, which writes the description again"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.simulate import count_cores
 from deeplinear._problem.problem import Problem
 from deeplinear._sweep.assemble import damage_of_published, is_published, to_dataset, write_zarr
@@ -40,9 +41,9 @@ def sweep(
 ) -> "xr.Dataset":
     """Solve and simulate a problem at every combination of values of some of its fields.
 
-    With a ``store``, what is finished is on disk at once: a sweep that was interrupted, or killed, goes on where it was
-    when it is called again. Several processes, also on several machines that share a file system, may work on one store
-    at the same time; each takes what no other has. Theory is solved in batches of points of equal shape.
+    With a ``store``, results are written to disk as soon as they are finished: a sweep that was interrupted or killed
+    resumes when it is called again. Several processes may work on one store at the same time, even on several machines
+    that share a file system; each takes what no other has taken. Theory is solved in batches of points of equal shape.
 
     Parameters
     ----------
@@ -65,9 +66,9 @@ def sweep(
         workers need deeplinear, and no access to the store.
     progress
         Called as ``progress(done, total)``, counted in points of theory and of the experiment. What an earlier call
-        had finished is reported first.
+        finished is reported first.
     resume
-        Whether a store that has this sweep already is gone on with; if not, it is refused.
+        Whether to resume a sweep that is already in the store; if not, the store is refused.
 
     Returns
     -------
@@ -76,10 +77,12 @@ def sweep(
 
         - ``test_loss``, ``train_loss``: theory; ``inf`` from a divergence on;
         - ``diverged_at``: the step of the divergence, -1 if there is none;
-        - ``failure``: the error of a point that could not be computed, whose losses are nan; empty for all others;
+        - ``failure``, ``failure_type``: the error of a point that could not be computed, whose losses are nan, and
+          its type; empty for all others;
         - ``done``: whether a point is computed or has failed;
         - ``measured_test_loss``, ``measured_train_loss``, each also with ``_error``: mean over networks and its
-          standard error; ``measured_diverged``: how many of them diverged; ``measured_failure``, ``measured_done``.
+          standard error; ``measured_diverged``: how many of them diverged; ``measured_failure``,
+          ``measured_failure_type``, ``measured_done``.
 
         Where ``steps`` is in the grid, shorter curves are filled up with nan. Beyond 1000 steps losses are kept at
         about 400 of them, as many in each decade, and at the last of each curve.
@@ -91,11 +94,9 @@ def sweep(
     OSError
         If the store cannot be written, or the scheduler does not answer. What is finished is kept.
 
-    Notes
-    -----
-    A point whose values are not allowed, or whose computation fails, does not stop the others. Points that failed for
-    want of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite width is
-    ``inf`` on its axis.
+    Notes ----- A point whose values are not allowed, or whose computation fails, does not stop the others. Points that
+    failed for lack of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite
+    width is ``inf`` on its axis.
 
     Examples
     --------
@@ -112,7 +113,7 @@ def sweep(
     plan = Plan.read(problem, grid, theory, experiment)
     checks.flag("resume", resume)
     if workers is not None and scheduler is not None:
-        raise ValueError(f"workers must be None with a scheduler, got {workers!r}")
+        raise Refusal("workers", workers, "None with a scheduler")
     count = count_cores() if workers is None else checks.whole("workers", workers)
     if store is not None and find_spec("zarr") is None:
         raise ImportError("a store needs Zarr: pip install 'deeplinear[sweep]'")
@@ -132,7 +133,7 @@ def sweep(
 
 
 def open_sweep(store: str | Path) -> "xr.Dataset":
-    """Read a sweep from its store, complete or not, also while it runs.
+    """Read a sweep from its store, whether it is complete or not, even while it runs.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     Returns
     -------
     xarray.Dataset
-        As from ``sweep``; ``done`` is False and losses are nan where there is nothing yet.
+        As from ``sweep``; where there is no result yet, ``done`` is False and losses are nan.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     Warns
     -----
     UserWarning
-        If files of the store are damaged: with their names, and what to do. What is returned is right even so.
+        If files of the store are damaged: it names them and says what to do. What is returned is right in any case.
     """
     root, manifest = local_path(store), read_manifest(store)
     damaged: list[Path] = []
@@ -174,7 +175,7 @@ def _warn_of_damage(root: Path, results: list[Path], total: int) -> None:
     if published:
         warnings.warn(
             f"the Zarr group in the store {root} is damaged ({_some(published)}), which xarray may not notice; "
-            f"open_sweep does not need it; {again} to write it anew",
+            f"open_sweep does not need it; {again} to write it again",
             stacklevel=3,
         )
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import LOSSES
 from deeplinear._experiment.simulate import simulate
 from deeplinear._problem.problem import Problem
@@ -14,6 +15,29 @@ from deeplinear._theory.solve import solve
 
 Result = dict[str, NDArray[Any]]
 """Arrays by name, the points of the batch first."""
+
+
+FAILURES = ("failure", "failure_type")
+"""Arrays with the errors of points that could not be computed, and with their types."""
+
+OUT_OF_MEMORY = MemoryError.__name__
+"""Type of the failures that are worth trying again."""
+
+
+class Failure(NamedTuple):
+    """An error as it is recorded: the name of its type, and what it says."""
+
+    type: str
+    words: str
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failure":
+        """Return what is recorded of an error; a refusal is the ``ValueError`` that people know."""
+        name = ValueError.__name__ if isinstance(error, Refusal) else type(error).__name__
+        return cls(name, str(error))
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.words}"
 
 
 class Task(NamedTuple):
@@ -30,7 +54,7 @@ def run_task(task: Task) -> Result:
         return _simulated(task) if task.experiment is not None else _solved(task)
     except Exception as error:
         if len(task.problems) == 1:
-            return failed(task, f"{type(error).__name__}: {error}")
+            return failed(task, Failure.of(error))
     return join([run_task(single) for single in singles(task)])
 
 
@@ -44,10 +68,13 @@ def join(parts: Sequence[Result]) -> Result:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def failed(task: Task, failure: str) -> Result:
+def failed(task: Task, failure: Failure) -> Result:
     """Return what is recorded of a batch that could not be computed."""
     count = len(task.problems)
-    return empty(count, len(task.times), task.experiment is not None) | {"failure": np.array([failure] * count)}
+    return empty(count, len(task.times), task.experiment is not None) | {
+        "failure": np.array([str(failure)] * count),
+        "failure_type": np.array([failure.type] * count),
+    }
 
 
 def empty(count: int, times: int, measured: bool) -> Result:
@@ -55,21 +82,29 @@ def empty(count: int, times: int, measured: bool) -> Result:
     curves = [*LOSSES, *(f"{name}_error" for name in LOSSES)] if measured else list(LOSSES)
     result: Result = {name: np.full((count, times), np.nan) for name in curves}
     result["diverged" if measured else "diverged_at"] = np.full(count, 0 if measured else -1)
-    return result | {"failure": np.full(count, "", dtype=np.str_)}
+    return result | no_failures(count)
+
+
+def no_failures(count: int) -> Result:
+    """Return what is recorded of the errors of points that have none."""
+    return {name: np.full(count, "", dtype=np.str_) for name in FAILURES}
 
 
 def out_of_memory(result: Result) -> bool:
     """Return whether nothing but memory was missing, so that it is worth trying again."""
-    return all(str(failure).startswith("MemoryError") for failure in result["failure"])
+    return bool((result["failure_type"] == OUT_OF_MEMORY).all())
 
 
 def _solved(task: Task) -> Result:
     solutions = solve(task.problems)
     ends = [solution.status.diverged_at for solution in solutions]
-    return {name: np.stack([_losses(each, name, task.times) for each in solutions]) for name in LOSSES} | {
-        "diverged_at": np.array([-1 if end is None else end for end in ends]),
-        "failure": np.full(len(ends), "", dtype=np.str_),
-    }
+    return (
+        {name: np.stack([_losses(each, name, task.times) for each in solutions]) for name in LOSSES}
+        | {
+            "diverged_at": np.array([-1 if end is None else end for end in ends]),
+        }
+        | no_failures(len(ends))
+    )
 
 
 def _losses(solution: Solution, name: str, times: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -86,10 +121,7 @@ def _simulated(task: Task) -> Result:
     ensemble = simulate(problem, **arguments, workers=1, record="losses")
     result = {name: _kept(ensemble.mean(name), task.times)[None] for name in LOSSES}
     result |= {f"{name}_error": _kept(ensemble.standard_error(name), task.times)[None] for name in LOSSES}
-    return result | {
-        "diverged": np.array([(ensemble.diverged_at >= 0).sum()]),
-        "failure": np.full(1, "", dtype=np.str_),
-    }
+    return result | {"diverged": np.array([(ensemble.diverged_at >= 0).sum()])} | no_failures(1)
 
 
 def _kept(curve: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -140,11 +140,10 @@ export class Controls {
   }
 }
 
-const EMPTY = new Set(["multiplicity", "target_gram"]); // what a problem may leave out is then empty
-
 const idOf = ({ part, name }) => (part ? `${part}.${name}` : name);
 
-const valueIn = (problem, { part, name, default: usual }) => (part ? problem[part] : problem)[name] ?? (EMPTY.has(name) ? null : usual);
+// What a problem may leave out is then empty.
+const valueIn = (problem, { part, name, optional, default: usual }) => (part ? problem[part] : problem)[name] ?? (optional ? null : usual);
 
 function put(problem, { part, name }, value) {
   if (value === null || (name === "schedule" && value === "constant")) return;
@@ -152,7 +151,7 @@ function put(problem, { part, name }, value) {
 }
 
 function describe(control, counts, kind) {
-  const help = counts && control.count ? control.help.replace(", per input dimension", "").replace(" per input dimension", "").replace(" Below 1 there are fewer examples than unknowns.", "") : control.help;
+  const help = control.count && !counts ? `${control.help} It is a ratio to the input dimension.` : control.help;
   if (!control.allowed) return [help];
   const infinite = control.infinite.includes(kind) ? ", or infinite" : "";
   return [`${help} `, element("span", { className: "allowed", textContent: `Allowed: ${control.allowed}${infinite}.` })];
@@ -178,7 +177,7 @@ const BUILD = {
     slider.setAttribute("aria-label", `${control.label}, slider`);
     const infinite = control.infinite.length ? element("button", { type: "button", className: "infinite", textContent: "∞", title: "Infinite" }) : null;
     infinite?.setAttribute("aria-label", `Infinite ${control.label.toLowerCase()}`);
-    const range = () => (this.counts && control.count ? [control.count[1], control.count[2]] : [control.low, this.kinds.network === "ResNet" && control.name === "depth" ? 64 : control.high]);
+    const range = () => (this.counts && control.count ? [control.count[1], control.count[2]] : (control.ends[this.kinds[control.part] ?? ""] ?? Object.values(control.ends)[0]));
     const slides = () => {
       const [low, high] = range();
       return control.whole && !control.log ? high - low : STEPS;
@@ -196,7 +195,7 @@ const BUILD = {
     };
     slider.addEventListener("input", () => set(fromSlider(Number(slider.value)), true));
     slider.addEventListener("change", () => set(fromSlider(Number(slider.value)), false));
-    text.addEventListener("input", () => set(readNumbers(text.value, control.name !== "width")));
+    text.addEventListener("input", () => set(readNumbers(text.value, !control.several)));
     infinite?.addEventListener("click", () => set(this.values[idOf(control)] === "infinite" ? (this.counts && control.count ? control.count[0] : control.default) : "infinite"));
     const show = (value, keep) => {
       if (keep !== text) text.value = Array.isArray(value) ? value.join(", ") : value;
@@ -230,9 +229,9 @@ const BUILD = {
 
   text(control, set) {
     const text = element("input", { type: "text", autocomplete: "off", spellcheck: false });
-    text.addEventListener("input", () => set(text.value.trim() === "" ? null : control.name === "target_gram" ? text.value.split(";").map((row) => readList(row)) : readList(text.value)));
+    text.addEventListener("input", () => set(text.value.trim() === "" ? null : control.rows ? text.value.split(";").map((row) => readList(row)) : readList(text.value)));
     const show = (value, keep) => {
-      if (keep !== text) text.value = value === null ? "" : Array.isArray(value) ? value.map((each) => (Array.isArray(each) ? each.join(", ") : each)).join(control.name === "target_gram" ? "; " : ", ") : value;
+      if (keep !== text) text.value = value === null ? "" : Array.isArray(value) ? value.map((each) => (Array.isArray(each) ? each.join(", ") : each)).join(control.rows ? "; " : ", ") : value;
     };
     return { nodes: [element("div", { className: "head" }, label(control, idOf(control))), text], main: text, show };
   },

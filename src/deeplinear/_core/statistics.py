@@ -1,0 +1,29 @@
+"""Statistics that several rooms need."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def standard_error(values: NDArray[Any], axis: int = 0) -> NDArray[np.float64]:
+    """Return the standard error of the mean along an axis; nan from one value, or where some are infinite.
+
+    It is that of ``scipy.stats.sem``, which is slow to import. Values are taken one by one along the axis, since the
+    correlations of all networks together may be large.
+
+    Examples
+    --------
+    >>> standard_error(np.array([[1.0, 2.0], [3.0, 2.0]]))
+    array([1., 0.])
+    """
+    values = np.moveaxis(values, axis, 0)
+    count = len(values)
+    if count < 2:
+        return np.full(values.shape[1:], np.nan)
+    with np.errstate(invalid="ignore"):  # inf - inf, where a network diverged
+        mean = values.mean(axis=0)
+        squares = np.zeros(mean.shape)
+        for value in values:
+            squares += (value - mean) ** 2
+        return np.asarray(np.sqrt(squares / (count - 1) / count))

@@ -1,0 +1,153 @@
+"""The page's controls and presets: what they are, which problems they make, and what is refused beside them."""
+
+import dataclasses
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+from deeplinear._explore.controls import CONTROLS, PARTS, field_of
+from deeplinear._explore.presets import PRESETS
+from deeplinear._explore.problems import SHAPES, read_problem
+from explorer import PROBLEM, changed
+
+
+# --- controls and presets ---
+def test_every_field_of_a_problem_has_a_control() -> None:
+    power_law = type(dl.Spectrum.power_law(2.0, 1.0))
+    kinds = [dl.MLP, dl.ResNet, dl.Isotropic, dl.Spectrum, power_law, dl.Population, dl.FullBatch, dl.OnlineSGD]
+    kinds += [dl.MultiPassSGD, dl.GradientDescent]
+    fields = {(kind.__name__, field.name) for kind in kinds for field in dataclasses.fields(kind) if field.init}
+    controls = {(kind, control.name) for control in CONTROLS for kind in control.kinds}
+    assert controls - fields == {("GradientDescent", "schedule")}  # the page's own word
+    assert fields <= controls
+    assert {kind for about in PARTS.values() for kind in about.kinds} == set(kinds)
+    assert [control.name for control in CONTROLS if not control.part] == ["steps"]
+
+
+def test_every_control_has_words_and_its_slider_ends_are_allowed() -> None:
+    for control in CONTROLS:
+        assert control.label
+        assert control.help
+        assert control.allowed or control.widget in ("choice", "switch")  # which show all that is allowed
+        if control.widget != "slider":
+            continue
+        assert control.symbol
+        counts = [] if control.count is None else list(control.count)
+        for kind in control.kinds or ("",):
+            for value in (*control.ends[kind], control.default, *counts):
+                problem = json.loads(json.dumps(PROBLEM))
+                table = problem[control.part] if control.part else problem
+                if kind:
+                    needed = {other.name: other.default for other in CONTROLS if kind in other.kinds}
+                    table.clear()
+                    table.update({"type": kind} | {name: each for name, each in needed.items() if each is not None})
+                table[control.name] = value
+                if "batch" in table and "samples" in table:
+                    other = "samples" if control.name == "batch" else "batch"
+                    table[other] = value
+                read_problem(problem)
+
+
+def test_presets_cover_the_panels_and_can_be_read() -> None:
+    panels = "1a 1b 1c 2a 2b 3a 3b 3c 3d 4a 4b 4c 5a 5b 6a 6b 6c 7a 7b A1 A2a A2b A3"
+    assert " ".join(preset["id"] for preset in PRESETS if preset["group"].startswith("Panels")) == panels
+    assert [preset["id"] for preset in PRESETS if preset["group"] == "Tour"] == [
+        "width", "depth", "richness", "data", "batch", "lr",
+    ]  # fmt: skip
+    assert len({preset["id"] for preset in PRESETS}) == len(PRESETS)
+    for preset in PRESETS:
+        assert preset["see"].endswith(".")
+        for curve in ({"problem": preset["problem"]}, *preset["pins"]):
+            read_problem(curve["problem"])
+
+
+def problems_of(ident: str, part: str, name: str) -> dict[float, dl.Problem]:
+    """Problems of a preset by the value of the field in which they differ."""
+    preset = next(each for each in PRESETS if each["id"] == ident)
+    return {each["problem"][part][name]: read_problem(each["problem"]) for each in (preset, *preset["pins"])}
+
+
+def curves_of(ident: str, part: str, name: str) -> dict[float, dl.Solution]:
+    problems = problems_of(ident, part, name)
+    return dict(zip(problems, dl.solve(list(problems.values())), strict=True))
+
+
+def test_stories_are_true() -> None:
+    order = (0.25, 0.5, 1.0, 2.0, 4.0)
+    mup, ntk = curves_of("wider-mup", "network", "width"), curves_of("wider-ntk", "network", "width")
+    losses = np.array([mup[name].test_loss for name in order])
+    assert (np.diff(losses, axis=0) < 0).all()  # wider is ahead at every step
+    early, late = (np.array([ntk[name].test_loss[step] for name in order]) for step in (25, -1))
+    assert (np.diff(early) < 0).all()
+    assert (np.diff(late) > 0).all()
+    batches = curves_of("small-batch", "sampling", "batch")
+    assert [size for size, theory in batches.items() if theory.status.diverged] == [0.05]
+    peaks = [batches[size].test_loss.max() for size in (0.1, 0.2, 0.5)]
+    assert peaks == sorted(peaks, reverse=True)
+    data = curves_of("double", "sampling", "samples")
+    assert data[1.0].test_loss[-1] > data[0.4].test_loss[-1] > data[3.0].test_loss[-1]
+    rates = curves_of("lr", "optimizer", "lr")
+    assert rates[0.25].status.diverged
+    assert rates[0.003].test_loss[-1] > rates[0.01].test_loss[-1] > rates[0.03].test_loss[-1]
+
+
+def test_the_optimum_stays_in_mup_and_moves_in_ntk() -> None:
+    found = {}
+    for ident in ("2a", "2b"):
+        problems = problems_of(ident, "network", "width")
+        found[ident] = dl.optimal_lr(problems[4.0]).lr / dl.optimal_lr(problems[0.5]).lr
+    assert found["2a"] > 2  # from width 0.5 to 4
+    assert 0.8 < found["2b"] < 1.25
+
+
+# --- problems ---
+def test_the_words_of_the_page() -> None:
+    assert read_problem(PROBLEM) == dl.Problem.from_dict(PROBLEM)
+    deep = read_problem(changed("network", type="ResNet", depth="infinite"))
+    assert deep.network.depth == np.inf
+    for shape, (words, _) in SHAPES.items():
+        scheduled = read_problem(changed("optimizer", schedule=shape))
+        rates = [0.05 * eval(words.format(steps=20), {"math": __import__("math"), "t": t}) for t in range(20)]
+        np.testing.assert_array_equal(scheduled.optimizer.lr, rates)
+
+
+@pytest.mark.parametrize(
+    ("problem", "field", "words"),
+    [
+        (changed("network", width=-1), "network.width", "width must be a positive finite number, got -1"),
+        (changed("network", width="wide"), "network.width", "'infinite'"),
+        (changed("network", depth=0), "network.depth", "depth must be a whole number"),
+        (changed("network", depth=10**9), "network.depth", "depth must be at most 256"),
+        (changed("data", noise="much"), "data.noise", "noise must be"),
+        (changed("data", target_gram=[[1, 2], [3, 4]]), "data.target_gram", "symmetric"),
+        (changed("sampling", type="MultiPassSGD", batch=3.0), "sampling.batch", "batch must be at most samples"),
+        (changed("optimizer", momentum=1), "optimizer.momentum", "momentum must be"),
+        (changed("optimizer", schedule="sudden"), "optimizer.schedule", "schedule must be constant or warmup"),
+        (PROBLEM | {"steps": 0.5}, "steps", "steps must be a whole number"),
+        (PROBLEM | {"steps": 10**8}, "steps", "steps must be at most"),
+        (changed("data", type="Spectrum", eigenvalues=[1.0] * 3000), "data.eigenvalues", "at most 2000 entries"),
+        (changed("network", kind="MLP"), None, "'kind' is not known"),
+        ({"steps": 3}, None, "missing"),
+        ([], None, "must be an object"),
+        (None, None, "must be an object"),
+    ],
+)  # fmt: skip
+def test_bad_values_are_refused_beside_their_control(
+    client: httpx.Client, problem: Any, field: str, words: str
+) -> None:
+    response = client.post("/api/solve", json={"problem": problem})
+    assert response.status_code == 400
+    assert response.json()["field"] == field
+    assert words in response.json()["error"]
+
+
+def test_field_of_knows_every_control() -> None:
+    for control in CONTROLS:
+        refusal = Refusal(control.name, None, "something")
+        assert field_of(refusal) == ".".join(filter(None, (control.part, control.name)))
+    assert field_of(ValueError("width must be something")) is None  # the type says what it is about, not its words

@@ -1,0 +1,108 @@
+"""The command that serves the page, and a real server: how it starts and ends."""
+
+import json
+import os
+import queue
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+import pytest
+import uvicorn
+from typer.testing import CliRunner
+
+import deeplinear as dl
+from deeplinear._cli import app as cli
+from deeplinear._explore import app as explorer_app
+from deeplinear._explore.problems import read_problem
+from explorer import changed, last_line, running_explorer, until
+
+
+# --- the command ---
+def test_command_refuses_what_it_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = CliRunner().invoke
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = run(cli, ["explore", "--no-browser", "--port", port])
+        assert result.exit_code == 2
+        assert f"port must be free, got {port}" in result.stderr
+    assert "port must be from 0 to 65535" in run(cli, ["explore", "--port", "99999"]).stderr
+    monkeypatch.setattr(explorer_app, "find_spec", lambda _: None)
+    result = run(cli, ["explore", "--no-browser"])
+    assert result.exit_code == 5
+    assert "pip install 'deeplinear[explore]'" in result.stderr
+    monkeypatch.delitem(sys.modules, "deeplinear._explore.serve")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = run(cli, ["explore", "--no-browser"])
+    assert result.exit_code == 5
+    assert "(uvicorn): pip install 'deeplinear[explore]'" in result.stderr
+
+
+def test_command_opens_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = queue.SimpleQueue[str]()
+    monkeypatch.setattr("webbrowser.open", opened.put)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+    result = CliRunner().invoke(cli, ["explore", "--port", "0"])
+    assert result.exit_code == 0
+    assert opened.get(timeout=10) in result.stdout
+
+
+# --- a real server ---
+def workers_of(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_server_from_start_to_end() -> None:
+    with running_explorer() as (address, process):
+        # Bound to this machine alone.
+        listening = [each for each in psutil.Process(process.pid).net_connections() if each.status == "LISTEN"]
+        assert [each.laddr.ip for each in listening] == ["127.0.0.1"]
+
+        # Fifty requests at once, each with its own answer.
+        with httpx.Client(base_url=address, timeout=60, limits=httpx.Limits(max_connections=50)) as client:
+            problems = [changed("network", width=0.5 + 0.05 * index) for index in range(50)]
+            with ThreadPoolExecutor(50) as threads:
+                answers = list(threads.map(lambda each: client.post("api/solve", json={"problem": each}), problems))
+            for problem, answer in zip(problems, answers, strict=True):
+                assert answer.status_code == 200
+                expected = dl.solve(read_problem(problem)).test_loss[-1]
+                assert last_line(answer)["result"]["test_loss"][-1] == expected
+
+            # Who hangs up ends the work.
+            long = changed("optimizer", lr=1e-6) | {"steps": 1500}
+            request = {"problem": long, "dim": 500, "seeds": 64}
+            with client.stream("POST", "api/experiment", json=request) as stream:
+                lines = stream.iter_lines()
+                while "training" not in next(lines):
+                    pass
+                assert client.get("api/load").json() == {"short": 0, "long": 1}
+            assert until(lambda: client.get("api/load").json() == {"short": 0, "long": 0})
+            assert until(lambda: all(each.cpu_percent(0.2) < 20 for each in workers_of(process.pid)))
+
+        workers = workers_of(process.pid)
+        assert workers
+        # Interrupted in the middle of work, it leaves nothing behind.
+        sock = socket.create_connection(tuple(listening[0].laddr))
+        body = json.dumps({"problem": long, "dim": 500, "seeds": 64}).encode()
+        headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": len(body)}
+        head = ["POST /api/experiment HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        sock.sendall("\r\n".join(head).encode() + body)
+        assert b"200 OK" in sock.recv(1000)
+        workers += workers_of(process.pid)
+    sock.close()
+    assert process.returncode == 0
+    assert until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in workers))
+
+
+def test_workers_end_when_the_server_is_killed() -> None:
+    with running_explorer() as (address, process):
+        httpx.get(address + "api/page")
+        assert until(lambda: len(workers_of(process.pid)) == 2)
+        workers = workers_of(process.pid)
+        os.kill(process.pid, 9)
+        process.wait()
+        assert until(
+            lambda: not any(psutil.pid_exists(each.pid) and each.status() != psutil.STATUS_ZOMBIE for each in workers)
+        )

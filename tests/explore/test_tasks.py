@@ -1,0 +1,197 @@
+"""What the page can ask for: each answer is the library's, and what nobody waits for ends."""
+
+import itertools
+import re
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from starlette.applications import Starlette
+
+import deeplinear as dl
+from deeplinear._explore import rates, tasks
+from deeplinear._explore.problems import read_problem
+from explorer import PROBLEM, changed, last_line, quiet, until
+
+
+def test_solve_is_the_library(client: httpx.Client) -> None:
+    theory = dl.solve(read_problem(PROBLEM))
+    result = last_line(client.post("/api/solve", json={"problem": PROBLEM}))["result"]
+    for name in ("times", "test_loss", "train_loss", "kernel"):
+        np.testing.assert_array_equal(result[name], getattr(theory, name))
+    for name in ("bias", "width", "data", "label_noise"):
+        np.testing.assert_array_equal(result[name], getattr(theory.decomposition, name))
+    first = tasks.solve({"problem": PROBLEM, "only": 7}, quiet)
+    np.testing.assert_array_equal(first["test_loss"], theory.test_loss[:7])
+
+
+def test_divergence_is_an_answer(client: httpx.Client) -> None:
+    result = last_line(client.post("/api/solve", json={"problem": changed("optimizer", lr=5.0)}))["result"]
+    assert result["diverged_at"] is not None
+    assert result["test_loss"][-1] is None
+
+
+def test_correlations_are_thinned_and_summed_over_outputs() -> None:
+    problem = changed("data", target_gram=[[1.0, 0.2], [0.2, 0.5]]) | {"steps": 130}
+    answer = tasks.correlations({"problem": problem, "kind": "gradient_correlation", "layer": 1}, quiet)
+    assert answer["values"].shape == (tasks.HEAT_MAP, tasks.HEAT_MAP)
+    theory = dl.solve(read_problem(problem))
+    t, s = 100, 37
+    whole = theory.gradient_correlation[0].reshape(130, 2, 130, 2)[answer["times"][t], :, answer["times"][s], :]
+    assert answer["values"][t, s] == pytest.approx(np.trace(whole), rel=1e-12)
+    assert answer["layers"] == [1, 2]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_rates_mark_the_optimum(schedule: str) -> None:
+    problem = changed("optimizer", schedule=schedule) | {"steps": 12}
+    answer = tasks.rates({"problem": problem}, quiet)
+    best = answer["optimum"]["loss"]
+    assert best == pytest.approx(dl.optimal_lr(read_problem(problem)).loss)
+    assert min(answer["test_loss"]) >= best * (1 - 1e-9)
+    nearest = int(np.argmin(np.abs(np.log(answer["lrs"] / answer["optimum"]["lr"]))))
+    at_nearest = read_problem(changed("optimizer", schedule=schedule, lr=float(answer["lrs"][nearest])) | {"steps": 12})
+    assert answer["test_loss"][nearest] == pytest.approx(dl.solve(at_nearest).test_loss[-1], rel=1e-9)
+
+
+WITH_EDGES = [
+    PROBLEM,
+    changed("data", noise=0.0) | {"steps": 40},
+    changed("optimizer", lr=0.01, momentum=0.9) | {"steps": 25},
+    changed("network", depth=3, richness=3.0, parameterization="ntk") | {"steps": 12},
+    changed("sampling", samples=0.5) | {"steps": 30},
+    changed("optimizer", lr=0.01, momentum=0.95) | {"steps": 20, "sampling": {"type": "OnlineSGD", "batch": 0.5}},
+]
+
+
+@pytest.mark.parametrize("problem", WITH_EDGES)
+def test_the_curve_over_rates_is_resolved_and_nowhere_below_its_optimum(problem: dict[str, Any]) -> None:
+    answer = tasks.rates({"problem": problem}, quiet)
+    optimum = answer["optimum"]
+    at = answer["lrs"].tolist().index(optimum["lr"])
+    assert answer["drawn"][at]  # it stands on the curve
+    assert answer["test_loss"][at] == optimum["loss"] == answer["test_loss"].min()
+
+    # Where it is drawn it is resolved.
+    lrs, losses = (np.log(answer[name][answer["drawn"]]) for name in ("lrs", "test_loss"))
+    assert (np.diff(lrs) <= np.log(32) / 15 + 1e-9).all()  # no gap
+    # Solved again at rates half-way between neighbours, the loss is near the line.
+    half = (lrs[1:] + lrs[:-1]) / 2
+    between = [replace_lr(problem, float(np.exp(lr))) for lr in half]
+    found = np.log([theory.test_loss[-1] for theory in dl.solve(between)])
+    off = np.abs(found - (losses[1:] + losses[:-1]) / 2)
+    assert off.max() < 2 * np.log1p(rates.OFF), np.exp(half[off.argmax()])
+    # The line ends where it does not, or where training fails, or with the picture.
+    end = answer["lrs"][answer["drawn"]].max()
+    assert end == answer["lrs"][-1] or answer["unstable"][-1] == (end, answer["lrs"][-1])
+
+
+def replace_lr(problem: dict[str, Any], lr: float) -> dl.Problem:
+    return read_problem(problem | {"optimizer": problem["optimizer"] | {"lr": lr}})
+
+
+def test_a_jagged_curve_ends_where_it_cannot_be_resolved() -> None:
+    def points(losses: list[float], ratio: float) -> list[rates.Point]:
+        return [rates.Point(ratio**index, loss, loss, 1.0, loss > 1) for index, loss in enumerate(losses)]
+
+    smooth = points([0.5, 0.4, 0.34, 0.3, 0.27], 1.1)
+    assert rates.between(smooth) == []
+    assert rates.unstable(smooth) == []
+    jagged = [0.5, 0.4, 0.3, 0.31, 0.5, 0.32, 0.6, 0.31]
+    assert len(rates.between(points(jagged, 1.1))) == 6  # solved between ...
+    fine = points(jagged, 1.001)
+    assert rates.between(fine) == []  # ... as far as that helps
+    assert rates.unstable(fine) == [(fine[1].lr, fine[2].lr), (fine[2].lr, fine[-1].lr)]
+    assert rates.drawn(fine) == [True, True, True, False, False, False, False, False]  # the optimum is always shown
+    failing = points([0.5, 0.48, 0.47, 2.0, np.inf], 1.001)
+    assert rates.unstable(failing) == [(failing[2].lr, failing[-1].lr)]
+    hole = points([0.5, 3.0, 0.5, 0.48, 0.46, 0.44, 0.43], 1.001)
+    assert rates.unstable(hole) == [(hole[0].lr, hole[2].lr)]  # below the optimum the line goes on
+    assert rates.drawn(hole) == [True, False, True, True, True, True, True]
+
+
+def test_rates_report_how_far_the_search_is() -> None:
+    reports: list[dict[str, Any]] = []
+    tasks.rates({"problem": PROBLEM}, lambda **message: reports.append(message))
+    told = [report for report in reports if report]
+    assert [stage for stage, _ in itertools.groupby(told, lambda report: report["stage"])] == [
+        "1 of 2: finding the best learning rate",
+        "2 of 2: loss at each learning rate",
+    ]
+    assert told[0]["part"] < 0.5
+    assert told[-1]["part"] == 1.0
+
+
+def test_a_search_that_nobody_waits_for_ends(client: httpx.Client) -> None:
+    problem = PROBLEM | {"sampling": {"type": "OnlineSGD", "batch": 0.5}, "steps": 600}
+    with client.stream("POST", "/api/rates", json={"problem": problem}) as stream:
+        lines = stream.iter_lines()
+        while '"part": 0.' not in (line := next(lines)):
+            assert "error" not in line
+        assert "1 of 2" in line
+        assert client.get("/api/load").json()["long"] == 1
+    assert until(lambda: client.get("/api/load").json()["long"] == 0, seconds=5)
+
+
+def test_rates_of_a_run_that_is_too_long_are_refused(client: httpx.Client) -> None:
+    answer = last_line(client.post("/api/rates", json={"problem": PROBLEM | {"steps": 3000}}))
+    assert answer["field"] == "steps"
+    assert "Lower the steps to 1000" in answer["error"]
+
+
+def test_rates_without_an_optimum_say_so() -> None:
+    nothing_to_learn = changed("network", centered=True) | {"data": {"target_gram": [[0.0]], "noise": 0.3}}
+    answer = tasks.rates({"problem": nothing_to_learn}, quiet)
+    assert answer["optimum"] is None
+    assert "no learning rate" in answer["note"]
+    assert len(answer["test_loss"]) == len(answer["lrs"])
+
+
+def test_experiment_is_the_library(client: httpx.Client) -> None:
+    request = {"problem": PROBLEM, "dim": 40, "seeds": 8}
+    answer = last_line(client.post("/api/experiment", json=request))["result"]
+    networks = dl.simulate(read_problem(PROBLEM), 40, 8, record="losses")
+    comparison = dl.compare(dl.solve(read_problem(PROBLEM)), networks)
+    np.testing.assert_array_equal(answer["test_loss"]["mean"], networks.mean("test_loss"))
+    np.testing.assert_array_equal(answer["test_loss"]["z"], comparison["test_loss"].z)
+    assert answer["verdict"] == comparison.verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"dim": 5000}, "experiment.dim", "dim must be a whole number from 1 to 2000, got 5000"),
+        ({"dim": 1.5}, "experiment.dim", "dim must be"),
+        ({"seeds": "many"}, "experiment.seeds", "seeds must be"),
+        ({"problem": PROBLEM | {"steps": 5000}}, "steps", "at most 2000"),
+        ({"problem": changed("network", width="infinite")}, "network.width", "width"),
+        ({"problem": changed("network", width=500.0)}, "network.width", "at most 20000"),
+        (
+            {"problem": changed("network", width=90.0, depth=60) | {"steps": 2000}, "seeds": 64},
+            "experiment.dim",
+            "Lower",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_experiments(client: httpx.Client, changes: dict[str, Any], field: str, words: str) -> None:
+    request = {"problem": PROBLEM, "dim": 200, "seeds": 4} | changes
+    answer = last_line(client.post("/api/experiment", json=request))
+    assert answer["field"] == field
+    assert words in answer["error"]
+
+
+def test_what_would_take_too_long_is_refused_with_its_estimate(client: httpx.Client) -> None:
+    problem = changed("optimizer", momentum=0.5) | {"steps": 500_000}  # momentum is solved step by step
+    answer = last_line(client.post("/api/solve", json={"problem": problem}))
+    assert answer["field"] == "steps"
+    assert re.search(r"theory \(dense\): [\d.]+ \w+, [\d.]+ TB; does not fit .* Lower the steps", answer["error"])
+
+
+def test_netcdf_is_the_solution(app: Starlette, client: httpx.Client, tmp_path: Any) -> None:
+    response = client.post("/api/netcdf", json={"problem": PROBLEM})
+    path = tmp_path / "theory.nc"
+    path.write_bytes(response.content)
+    loaded = dl.Solution.load(path)
+    np.testing.assert_array_equal(loaded.feature_correlation, dl.solve(read_problem(PROBLEM)).feature_correlation)
+    assert list(app.state.folder.iterdir()) == []  # handed on and deleted
