@@ -24,7 +24,6 @@ from deeplinear._problem.problem import Problem
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
-from deeplinear._theory.solve import solve
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -153,8 +152,11 @@ def matrices_read(shape: Structure) -> float:
 def _overhead(problem: Problem) -> float:
     """Measure the seconds of a step whose matrices are tiny."""
     steps = min(problem.steps, _PROBE_STEPS)
-    small = _shortened(problem, steps)
-    return float(np.median([solve(small).stats["seconds"] for _ in range(3)])) / steps
+    # One number of nodes in depth, whether or not it is enough: what cannot be resolved has a cost, too.
+    solver = Dense(depth_nodes=Dense().shape(problem).nodes)
+    small = [_shortened(problem, steps)]
+    with one_blas_thread():
+        return float(np.median([solver.solve(small)[0].stats["seconds"] for _ in range(3)])) / steps
 
 
 def _seconds_per_byte(shape: Structure) -> float:
@@ -236,7 +238,8 @@ def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:
 
 def _shortened(problem: Problem, steps: int) -> Problem:
     """The same problem over fewer steps, slow enough not to diverge."""
-    return replace(problem, optimizer=replace(problem.optimizer, lr=1e-6), steps=steps)
+    lr = 1e-6 * math.exp(-problem.network.log_initial_gain)
+    return replace(problem, optimizer=replace(problem.optimizer, lr=lr), steps=steps)
 
 
 def _typical(work: Callable[[], object], repeats: int = 3) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from deeplinear._core.arrays import to_numpy
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure
+from deeplinear._equations.deep_chain import FEW_LAYERS
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Run, Unresolved
 
@@ -20,9 +21,6 @@ _NODES = (5, 7, 9, 12, 16, 21, 28)
 
 _MANY_LAYERS = 256
 """Depth of a residual network from which nodes in depth are cheaper than its layers."""
-
-_FEW_LAYERS = 1024
-"""Depth up to which a divergence in doubt is looked at layer by layer."""
 
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
@@ -68,12 +66,12 @@ def resolved(
         fine = run(count, None)
         error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
         unsettled = fine.equations.chain.unsettled
-        unresolved = unsettled & ((fine.diverged_at < 0) | (problem.network.depth <= _FEW_LAYERS))
+        unresolved = unsettled & ((fine.diverged_at < 0) | (problem.network.depth <= FEW_LAYERS))
         if error <= tolerance and not unresolved.any():
             return fine, {"depth_nodes": count, "depth_error": error}, count
         if count < _NODES[-1]:
             coarse = fine
-    if problem.network.depth > _FEW_LAYERS and (end := _parting(coarse, fine, problem.steps, tolerance)):
+    if problem.network.depth > FEW_LAYERS and (end := _parting(coarse, fine, problem.steps, tolerance)):
         fine.diverged_at[:] = end
         return fine, {"depth_nodes": count, "depth_error": tolerance}, count
     if problem.network.depth == math.inf:

@@ -85,7 +85,8 @@ class MergedSteps(Solver):
 
     def estimate(self, problem: Problem) -> Work:
         """The finest run usually needs 20 steps in each relaxation time of the first kernel."""
-        kernel = self._dense.solve([replace(problem, steps=1)])[0].curves.kernel[0]
+        start = Dense(depth_nodes=depth.first_nodes(problem), device=self.device)  # enough for an estimate
+        kernel = start.solve([replace(problem, steps=1)])[0].curves.kernel[0]
         steps = round(128 + 20 * float(_rate(problem, float(kernel))) * problem.steps)
         shape = replace(self._dense.shape(problem), steps=min(problem.steps, steps))
         copies = depth.copies(shape)
