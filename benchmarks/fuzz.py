@@ -154,6 +154,8 @@ def draw(seed: int) -> dl.Problem:
         steps = int(of.between(1001, 30_000))
     data = of.data()
     network = of.network(8 if steps > 120 else 32 if steps > 8 and of.one_in(2) else math.inf)
+    if network.depth >= 256 and network.branch > 1.5 and steps > 16 and not of.one_in(6):
+        steps = 9 + steps % 8  # layers that differ much take many nodes in depth, and many sweeps
     sampling = of.sampling(data)
     kernel = float(data.modes.eigenvalues.max()) * (min(network.depth, 16) + 1)
     while True:

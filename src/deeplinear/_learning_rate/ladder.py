@@ -32,6 +32,11 @@ def check(problem: Any) -> None:
         raise ValueError(f"problem must be a Problem, got {problem!r}")
     if problem.steps < 2:
         raise ValueError(f"steps must be at least 2 for the learning rate to matter, got {problem.steps}")
+    if not problem.optimizer.rates(problem.steps)[:-1].any():
+        raise ValueError(
+            f"lr must be above zero at some step before step {problem.steps - 1}, at which the loss counts, "
+            "got a schedule that is zero at all of them"
+        )
 
 
 def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:

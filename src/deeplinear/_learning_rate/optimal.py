@@ -175,6 +175,7 @@ def optimal_lr(
     if horizon > last:
         raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
     problem = up_to(problem, horizon)
+    check(problem)
     excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
     scan = _search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
