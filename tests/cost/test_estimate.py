@@ -121,9 +121,9 @@ def test_what_nodes_in_depth_do_not_resolve_has_an_estimate(depth: float) -> Non
     network = dl.ResNet(depth, 0.5, richness=0.2, branch=4.5, centered=True)
     for sampling, steps in ((dl.FullBatch(2.0), 88), (dl.OnlineSGD(0.5), 3000)):
         each = dl.Problem(network, dl.Isotropic(0.5), sampling, dl.GradientDescent(5e-5), steps)
-        start = time.perf_counter()
+        start = time.process_time()
         assert 0 < estimate(each).theory.seconds < math.inf
-        assert time.perf_counter() - start < 10, "about a second, on an idle machine"
+        assert time.process_time() - start < 10, "about a second"
 
 
 def test_weights_that_decay_many_times_over_take_more_nodes() -> None:

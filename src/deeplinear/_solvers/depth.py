@@ -26,18 +26,30 @@ _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
 
 
-def first_nodes(problem: Problem) -> int:
-    """Number of nodes with which a problem is first solved; 0 if layer by layer.
+def likely_nodes(problem: Problem) -> int:
+    """Number of nodes that are likely to be enough for a tolerance of 1e-6; 0 if a problem is solved layer by layer.
 
-    Nodes can stand for layers that differ little from one to the next.
+    Nodes can stand for layers that differ little from one to the next. What the initial branches make of fields grows
+    exponentially along the depth, forward and backward; polynomials must follow the product.
     """
     network = problem.network
-    return _NODES[1] if network.changes_slowly_with_depth and network.depth >= _MANY_LAYERS else 0
+    if not network.changes_slowly_with_depth or network.depth < _MANY_LAYERS:
+        return 0
+    growth = 2.0 * float(np.real(network.log_initial_gain))
+    enough = (nodes for nodes in _NODES[1:] if 2.0 * (growth / 4.0) ** nodes / math.factorial(nodes) <= 1e-6)
+    return next(enough, _NODES[-1])
 
 
 def copies(shape: Structure) -> float:
-    """Cost of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
-    return 1.0 + _NODES[0] / shape.nodes if shape.nodes else 1.0
+    """Size of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
+    if not shape.nodes:
+        return 1.0
+    return 1.0 + max([nodes for nodes in _NODES if nodes < shape.nodes], default=0) / shape.nodes
+
+
+def passes(shape: Structure) -> float:
+    """Cost of all solutions until the last one, in units of that."""
+    return sum(nodes for nodes in _NODES if nodes <= shape.nodes) / shape.nodes if shape.nodes else 1.0
 
 
 def resolved(
@@ -59,7 +71,7 @@ def resolved(
     run, stats, nodes
         What was solved, what to report about the depth, and the number of nodes that was taken.
     """
-    if nodes is not None or not first_nodes(problem):
+    if nodes is not None or not likely_nodes(problem):
         return run(nodes or 0, progress), {"depth_nodes": nodes} if nodes else {}, nodes or 0
     coarse = run(_NODES[0], progress)
     for count in _NODES[1:]:

@@ -78,9 +78,9 @@ class Panels(Solver):
         if isinstance(lr, tuple):  # a jump is two neighbouring steps
             nodes += _NODES_AFTER_BREAK * int((np.diff(breaks(np.array(lr)), prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
-        shape = structure(problem, depth.first_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
-        copies, passes = depth.copies(shape), _PASSES_IN_DEPTH if shape.nodes else _PASSES
-        return Work(replace(shape, steps=count), copies * passes, round(copies * panels_memory(shape, count)))
+        shape = structure(problem, depth.likely_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
+        passes = depth.passes(shape) * (_PASSES_IN_DEPTH if shape.nodes else _PASSES)
+        return Work(replace(shape, steps=count), passes, round(depth.copies(shape) * panels_memory(shape, count)))
 
     def hurried(self, part: float) -> "Panels":
         """Return the same with so much patience."""
