@@ -3,10 +3,10 @@
 python benchmarks/fuzz.py [--problems 3000] [--workers 2] [--seeds 3 17 ...]
 
 Problem number s is drawn by a generator seeded with s, and put to every check that applies to it (``CHECKS``) by
-another process, which is stopped and replaced after ``LIMIT`` seconds of work. Every answer is kept in ``out/fuzz`` at once, so
-that an interrupted run goes on where it stopped; answers of another version of the package are not taken. In the end a
-table says how often each check was tried, and held; problems that failed are listed with the command that repeats them
-and their TOML file, and the exit code is then 1. With ``--seeds`` these problems are checked here and now.
+another process, which is stopped and replaced after ``LIMIT`` seconds of work. Every answer is kept in ``out/fuzz`` at
+once, so that an interrupted run goes on where it stopped; answers of another version of the package are not taken. In
+the end a table says how often each check was tried, and held; problems that failed are listed with the command that
+repeats them and their TOML file, and the exit code is then 1. With ``--seeds`` these problems are checked here and now.
 """
 
 import argparse
