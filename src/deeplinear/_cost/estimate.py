@@ -151,12 +151,12 @@ def matrices_read(shape: Structure) -> float:
 
 def _overhead(problem: Problem) -> float:
     """Measure the seconds of a step whose matrices are tiny."""
-    steps = min(problem.steps, _PROBE_STEPS)
+    steps, nodes = min(problem.steps, _PROBE_STEPS), Dense().shape(problem).nodes
     # One number of nodes in depth, whether or not it is enough: what cannot be resolved has a cost, too.
-    solver = Dense(depth_nodes=Dense().shape(problem).nodes)
-    small = [_shortened(problem, steps)]
+    solver, small = Dense(depth_nodes=nodes), [_shortened(problem, steps)]
+    repeats = 1 if nodes else 3  # steps that are swept take long
     with one_blas_thread():
-        return float(np.median([solver.solve(small)[0].stats["seconds"] for _ in range(3)])) / steps
+        return float(np.median([solver.solve(small)[0].stats["seconds"] for _ in range(repeats)])) / steps
 
 
 def _seconds_per_byte(shape: Structure) -> float:
