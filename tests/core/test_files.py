@@ -39,6 +39,18 @@ def assert_same(found: dl.Solution, expected: dl.Solution, names: list[str] = OB
     np.testing.assert_array_equal(found.variance.interaction, expected.variance.interaction)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions of POSIX")
+def test_files_have_the_permissions_of_any_other_file(tmp_path: Path) -> None:
+    problem, before = make(), os.umask(0o027)
+    try:
+        problem.save(tmp_path / "problem.toml")
+        assert os.umask(0o027) == 0o027, "the umask of the process is left as it is"
+    finally:
+        os.umask(before)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
 class TestFullDisk:
     SCRIPT = """
 import os, resource, signal, sys

@@ -1,3 +1,4 @@
+import math
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
 from deeplinear._problem.edit import replace
 from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.panels.solver import Panels
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
 from factories import maker
@@ -108,6 +110,26 @@ def test_what_does_not_fit_is_said_quickly() -> None:
     assert not cost.fits
     assert "does not fit" in str(cost)
     assert estimate(problem()).fits
+
+
+@pytest.mark.parametrize("depth", [math.inf, 10**9, 300])
+def test_what_nodes_in_depth_do_not_resolve_has_an_estimate(depth: float) -> None:
+    """Branches that amplify millions of times: no number of nodes does, and 10^9 layers do not fit."""
+    network = dl.ResNet(depth, 0.5, richness=0.2, branch=4.5, centered=True)
+    for sampling, steps in ((dl.FullBatch(2.0), 88), (dl.OnlineSGD(0.5), 3000)):
+        each = dl.Problem(network, dl.Isotropic(0.5), sampling, dl.GradientDescent(5e-5), steps)
+        start = time.process_time()
+        assert 0 < estimate(each).theory.seconds < math.inf
+        assert time.process_time() - start < 10, "about a second"
+
+
+def test_weights_that_decay_many_times_over_take_more_nodes() -> None:
+    """Panels follow the exponential, so they grow no longer: 640 nodes where 230 would do without decay."""
+    rule = dl.GradientDescent(2e-4, weight_decay=90.0)
+    each = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.5), dl.FullBatch(2.0), rule, 8000)
+    nodes = dl.solve(each).stats["nodes"]
+    assert nodes > 500
+    assert nodes <= Panels().estimate(each).shape.steps <= 1.5 * nodes
 
 
 def test_without_dim_there_is_no_experiment() -> None:

@@ -2,12 +2,15 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import deeplinear as dl
 from deeplinear._equations.depth_nodes import Nodes
+from deeplinear._problem.rate import up_to
+from deeplinear._solvers import depth as in_depth
 from deeplinear._solvers.dense import Dense
 from factories import maker
 
@@ -200,3 +203,30 @@ def test_what_cannot_be_done_at_infinite_depth_says_so():
         dl.solve(make(), tolerance=0)
     with pytest.raises(ArithmeticError, match="infinite depth was not resolved to tolerance 1e-18"):
         dl.solve(make(steps=3), tolerance=1e-18)
+
+
+@pytest.mark.parametrize(("width", "true_step"), [("infinite", 4), (1.0, 4)])
+def test_what_grows_along_a_great_depth_is_followed(width, true_step):
+    """A loss that grows 10^5 times is no divergence yet, however hard its layers are to solve for."""
+    problem = make(1100, dl.FullBatch(2.0), math.exp(-6.25), 6, width=width, branch=2.5, richness=1.0)
+    exact = losses_with(0, up_to(problem, true_step - 1))
+    solution = dl.solve(problem)
+    found = solution.status.diverged_at
+    assert true_step - 1 <= found <= true_step
+    assert exact[found - 1] > 50 * exact[0]
+    np.testing.assert_allclose(solution.test_loss[:found], exact[:found], rtol=1e-3)
+
+
+def test_nodes_that_part_before_the_loss_has_grown_are_no_divergence():
+    """Losses of two numbers of nodes, and the steps at which each of them diverged."""
+
+    def run(losses, diverged_at):
+        return SimpleNamespace(
+            diverged_at=np.array([diverged_at]), test_losses=lambda steps: np.array(losses)[steps, None]
+        )
+
+    one, other = [1.0, 3.0, 9.0, 1e9, 1e13], [1.0, 3.0, 9.5, 1e11, 1e14]
+    assert in_depth._parting(run(one, 4), run(other, 4), 5, 1e-6) == 2
+    assert in_depth._parting(run(one, 4), run(one, 3), 5, 1e-6) == 3
+    assert in_depth._parting(run(one, 4), run(one, -1), 5, 1e-6) == 0, "one of them does not diverge"
+    assert in_depth._parting(run([1.0, 1.5, 9.0], 2), run([1.0, 1.4, 9.0], 2), 3, 1e-6) == 0, "not grown yet"

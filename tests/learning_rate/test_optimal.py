@@ -457,3 +457,11 @@ def test_where_a_function_is_rough_the_best_point_is_returned():
     found = Counted(evaluate).minimum(0.0, 0.1, 0.2)
     assert found.value <= evaluate(0.1).value
     assert found.value == pytest.approx(evaluate(found.x).value, rel=1e-3)
+
+
+def test_a_schedule_that_is_zero_before_the_horizon_is_refused():
+    problem = make(lr=[0.0] * 5 + [0.1] * 5, steps=10)
+    with pytest.raises(ValueError, match=r"lr must be above zero at some step before step 5, .* zero at all of them"):
+        dl.optimal_lr(problem, horizon=5)
+    with pytest.raises(ValueError, match="lr must be above zero at some step before step 9"):
+        dl.max_stable_lr(make(lr=[0.0] * 9 + [0.1], steps=10))

@@ -458,3 +458,14 @@ def test_what_is_not_finite_is_never_taken_for_resolved():
         values[3] = wrong
         with np.errstate(invalid="ignore"):  # as while panels run
             assert np.isposinf(rest(values, wrong))
+
+
+@pytest.mark.parametrize("data", [dl.Spectrum([0.0], [0.2], [4.0]), dl.Spectrum([1.0], [0.0], [4.0])])
+def test_what_has_no_loss_is_solved_at_few_nodes(data):
+    """Inputs, or a target, that are zero: nothing to learn, and a scale of zero for all that is relative."""
+    network = dl.MLP(2, 9.0, richness=0.5, centered=True)
+    solution = dl.solve(dl.Problem(network, data, dl.FullBatch(50.0), dl.GradientDescent(0.1), 20_000))
+    assert solution.status.diverged_at is None
+    assert solution.stats["method"] == "panels"
+    assert solution.stats["nodes"] < 250
+    np.testing.assert_array_equal(solution.test_loss, 0.0)

@@ -2,9 +2,8 @@
 
 import hashlib
 import io
-import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -18,14 +17,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"the folder of {path} does not exist; create it first")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.parent / f".{path.stem}-{secrets.token_hex(8)}{path.suffix}"
+    temporary.touch(exist_ok=False)  # an ordinary file, not a private one, by the umask of the process
     try:
         write(temporary)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; results are ordinary files
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

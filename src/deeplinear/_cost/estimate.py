@@ -25,7 +25,6 @@ from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._solvers.dense import Dense
-from deeplinear._theory.solve import solve
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -146,9 +145,12 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
 
 def _overhead(problem: Problem) -> float:
     """Measure the seconds of a step whose matrices are tiny."""
-    steps = min(problem.steps, _PROBE_STEPS)
-    small = _shortened(problem, steps)
-    return float(np.median([solve(small).stats["seconds"] for _ in range(3)])) / steps
+    steps, nodes = min(problem.steps, _PROBE_STEPS), Dense().shape(problem).nodes
+    # One number of nodes in depth, whether or not it is enough: what cannot be resolved has a cost, too.
+    solver, small = Dense(depth_nodes=nodes), [_shortened(problem, steps)]
+    repeats = 1 if nodes else 3  # steps that are swept take long
+    with one_blas_thread():
+        return float(np.median([solver.solve(small)[0].stats["seconds"] for _ in range(repeats)])) / steps
 
 
 def _seconds_per_byte(shape: Structure) -> float:
@@ -224,7 +226,8 @@ def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:
 
 def _shortened(problem: Problem, steps: int) -> Problem:
     """The same problem over fewer steps, slow enough not to diverge."""
-    return replace(problem, optimizer=replace(problem.optimizer, lr=1e-6), steps=steps)
+    lr = 1e-6 * math.exp(-problem.network.log_initial_gain)
+    return replace(problem, optimizer=replace(problem.optimizer, lr=lr), steps=steps)
 
 
 def _typical(work: Callable[[], object], repeats: int = 3) -> float:

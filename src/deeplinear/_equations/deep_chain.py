@@ -25,8 +25,10 @@ All arrays have an axis of nodes after the axis of batches.
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, beside, computing, finite, identity
 from deeplinear._equations.coefficients import Coefficients, Structure
@@ -50,6 +52,11 @@ SETTLED = 1e-10
 """Relative change of a step's unknowns at which sweeping them ends."""
 
 _MOST_SWEEPS, _USUAL_SWEEPS = 60, 10
+_MANY_SWEEPS, _MANY_IN_MEMORY = 240, 120
+"""Sweeps of a second trial, and how many it remembers, where the first one did not settle."""
+
+FEW_LAYERS = 1024
+"""Depth up to which it is cheaper, and exact, to solve layer by layer what does not settle at once."""
 
 
 class DeepChain:
@@ -85,6 +92,7 @@ class DeepChain:
         self._all = slice(0, room.size)
         # A single edge's own change, which tells its two layers apart; none at infinite depth.
         self._edge = None if c.structure.edges is None else self._beta2
+        self._are_many = c.structure.edges is None or c.structure.edges >= FEW_LAYERS
         if like is None:
             self._make_responses(room, lead)
         else:
@@ -265,13 +273,20 @@ class DeepChain:
             return
         before = slice(max(rows.start - count, 0), max(rows.start, count))
         start = xp.stack([each.matrix[..., before, :e] for each in (kernel, covariance)], axis=1)
-        _, moving = fixed_point(
-            lambda flat: carried(flat.reshape(start.shape)).reshape(flat.shape),
-            start.reshape(len(start), -1),
-            tolerance=SETTLED,
-            most_sweeps=_MOST_SWEEPS,
-            ignore=self.unsettled,
-        )
+
+        def settled(**options: Any) -> tuple[Array, NDArray[np.bool_]]:
+            return fixed_point(
+                lambda flat: carried(flat.reshape(start.shape)).reshape(flat.shape),
+                start.reshape(len(start), -1),
+                tolerance=SETTLED,
+                ignore=self.unsettled,
+                **options,
+            )
+
+        last, moving = settled(most_sweeps=_MOST_SWEEPS)
+        if self._are_many and (moving & ~self.unsettled).any() and bool(xp.all(xp.isfinite(last))):
+            # What has grown much along the depth: too much for few sweeps in memory, not yet a divergence.
+            _, moving = settled(most_sweeps=_MANY_SWEEPS, memory=_MANY_IN_MEMORY)
         self.unsettled |= moving
 
     def kernel(self) -> Array:

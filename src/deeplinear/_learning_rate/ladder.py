@@ -33,6 +33,9 @@ def check(problem: Any) -> None:
         raise Refusal("problem", problem, "a Problem")
     if problem.steps < 2:
         raise Refusal("steps", problem.steps, "at least 2 for the learning rate to matter")
+    if not problem.optimizer.rates(problem.steps)[:-1].any():
+        allowed = f"above zero at some step before step {problem.steps - 1}, at which the loss counts"
+        raise Refusal("lr", problem.optimizer.lr, allowed, got="a schedule that is zero at all of them")
 
 
 def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:

@@ -178,6 +178,7 @@ def optimal_lr(
     if horizon > last:
         raise Refusal("horizon", horizon, f"at most steps - 1 ({last})")
     problem = up_to(problem, horizon)
+    check(problem)
     excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
     scan = _search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)

@@ -62,14 +62,13 @@ class Dense(Solver):
         return None
 
     def estimate(self, problem: Problem) -> Work:
-        """One pass; where nodes stand for layers also one on fewer nodes, to compare with."""
+        """One pass; where nodes stand for layers also those on fewer nodes, to compare with."""
         shape = self.shape(problem)
-        copies = depth.copies(shape)
-        return Work(shape, copies, round(copies * system.memory(shape)))
+        return Work(shape, depth.passes(shape), round(depth.copies(shape) * system.memory(shape)))
 
     def shape(self, problem: Problem) -> Structure:
         """Return the structure of the equations."""
-        return structure(problem, depth.first_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
+        return structure(problem, depth.likely_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
 
     def batches(self, problems: Sequence[Problem]) -> Iterator[list[int]]:
         """Problems of equal structure, as many as fit into the cache of a processor or the memory of a device."""

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core.arrays import to_numpy
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure
+from deeplinear._equations.deep_chain import FEW_LAYERS
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Run, Unresolved
 
@@ -20,25 +22,34 @@ NODES = (5, 7, 9, 12, 16, 21, 28)
 _MANY_LAYERS = 256
 """Depth of a residual network from which nodes in depth are cheaper than its layers."""
 
-_FEW_LAYERS = 1024
-"""Depth up to which a divergence in doubt is looked at layer by layer."""
-
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
 
 
-def first_nodes(problem: Problem) -> int:
-    """Number of nodes with which a problem is first solved; 0 if layer by layer.
+def likely_nodes(problem: Problem) -> int:
+    """Number of nodes that are likely to be enough for a tolerance of 1e-6; 0 if a problem is solved layer by layer.
 
-    Nodes can stand for layers that differ little from one to the next.
+    Nodes can stand for layers that differ little from one to the next. What the initial branches make of fields grows
+    exponentially along the depth, forward and backward; polynomials must follow the product.
     """
     network = problem.network
-    return NODES[1] if network.changes_slowly_with_depth and network.depth >= _MANY_LAYERS else 0
+    if not network.changes_slowly_with_depth or network.depth < _MANY_LAYERS:
+        return 0
+    growth = 2.0 * float(np.real(network.log_initial_gain))
+    enough = (nodes for nodes in NODES[1:] if 2.0 * (growth / 4.0) ** nodes / math.factorial(nodes) <= 1e-6)
+    return next(enough, NODES[-1])
 
 
 def copies(shape: Structure) -> float:
-    """Cost of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
-    return 1.0 + NODES[0] / shape.nodes if shape.nodes else 1.0
+    """Size of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
+    if not shape.nodes:
+        return 1.0
+    return 1.0 + max([nodes for nodes in NODES if nodes < shape.nodes], default=0) / shape.nodes
+
+
+def passes(shape: Structure) -> float:
+    """Cost of all solutions until the last one, in units of that."""
+    return sum(nodes for nodes in NODES if nodes <= shape.nodes) / shape.nodes if shape.nodes else 1.0
 
 
 def resolved(
@@ -52,25 +63,29 @@ def resolved(
 
     The difference of two bounds the error of the coarser one; the finer one, which is kept, converges exponentially
     and is far more exact. A finite depth that resists is solved layer by layer, and so are not too many layers
-    where it is not clear whether training diverges or nodes do not resolve it.
+    where it is not clear whether training diverges or nodes do not resolve it. More layers diverge, by what is said,
+    at the step from which numbers of nodes differ, if they all diverge then or later.
 
     Returns
     -------
     run, stats, nodes
         What was solved, what to report about the depth, and the number of nodes that was taken.
     """
-    if nodes is not None or not first_nodes(problem):
+    if nodes is not None or not likely_nodes(problem):
         return run(nodes or 0, progress), {"depth_nodes": nodes} if nodes else {}, nodes or 0
-    coarse: AnyRun | None = None
-    for count in NODES:
-        fine = run(count, progress if count == NODES[0] else None)
-        if coarse is not None:
-            error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
-            unsettled = fine.equations.chain.unsettled
-            unresolved = unsettled & ((fine.diverged_at < 0) | (problem.network.depth <= _FEW_LAYERS))
-            if error <= tolerance and not unresolved.any():
-                return fine, {"depth_nodes": count, "depth_error": error}, count
-        coarse = fine
+    coarse = run(NODES[0], progress)
+    for count in NODES[1:]:
+        fine = run(count, None)
+        error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
+        unsettled = fine.equations.chain.unsettled
+        unresolved = unsettled & ((fine.diverged_at < 0) | (problem.network.depth <= FEW_LAYERS))
+        if error <= tolerance and not unresolved.any():
+            return fine, {"depth_nodes": count, "depth_error": error}, count
+        if count < NODES[-1]:
+            coarse = fine
+    if problem.network.depth > FEW_LAYERS and (end := _parting(coarse, fine, problem.steps, tolerance)):
+        fine.diverged_at[:] = end
+        return fine, {"depth_nodes": count, "depth_error": tolerance}, count
     if problem.network.depth == math.inf:
         raise Unresolved(
             f"infinite depth was not resolved to tolerance {tolerance:g} with {NODES[-1]} nodes in layer time; "
@@ -101,8 +116,27 @@ def _disagreement(coarse: Run, fine: Run, steps: int) -> float:
     allowed = np.where(fine.equations.chain.unsettled, 0, 1)
     if (np.abs(coarse.diverged_at - fine.diverged_at) > allowed).any() or (fine.diverged_at == 0).any():
         return math.inf
-    ends = [np.where(run.diverged_at < 0, steps, run.diverged_at) for run in (coarse, fine)]
-    end = np.minimum(*ends)
+    worst = _differences(coarse, fine, steps)[1].max()
+    return float(worst) if np.isfinite(worst) else math.inf
+
+
+def _parting(coarse: Run, fine: Run, steps: int, tolerance: float) -> int:
+    """Step at which two solutions that both diverge begin to differ; 0 if their loss has not grown by then.
+
+    What grows along the depth beyond what nodes resolve differs from one number of nodes to the next from there on.
+    """
+    if min(coarse.diverged_at[0], fine.diverged_at[0]) <= 0:
+        return 0
+    compared, differences = _differences(coarse, fine, steps)
+    apart = compared[~(differences <= tolerance)]
+    end = int(min([coarse.diverged_at[0], fine.diverged_at[0], *apart]))
+    first, later = np.stack([run.test_losses(np.array([0, end])).real for run in (coarse, fine)], axis=1)
+    return 0 if (later <= 2 * first).any() else end
+
+
+def _differences(coarse: Run, fine: Run, steps: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Relative differences of the test losses at some steps before a divergence, as ``_disagreement`` counts them."""
+    end = np.minimum(*(np.where(run.diverged_at < 0, steps, run.diverged_at) for run in (coarse, fine)))
     compared = np.unique(np.geomspace(1, end.max(), _COMPARED).astype(int)) - 1
     # Imaginary parts belong to derivatives.
     losses = np.stack([run.test_losses(compared).real for run in (coarse, fine)])
@@ -110,5 +144,5 @@ def _disagreement(coarse: Run, fine: Run, steps: int) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         relative = np.where(difference == 0, 0.0, difference / np.where(size > 0, size, difference))
     amplified = (fine.diverged_at >= 0) & (losses[1] >= 2 * losses[1, 0])
-    worst = np.where(amplified, 1e-3 * relative, relative)[compared[:, None] < end].max()
-    return float(worst) if np.isfinite(worst) else math.inf
+    counted = np.where(amplified, 1e-3 * relative, relative)
+    return compared, np.where(compared[:, None] < end, counted, 0.0).max(axis=1)

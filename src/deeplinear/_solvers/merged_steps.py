@@ -85,11 +85,11 @@ class MergedSteps(Solver):
 
     def estimate(self, problem: Problem) -> Work:
         """The finest run usually needs 20 steps in each relaxation time of the first kernel."""
-        kernel = self._dense.solve([replace(problem, steps=1)])[0].curves.kernel[0]
+        start = Dense(depth_nodes=depth.likely_nodes(problem), device=self.device)  # enough for an estimate
+        kernel = start.solve([replace(problem, steps=1)])[0].curves.kernel[0]
         steps = round(128 + 20 * float(_rate(problem, float(kernel))) * problem.steps)
         shape = replace(self._dense.shape(problem), steps=min(problem.steps, steps))
-        copies = depth.copies(shape)
-        return Work(shape, copies * _ALL_RUNS, round(copies * system.memory(shape)))
+        return Work(shape, depth.passes(shape) * _ALL_RUNS, round(depth.copies(shape) * system.memory(shape)))
 
     def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
         """Solve problems one by one."""

@@ -216,7 +216,7 @@ class PanelRun:
             error = max(error, self._truncation(rows)) if good else np.inf
             if error <= self._goal:
                 self._panel_error = max(self._panel_error, error, residual)
-                left = self._losses(rows)[:, -1:] * self.error_floor / self._loss_floors
+                left = self.error_floor * _relative(self._losses(rows)[:, -1:], self._loss_floors)
                 self.error = max(self.error, self._panel_error * self._added_up(float(left.min())))
                 if left.min() < 1e-3 * self.error_floor:
                     self.error = max(self.error, _VANISHED / self.error_floor)
@@ -329,7 +329,7 @@ class PanelRun:
                 residual = settle(every, partial(sweep_all, inner), rows, tolerance=closely, most_sweeps=_SWEEPS)
                 if residual <= settled or not residual < _COARSE:
                     break
-            change = float((np.abs(losses[-1] - losses[-2]) / np.maximum(losses[-1], self._loss_floors)).max())
+            change = float(_relative(losses[-1] - losses[-2], np.maximum(losses[-1], self._loss_floors)).max())
             if change <= settled or not residual <= settled:
                 break
         return max(residual, change)
@@ -396,7 +396,7 @@ class PanelRun:
             return 0.0
         losses = self._losses(self.rows(slice(len(self.grid) - count, len(self.grid))))
         differences = np.abs(np.diff(losses, n=count - 1, axis=1)) / 2.0 ** (count - 1)
-        return float((differences / np.maximum(np.abs(losses[:, -1:]), self._loss_floors)).max())
+        return float(_relative(differences, np.maximum(np.abs(losses[:, -1:]), self._loss_floors)).max())
 
     def _added_up(self, left: float) -> float:
         """What errors of panels, at most, have added up to where this part of the initial loss is left."""
@@ -450,6 +450,13 @@ class PanelRun:
             same_init=same_init.Cv.diagonal(),
             independent=eq.equal_times.bias,
         )
+
+
+def _relative(change: Array, scale: Array) -> Array:
+    """Size of a change over a scale: zero where there is none, also of what is zero."""
+    size = np.abs(change)
+    ratio: Array = np.where(size == 0, 0.0, size / scale)
+    return ratio
 
 
 def _least_loss(problem: Problem) -> float:

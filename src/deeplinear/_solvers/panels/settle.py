@@ -10,6 +10,9 @@ from deeplinear._equations.fixed_point import fixed_point
 from deeplinear._equations.two_time import TwoTime
 
 _MEMORY = 12
+_LEAST = 1e-300
+"""Size by which the changes of an unknown that is zero are judged."""
+
 _PATIENCE = 12
 """A sweep that has not halved the residual for as long is taken to be at the limit of rounding, or stuck."""
 
@@ -51,7 +54,7 @@ def settle(
     residual
         Relative change in the last sweep.
     """
-    scales = [max(float(np.abs(each.function[rows]).max()), each.floor) for each in unknowns]
+    scales = [max(float(np.abs(each.function[rows]).max()), each.floor, _LEAST) for each in unknowns]
     shapes = [each.function[rows].shape for each in unknowns]
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
     changes: list[float] = []

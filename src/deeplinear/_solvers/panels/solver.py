@@ -18,13 +18,16 @@ from deeplinear._solvers.panels.run import MOST_ROWS, PanelRun, dense_work, pane
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import NodesOfPanels
-from deeplinear._time.grid import breaks
+from deeplinear._time.grid import NODES, breaks
 
 _LEAST_RICHNESS = 1e-4
 """Below this panels do not know closely enough how far weights have decayed, which is divided by the richness."""
 
 _PASSES, _PASSES_IN_DEPTH = 15.0, 3.0
 """Passes over all matrices that panels usually take, in units of dense ones, which on nodes in depth sweep as well."""
+
+_DECAY_IN_PANEL = 2.0
+"""Exponent by which weights decay in the longest panels that follow it, to a tolerance of 1e-6."""
 
 _NODES_AFTER_BREAK = 60
 """Nodes in time that panels take until they are long again after a schedule jumps or bends."""
@@ -64,14 +67,20 @@ class Panels(Solver):
         return None
 
     def estimate(self, problem: Problem) -> Work:
-        """As many nodes in time as panels rarely exceed: 190 at a thousand steps, 45 more for each further decade."""
+        """As many nodes in time as panels rarely exceed: 190 at a thousand steps, 45 more for each further decade.
+
+        More are needed after breaks of a schedule, and where weights decay many times over.
+        """
         lr, nodes = problem.optimizer.lr, 190 + 45 * math.log10(max(problem.steps, 1000) / 1000)
+        if problem.optimizer.weight_decay:
+            decay = float(np.abs(problem.optimizer.weight_decay * problem.optimizer.rates(problem.steps)).sum())
+            nodes += NODES * decay / _DECAY_IN_PANEL
         if isinstance(lr, tuple):  # a jump is two neighbouring steps
             nodes += _NODES_AFTER_BREAK * int((np.diff(breaks(np.array(lr)), prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
-        shape = structure(problem, depth.first_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
-        copies, passes = depth.copies(shape), _PASSES_IN_DEPTH if shape.nodes else _PASSES
-        return Work(replace(shape, steps=count), copies * passes, round(copies * panels_memory(shape, count)))
+        shape = structure(problem, depth.likely_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
+        passes = depth.passes(shape) * (_PASSES_IN_DEPTH if shape.nodes else _PASSES)
+        return Work(replace(shape, steps=count), passes, round(depth.copies(shape) * panels_memory(shape, count)))
 
     def hurried(self, part: float) -> "Panels":
         """Return the same with so much patience."""
