@@ -13,6 +13,7 @@ import deeplinear as dl
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._experiment.methods import Counts
 from deeplinear._theory.solution import MATRICES, PARTS
 from deeplinear._theory.solve import chosen_method
 from factories import SAMPLINGS
@@ -179,7 +180,8 @@ def test_the_same_networks(name):
 @pytest.mark.usefixtures("torch")
 def test_as_many_networks_together_as_memory_holds(monkeypatch):
     expected = dl.simulate(make(), 20, 5)
-    calls, room = [], 2.5 * experiment._bytes_of_one(make(), experiment.sizes_of(make(), 20), "all")[0]
+    counts = Counts(make(), experiment.sizes_of(make(), 20), make().data.finite(20), "all")
+    calls, room = [], 2.5 * counts.need("explicit").in_flight
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
     drawn = []
     draw = experiment.train

@@ -59,6 +59,8 @@ class Ensemble:
         First step at which a seed's loss went beyond bounds, -1 if none, shape (seed,).
     stats
         ``seconds`` spent, number of ``seeds`` and ``workers``.
+    method
+        How matrices were kept: ``"explicit"``, ``"lazy"`` or ``"reduced"``; see ``simulate``.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Ensemble:
     residual_correlation: Array | None = field(repr=False)
     diverged_at: NDArray[np.int64] = field(repr=False)
     stats: dict[str, float] = field(repr=False)
+    method: str = "explicit"
 
     def mean(self, name: str) -> Array:
         """Average one observable over seeds; ``inf`` or ``nan`` where some seed diverged."""
@@ -120,6 +123,7 @@ class Ensemble:
                 "kind": _KIND,
                 "problem": self.problem.to_toml(),
                 "dim": self.dim,
+                "method": self.method,
                 "stats": json.dumps(self.stats),
             },
         )
@@ -150,6 +154,7 @@ class Ensemble:
                 **arrays,  # type: ignore[arg-type]  # losses are there
                 diverged_at=dataset["diverged_at"].values,
                 stats=dict(json.loads(dataset.attrs["stats"])),
+                method=str(dataset.attrs.get("method", "explicit")),  # as those were that say nothing
             )
 
     def _values(self, name: str) -> Array:

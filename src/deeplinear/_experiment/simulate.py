@@ -8,20 +8,17 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Progress
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
+from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
 from deeplinear._experiment.record import RECORDS
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._experiment.train import train
+from deeplinear._experiment.train import train, train_revealed
 from deeplinear._problem.problem import Problem
-
-_BOOKKEEPING = 2000
-"""Bytes, about, that each seed takes while it waits for its turn: its number and its place in the queue."""
 
 
 def simulate(
@@ -31,6 +28,7 @@ def simulate(
     *,
     workers: int | None = None,
     record: str = "all",
+    method: str = "auto",
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Ensemble:
@@ -57,6 +55,16 @@ def simulate(
     record
         ``"all"``, or ``"losses"`` to leave out the correlations, which need memory of the order
         of seeds * depth * (steps * outputs)^2.
+    method
+        How matrices are kept, which does not change the distribution of the networks. ``"explicit"``: every
+        entry. ``"lazy"``: a Gaussian matrix is drawn only along the vectors that training applies it to, so that a
+        network takes time and memory proportional to its width and not to the square of it. ``"reduced"``: besides,
+        of neurons, of samples and of inputs of equal variance only those directions are kept that training has
+        looked at, so that time and memory do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with
+        skip connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of
+        variances that few others have. ``"auto"``: explicit where that takes less than half a second
+        for each network, else the quickest; the result says which. A seed gives another network in explicit
+        matrices than it does in the other two ways.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
         memory holds. See ``solve``.
@@ -88,21 +96,28 @@ def simulate(
     ((4, 10), (4, 3, 10, 10))
     >>> print(experiment.test_loss[:, 0])  # 1 + noise^2 where the initial function is subtracted
     [1.01 1.01 1.01 1.01]
+    >>> dl.simulate(problem, dim=10**6, seeds=2).method  # matrices of 10^12 entries, of which few are looked at
+    'reduced'
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     place = find_device(device)
-    parts, trainers = _parts(problem, sizes, len(seed_list), worker_count, record, place)
+    counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    kept = read_method(method, counts, place)
+    parts, trainers = _parts(counts.need(kept), kept, len(seed_list), worker_count, place)
 
     start = time.perf_counter()
-    results = _empty_results(problem, sizes, len(seed_list), record)
+    results = {name: np.empty((len(seed_list), *shape)) for name, shape in counts.result_shapes.items()}
     diverged_at = np.full(len(seed_list), -1)
     counter = _Counter(len(seed_list) * problem.steps, progress)
+    how: dict[str, Any] = {"device": place, "workers": worker_count if place != CPU else 1, "advance": counter.advance}
 
     def train_part(part: int | slice) -> None:
         chosen = seed_list[part]
-        run = train(
-            problem, sizes.dim, chosen, chosen, record, device=place, workers=worker_count, advance=counter.advance
-        )
+        if kept == EXPLICIT:
+            run = train(problem, sizes.dim, chosen, chosen, record, **how)
+        else:
+            assert not isinstance(chosen, int)
+            run = train_revealed(problem, sizes.dim, chosen, record, reduced=kept == REDUCED, **how)
         observables = {"test_loss": run.test_loss, "train_loss": run.train_loss, **run.correlations}
         for name, value in observables.items():
             results[name][part] = value
@@ -126,6 +141,7 @@ def simulate(
         train_loss=results["train_loss"],
         **{name: results.get(name) for name in CORRELATIONS},
         diverged_at=diverged_at,
+        method=kept,
         stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
     )
 
@@ -136,11 +152,12 @@ def simulation_memory(
     seeds: int | Iterable[int] = 16,
     workers: int | None = None,
     record: str = "all",
+    method: str = "auto",
 ) -> int:
     """Estimate the memory that ``simulate`` takes at its peak, in bytes.
 
-    Counted are weights, optimizer state, data and histories of the networks trained at the same
-    time, and the results of all seeds.
+    Counted are weights or what is known of them, optimizer state, data and histories of the networks trained at the
+    same time, and the results of all seeds.
 
     Examples
     --------
@@ -152,8 +169,11 @@ def simulation_memory(
     1.4 GB, 0.01 GB
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    in_flight, result = _bytes_of_one(problem, sizes, record)
-    return worker_count * in_flight + len(seed_list) * result
+    counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    kept = read_method(method, counts, CPU)
+    need = counts.need(kept)
+    together = 1 if kept == EXPLICIT else need.together(len(seed_list), worker_count)
+    return worker_count * together * need.in_flight + len(seed_list) * need.result
 
 
 class _Stopped(Exception):
@@ -215,42 +235,25 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _parts(
-    problem: Problem, sizes: Sizes, seeds: int, workers: int, record: str, device: Device
-) -> tuple[Sequence[int | slice], int]:
+def read_method(method: Any, counts: Counts, device: Device) -> str:
+    """Return how matrices are kept."""
+    checks.word("method", method, METHODS)
+    return choose(counts, device.available()) if method == AUTO else str(method)
+
+
+def _parts(need: Need, method: str, seeds: int, workers: int, device: Device) -> tuple[Sequence[int | slice], int]:
     """Return which seeds are trained together, and how many of these parts at once; MemoryError if none fits."""
-    in_flight, result = _bytes_of_one(problem, sizes, record)
+    advice = "lower dim or steps, or use record='losses'"
     if device == CPU:
-        needed = workers * in_flight + seeds * result
+        together = 1 if method == EXPLICIT else need.together(seeds, workers)
+        while together > 1 and workers * together * need.in_flight + seeds * need.result > device.available():
+            together //= 2
+        needed = workers * together * need.in_flight + seeds * need.result
         memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
-        return range(seeds), workers
-    memory.require(seeds * result, "keeping the results", "lower seeds or steps, or use record='losses'")
-    memory.require(in_flight, "one network", "lower dim or steps, or use record='losses'", device)
-    together = device.available() // in_flight
+        if method == EXPLICIT:
+            return range(seeds), workers
+        return [slice(first, first + together) for first in range(0, seeds, together)], workers
+    memory.require(seeds * need.result, "keeping the results", "lower seeds or steps, or use record='losses'")
+    memory.require(need.in_flight, "one network", advice, device)
+    together = device.available() // need.in_flight
     return [slice(first, first + together) for first in range(0, seeds, together)], 1
-
-
-def _result_shapes(problem: Problem, sizes: Sizes, record: str) -> dict[str, tuple[int, ...]]:
-    """Shapes of what is kept of one seed."""
-    n, depth = problem.steps * sizes.outputs, problem.network.layers
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (problem.steps,))
-    if record == "all":
-        layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
-        shapes |= {name: (*layers.get(name, ()), n, n) for name in CORRELATIONS}
-    return shapes
-
-
-def _empty_results(problem: Problem, sizes: Sizes, seeds: int, record: str) -> dict[str, NDArray[np.float64]]:
-    return {name: np.empty((seeds, *shape)) for name, shape in _result_shapes(problem, sizes, record).items()}
-
-
-def _bytes_of_one(problem: Problem, sizes: Sizes, record: str) -> tuple[int, int]:
-    """Bytes that one network takes while it is trained, and those of its results."""
-    dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
-    weights = sum(a * b for a, b in zip((dim, *widths), (*widths, outputs), strict=True))
-    data = sizes.samples * (dim + 2 * outputs)
-    n = problem.steps * outputs
-    histories = n * (2 * dim + 2 * sum(widths) + sizes.samples) if record == "all" else 0
-    results = sum(int(np.prod(shape)) for shape in _result_shapes(problem, sizes, record).values())
-    in_flight = weights * (2 if problem.optimizer.momentum else 1) + data + histories + results
-    return 8 * in_flight, 8 * results + _BOOKKEEPING

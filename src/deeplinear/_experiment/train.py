@@ -4,14 +4,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from deeplinear._core.arrays import computing
+from deeplinear._core.arrays import Array, computing
 from deeplinear._core.device import CPU, Device
 from deeplinear._experiment.descent import Descent
+from deeplinear._experiment.draws import Draws
 from deeplinear._experiment.generators import Generators
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
+from deeplinear._experiment.revealed_network import coordinates, draw_inputs, draw_network, draw_stream
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import (
+    Batches,
     FixedStream,
     FreshStream,
     Inputs,
@@ -24,7 +27,7 @@ from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
-_INIT, _DATA, _TARGET = 1, 2, 3
+_INIT, _DATA, _TARGET, _REVEALED = 1, 2, 3, 4
 
 
 def train(
@@ -72,23 +75,84 @@ def train(
     >>> one.errors.shape, np.array_equal(one.errors[0], other.errors[0])
     ((3, 20, 1), True)
     """
-    sizes = sizes_of(problem, dim)
+    sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
     beta = problem.network.beta if isinstance(problem.network, ResNet) else None
     init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
     network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta)
-    finite = problem.data.finite(dim)
     inputs = Inputs.of(finite, sizes.unit, device)
     stream = _stream(problem, sizes, inputs, data)
-    descent = Descent(problem.optimizer, network.weights, problem.steps)
     target = device.put(draw_targets(_generator(0, _TARGET), finite))
-    subtracted = network.predictor(network.backward()[0]) if problem.network.centered else 0.0
+    log = Log(problem.steps, sizes, sizes, network.weights[-1], correlations=record == "all", errors=errors)
+    return _descend(problem, network, stream, inputs, target, log, advance)
 
-    log = Log(problem.steps, sizes, network.weights[0], correlations=record == "all", errors=errors)
-    together, done = 1 if isinstance(init_seed, int) else len(init_seed), 0
+
+def train_revealed(
+    problem: Problem,
+    dim: int | None,
+    seeds: Sequence[int],
+    record: str = "all",
+    *,
+    reduced: bool,
+    mirrored: bool = False,
+    device: Device = CPU,
+    workers: int = 1,
+    advance: Callable[[int], None] | None = None,
+) -> Run:
+    """Train several networks together, whose Gaussian matrices are drawn only where they are looked at.
+
+    In distribution, these are the networks that ``train`` trains. The target lies along chosen directions here.
+
+    Parameters
+    ----------
+    problem, dim, record, device, workers, advance
+        As for ``train``.
+    seeds
+        Seed of each network.
+    reduced
+        Whether fields have as many coordinates as directions can be told apart, or all of them.
+    mirrored
+        Whether to take the mirror images of all random numbers.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=1, width=1.0, centered=True), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3
+    ... )
+    >>> print(train_revealed(problem, 10**9, [0, 1], reduced=True).test_loss.round(3))
+    [[1.    0.65  0.441]
+     [1.    0.65  0.441]]
+    """
+    sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
+    draws = Draws([_generator(seed, _REVEALED) for seed in seeds], device, workers, mirrored)
+    space, inputs, target = draw_inputs(problem, sizes, finite, draws, device, reduced=reduced)
+    network = draw_network(problem, sizes, space, draws, reduced=reduced)
+    stream = draw_stream(problem, sizes, inputs, space, draws, reduced=reduced)
+    kept = coordinates(problem, sizes, finite, reduced=reduced)
+    log = Log(problem.steps, sizes, kept, network.weights[-1], correlations=record == "all", errors=False)
+    return _descend(problem, network, stream, inputs, target, log, advance)
+
+
+def _descend(
+    problem: Problem,
+    network: FiniteNetwork,
+    stream: Stream,
+    inputs: Inputs,
+    target: Array,
+    log: Log,
+    advance: Callable[[int], None] | None,
+) -> Run:
+    """Train, whatever the matrices are made of."""
+    descent = Descent(problem.optimizer, network.parameters, problem.steps)
+    readout = network.weights[-1]
+    together, done = 1 if readout.ndim == 2 else len(readout), 0
     with computing(target):
         for t in range(problem.steps):
             g = network.backward()
-            error = target - (network.predictor(g[0]) - subtracted)
+            function = network.predictor(g[0])
+            if t == 0:
+                subtracted = function if problem.network.centered else 0.0
+            error = target - (function - subtracted)
             signal = stream.step(error)
             log.losses(t, inputs.loss(error, problem.data.noise), signal.train_loss)
             if log.is_over(t):
@@ -109,10 +173,12 @@ def train(
 def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator | Generators) -> Stream:
     sampling, noise = problem.sampling, problem.data.noise
     if isinstance(sampling, OnlineSGD):
-        return FreshStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, inputs)
+        batches = Batches(rng, sizes.samples, sizes.dim, sizes.outputs, noise)
+        return FreshStream(inputs, sizes.samples, batches)
     if isinstance(sampling, FullBatch | MultiPassSGD):
         keep = sampling.keep if isinstance(sampling, MultiPassSGD) else 1.0
-        return FixedStream(rng, sizes.samples, sizes.dim, sizes.outputs, noise, keep, inputs)
+        standard = rng.standard_normal((sizes.samples, sizes.dim))
+        return FixedStream(inputs, standard, noise * rng.standard_normal((sizes.samples, sizes.outputs)), keep, rng)
     return PopulationStream(inputs, noise)
 
 
