@@ -178,6 +178,23 @@ def test_the_same_networks(name):
 
 
 @pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("method", ["lazy", "reduced"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        make(momentum=0.8, weight_decay=0.1),
+        make(dl.ResNet(3, 1.0), SAMPLINGS[2], data=dl.Isotropic(0.2, GRAM)),
+        make(sampling=dl.MultiPassSGD(1.5, 0.5)),
+    ],
+    ids=["momentum", "residual", "multi-pass"],
+)
+def test_revealed_matrices_on_a_device(problem, method):
+    actual, expected = (dl.simulate(problem, 60, [4, 0, 7], method=method, device=each) for each in (DEVICE, "cpu"))
+    for observable in (*LOSSES, *CORRELATIONS):
+        assert_close(getattr(actual, observable), getattr(expected, observable))
+
+
+@pytest.mark.usefixtures("torch")
 def test_as_many_networks_together_as_memory_holds(monkeypatch):
     expected = dl.simulate(make(), 20, 5)
     counts = Counts(make(), experiment.sizes_of(make(), 20), make().data.finite(20), "all")
