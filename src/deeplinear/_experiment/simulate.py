@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
@@ -103,35 +104,8 @@ def simulate(
     place = find_device(device)
     counts = Counts(problem, sizes, problem.data.finite(dim), record)
     kept = read_method(method, counts, place)
-    parts, trainers = _parts(counts.need(kept), kept, len(seed_list), worker_count, place)
-
     start = time.perf_counter()
-    results = {name: np.empty((len(seed_list), *shape)) for name, shape in counts.result_shapes.items()}
-    diverged_at = np.full(len(seed_list), -1)
-    counter = _Counter(len(seed_list) * problem.steps, progress)
-    how: dict[str, Any] = {"device": place, "workers": worker_count if place != CPU else 1, "advance": counter.advance}
-
-    def train_part(part: int | slice) -> None:
-        chosen = seed_list[part]
-        if kept == EXPLICIT:
-            run = train(problem, sizes.dim, chosen, chosen, record, **how)
-        else:
-            assert not isinstance(chosen, int)
-            run = train_revealed(problem, sizes.dim, chosen, record, reduced=kept == REDUCED, **how)
-        observables = {"test_loss": run.test_loss, "train_loss": run.train_loss, **run.correlations}
-        for name, value in observables.items():
-            results[name][part] = value
-        diverged_at[part] = run.diverged_at
-
-    with one_blas_thread(), ThreadPoolExecutor(trainers) as pool:
-        futures = [pool.submit(train_part, part) for part in parts]
-        try:
-            for future in as_completed(futures):
-                future.result()
-        except BaseException:  # an error in one network, or the user's interrupt, ends all of them
-            counter.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, progress)
     return Ensemble(
         problem=problem,
         dim=sizes.dim,
@@ -174,6 +148,52 @@ def simulation_memory(
     need = counts.need(kept)
     together = 1 if kept == EXPLICIT else need.together(len(seed_list), worker_count)
     return worker_count * together * need.in_flight + len(seed_list) * need.result
+
+
+def train_all(
+    counts: Counts,
+    method: str,
+    seeds: Sequence[int],
+    workers: int,
+    device: Device = CPU,
+    progress: Progress | None = None,
+    *,
+    mirrored: bool = False,
+) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+    """Train one network per seed; return what was recorded, by name, and the steps of divergence.
+
+    Every array has a leading axis of seeds. ``mirrored`` takes the mirror images of all random numbers, where
+    matrices are not explicit.
+    """
+    problem, dim, record = counts.problem, counts.sizes.dim, counts.record
+    parts, trainers = _parts(counts.need(method), method, len(seeds), workers, device)
+    results = {name: np.empty((len(seeds), *shape)) for name, shape in counts.result_shapes.items()}
+    diverged_at = np.full(len(seeds), -1)
+    counter = _Counter(len(seeds) * problem.steps, progress)
+    how: dict[str, Any] = {"device": device, "workers": workers if device != CPU else 1, "advance": counter.advance}
+
+    def train_part(part: int | slice) -> None:
+        chosen = seeds[part]
+        if method == EXPLICIT:
+            run = train(problem, dim, chosen, chosen, record, **how)
+        else:
+            assert not isinstance(chosen, int)
+            run = train_revealed(problem, dim, chosen, record, reduced=method == REDUCED, mirrored=mirrored, **how)
+        observables = {"test_loss": run.test_loss, "train_loss": run.train_loss, **run.correlations}
+        for name, value in observables.items():
+            results[name][part] = value
+        diverged_at[part] = run.diverged_at
+
+    with one_blas_thread(), ThreadPoolExecutor(trainers) as pool:
+        futures = [pool.submit(train_part, part) for part in parts]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:  # an error in one network, or the user's interrupt, ends all of them
+            counter.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return results, diverged_at
 
 
 class _Stopped(Exception):
