@@ -181,6 +181,8 @@ class Comparison:
         Verdict, what would have been noticed, divergence and finite size in words.
     seeds, dim
         Number of networks, and their input dimension D.
+    inputs
+        What the networks were trained on: ``"gaussian"`` samples, as theory has them, or ``"rows"`` of a data set.
     steps
         Number of steps compared: those before anything diverged.
     tolerance
@@ -195,6 +197,7 @@ class Comparison:
     explanation: str
     seeds: int
     dim: int
+    inputs: str
     steps: int
     tolerance: float
     observables: tuple[ObservableComparison, ...]
@@ -225,6 +228,7 @@ class Comparison:
             "explanation": self.explanation,
             "seeds": self.seeds,
             "dim": self.dim,
+            "inputs": self.inputs,
             "steps": self.steps,
             "tolerance": self.tolerance,
             "observables": [each.to_dict() for each in self.observables],
@@ -235,8 +239,8 @@ class Comparison:
         width = max(len(each.label) for each in self.observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
-            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}; "
-            f"deviation expected of this size: {_percent(self.finite_size)}",
+            f"seeds: {self.seeds}, dim: {self.dim}, inputs: {self.inputs}, steps: {self.steps}; "
+            f"sign-flip test: p = {self.p_value:.2g}; deviation expected of this size: {_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
         for each in self.observables:
@@ -322,6 +326,7 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
         explanation=_explanation(verdict, divergence, deviation, tolerance, experiment, observables),
         seeds=seeds,
         dim=experiment.dim,
+        inputs=experiment.inputs,
         steps=divergence.first,
         tolerance=tolerance,
         observables=observables,
@@ -639,6 +644,8 @@ def _explanation(
         sentences = [str(divergence)]
         if divergence.is_alike and not divergence.is_shared:
             sentences.append(f"before that, {verdict.advice}")
+    if experiment.inputs == "rows":
+        sentences.append("the networks were trained on rows of the data set, theory takes Gaussian inputs instead")
     if verdict is Verdict.AGREES:
         sentences += _would_notice(observables)
     larger = "width, samples or batch" if in_counts else "dim"

@@ -61,6 +61,9 @@ class Ensemble:
         ``seconds`` spent, number of ``seeds`` and ``workers``.
     method
         How matrices were kept: ``"explicit"``, ``"lazy"`` or ``"reduced"``; see ``simulate``.
+    inputs
+        What networks were trained on: ``"gaussian"`` samples with the spectrum of the problem, or ``"rows"`` of a data
+        set.
 
     Examples
     --------
@@ -88,6 +91,7 @@ class Ensemble:
     diverged_at: NDArray[np.int64] = field(repr=False)
     stats: dict[str, float] = field(repr=False)
     method: str = "explicit"
+    inputs: str = "gaussian"
 
     def mean(self, name: str) -> Array:
         """Average one observable over seeds; ``inf`` or ``nan`` where some seed diverged."""
@@ -124,6 +128,7 @@ class Ensemble:
                 "problem": self.problem.to_toml(),
                 "dim": self.dim,
                 "method": self.method,
+                "inputs": self.inputs,
                 "stats": json.dumps(self.stats),
             },
         )
@@ -155,6 +160,7 @@ class Ensemble:
                 diverged_at=dataset["diverged_at"].values,
                 stats=dict(json.loads(dataset.attrs["stats"])),
                 method=str(dataset.attrs.get("method", "explicit")),  # as those were that say nothing
+                inputs=str(dataset.attrs.get("inputs", "gaussian")),
             )
 
     def _values(self, name: str) -> Array:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, identity, namespace, to_numpy
+from deeplinear._core.arrays import Array, namespace, to_numpy
 
 
 def correlation(history: Array, unit: int) -> Array:
@@ -39,9 +39,9 @@ def equal_time_correlation(history: Array, unit: int) -> Array:
     return every
 
 
-def same_output(steps: int, outputs: int, like: Array) -> Array:
-    """Return 1 for pairs of rows of one output and 0 for others, shape (n, n)."""
-    every: Array = namespace(like).tile(identity(outputs, like), (steps, steps))
+def at_all_times(gram: Array, steps: int) -> Array:
+    """Repeat a matrix over outputs, (C, C), for every pair of steps, shape (n, n)."""
+    every: Array = namespace(gram).tile(gram, (steps, steps))
     return every
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
@@ -17,8 +17,10 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
 from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
 from deeplinear._experiment.record import RECORDS
+from deeplinear._experiment.rows import read_rows
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.train import train, train_revealed
+from deeplinear._problem.from_data import Fit
 from deeplinear._problem.problem import Problem
 
 
@@ -30,6 +32,7 @@ def simulate(
     workers: int | None = None,
     record: str = "all",
     method: str = "auto",
+    data: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Ensemble:
@@ -66,6 +69,11 @@ def simulate(
         variances that few others have. ``"auto"``: explicit where that takes less than half a second
         for each network, else the quickest; the result says which. A seed gives another network in explicit
         matrices than it does in the other two ways.
+    data
+        A data set (x, y) to train on, of shapes (rows, features) and (rows,) or (rows, outputs), with
+        ``Spectrum.from_data(x, y)`` as the data of the problem. Samples and batches are then rows drawn with
+        replacement, and the test loss is the mean over all rows; means are subtracted. Without it, networks are
+        trained on Gaussian samples with the spectrum of the problem. Explicit matrices on the processor only.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
         memory holds. See ``solve``.
@@ -103,9 +111,10 @@ def simulate(
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     place = find_device(device)
     counts = Counts(problem, sizes, problem.data.finite(dim), record)
-    kept = read_method(method, counts, place)
+    rows = None if data is None else _read_data(problem, data, method, place)
+    kept = read_method(method, counts, place) if rows is None else EXPLICIT
     start = time.perf_counter()
-    results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, progress)
+    results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, progress, rows=rows)
     return Ensemble(
         problem=problem,
         dim=sizes.dim,
@@ -116,6 +125,7 @@ def simulate(
         **{name: results.get(name) for name in CORRELATIONS},
         diverged_at=diverged_at,
         method=kept,
+        inputs="gaussian" if rows is None else "rows",
         stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
     )
 
@@ -159,11 +169,12 @@ def train_all(
     progress: Progress | None = None,
     *,
     mirrored: bool = False,
+    rows: Fit | None = None,
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
     """Train one network per seed; return what was recorded, by name, and the steps of divergence.
 
     Every array has a leading axis of seeds. ``mirrored`` takes the mirror images of all random numbers, where
-    matrices are not explicit.
+    matrices are not explicit; ``rows`` are samples in place of Gaussian ones, where they are.
     """
     problem, dim, record = counts.problem, counts.sizes.dim, counts.record
     parts, trainers = _parts(counts.need(method), method, len(seeds), workers, device)
@@ -175,7 +186,7 @@ def train_all(
     def train_part(part: int | slice) -> None:
         chosen = seeds[part]
         if method == EXPLICIT:
-            run = train(problem, dim, chosen, chosen, record, **how)
+            run = train(problem, dim, chosen, chosen, record, rows=rows, **how)
         else:
             assert not isinstance(chosen, int)
             run = train_revealed(problem, dim, chosen, record, reduced=method == REDUCED, mirrored=mirrored, **how)
@@ -259,6 +270,16 @@ def read_method(method: Any, counts: Counts, device: Device) -> str:
     """Return how matrices are kept."""
     checks.word("method", method, METHODS)
     return choose(counts, device.available()) if method == AUTO else str(method)
+
+
+def _read_data(problem: Problem, data: Any, method: Any, device: Device) -> Fit:
+    """Return the rows to train on; ValueError where that is not possible."""
+    checks.word("method", method, METHODS)
+    if method not in (AUTO, EXPLICIT):
+        raise ValueError(f"method must be 'explicit' where rows of data are given, got {method!r}")
+    if device != CPU:
+        raise ValueError(f"device must be 'cpu' where rows of data are given, got {device.name!r}")
+    return read_rows(problem, data)
 
 
 def _parts(need: Need, method: str, seeds: int, workers: int, device: Device) -> tuple[Sequence[int | slice], int]:

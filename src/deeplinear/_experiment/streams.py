@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, namespace
+from deeplinear._core.arrays import Array, identity, namespace
 from deeplinear._core.device import CPU, Device
 from deeplinear._experiment.generators import Generators
-from deeplinear._experiment.history import correlation, equal_time_correlation, same_output
+from deeplinear._experiment.history import at_all_times, correlation, equal_time_correlation
 from deeplinear._problem.data import Modes
 
 
@@ -92,11 +92,21 @@ class Stream(Protocol):
 
 
 class PopulationStream:
-    """Unlimited data: the gradient signal is the error itself, times the variance of its direction."""
+    """Unlimited data: the gradient signal is the error itself, times the variance of its direction.
 
-    def __init__(self, inputs: Inputs, noise: float) -> None:
+    Parameters
+    ----------
+    inputs
+        Their distribution.
+    noise
+        Standard deviation of the labels about the target, root mean square over outputs.
+    label_gram
+        Covariance of label noise between outputs, shape (C, C); noise^2 times the identity unless given.
+    """
+
+    def __init__(self, inputs: Inputs, noise: float, label_gram: Array | None = None) -> None:
         self._inputs = inputs
-        self._noise = noise
+        self._noise, self._label_gram = noise, label_gram
 
     def step(self, error: Array) -> Signal:
         """Return the population gradient; the train loss is the test loss."""
@@ -106,7 +116,8 @@ class PopulationStream:
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over a sample and its label noise that stay the same at all steps."""
         steps, outputs = residuals.shape[-3:-1]
-        every: Array = error_correlation + self._noise**2 * same_output(steps, outputs, error_correlation)
+        gram = self._noise**2 * identity(outputs, residuals) if self._label_gram is None else self._label_gram
+        every: Array = error_correlation + at_all_times(gram, steps)
         return every
 
 

@@ -12,6 +12,7 @@ from deeplinear._experiment.generators import Generators
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
 from deeplinear._experiment.revealed_network import coordinates, draw_inputs, draw_network, draw_stream
+from deeplinear._experiment.rows import row_stream
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import (
     Batches,
@@ -22,6 +23,7 @@ from deeplinear._experiment.streams import (
     Stream,
     draw_targets,
 )
+from deeplinear._problem.from_data import Fit
 from deeplinear._problem.network import ResNet
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD
@@ -38,6 +40,7 @@ def train(
     record: str = "all",
     *,
     errors: bool = False,
+    rows: Fit | None = None,
     device: Device = CPU,
     workers: int = 1,
     advance: Callable[[int], None] | None = None,
@@ -58,6 +61,8 @@ def train(
         ``"all"``, or ``"losses"`` for the losses alone.
     errors
         Whether to keep the errors v(t) as well.
+    rows
+        A data set whose rows are drawn, with replacement, in place of Gaussian samples; one network in NumPy only.
     device
         Where to train.
     workers
@@ -80,8 +85,12 @@ def train(
     init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
     network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta)
     inputs = Inputs.of(finite, sizes.unit, device)
-    stream = _stream(problem, sizes, inputs, data)
-    target = device.put(draw_targets(_generator(0, _TARGET), finite))
+    if rows is None:
+        stream = _stream(problem, sizes, inputs, data)
+        target = device.put(draw_targets(_generator(0, _TARGET), finite))
+    else:
+        assert isinstance(data, np.random.Generator)
+        stream, target = row_stream(problem, sizes, inputs, data, rows), rows.weights
     log = Log(problem.steps, sizes, sizes, network.weights[-1], correlations=record == "all", errors=errors)
     return _descend(problem, network, stream, inputs, target, log, advance)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.cached import cached_property
 from deeplinear._problem.data import Matrix, Modes, directions
-from deeplinear._problem.from_data import fit_modes
+from deeplinear._problem.from_data import fit_rows
 from deeplinear._problem.power_law import infinite_power_law, power_law
 from deeplinear._problem.quadrature import compress
 
@@ -134,7 +134,8 @@ multiplicity=None, proportional=False, noise=0.0)
         over samples and outputs. So the test loss is predicted on the data set itself, and
         the samples and batches of a problem are counts of rows drawn from it.
 
-        What the theory then leaves out is that real inputs are not Gaussian and that residuals depend on them.
+        What the theory then leaves out is that real inputs are not Gaussian and that residuals depend on them. So
+        does ``simulate``, unless it is given the rows too: ``simulate(problem, data=(x, y))`` trains on them.
 
         Parameters
         ----------
@@ -154,8 +155,8 @@ multiplicity=None, proportional=False, noise=0.0)
         >>> np.round(spectrum.eigenvalues, 2), np.round(spectrum.target_power, 1), round(spectrum.noise, 2)
         (array([1.01, 0.01]), array([0.2, 8.9]), 0.2)
         """
-        modes, noise = fit_modes(x, y)
-        return _from_modes(modes, noise=noise)
+        fit = fit_rows(x, y)
+        return _from_modes(fit.modes, noise=fit.noise)
 
     def compress(self, tolerance: float = 1e-6) -> "Spectrum":
         """Return a spectrum with fewer modes and the same predictions, so that cost does not grow with the number.
