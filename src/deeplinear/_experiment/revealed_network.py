@@ -63,7 +63,7 @@ def coordinates(problem: Problem, sizes: Sizes, finite: Modes, *, reduced: bool)
     looks = Looks.of(problem)
     return replace(
         sizes,
-        dim=sum(kept_coordinates(_counts(finite), looks.inputs)),
+        dim=int(kept_coordinates(_counts(finite), looks.inputs).sum()),
         widths=tuple(min(width, most) for width, most in zip(sizes.widths, looks.neurons, strict=True)),
         samples=sizes.samples if looks.samples is None else min(sizes.samples, looks.samples),
     )
@@ -138,11 +138,18 @@ def draw_inputs(
     space = Space(draws, _counts(finite), most)
     space.reserve(sizes.outputs)
     target = np.zeros((space.coordinates, sizes.outputs))
-    for start, count, gram in zip(space.starts, _counts(finite), finite.target, strict=True):
-        roots = target_roots(count, gram)
-        target[start : start + len(roots)] = math.sqrt(count) * roots
-    return space, Inputs.of(finite, sizes.unit, device, kept_coordinates(_counts(finite), most)), device.put(target)
+    counts = np.array(_counts(finite))
+    for few in np.unique(np.minimum(counts, sizes.outputs)):  # directions that the target may need, of each mode
+        alike = np.minimum(counts, sizes.outputs) == few
+        places = space.starts[alike][:, None] + np.arange(few)
+        target[places] = np.sqrt(counts[alike])[:, None, None] * target_roots(int(few), finite.target[alike])
+    return (
+        space,
+        Inputs.of(finite, sizes.unit, device, kept_coordinates(_counts(finite), most).tolist()),
+        device.put(target),
+    )
 
 
 def _counts(finite: Modes) -> list[int]:
-    return [int(count) for count in finite.weight]
+    counts: list[int] = finite.weight.astype(int).tolist()
+    return counts

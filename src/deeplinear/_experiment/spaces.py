@@ -11,6 +11,7 @@ directions that will be looked at, or where coordinates must be told apart (a ba
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array
 from deeplinear._experiment.draws import Draws
@@ -35,6 +36,8 @@ class Space:
         Number of dimensions.
     coordinates
         Number of coordinates that are kept.
+    starts
+        First coordinate of each block, shape (blocks,).
 
     Examples
     --------
@@ -48,14 +51,14 @@ class Space:
     """
 
     def __init__(self, draws: Draws, blocks: Sequence[int], most: int | None = None) -> None:
-        kept = kept_coordinates(blocks, most)
-        ends = np.cumsum(kept).tolist()
-        self.draws, self.size, self.coordinates = draws, int(sum(blocks)), int(sum(kept))
-        self.starts = [end - count for end, count in zip(ends, kept, strict=True)]
+        sizes, kept = np.array(blocks), kept_coordinates(blocks, most)
+        ends = np.cumsum(kept)
+        self.draws, self.size, self.coordinates = draws, int(sizes.sum()), int(kept.sum())
+        self.starts = ends - kept
         self._known = 0
-        cut = [index for index, count in enumerate(kept) if count < blocks[index]]
-        self._cut = [(self.starts[index], ends[index]) for index in cut]
-        self._lengths = [draws.chi(blocks[index] - np.arange(float(kept[index]))) for index in cut]
+        cut = np.flatnonzero(kept < sizes)
+        self._cut = list(zip(self.starts[cut].tolist(), ends[cut].tolist(), strict=True))
+        self._lengths = [draws.chi(sizes[index] - np.arange(float(kept[index]))) for index in cut]
 
     def reserve(self, count: int) -> None:
         """Take the first ``count`` coordinates of each block as directions that are known from the start."""
@@ -77,6 +80,7 @@ class Space:
         return vectors
 
 
-def kept_coordinates(blocks: Sequence[int], most: int | None) -> list[int]:
+def kept_coordinates(blocks: Sequence[int], most: int | None) -> NDArray[np.int64]:
     """Number of coordinates that a space keeps of each block."""
-    return [int(count) if most is None else min(int(count), most) for count in blocks]
+    counts = np.array(blocks, dtype=np.int64)
+    return counts if most is None else np.minimum(counts, most)

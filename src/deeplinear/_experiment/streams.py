@@ -217,10 +217,13 @@ def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
 
 
 def target_roots(dim: int, gram: Array) -> Array:
-    """Return w* / sqrt(dim) along orthonormal directions, as few of ``dim`` as it may need, shape (directions, C)."""
-    count = min(dim, len(gram))
+    """Return w* / sqrt(dim) along orthonormal directions, as few of ``dim`` as it may need, shape (directions, C).
+
+    Several matrices, with leading axes, are several targets.
+    """
+    count = min(dim, gram.shape[-1])
     values, vectors = np.linalg.eigh(gram)
-    roots: Array = (vectors * np.sqrt(np.maximum(values, 0.0))).T[-count:]  # largest last
+    roots: Array = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]).mT[..., -count:, :]  # largest last
     return roots
 
 
