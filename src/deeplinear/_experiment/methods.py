@@ -4,7 +4,7 @@
 ``"reduced"`` keeps besides only those coordinates of neurons, samples and inputs that can be told apart. All three
 train the same networks in distribution, and the reduced way never costs more than the lazy one.
 
-Costs are counted here, with four rates that were measured on one core (``benchmarks/sections/exact.py`` measures what
+Costs are counted here, with a few rates that were measured on one core (``benchmarks/sections/exact.py`` measures what
 they predict, which is right within a factor of two or three). They are fixed, so that the choice, and with it what a
 seed means, depends on the problem alone; memory decides only where the quickest way does not fit.
 """
@@ -30,6 +30,9 @@ _PASS = 0.6e-9
 
 _DRAW = 10e-9
 """Seconds to draw a Gaussian number."""
+
+_ENTRY = 30e-9
+"""Seconds to draw one coordinate of a direction and of its image, beside the products."""
 
 _LOOK = 60e-6
 """Seconds of overhead of one product with a revealed matrix, shared by the networks that are trained together."""
@@ -132,15 +135,15 @@ class Counts:
         """Likewise. A product with a matrix reads its directions and images on both sides five times over."""
         ends = sum(a + b for a, b in zip((kept.dim, *kept.widths[:-1]), kept.widths, strict=True))
         layers, stored = len(kept.widths), self.n * 2 * ends + len(kept.widths) * 2 * self.n**2
-        passes, draws = 5 * self.n**2 * ends, self.n * ends
+        passes, entries = 5 * self.n**2 * ends, self.n * ends
         if not isinstance(self.problem.sampling, Population):
-            layers, draws = layers + 1, draws + self.n * (kept.dim + kept.samples)
+            layers, entries = layers + 1, entries + self.n * (kept.dim + kept.samples)
             looks = self.sizes.outputs if isinstance(self.problem.sampling, OnlineSGD) else self.n
             passes += 5 * self.n * looks * (kept.dim + kept.samples)
             stored += 2 * looks * (kept.dim + kept.samples)
         stored += 8 * (kept.dim + max(kept.widths)) * kept.outputs + 6 * kept.samples * kept.outputs  # fields of a step
         overhead = 2 * self.n * layers * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
-        return overhead + _PASS * passes + _DRAW * draws, stored
+        return overhead + _PASS * passes + _ENTRY * entries, stored
 
 
 def choose(counts: Counts, available: float) -> str:

@@ -123,17 +123,16 @@ class Revealed:
         first = known @ x
         rest = x - known.mT @ first
         second = known @ rest
-        rest = rest - known.mT @ second
+        rest -= known.mT @ second
         length = _norm(rest)
         is_new = length > SPENT * _norm(x)
-        length = xp.where(is_new, length, xp.zeros_like(length))
-        direction = xp.where(is_new, rest / xp.where(is_new, length, xp.ones_like(length)), xp.zeros_like(rest))
-        image = self._unseen(far, direction)
-        image = image + far.known.mT @ (far.known_images @ direction - far.known @ image)
-        near.directions[:, near.count] = direction[..., 0]
-        near.images[:, near.count] = xp.where(is_new, image, xp.zeros_like(image))[..., 0]
+        rest *= is_new / xp.where(is_new, length, xp.ones_like(length))
+        image = self._unseen(far, rest)
+        image += far.known.mT @ (far.known_images @ rest - far.known @ image)
+        near.directions[:, near.count] = rest[..., 0]
+        near.images[:, near.count] = (image * is_new)[..., 0]
         near.count += 1
-        return (first + second)[..., 0], length[..., 0, 0]
+        return (first + second)[..., 0], (length * is_new)[..., 0, 0]
 
     def _unseen(self, far: _Side, direction: Array) -> Array:
         """Draw what the matrix makes of a new direction, outside the known directions of the other side."""
