@@ -98,17 +98,18 @@ def show(data: dict[str, Any]) -> list[str]:
     ratios = [run["counted_seconds"] / run["seconds"] for run in data["runs"]]
     many = ", ".join(f"{count} in {seconds(taken)}" for count, taken in data["seeds"].items())
     return [
-        f"An MLP of depth {DEPTH} and width D on 2 D examples, {STEPS} steps, losses only, one thread. Explicit matrices "
-        "are kept entry by entry. Lazy ones are drawn only along the vectors that training applies them to, and reduced "
-        f"ones in coordinates of these alone ({TOGETHER['reduced']} networks as one batch): all three have the same "
-        "distribution. Points of the memory are measured, lines are counted.",
+        f"An MLP of depth {DEPTH} and width D on 2 D examples, {STEPS} steps, losses only, one thread. Explicit "
+        "matrices are kept entry by entry. Lazy ones are drawn only along the vectors that training applies them to, "
+        f"and reduced ones in coordinates of these alone ({TOGETHER['reduced']} networks as one batch): all three have "
+        "the same distribution. Points of the memory are measured, lines are counted.",
         "",
         "![Time and memory of one network over its dimension](images/exact.png)",
         "",
         *table(["matrices", "D", "one network", "counted / measured", "memory"], rows),
-        f"What `auto` goes by is counted, and is {min(ratios):.1f} to {max(ratios):.1f} times what was measured here. It "
-        "gives up explicit matrices, which need no argument to be trusted, where one network would take more than half a "
-        "second and other ways take less:",
+        f"What `auto` goes by is counted, and is {min(ratios):.1f} to {max(ratios):.1f} times what was measured here: "
+        "too little for a small lazy network that is trained alone, since networks in a batch share the overhead. "
+        "`auto` gives up explicit matrices, which need no argument to be trusted, where one network would take more "
+        "than half a second and other ways take less:",
         "",
         *table(["steps", *data["crossovers"]], [["from D =", *data["crossovers"].values()]]),
         f"Networks of D = 10^6 as one batch: {many} of processor time.",
