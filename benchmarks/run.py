@@ -18,6 +18,7 @@ from deeplinear._core.threads import one_blas_thread
 from measure import circumstances
 from sections import (
     dense,
+    exact,
     explorer,
     growth,
     horizons,
@@ -45,6 +46,7 @@ SECTIONS: dict[str, ModuleType] = {
     "explorer": explorer,
     "peer": peer_iteration,
     "simulation": simulation,
+    "exact": exact,
 }
 """Each measures numbers, and shows them as headlines, and as lines of Markdown with a picture."""
 OTHERS = ("honesty.md", "best_rate.md", "device.md")

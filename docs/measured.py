@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._comparison.near_edge import expected_deviation
 
 Table = list[list[str]]
 
@@ -187,7 +188,7 @@ def deviations(problem: dl.Problem, dim: int, networks: int) -> tuple[float, flo
     deviations and 2 standard errors.
     """
     theory, experiment = dl.solve(problem), dl.simulate(problem, dim, networks, record="losses")
-    expected = dl.compare(theory, dl.simulate(problem, dim, 2, record="losses")).finite_size
+    expected = expected_deviation(problem, dim)
     if (experiment.diverged_at >= 0).any():
         return min(expected, 1.0), 1.0, 1.0
     least = most = 0.0

@@ -245,10 +245,43 @@ PANELS = Suite(
     },
 )
 
+NETWORKS = Suite(
+    tests=["experiment/test_exact.py", "comparison/test_finite_size.py"],
+    mutants={
+        "_experiment/revealed.py": [
+            ("far.known_images @ rest - far.known @ image", "far.known_images @ rest"),
+            ("SPENT = 1e-13", "SPENT = 1e-3"),
+            ("SPENT = 1e-13", "SPENT = 0.0"),
+            ("self._scale * self.coefficients[0, 1 :", "self.coefficients[0, 1 :"),
+            ("float(self.coefficients[0, 0]) * (near", "(near"),
+            ("return (first + second)[..., 0]", "return first[..., 0] * 1.01"),
+        ],
+        "_experiment/spaces.py": [
+            ("sizes[index] - np.arange(float(kept[index]))", "np.full(kept[index], float(sizes[index]))"),
+            ("self._known += count", "pass"),
+        ],
+        "_experiment/revealed_network.py": [
+            ("branch = beta if beta is not None and layer else 1.0", "branch = 1.0"),
+            ("fan_in = (sizes.unit, *sizes.widths[:-1])", "fan_in = (sizes.unit, *sizes.widths[1:])"),
+            ("np.sqrt(counts[alike])[:, None, None] * ", ""),
+            ("samples = None", "pass"),
+        ],
+        "_experiment/draws.py": [
+            ("gammaincinv(freedom / 2.0,", "gammaincinv(freedom / 2.0 - 0.25,"),
+            ("-drawn if self._mirrored", "drawn if self._mirrored"),
+        ],
+        "_experiment/history.py": [("    product /= unit\n", "    product /= size\n")],
+        "_comparison/finite_size.py": [
+            ("squares.std(axis=0, ddof=1) / (2 * root * scatter)", "squares.std(axis=0, ddof=1) / (root * scatter)"),
+            ("middle.std(axis=0, ddof=1) / root", "middle.std(axis=0, ddof=1) / (2 * root)"),
+            ("room = accuracy - np.abs(effect.relative_shift)", "room = accuracy + 0 * effect.relative_shift"),
+        ],
+    },
+)
 
 MUTANTS = [
     Mutant(suite.tests, file, right, wrong)
-    for suite in (EQUATIONS, PANELS)
+    for suite in (EQUATIONS, PANELS, NETWORKS)
     for file, lines in suite.mutants.items()
     for right, wrong in lines
 ]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from deeplinear._comparison.compare import Comparison, ObservableComparison, Verdict, compare
+from deeplinear._comparison.finite_size import FiniteSize, SizeEffect, finite_size
 from deeplinear._cost.estimate import Estimate, estimate
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.simulate import simulate
@@ -31,6 +32,7 @@ __all__ = [
     "Decomposition",
     "Ensemble",
     "Estimate",
+    "FiniteSize",
     "FullBatch",
     "GradientDescent",
     "Isotropic",
@@ -47,6 +49,7 @@ __all__ = [
     "Reproduction",
     "ResNet",
     "Sensitivity",
+    "SizeEffect",
     "Solution",
     "Spectrum",
     "Status",
@@ -55,6 +58,7 @@ __all__ = [
     "Verdict",
     "compare",
     "estimate",
+    "finite_size",
     "first_rise_lr",
     "first_step_growth",
     "fit_exponent",

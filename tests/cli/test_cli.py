@@ -66,6 +66,13 @@ class TestCommands:
         assert experiment.test_loss.shape == (4, 6)
         assert experiment.feature_correlation is None
 
+    def test_networks_of_any_size_are_trained(self) -> None:
+        result = run("simulate", *SMALL[:2], "--dim", "1000000", "--seeds", "2", "--method", "reduced")
+        assert result.exit_code == 0, result.output
+        assert "2 networks of input dimension 1000000, reduced matrices" in result.stdout
+        assert dl.Ensemble.load("simulate.nc").method == "reduced"
+        assert document("compare", *SMALL, "--method", "lazy")["experiment"]["method"] == "lazy"
+
     def test_estimate_says_whether_it_fits(self) -> None:
         result = run("estimate", "--steps", "1000000")
         assert result.exit_code == 0
@@ -233,6 +240,7 @@ class TestRefusals:
     def test_bad_options_of_an_experiment(self) -> None:
         assert "--seeds must be" in refused("simulate", "--seeds", "few")
         assert "record must be 'all' or 'losses'" in refused("simulate", "--record", "some")
+        assert "method must be 'auto' or 'explicit'" in refused("simulate", "--method", "exact")
         assert "an infinitely wide network can be solved, not simulated" in refused("simulate", "--width", "infinite")
         assert "'--dim'" in refused("simulate", "--dim", "1.5")
 

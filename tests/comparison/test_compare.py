@@ -429,7 +429,7 @@ def test_dictionary_and_summary():
     lines = str(comparison).splitlines()
     assert lines[0].startswith("agrees: no deviation beyond the scatter of the seeds; a test loss off by ")
     assert lines[0].endswith("throughout would have been noticed")
-    assert lines[1].startswith("seeds: 16, dim: 120, steps: 12; sign-flip test: p = ")
+    assert lines[1].startswith("seeds: 16, dim: 120, inputs: gaussian, steps: 12; sign-flip test: p = ")
     assert len(lines) == 3 + len(comparison.observables)
 
 

@@ -65,13 +65,22 @@ def test_time_of_a_simulation_is_right_to_a_factor() -> None:
     assert 1 / 4 < typical(ratio) < 4
 
 
+@pytest.mark.parametrize(("method", "dim", "seeds"), [("lazy", 5000, 2), ("reduced", 10**6, 16)])
+def test_time_and_memory_of_revealed_matrices_are_counted(method: str, dim: int, seeds: int) -> None:
+    each = problem(steps=60)
+    measured = dl.simulate(each, dim, seeds, workers=1, method=method).stats["seconds"]
+    cost = estimate(each, dim, seeds, workers=1, method=method).experiment
+    assert 1 / 5 < cost.seconds / measured < 5
+    assert cost.bytes < 1e9
+
+
 def test_more_work_costs_more() -> None:
     short, long = (problem(steps=steps, sampling=dl.OnlineSGD(0.5)) for steps in (200, 2000))  # dense, both
     objects = 3 * 3000  # of the layers, whatever the steps
     assert estimate(long).theory.bytes - objects == 100 * (estimate(short).theory.bytes - objects)
     ratio = estimate(long).theory.seconds / estimate(short).theory.seconds
     assert 50 < ratio < 10**4, "between quadratic and beyond cubic, as matrices leave the cache"
-    small, large = (estimate(problem(), dim, 4).experiment for dim in (100, 5000))
+    small, large = (estimate(problem(), dim, 4, method="explicit").experiment for dim in (100, 5000))
     assert large.seconds > 100 * small.seconds
     assert large.bytes > 100 * small.bytes
 
@@ -166,8 +175,8 @@ def test_simulations_of_many_fixed_directions_are_estimated(outputs: int) -> Non
     power = np.ones(count) if outputs == 1 else np.ones((count, 2, 2))
     data = dl.Spectrum(np.arange(1.0, count + 1) ** -1.5, power, noise=0.1)
     each = dl.Problem(dl.MLP(2, 50.0), data, dl.FullBatch(3000.0), dl.GradientDescent(0.02), steps=20)
-    cost = estimate(each, dim=count, seeds=1, workers=1, record="losses").experiment
-    measured = dl.simulate(each, seeds=1, workers=1, record="losses").stats["seconds"]
+    cost = estimate(each, dim=count, seeds=1, workers=1, record="losses", method="explicit").experiment
+    measured = dl.simulate(each, seeds=1, workers=1, record="losses", method="explicit").stats["seconds"]
     assert 1 / 6 < cost.seconds / measured < 6
 
 
@@ -176,7 +185,7 @@ def test_wide_networks_on_counted_sizes_are_estimated_quickly() -> None:
     data = dl.Spectrum.power_law(1.5, 0.5)
     wide = dl.Problem(dl.MLP(2, [8192.0, 4096.0]), data, dl.FullBatch(3000.0), dl.GradientDescent(0.02), steps=20)
     cost: list[dl.Estimate] = []
-    assert peak_bytes(lambda: cost.append(estimate(wide, dim=500, seeds=1))) < 3e8
+    assert peak_bytes(lambda: cost.append(estimate(wide, dim=500, seeds=1, method="explicit"))) < 3e8
     assert cost[0].experiment.bytes > 3e8
     one = dl.Problem(dl.MLP(2, 600.0), data, dl.OnlineSGD(200.0), dl.GradientDescent(0.02), steps=20)
     part = _smaller(one, 50, 0.1)

@@ -19,7 +19,7 @@ from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._experiment.streams import FixedStream, draw_target
+from deeplinear._experiment.streams import FixedStream, Inputs, draw_target
 from deeplinear._experiment.train import train
 from factories import maker
 
@@ -138,9 +138,10 @@ def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep, 
     sizes = Sizes(dim, widths, samples, len(gram))
     network = FiniteNetwork.draw(np.random.default_rng(0), sizes, gamma0, beta)
     target = draw_target(np.random.default_rng(1), dim, gram)
-    stream = FixedStream(np.random.default_rng(2), samples, dim, len(gram), noise, keep)
-    same = np.random.default_rng(2)
-    inputs, label_noise = same.standard_normal((samples, dim)), noise * same.standard_normal((samples, len(gram)))
+    rng, same = np.random.default_rng(2), np.random.default_rng(2)
+    inputs, label_noise = rng.standard_normal((samples, dim)), noise * rng.standard_normal((samples, len(gram)))
+    stream = FixedStream(Inputs(np.ones((dim, 1)), dim), inputs, label_noise, keep, rng)
+    same.standard_normal(inputs.size + label_noise.size)
     mask = (same.random((samples, 1)) < keep) / keep if keep < 1 else np.ones((samples, 1))
     assert mask.any()
     assert keep == 1 or not mask.all()

@@ -353,11 +353,11 @@ def test_bad_values_are_shown_beside_their_control(explorer: Explorer, address: 
     width.fill("0.5, 2")
     explorer.wait_for("document.getElementById('network.width-error').hidden")
     page.wait_for_selector(IS_DRAWN, timeout=SLOW)
-    explorer.control("experiment.dim").fill("99999")
+    explorer.control("experiment.dim").fill("99999999")
     page.click("#train")
     dim = explorer.control("experiment.dim-error")
     dim.wait_for(state="visible", timeout=SLOW)
-    assert "from 1 to 2000" in dim.inner_text()
+    assert "from 1 to 1000000" in dim.inner_text()
 
 
 def test_keyboard_alone(explorer: Explorer, address: str) -> None:

@@ -158,15 +158,23 @@ def test_experiment_is_the_library(client: httpx.Client) -> None:
     assert answer["verdict"] == comparison.verdict
 
 
+def test_experiments_of_a_million_inputs(client: httpx.Client) -> None:
+    request = {"problem": PROBLEM, "dim": 10**6, "seeds": 8}
+    answer = last_line(client.post("/api/experiment", json=request))["result"]
+    assert (answer["method"], answer["dim"]) == ("reduced", 10**6)
+    theory = dl.solve(read_problem(PROBLEM))
+    np.testing.assert_allclose(answer["test_loss"]["mean"], theory.test_loss, rtol=0.01)
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [
-        ({"dim": 5000}, "experiment.dim", "dim must be a whole number from 1 to 2000, got 5000"),
+        ({"dim": 2 * 10**6}, "experiment.dim", "dim must be a whole number from 1 to 1000000, got 2000000"),
         ({"dim": 1.5}, "experiment.dim", "dim must be"),
         ({"seeds": "many"}, "experiment.seeds", "seeds must be"),
         ({"problem": PROBLEM | {"steps": 5000}}, "steps", "at most 2000"),
         ({"problem": changed("network", width="infinite")}, "network.width", "width"),
-        ({"problem": changed("network", width=500.0)}, "network.width", "at most 20000"),
+        ({"problem": changed("network", width=500.0), "dim": 10**6}, "network.width", "at most 100000000"),
         (
             {"problem": changed("network", width=90.0, depth=60) | {"steps": 2000}, "seeds": 64},
             "experiment.dim",

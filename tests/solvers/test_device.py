@@ -13,6 +13,7 @@ import deeplinear as dl
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._experiment.methods import Counts
 from deeplinear._solvers.choose import Choice
 from deeplinear._theory.solution import MATRICES, PARTS
 from factories import SAMPLINGS, maker
@@ -175,9 +176,27 @@ def test_the_same_networks(name):
 
 
 @pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("method", ["lazy", "reduced"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        make(momentum=0.8, weight_decay=0.1),
+        make(dl.ResNet(3, 1.0), SAMPLINGS[2], data=dl.Isotropic(0.2, GRAM)),
+        make(sampling=dl.MultiPassSGD(1.5, 0.5)),
+    ],
+    ids=["momentum", "residual", "multi-pass"],
+)
+def test_revealed_matrices_on_a_device(problem, method):
+    actual, expected = (dl.simulate(problem, 60, [4, 0, 7], method=method, device=each) for each in (DEVICE, "cpu"))
+    for observable in (*LOSSES, *CORRELATIONS):
+        assert_close(getattr(actual, observable), getattr(expected, observable))
+
+
+@pytest.mark.usefixtures("torch")
 def test_as_many_networks_together_as_memory_holds(monkeypatch):
     expected = dl.simulate(make(), 20, 5)
-    calls, room = [], 2.5 * experiment._bytes_of_one(make(), experiment.sizes_of(make(), 20), "all")[0]
+    counts = Counts(make(), experiment.sizes_of(make(), 20), make().data.finite(20), "all")
+    calls, room = [], 2.5 * counts.need("explicit").in_flight
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
     drawn = []
     draw = experiment.train

@@ -114,7 +114,7 @@ def compare(problem: Problem, finite: Finite, report: Report, tolerance: float, 
     document = _document("compare", problem, out) | {
         "comparison": comparison.to_dict(),
         "theory": theory.stats,
-        "experiment": experiment.stats | {"dim": experiment.dim},
+        "experiment": experiment.stats | {"dim": experiment.dim, "method": experiment.method},
     }
     verdict = f"{comparison.verdict}: {comparison.explanation} (p = {comparison.p_value:.2g})"
     shown = _observables(comparison)
@@ -166,6 +166,7 @@ def simulate(problem: Problem, finite: Finite, report: Report, out: Path | None)
         "dim": experiment.dim,
         "seeds": experiment.seeds,
         "diverged_at": experiment.diverged_at,
+        "method": experiment.method,
         "times": experiment.times,
         **{name: {"mean": mean, "standard_error": error} for name, (mean, error) in losses.items()},
         "stats": experiment.stats,
@@ -202,7 +203,7 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
 
 def _estimate(problem: Problem, finite: Finite) -> Estimate:
     dim = finite.actual_dim if _can_be_simulated(problem) else finite.dim
-    return estimate_cost(problem, dim, finite.seeds, finite.workers, finite.record)
+    return estimate_cost(problem, dim, finite.seeds, finite.workers, finite.record, finite.method)
 
 
 def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]) -> SweepCost:
@@ -218,13 +219,19 @@ def _solve(problem: Problem, report: Report) -> Solution:
 def _simulate(problem: Problem, finite: Finite, report: Report) -> Ensemble:
     with report.stage("experiment") as progress:
         return simulate_networks(
-            problem, finite.actual_dim, finite.seeds, workers=finite.workers, record=finite.record, progress=progress
+            problem,
+            finite.actual_dim,
+            finite.seeds,
+            workers=finite.workers,
+            record=finite.record,
+            method=finite.method,
+            progress=progress,
         )
 
 
 def _check(problem: Problem, finite: Finite) -> None:
     """Refuse what cannot be simulated before the theory is solved."""
-    simulation_memory(problem, finite.actual_dim, finite.seeds, finite.workers, finite.record)
+    simulation_memory(problem, finite.actual_dim, finite.seeds, finite.workers, finite.record, finite.method)
 
 
 def _can_be_simulated(problem: Problem) -> bool:
@@ -249,7 +256,8 @@ def _spell_infinite(document: dict[str, Any]) -> dict[str, Any]:
 def _words(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
     words = in_words(problem)
     if experiment is not None:
-        words.append(f"{len(experiment.seeds)} networks of input dimension {experiment.dim}")
+        kept = "" if experiment.method == "explicit" else f", {experiment.method} matrices"
+        words.append(f"{len(experiment.seeds)} networks of input dimension {experiment.dim}{kept}")
     return words
 
 

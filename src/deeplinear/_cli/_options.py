@@ -23,6 +23,7 @@ class Finite:
     seeds: int | list[int]
     workers: int | None
     record: str
+    method: str
 
     DIM = 500
     SEEDS = 32
@@ -188,8 +189,19 @@ FINITE = Group(
             help="What to keep; losses alone need less memory.",
             rich_help_panel="Experiment",
         ),
+        _option(
+            "method",
+            str,
+            "auto",
+            "--method",
+            metavar="auto|explicit|lazy|reduced",
+            help="How matrices are kept: every entry, or what training looks at, for networks of any size.",
+            rich_help_panel="Experiment",
+        ),
     ),
-    lambda values: Finite(values["dim"], _seeds(values["seeds"]), values["workers"], values["record"]),
+    lambda values: Finite(
+        values["dim"], _seeds(values["seeds"]), values["workers"], values["record"], values["method"]
+    ),
 )
 
 REPORT = Group(

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._comparison.finite_size import expected_deviation
+from deeplinear._comparison.finite_size import FiniteSize, finite_size
+from deeplinear._comparison.near_edge import expected_deviation
 from deeplinear._comparison.sign_flip import flip_signs, least_noticed, rank
 from deeplinear._core import checks
 from deeplinear._core.json import plain
@@ -22,6 +23,9 @@ from deeplinear._core.statistics import standard_error
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import percent
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.methods import REDUCED, Counts
+from deeplinear._experiment.sizes import sizes_of
+from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution
 
 Array = NDArray[np.float64]
@@ -32,6 +36,15 @@ LEVEL = 0.01
 
 _TEST_TIMES = 128
 """Number of times that enter the test from each curve, at most."""
+
+_PAIRS = 32
+"""Pairs of networks from which the effect of finite size is predicted."""
+
+_FAR = 5.0
+"""Standard errors from theory and the expected shift, at any step, beyond which size does not explain a deviation."""
+
+_PATIENCE = 0.5
+"""Seconds that this may take, as they are counted."""
 
 _ROUNDING = 1e-9
 """Relative size of differences that are put down to rounding."""
@@ -89,6 +102,9 @@ class ObservableComparison:
         these very seeds. It is a common number of standard errors, found by repeating the test with theories
         that are off; zero where seeds do not scatter, and infinite if 64 standard errors would not do. It is ``nan``
         for correlations, for fewer than 8 seeds, and where the test rejects the theory as it is.
+    expected_shift, expected_shift_error
+        Mean of networks of this size minus theory, as ``finite_size`` predicts it from exact draws, and its standard
+        error, shape (steps,). ``nan`` for correlations, and where the draws would take long.
     """
 
     name: str
@@ -101,6 +117,16 @@ class ObservableComparison:
     relative_error: Array
     p_value: float
     detectable: Array
+    expected_shift: Array
+    expected_shift_error: Array
+
+    @property
+    def z_beyond_size(self) -> Array:
+        """Deviation from theory plus ``expected_shift``, in standard errors of both, shape (steps,)."""
+        beyond = self.mean - self.theory - self.expected_shift
+        error = np.hypot(self.standard_error, self.expected_shift_error)
+        is_settled = np.abs(beyond) <= _ROUNDING * np.abs(self.theory)
+        return np.where(is_settled, 0.0, beyond / np.where(error > 0, error, np.nan))
 
     @property
     def label(self) -> str:
@@ -130,7 +156,7 @@ class ObservableComparison:
         numbers = {
             name: plain(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
         }
-        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable")
+        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable", "expected_shift")
         return {
             "name": self.name,
             "layer": self.layer,
@@ -151,13 +177,15 @@ class Comparison:
         Of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
-        Estimate of the largest relative deviation of the losses over all steps that networks of this size should show.
-        It falls as 1/D, is mostly right within a factor of three, and is infinite if some networks are expected to
-        diverge.
+        Relative deviation of the losses that is expected of networks of this size, largest over steps; it falls
+        as 1/D. From exact draws where these are quick (see ``finite_size``), to about a third; else an estimate from
+        theory alone, mostly right within a factor of three. Infinite where some networks are expected to diverge.
     explanation
         The verdict, what would have been noticed, divergence and finite size, in words.
     seeds, dim
         Number of networks, and their input dimension D.
+    inputs
+        What the networks were trained on: ``"gaussian"`` samples, as theory has them, or ``"rows"`` of a data set.
     steps
         Number of steps compared: those before anything diverged.
     tolerance
@@ -172,6 +200,7 @@ class Comparison:
     explanation: str
     seeds: int
     dim: int
+    inputs: str
     steps: int
     tolerance: float
     observables: tuple[ObservableComparison, ...]
@@ -202,6 +231,7 @@ class Comparison:
             "explanation": self.explanation,
             "seeds": self.seeds,
             "dim": self.dim,
+            "inputs": self.inputs,
             "steps": self.steps,
             "tolerance": self.tolerance,
             "observables": [each.to_dict() for each in self.observables],
@@ -212,8 +242,8 @@ class Comparison:
         width = max(len(each.label) for each in self.observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
-            f"seeds: {self.seeds}, dim: {self.dim}, steps: {self.steps}; sign-flip test: p = {self.p_value:.2g}; "
-            f"deviation expected of this size: {_percent(self.finite_size)}",
+            f"seeds: {self.seeds}, dim: {self.dim}, inputs: {self.inputs}, steps: {self.steps}; "
+            f"sign-flip test: p = {self.p_value:.2g}; deviation expected of this size: {_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
         for each in self.observables:
@@ -251,7 +281,8 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     same number a deviation of that size is noticed in about three of four cases, and half of it in one of four.
 
     Networks of finite size differ from theory in the mean, too, by a deviation that falls as 1/D and is large near the
-    edge of stability; ``finite_size`` estimates it, which takes four solutions.
+    edge of stability. ``finite_size`` predicts it from exact draws of such networks where these take less than half a
+    second, and else estimates it from four solutions.
 
     Parameters
     ----------
@@ -273,7 +304,7 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     ... )
     >>> comparison = compare(dl.solve(problem), dl.simulate(problem, dim=60, seeds=10))
     >>> print(comparison.verdict, f"{comparison.finite_size:.3f}")
-    agrees 0.042
+    agrees 0.019
     >>> comparison["feature_correlation[2]"].z.shape
     (10,)
     """
@@ -283,20 +314,22 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     divergence = _Divergence.of(theory, experiment)
     groups = list(_groups(theory, experiment, divergence.first))
     test = _Test.of(groups)
+    prediction = _predicted(theory.problem, experiment.dim)
     observables = tuple(
-        group.summary(p_value, noticed)
+        group.summary(p_value, noticed, prediction)
         for group, p_value, noticed in zip(groups, test.separate, test.noticed(), strict=True)
     )
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in LOSSES)
     verdict = _verdict(test.overall, seeds, is_close, divergence)
-    finite_size = expected_deviation(theory.problem, experiment.dim)
+    deviation = prediction.deviation if prediction else expected_deviation(theory.problem, experiment.dim)
     return Comparison(
         verdict=verdict,
         p_value=test.overall,
-        finite_size=finite_size,
-        explanation=_explanation(verdict, divergence, finite_size, tolerance, experiment, observables),
+        finite_size=deviation,
+        explanation=_explanation(verdict, divergence, deviation, tolerance, experiment, observables),
         seeds=seeds,
         dim=experiment.dim,
+        inputs=experiment.inputs,
         steps=divergence.first,
         tolerance=tolerance,
         observables=observables,
@@ -386,8 +419,13 @@ class _Group:
         times = _test_times(len(self.main.theory))
         return [curve.at(times) for curve in (self.main, *self.others)]
 
-    def summary(self, p_value: float, noticed: float) -> ObservableComparison:
+    def summary(self, p_value: float, noticed: float, prediction: FiniteSize | None) -> ObservableComparison:
         """Take the curve at equal times; ``noticed`` is the deviation that the test notices, in standard errors."""
+        unknown = np.full(self.main.theory.shape, np.nan)
+        shift, shift_error = unknown, unknown
+        if prediction is not None and self.name in LOSSES:
+            effect, steps = prediction[self.name], len(unknown)
+            shift, shift_error = effect.shift[:steps], effect.shift_error[:steps]
         curve, equal = self.main, self.main.is_equal
         error = standard_error(curve.values)
         difference = np.where(equal, 0.0, curve.mean - curve.theory)
@@ -408,6 +446,8 @@ class _Group:
             relative_error=np.where(equal, 0.0, relative),
             p_value=p_value,
             detectable=detectable,
+            expected_shift=shift,
+            expected_shift_error=shift_error,
         )
 
 
@@ -525,6 +565,20 @@ class _Test:
         return found
 
 
+# --- finite size ---------------------------------------------------------------------------------------------
+
+
+def _predicted(problem: Problem, dim: int) -> FiniteSize | None:
+    """Draw networks of this size, independent of those that are compared; None where that would take long."""
+    counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
+    if 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
+        return None
+    try:
+        return finite_size(problem, dim, pairs=_PAIRS, workers=1)
+    except ArithmeticError:  # a theory that cannot be solved: the other estimate says what that means
+        return None
+
+
 # --- what follows --------------------------------------------------------------------------------------------
 
 
@@ -590,6 +644,8 @@ def _explanation(
         sentences = [str(divergence)]
         if divergence.is_alike and not divergence.is_shared:
             sentences.append(f"before that, {verdict.advice}")
+    if experiment.inputs == "rows":
+        sentences.append("the networks were trained on rows of the data set, theory takes Gaussian inputs instead")
     if verdict is Verdict.AGREES:
         sentences += _would_notice(observables)
     larger = "width, samples or batch" if in_counts else "dim"
@@ -597,12 +653,20 @@ def _explanation(
         at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
         sentences.append(f"in the mean a deviation of about {_percent(finite_size)} is expected {at}")
     if verdict is Verdict.DISAGREES:
-        seen = max(each.max_relative_error for each in observables if each.name in LOSSES)
-        if finite_size > tolerance and seen < 3.0 * finite_size:  # which is how well the size is known
+        if finite_size > tolerance and _is_of_size(observables, finite_size):
             sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
         else:
             sentences.append(f"see whether it shrinks with a larger {larger}")
     return "; ".join(sentences)
+
+
+def _is_of_size(observables: tuple[ObservableComparison, ...], finite_size: float) -> bool:
+    """Whether the deviation of the losses is one that networks of this size have."""
+    losses = [each for each in observables if each.name in LOSSES]
+    if any(np.isnan(each.expected_shift).any() for each in losses):
+        seen = max(each.max_relative_error for each in losses)
+        return seen < 3.0 * finite_size  # which is how well the size is known from theory alone
+    return all(np.nanmax(np.abs(each.z_beyond_size), initial=0.0) < _FAR for each in losses)
 
 
 def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:

@@ -1,125 +1,235 @@
-"""How far networks of a given size are expected to be from the limit: an estimate from theory alone.
+"""What finite size does: how far the mean of networks is from the limit, and how much they scatter about it.
 
-Networks of finite size scatter about the limit, and since losses are not linear in what scatters, the mean over
-networks is shifted by half the second derivative times a variance. What matters most is the tangent kernel. Its
-term of weight layer l is a product of squared gains, forward through the layers below and backward through those
-above, each of which is a mean over N neurons and scatters with variance 2/N (a residual block less); and the
-error is seen through P examples, with variance 2/P. To the loss, a higher kernel is a higher learning rate. So with
-s^2 the relative variance of the kernel and F(x) the loss at x times the learning rate,
+Networks are drawn exactly in reduced coordinates, at a cost that does not depend on their size. In these coordinates a
+network is a smooth function of independent unit noises, each of which counts as 1/sqrt(D). So to leading order
 
-    shift = s^2 F''(1) / 2 ,     F''(1) = [F(1 + x) + F(1 - x) - 2 F(1)] / x^2 ,     x = sqrt(3) s ,
+    a network  =  limit + (linear in the noises) / sqrt(D) + (quadratic in them) / D
 
-which is Gauss-Hermite quadrature with three nodes: in small networks it notices that some of them diverge.
-
-At the edge of stability, where the train loss rises with the learning rate, this is not all: modes at the edge of the
-spectrum are what is left of the loss there, and finite networks have fewer of them. They were seen to lie below
-theory by 100 s^2 to 200 s^2 of the loss in large networks, and by nearly all of it in small ones.
+and the mean of a network and its mirror image, whose noises have the opposite sign, has no linear term: from pairs, a
+shift of order 1/D is found to the same relative accuracy at any size, while the mean of independent networks would
+drown it in their scatter.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._core import checks
+from deeplinear._core.progress import Progress
+from deeplinear._core.words import percent
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._experiment.methods import REDUCED, Counts
+from deeplinear._experiment.simulate import read_arguments, train_all
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.rate import rate_of, with_rate
 from deeplinear._theory.solve import solve
 
 Array = NDArray[np.float64]
 
-_STEEP = 1.5
-"""Power of the learning rate beyond which a train loss that rises with it counts as one at the edge of stability."""
-
-_AT_THE_EDGE = 120.0
-"""Shift at the edge of stability, in units of the variance of the kernel, in large networks."""
-
-_WIDEST = 0.3
-"""Largest relative change of the learning rate from which curvature is found: much lower rates hardly train."""
-
 _ROUNDING = 1e-9
-"""Losses below this fraction of the largest one are put down to rounding."""
+"""Values below this fraction of the largest one are put down to rounding."""
 
-_NUDGE = 0.01
-"""Relative change of the learning rate that tells whether the train loss rises."""
+_FIRST_SEED = 2**62
+"""Seeds of the draws begin here, so that a prediction shares no network with the experiment that it is compared to."""
 
 
-def expected_deviation(problem: Problem, dim: int | None) -> float:
-    """Estimate by how much the mean loss of networks deviates from theory, relative and at most over steps and losses.
+@dataclass(frozen=True, eq=False)
+class SizeEffect:
+    """What finite size does to one observable; all arrays have its shape and its units.
 
-    It falls as 1/D in large networks. How well it does is measured on random problems that were not used to find it,
-    in ``docs/limits.md`` (``docs/measured.py finite_size``). It is infinite where some of the networks are expected
-    to diverge. It takes four solutions: theory is solved again, so that a wrong one does not count.
+    Attributes
+    ----------
+    theory
+        Its value in the limit.
+    shift, shift_error
+        Mean over networks minus theory, and the standard error of that. Not finite from the step on at which
+        theory or a network that was drawn diverged.
+    scatter, scatter_error
+        Standard deviation between networks (between seeds), and its standard error.
+    """
+
+    theory: Array
+    shift: Array
+    shift_error: Array
+    scatter: Array
+    scatter_error: Array
+
+    @property
+    def relative_shift(self) -> Array:
+        """``shift`` over theory; theory below 1e-9 of its largest value counts as that, which is rounding."""
+        return self.shift / self._scale
+
+    @property
+    def relative_scatter(self) -> Array:
+        """``scatter`` over theory, likewise."""
+        return self.scatter / self._scale
+
+    @property
+    def _scale(self) -> Array:
+        size = np.abs(self.theory)
+        return np.maximum(size, max(_ROUNDING * size.max(where=np.isfinite(size), initial=0.0), np.finfo(float).tiny))
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteSize:
+    """Mean shift and scatter of networks of one size, as ``finite_size`` found them.
+
+    Attributes
+    ----------
+    problem, dim
+        What is trained, and the input dimension of the networks.
+    pairs
+        Number of networks that were drawn, each with its mirror image.
+    diverged
+        Part of them that diverged.
+    effects
+        What size does to each observable, by the names of ``Ensemble``; losses have shape (T,).
+    """
+
+    problem: Problem
+    dim: int
+    pairs: int
+    diverged: float
+    effects: Mapping[str, SizeEffect] = field(repr=False)
+
+    def __getitem__(self, name: str) -> SizeEffect:
+        """Look up an observable, such as ``"test_loss"``."""
+        if name not in self.effects:
+            raise KeyError(f"{name!r} is not among {', '.join(self.effects)}")
+        return self.effects[name]
+
+    @property
+    def deviation(self) -> float:
+        """Largest relative shift of a loss over all steps; infinite where theory or a network diverged."""
+        shifts = np.abs([self[name].relative_shift for name in LOSSES])
+        return float(shifts.max()) if np.isfinite(shifts).all() else math.inf
+
+    def seeds_needed(self, accuracy: float, name: str = "test_loss") -> float:
+        """Return how many networks of this size have a mean within a fraction of theory.
+
+        Their number is such that shift and standard error of the mean together are below ``accuracy`` times
+        theory at every step. It is infinite where the shift alone is larger, so that only larger networks help.
+
+        Parameters
+        ----------
+        accuracy
+            Relative, positive.
+        name
+            One of the losses.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> problem = dl.Problem(
+        ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=10
+        ... )
+        >>> small, large = (dl.finite_size(problem, dim) for dim in (100, 10**6))
+        >>> small.seeds_needed(0.001), large.seeds_needed(0.001) < 10
+        (inf, True)
+        """
+        accuracy = checks.positive("accuracy", accuracy)
+        effect = self[checks.word("name", name, LOSSES)]
+        room = accuracy - np.abs(effect.relative_shift)
+        if not (room > 0).all():  # also where it is not a number
+            return math.inf
+        return max(1, math.ceil(float(((effect.relative_scatter / room) ** 2).max())))
+
+    def summary(self) -> str:
+        """Shift and scatter of the losses at the last step, as plain text."""
+        lines = [f"networks of input dimension {self.dim}, from {self.pairs} pairs"]
+        if self.diverged:
+            lines[0] += f", of which {percent(self.diverged)} diverge"
+        for name in LOSSES:
+            effect = self[name]
+            unit = abs(effect.theory[-1]) or 1.0
+            numbers = [100 * each[-1] / unit for each in (effect.shift, effect.shift_error, effect.scatter)]
+            words = "{}: mean {:+.2g} % (± {:.1g} %) from theory, scatter {:.2g} %"
+            lines.append(words.format(name.replace("_", " "), *numbers))
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def finite_size(
+    problem: Problem,
+    dim: int | None = None,
+    *,
+    pairs: int = 128,
+    record: str = "losses",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> FiniteSize:
+    """Predict the mean shift from theory and the scatter of networks of finite size.
+
+    Networks are drawn in reduced coordinates, which is exact, in pairs of mirror images, whose mean has a scatter
+    of order 1/D like the shift itself: its relative error hardly depends on ``dim``, which may be anything. Theory is
+    solved once; where it was solved to a tolerance (long runs), the shift is known to that at best.
+
+    Parameters
+    ----------
+    problem, dim, workers, progress
+        As for ``simulate``.
+    pairs
+        Number of networks, each with its mirror image, at least 2. Standard errors fall as its root.
+    record
+        ``"losses"``, or ``"all"`` to have every correlation too, unless theory was solved on nodes in time.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not allowed, or the problem has infinite width.
+    MemoryError
+        Before anything is drawn, if the memory available is not enough.
 
     Examples
     --------
     >>> import deeplinear as dl
-    >>> problem = dl.Problem(
-    ...     dl.MLP(4, 0.7, centered=True), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.02), steps=40
-    ... )
-    >>> [round(expected_deviation(problem, dim), 4) for dim in (1000, 10_000)]
-    [0.0326, 0.0032]
+    >>> network, optimizer = dl.MLP(depth=4, width=0.7, centered=True), dl.GradientDescent(0.02)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=40)
+    >>> found = dl.finite_size(problem, dim=10**5, pairs=64)
+    >>> coefficient = 10**5 * found["test_loss"].relative_shift[-1]  # of 1/D
+    >>> bool(20 < coefficient < 40)
+    True
     """
-    variance = kernel_variance(problem, sizes_of(problem, dim))
-    spread = min(math.sqrt(3.0 * variance), _WIDEST)
-    factors = (1.0, 1.0 + spread, 1.0 - spread, 1.0 + _NUDGE)
-    try:
-        at, higher, lower, nudged = _losses([with_rate(problem, factor * rate_of(problem)) for factor in factors])
-    except ArithmeticError:  # a long run past the edge of stability
-        return math.inf
-    except MemoryError:  # a theory that was solved elsewhere, say
-        return math.nan
-    if not (np.isfinite(at).all() and np.isfinite(higher).all()):
-        return math.inf
-    scale = np.maximum(at + _ROUNDING * at.max(), np.finfo(float).tiny)
-    shift = 0.5 * variance * np.abs(higher + lower - 2.0 * at) / (spread**2 * scale)
-    edge = _AT_THE_EDGE * variance if _is_steep(at[1], nudged[1]) else 0.0
-    return max(edge / (1.0 + edge), float(shift.max()))
+    pairs = checks.whole("pairs", pairs, at_least=2)
+    chosen = range(_FIRST_SEED, _FIRST_SEED + pairs)
+    seeds, worker_count, sizes = read_arguments(problem, dim, chosen, workers, record)
+    counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    total = 2 * pairs * problem.steps
+
+    def report(before: int) -> Progress | None:
+        return progress and (lambda done, half: progress(before + done, total))
+
+    plain, diverged = train_all(counts, REDUCED, seeds, worker_count, progress=report(0))
+    mirror, also = train_all(counts, REDUCED, seeds, worker_count, progress=report(total // 2), mirrored=True)
+    return FiniteSize(
+        problem=problem,
+        dim=sizes.dim,
+        pairs=pairs,
+        diverged=float(np.mean(np.concatenate([diverged, also]) >= 0)),
+        effects={name: _effect(values, plain[name], mirror[name]) for name, values in _limit(problem, plain).items()},
+    )
 
 
-def kernel_variance(problem: Problem, sizes: Sizes) -> float:
-    """Relative variance of the tangent kernel between networks, at the start, and of the sample mean along the error.
-
-    Examples
-    --------
-    >>> import deeplinear as dl
-    >>> problem = dl.Problem(
-    ...     dl.MLP(depth=1, width=1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=2
-    ... )
-    >>> kernel_variance(problem, sizes_of(problem, dim=100))  # of (w^2 + |W_0 x|^2) / 2, each with variance 2 / N
-    0.01
-    """
-    network = problem.network
-    widths = np.array(sizes.widths, dtype=float)
-    forward, backward = np.append(2.0 / widths, 0.0), np.insert(2.0 / widths, 0, 0.0)
-    weights = np.ones(len(widths) + 1)
-    if network.skip:
-        squared = network.branch_factor**2
-        block = (2.0 * squared + squared**2) / (1.0 + squared) ** 2  # of a sum of a vector and a random one
-        forward[1:-1] *= block
-        backward[1:-1] *= block
-        weights[1:-1] = squared / (1.0 + squared)
-    below, above = np.cumsum(forward) - forward, np.cumsum(backward[::-1])[::-1] - backward
-    # Of two terms the factors in common are those below the lower and above the upper one; both sums are monotonic.
-    shared = np.minimum(below[:, None], below) + np.minimum(above[:, None], above)
-    examples = 2.0 / sizes.samples if problem.sampling.reuse else 0.0
-    return float(weights @ shared @ weights / weights.sum() ** 2) + examples
+def _limit(problem: Problem, wanted: Collection[str]) -> dict[str, Array]:
+    """Return what theory says of the observables that are wanted, at every step."""
+    theory, every = solve(problem), np.arange(problem.steps)
+    found = {name: theory.at(every)[name].values for name in LOSSES}
+    if theory.stats.get("method") == "dense":  # which has correlations at every step
+        found |= {name: getattr(theory, name) for name in CORRELATIONS if name in wanted}
+    return found
 
 
-def _losses(problems: Sequence[Problem]) -> list[Array]:
-    """Test and train loss of each problem at every step, shape (2, steps)."""
-    # One at a time, so that no more memory is needed than for the theory itself.
-    found = (solve(each).at(np.arange(each.steps)) for each in problems)
-    return [np.stack([each.test_loss.values, each.train_loss.values]) for each in found]
-
-
-def _is_steep(loss: Array, nudged: Array) -> bool:
-    """Whether the train loss rises with the learning rate, somewhere, by more than a power of it.
-
-    Compared are upper envelopes, the largest loss from each step on, since with momentum the loss oscillates, and
-    these oscillations only shift; and losses below a hundredth of the largest do not count.
-    """
-    envelope, higher = (np.maximum.accumulate(each[::-1]) for each in (loss, nudged))
-    floor = 0.01 * envelope[-1]
-    return bool((higher + floor > (1.0 + _NUDGE) ** _STEEP * (envelope + floor)).any())
+def _effect(theory: Array, plain: Array, mirror: Array) -> SizeEffect:
+    """Shift and scatter from pairs, shape (pairs, ...)."""
+    root = math.sqrt(len(plain))
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # where a network diverged
+        middle = (plain + mirror) / 2
+        mean = middle.mean(axis=0)
+        squares = ((plain - mean) ** 2 + (mirror - mean) ** 2) / 2
+        scatter = np.sqrt(squares.mean(axis=0))
+        scatter_error = np.where(scatter > 0, squares.std(axis=0, ddof=1) / (2 * root * scatter), 0.0)
+        return SizeEffect(theory, mean - theory, middle.std(axis=0, ddof=1) / root, scatter, scatter_error)

@@ -23,8 +23,7 @@ class Descent:
     optimizer
         The update rule.
     weights
-        C-ordered float64 arrays, changed by every call of ``step``. Those of several networks at once, with a
-        leading axis, must be of PyTorch.
+        C-ordered float64 arrays, changed by every call of ``step``.
     steps
         Number of steps of the learning-rate schedule.
     """
@@ -64,6 +63,9 @@ def add_outer(matrix: Array, outer: Outer, factor: float = 1.0, keep: float = 1.
     if not isinstance(matrix, np.ndarray):
         right = outer.right.mT.expand(*matrix.shape[:-2], -1, -1)
         matrix.baddbmm_(outer.left, right, beta=keep, alpha=scale)
+    elif matrix.ndim > 2:  # readouts of several networks, which are small
+        matrix *= keep
+        matrix += scale * (outer.left @ outer.right.mT)
     elif keep == 1.0 and outer.left.shape[1] == 1:
         blas.dger(scale, outer.right[:, 0], outer.left[:, 0], a=matrix.T, overwrite_a=1)
     else:
@@ -74,5 +76,7 @@ def _add(matrix: Array, other: Array, factor: float) -> None:
     """Add ``factor * other`` to ``matrix``, in place."""
     if not isinstance(matrix, np.ndarray):
         matrix.add_(other, alpha=factor)
+    elif matrix.ndim > 2:
+        matrix += factor * other
     else:
         blas.daxpy(other.reshape(-1), matrix.reshape(-1), a=factor)

@@ -61,6 +61,11 @@ class Ensemble:
         First step at which a seed's loss went beyond bounds, -1 if none, shape (seed,).
     stats
         ``seconds`` spent, number of ``seeds`` and ``workers``.
+    method
+        How matrices were kept: ``"explicit"``, ``"lazy"`` or ``"reduced"``; see ``simulate``.
+    inputs
+        What networks were trained on: ``"gaussian"`` samples with the spectrum of the problem, or ``"rows"`` of a data
+        set.
 
     Examples
     --------
@@ -87,6 +92,8 @@ class Ensemble:
     residual_correlation: Array | None = field(repr=False)
     diverged_at: NDArray[np.int64] = field(repr=False)
     stats: dict[str, float] = field(repr=False)
+    method: str = "explicit"
+    inputs: str = "gaussian"
 
     def mean(self, name: str) -> Array:
         """Average one observable over seeds; ``inf`` or ``nan`` where some seed diverged."""
@@ -114,6 +121,8 @@ class Ensemble:
                 "kind": _KIND,
                 "problem": self.problem.to_toml(),
                 "dim": self.dim,
+                "method": self.method,
+                "inputs": self.inputs,
                 "stats": json.dumps(self.stats),
             },
         )
@@ -144,6 +153,8 @@ class Ensemble:
                 **arrays,  # type: ignore[arg-type]  # losses are there
                 diverged_at=dataset["diverged_at"].values,
                 stats=dict(json.loads(dataset.attrs["stats"])),
+                method=str(dataset.attrs.get("method", "explicit")),  # as those were that say nothing
+                inputs=str(dataset.attrs.get("inputs", "gaussian")),
             )
 
     def _values(self, name: str) -> Array:

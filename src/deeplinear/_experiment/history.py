@@ -1,8 +1,8 @@
 """Fields of a network over time, and their correlations.
 
 A history has shape (..., steps, C, size): one row per step and output, one column per neuron, input
-coordinate or sample; the leading axis is that of networks trained together, if they are. The index
-n = steps * C of a correlation is time-major: (t, c) stands at t * C + c.
+coordinate or sample, or per coordinate in a rotated frame; the leading axis is that of networks trained together, if
+they are. The index n = steps * C of a correlation is time-major: (t, c) stands at t * C + c.
 """
 
 from collections.abc import Iterable
@@ -10,40 +10,38 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, identity, namespace, to_numpy
+from deeplinear._core.arrays import Array, namespace, to_numpy
 
 
-def correlation(history: Array, unit: int | None = None) -> Array:
-    """Correlate a field with itself over time, averaged over its sites: (..., steps, C, size) to (..., n, n).
-
-    With ``unit`` the sum over sites is divided by that instead of their number.
+def correlation(history: Array, unit: int) -> Array:
+    """Correlate a field with itself over time, (..., steps, C, size) to (..., n, n): its overlaps over ``unit``.
 
     Examples
     --------
-    >>> correlation(np.array([[[1.0, 1.0]], [[1.0, 3.0]]]))  # two steps, one output, two sites
+    >>> correlation(np.array([[[1.0, 1.0]], [[1.0, 3.0]]]), unit=2)  # two steps, one output, two sites
     array([[1., 2.],
            [2., 5.]])
     """
     *networks, steps, outputs, size = history.shape
     rows = history.reshape(*networks, steps * outputs, size)
     product: Array = rows @ rows.mT
-    product /= unit or size
+    product /= unit
     return product
 
 
-def equal_time_correlation(history: Array) -> Array:
+def equal_time_correlation(history: Array, unit: int) -> Array:
     """Correlate as ``correlation`` does, but only at equal times: zero elsewhere."""
-    *networks, steps, outputs, size = history.shape
-    blocks = (history @ history.mT / size)[..., None, :]  # (..., step, output, 1, output)
+    *networks, steps, outputs, _ = history.shape
+    blocks = (history @ history.mT / unit)[..., None, :]  # (..., step, output, 1, output)
     same_step = namespace(history).eye(steps, dtype=history.dtype, device=history.device)
     spread = blocks * same_step[:, None, :, None]
     every: Array = spread.reshape(*networks, steps * outputs, steps * outputs)
     return every
 
 
-def same_output(steps: int, outputs: int, like: Array) -> Array:
-    """Return 1 for pairs of rows of one output and 0 for others, shape (n, n)."""
-    every: Array = namespace(like).tile(identity(outputs, like), (steps, steps))
+def at_all_times(gram: Array, steps: int) -> Array:
+    """Repeat a matrix over outputs, (C, C), for every pair of steps, shape (n, n)."""
+    every: Array = namespace(gram).tile(gram, (steps, steps))
     return every
 
 

@@ -46,7 +46,8 @@ class FiniteNetwork:
     Attributes
     ----------
     weights
-        W_0 of shape (N_1, D), W_l of shape (N_{l+1}, N_l) and the readout W_L of shape (N_L, C).
+        W_0 of shape (N_1, D), W_l of shape (N_{l+1}, N_l) and the readout W_L of shape (N_L, C). All but the last
+        are used through ``@``, ``mT`` and ``shape`` only.
     gamma0
         Richness.
     unit
@@ -70,6 +71,11 @@ class FiniteNetwork:
         weights = [rng.standard_normal((rows, columns)) for rows, columns in zip(widths, fan_in, strict=True)]
         return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0, sizes.unit, beta)
 
+    @property
+    def parameters(self) -> list[Array]:
+        """What an optimizer changes, one array for each of ``gradients``."""
+        return self.weights
+
     def backward(self) -> list[Array]:
         """Return g_1 .. g_L; they stay what they are when the weights change."""
         readout = self.weights[-1]
@@ -80,8 +86,8 @@ class FiniteNetwork:
 
     def predictor(self, g_1: Array) -> Array:
         """Return the function as a weight vector per output, shape (D, C)."""
-        first, last = self.weights[0], self.weights[-1]
-        function: Array = first.mT @ g_1 * (math.sqrt(self.unit) / (last.shape[-2] * self.gamma0))
+        first, before_readout = self.weights[0], self.weights[-2]
+        function: Array = first.mT @ g_1 * (math.sqrt(self.unit) / (before_readout.shape[-2] * self.gamma0))
         return function
 
     def forward(self, h_0: Array) -> list[Array]:

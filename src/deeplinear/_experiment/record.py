@@ -57,14 +57,16 @@ class Log:
         Number T of steps planned.
     sizes
         Counts of the network.
+    kept
+        Numbers of coordinates that fields have in place of these counts.
     like
-        Any weight of the network, for the device and the leading axis, if there is one.
+        The readout of the network, for the device and the leading axis, if there is one.
     correlations, errors
         Whether to keep them beside the losses.
     """
 
-    def __init__(self, steps: int, sizes: Sizes, like: Array, *, correlations: bool, errors: bool) -> None:
-        self._outputs, self._steps, self._unit = sizes.outputs, steps, sizes.unit
+    def __init__(self, steps: int, sizes: Sizes, kept: Sizes, like: Array, *, correlations: bool, errors: bool) -> None:
+        self._outputs, self._steps, self._sizes = sizes.outputs, steps, sizes
         self._wants_correlations, self._wants_errors = correlations, errors
         self._networks = like.shape[:-2]
 
@@ -76,11 +78,11 @@ class Log:
             return [empty(steps, sizes.outputs, size) for size in field_sizes]
 
         self._test_loss, self._train_loss = empty(steps), empty(steps)
-        self._error = histories(sizes.dim) if errors else []
-        self._felt = histories(sizes.dim) if correlations else []
-        self._residual = histories(sizes.samples) if correlations else []
-        self._h = histories(sizes.dim, *sizes.widths) if correlations else []
-        self._g = histories(*sizes.widths) if correlations else []
+        self._error = histories(kept.dim) if errors else []
+        self._felt = histories(kept.dim) if correlations else []
+        self._residual = histories(kept.samples) if correlations else []
+        self._h = histories(kept.dim, *kept.widths) if correlations else []
+        self._g = histories(*kept.widths) if correlations else []
 
     def losses(self, t: int, test: Array, train: Array) -> None:
         """Keep the losses of step t."""
@@ -133,10 +135,11 @@ class Log:
             n = self._steps * self._outputs
             return stack_layers(matrices, (*self._networks, layers, n, n))
 
-        error = correlation(cut(self._felt[0]), self._unit)
+        unit, widths = self._sizes.unit, self._sizes.widths
+        error = correlation(cut(self._felt[0]), unit)
         residual = stream.residual_correlation(cut(self._residual[0]), error)
-        features = (correlation(cut(h), None if layer else self._unit) for layer, h in enumerate(self._h))
-        gradients = (correlation(cut(g)) for g in self._g)
+        features = (correlation(cut(h), size) for h, size in zip(self._h, (unit, *widths), strict=True))
+        gradients = (correlation(cut(g), size) for g, size in zip(self._g, widths, strict=True))
         return {
             "feature_correlation": stacked(features, len(self._h)),
             "gradient_correlation": stacked(gradients, len(self._g)),

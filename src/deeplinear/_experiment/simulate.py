@@ -8,21 +8,21 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
+from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
 from deeplinear._experiment.record import RECORDS
+from deeplinear._experiment.rows import read_rows
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._experiment.train import train
+from deeplinear._experiment.train import train, train_revealed
+from deeplinear._problem.from_data import Fit
 from deeplinear._problem.problem import Problem
-
-_BOOKKEEPING = 2000
-"""Bytes, about, that each seed takes while it waits for its turn: its number and its place in the queue."""
 
 
 def simulate(
@@ -32,6 +32,8 @@ def simulate(
     *,
     workers: int | None = None,
     record: str = "all",
+    method: str = "auto",
+    data: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Ensemble:
@@ -57,6 +59,21 @@ def simulate(
     record
         ``"all"``, or ``"losses"`` to leave out the correlations, which need memory of the order
         of seeds * depth * (steps * outputs)^2.
+    method
+        How matrices are kept, which does not change the distribution of the networks. ``"explicit"``: every
+        entry. ``"lazy"``: a Gaussian matrix is drawn only along the vectors that training applies it to, so that a
+        network takes time and memory proportional to its width and not to the square of it. ``"reduced"``: besides,
+        of neurons, of samples and of inputs of equal variance only those directions are kept that training has
+        looked at, so that time and memory do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with
+        skip connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of
+        variances that few others have. ``"auto"``: explicit where that takes less than half a second
+        for each network, else the quickest; the result says which. A seed gives another network in explicit
+        matrices than it does in the other two ways.
+    data
+        A data set (x, y) to train on, of shapes (rows, features) and (rows,) or (rows, outputs), with
+        ``Spectrum.from_data(x, y)`` as the data of the problem. Samples and batches are then rows drawn with
+        replacement, and the test loss is the mean over all rows; means are subtracted. Without it, networks are
+        trained on Gaussian samples with the spectrum of the problem. Explicit matrices on the processor only.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
         memory holds. See ``solve``.
@@ -88,21 +105,91 @@ def simulate(
     ((4, 10), (4, 3, 10, 10))
     >>> print(experiment.test_loss[:, 0])  # 1 + noise^2 where the initial function is subtracted
     [1.01 1.01 1.01 1.01]
+    >>> dl.simulate(problem, dim=10**6, seeds=2).method  # matrices of 10^12 entries, of which few are looked at
+    'reduced'
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     place = find_device(device)
-    parts, trainers = _parts(problem, sizes, len(seed_list), worker_count, record, place)
-
+    counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    rows = None if data is None else _read_data(problem, data, method, place)
+    kept = read_method(method, counts, place) if rows is None else EXPLICIT
     start = time.perf_counter()
-    results = _empty_results(problem, sizes, len(seed_list), record)
-    diverged_at = np.full(len(seed_list), -1)
-    counter = _Counter(len(seed_list) * problem.steps, progress)
+    results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, progress, rows=rows)
+    return Ensemble(
+        problem=problem,
+        dim=sizes.dim,
+        seeds=tuple(seed_list),
+        times=np.arange(problem.steps),
+        test_loss=results["test_loss"],
+        train_loss=results["train_loss"],
+        **{name: results.get(name) for name in CORRELATIONS},
+        diverged_at=diverged_at,
+        method=kept,
+        inputs="gaussian" if rows is None else "rows",
+        stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
+    )
+
+
+def simulation_memory(
+    problem: Problem,
+    dim: int | None = None,
+    seeds: int | Iterable[int] = 16,
+    workers: int | None = None,
+    record: str = "all",
+    method: str = "auto",
+) -> int:
+    """Estimate the memory that ``simulate`` takes at its peak, in bytes.
+
+    Counted are weights or what is known of them, optimizer state, data and histories of the networks trained at the
+    same time, and the results of all seeds.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1)
+    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=1000)
+    >>> all_of_it, losses = (simulation_memory(problem, 500, 16, 2, record) for record in ("all", "losses"))
+    >>> print(f"{all_of_it / 1e9:.1f} GB, {losses / 1e9:.2f} GB")
+    1.4 GB, 0.01 GB
+    """
+    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
+    counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    kept = read_method(method, counts, CPU)
+    need = counts.need(kept)
+    together = 1 if kept == EXPLICIT else need.together(len(seed_list), worker_count)
+    return worker_count * together * need.in_flight + len(seed_list) * need.result
+
+
+def train_all(
+    counts: Counts,
+    method: str,
+    seeds: Sequence[int],
+    workers: int,
+    device: Device = CPU,
+    progress: Progress | None = None,
+    *,
+    mirrored: bool = False,
+    rows: Fit | None = None,
+) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+    """Train one network per seed; return what was recorded, by name, and the steps of divergence.
+
+    Every array has a leading axis of seeds. ``mirrored`` takes the mirror images of all random numbers, where
+    matrices are not explicit; ``rows`` are samples in place of Gaussian ones, where they are.
+    """
+    problem, dim, record = counts.problem, counts.sizes.dim, counts.record
+    parts, trainers = _parts(counts.need(method), method, len(seeds), workers, device)
+    results = {name: np.empty((len(seeds), *shape)) for name, shape in counts.result_shapes.items()}
+    diverged_at = np.full(len(seeds), -1)
+    counter = _Counter(len(seeds) * problem.steps, progress)
+    how: dict[str, Any] = {"device": device, "workers": workers if device != CPU else 1, "advance": counter.advance}
 
     def train_part(part: int | slice) -> None:
-        chosen = seed_list[part]
-        run = train(
-            problem, sizes.dim, chosen, chosen, record, device=place, workers=worker_count, advance=counter.advance
-        )
+        chosen = seeds[part]
+        if method == EXPLICIT:
+            run = train(problem, dim, chosen, chosen, record, rows=rows, **how)
+        else:
+            assert not isinstance(chosen, int)
+            run = train_revealed(problem, dim, chosen, record, reduced=method == REDUCED, mirrored=mirrored, **how)
         observables = {"test_loss": run.test_loss, "train_loss": run.train_loss, **run.correlations}
         for name, value in observables.items():
             results[name][part] = value
@@ -117,43 +204,7 @@ def simulate(
             counter.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return Ensemble(
-        problem=problem,
-        dim=sizes.dim,
-        seeds=tuple(seed_list),
-        times=np.arange(problem.steps),
-        test_loss=results["test_loss"],
-        train_loss=results["train_loss"],
-        **{name: results.get(name) for name in CORRELATIONS},
-        diverged_at=diverged_at,
-        stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
-    )
-
-
-def simulation_memory(
-    problem: Problem,
-    dim: int | None = None,
-    seeds: int | Iterable[int] = 16,
-    workers: int | None = None,
-    record: str = "all",
-) -> int:
-    """Estimate the memory that ``simulate`` takes at its peak, in bytes.
-
-    Counted are weights, optimizer state, data and histories of the networks trained at the same
-    time, and the results of all seeds.
-
-    Examples
-    --------
-    >>> import deeplinear as dl
-    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1)
-    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=1000)
-    >>> all_of_it, losses = (simulation_memory(problem, 500, 16, 2, record) for record in ("all", "losses"))
-    >>> print(f"{all_of_it / 1e9:.1f} GB, {losses / 1e9:.2f} GB")
-    1.4 GB, 0.01 GB
-    """
-    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    in_flight, result = _bytes_of_one(problem, sizes, record)
-    return worker_count * in_flight + len(seed_list) * result
+    return results, diverged_at
 
 
 class _Stopped(Exception):
@@ -215,42 +266,35 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _parts(
-    problem: Problem, sizes: Sizes, seeds: int, workers: int, record: str, device: Device
-) -> tuple[Sequence[int | slice], int]:
+def read_method(method: Any, counts: Counts, device: Device) -> str:
+    """Return how matrices are kept."""
+    checks.word("method", method, METHODS)
+    return choose(counts, device.available()) if method == AUTO else str(method)
+
+
+def _read_data(problem: Problem, data: Any, method: Any, device: Device) -> Fit:
+    """Return the rows to train on; ValueError where that is not possible."""
+    checks.word("method", method, METHODS)
+    if method not in (AUTO, EXPLICIT):
+        raise ValueError(f"method must be 'explicit' where rows of data are given, got {method!r}")
+    if device != CPU:
+        raise ValueError(f"device must be 'cpu' where rows of data are given, got {device.name!r}")
+    return read_rows(problem, data)
+
+
+def _parts(need: Need, method: str, seeds: int, workers: int, device: Device) -> tuple[Sequence[int | slice], int]:
     """Return which seeds are trained together, and how many of these parts at once; MemoryError if none fits."""
-    in_flight, result = _bytes_of_one(problem, sizes, record)
+    advice = "lower dim or steps, or use record='losses'"
     if device == CPU:
-        needed = workers * in_flight + seeds * result
+        together = 1 if method == EXPLICIT else need.together(seeds, workers)
+        while together > 1 and workers * together * need.in_flight + seeds * need.result > device.available():
+            together //= 2
+        needed = workers * together * need.in_flight + seeds * need.result
         memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
-        return range(seeds), workers
-    memory.require(seeds * result, "keeping the results", "lower seeds or steps, or use record='losses'")
-    memory.require(in_flight, "one network", "lower dim or steps, or use record='losses'", device)
-    together = device.available() // in_flight
+        if method == EXPLICIT:
+            return range(seeds), workers
+        return [slice(first, first + together) for first in range(0, seeds, together)], workers
+    memory.require(seeds * need.result, "keeping the results", "lower seeds or steps, or use record='losses'")
+    memory.require(need.in_flight, "one network", advice, device)
+    together = device.available() // need.in_flight
     return [slice(first, first + together) for first in range(0, seeds, together)], 1
-
-
-def _result_shapes(problem: Problem, sizes: Sizes, record: str) -> dict[str, tuple[int, ...]]:
-    """Shapes of what is kept of one seed."""
-    n, depth = problem.steps * sizes.outputs, problem.network.layers
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (problem.steps,))
-    if record == "all":
-        layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
-        shapes |= {name: (*layers.get(name, ()), n, n) for name in CORRELATIONS}
-    return shapes
-
-
-def _empty_results(problem: Problem, sizes: Sizes, seeds: int, record: str) -> dict[str, NDArray[np.float64]]:
-    return {name: np.empty((seeds, *shape)) for name, shape in _result_shapes(problem, sizes, record).items()}
-
-
-def _bytes_of_one(problem: Problem, sizes: Sizes, record: str) -> tuple[int, int]:
-    """Bytes that one network takes while it is trained, and those of its results."""
-    dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
-    weights = sum(a * b for a, b in zip((dim, *widths), (*widths, outputs), strict=True))
-    data = sizes.samples * (dim + 2 * outputs)
-    n = problem.steps * outputs
-    histories = n * (2 * dim + 2 * sum(widths) + sizes.samples) if record == "all" else 0
-    results = sum(int(np.prod(shape)) for shape in _result_shapes(problem, sizes, record).values())
-    in_flight = weights * (2 if problem.optimizer.momentum else 1) + data + histories + results
-    return 8 * in_flight, 8 * results + _BOOKKEEPING

@@ -11,15 +11,16 @@ normal and S the standard deviation along each direction, so that the data feel 
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, namespace
+from deeplinear._core.arrays import Array, identity, namespace
 from deeplinear._core.device import CPU, Device
 from deeplinear._experiment.generators import Generators
-from deeplinear._experiment.history import correlation, equal_time_correlation, same_output
+from deeplinear._experiment.history import at_all_times, correlation, equal_time_correlation
 from deeplinear._problem.data import Modes
 
 
@@ -30,7 +31,7 @@ class Inputs:
     Attributes
     ----------
     deviation
-        Standard deviation S along each direction, shape (D, 1).
+        Standard deviation S along each direction or coordinate, shape (D, 1).
     unit
         U: the input dimension, or 1 where the data are dimension-free.
     """
@@ -39,15 +40,10 @@ class Inputs:
     unit: int
 
     @classmethod
-    def isotropic(cls, dim: int) -> "Inputs":
-        """Return inputs of variance 1 in all directions."""
-        return cls(np.ones((dim, 1)), dim)
-
-    @classmethod
-    def of(cls, finite: Modes, unit: int, device: Device = CPU) -> "Inputs":
-        """Return inputs with as many directions in each mode as its weight says."""
-        deviation = np.repeat(np.sqrt(finite.eigenvalues), finite.weight.astype(int))[:, None]
-        return cls(device.put(deviation), unit)
+    def of(cls, finite: Modes, unit: int, device: Device = CPU, counts: Sequence[int] | None = None) -> "Inputs":
+        """Return inputs with as many directions in each mode as its weight says, or coordinates as ``counts`` does."""
+        repeats = finite.weight.astype(int) if counts is None else np.array(counts)
+        return cls(device.put(np.repeat(np.sqrt(finite.eigenvalues), repeats)[:, None]), unit)
 
     def felt(self, error: Array) -> Array:
         """Return S v: the errors as the data feel them."""
@@ -78,6 +74,13 @@ class Signal(NamedTuple):
     h_0: Array
 
 
+class Uniform(Protocol):
+    """Draws numbers between 0 and 1."""
+
+    def random(self, shape: tuple[int, int], /) -> Array:
+        """Return numbers of this shape, behind the axis of networks if there is one."""
+
+
 class Stream(Protocol):
     """The data as training meets them, step after step."""
 
@@ -89,11 +92,21 @@ class Stream(Protocol):
 
 
 class PopulationStream:
-    """Unlimited data: the gradient signal is the error itself, times the variance of its direction."""
+    """Unlimited data: the gradient signal is the error itself, times the variance of its direction.
 
-    def __init__(self, inputs: Inputs, noise: float) -> None:
+    Parameters
+    ----------
+    inputs
+        Their distribution.
+    noise
+        Standard deviation of the labels about the target, root mean square over outputs.
+    label_gram
+        Covariance of label noise between outputs, shape (C, C); noise^2 times the identity unless given.
+    """
+
+    def __init__(self, inputs: Inputs, noise: float, label_gram: Array | None = None) -> None:
         self._inputs = inputs
-        self._noise = noise
+        self._noise, self._label_gram = noise, label_gram
 
     def step(self, error: Array) -> Signal:
         """Return the population gradient; the train loss is the test loss."""
@@ -103,28 +116,31 @@ class PopulationStream:
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over a sample and its label noise that stay the same at all steps."""
         steps, outputs = residuals.shape[-3:-1]
-        every: Array = error_correlation + self._noise**2 * same_output(steps, outputs, error_correlation)
+        gram = self._noise**2 * identity(outputs, residuals) if self._label_gram is None else self._label_gram
+        every: Array = error_correlation + at_all_times(gram, steps)
         return every
 
 
 class FixedStream:
-    """One data set for all steps, each sample kept with probability ``keep`` at each step."""
+    """One data set for all steps, each sample kept with probability ``keep`` at each step.
 
-    def __init__(
-        self,
-        rng: np.random.Generator | Generators,
-        samples: int,
-        dim: int,
-        outputs: int,
-        noise: float,
-        keep: float = 1.0,
-        inputs: Inputs | None = None,
-    ) -> None:
-        self._rng = rng
-        self._keep = keep
-        self._inputs = inputs or Inputs.isotropic(dim)
-        self._standard = rng.standard_normal((samples, dim))
-        self._label_noise = noise * rng.standard_normal((samples, outputs))
+    Parameters
+    ----------
+    inputs
+        Their distribution.
+    standard
+        Z of shape (samples, D), used through ``@``, ``mT`` and ``shape`` only.
+    label_noise
+        Shape (samples, C).
+    keep
+        Probability with which a sample enters a step.
+    rng
+        Draws which samples do.
+    """
+
+    def __init__(self, inputs: Inputs, standard: Array, label_noise: Array, keep: float, rng: Uniform) -> None:
+        self._inputs, self._standard, self._label_noise = inputs, standard, label_noise
+        self._keep, self._rng = keep, rng
 
     def step(self, error: Array) -> Signal:
         """Return the residuals on all samples and the signal from those that are kept."""
@@ -132,45 +148,61 @@ class FixedStream:
         seen = residual
         if self._keep < 1.0:
             seen = residual * (self._rng.random((residual.shape[-2], 1)) < self._keep) / self._keep
-        return Signal(_mean_square(residual), residual, self._inputs.signal(self._standard, seen))
+        return Signal(_mean_square(residual, self._samples), residual, self._inputs.signal(self._standard, seen))
 
     def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
         """Average over the samples."""
-        return correlation(residuals)
+        return correlation(residuals, self._samples)
+
+    @property
+    def _samples(self) -> int:
+        return int(self._standard.shape[-2])
 
 
 class FreshStream:
-    """New samples at every step."""
+    """New samples at every step.
 
-    def __init__(
-        self,
-        rng: np.random.Generator | Generators,
-        samples: int,
-        dim: int,
-        outputs: int,
-        noise: float,
-        inputs: Inputs | None = None,
-    ) -> None:
-        self._rng = rng
-        self._noise = noise
-        self._inputs = inputs or Inputs.isotropic(dim)
-        self._shapes = (samples, dim), (samples, outputs)
-        self._drawn: list[Array] = []
+    Parameters
+    ----------
+    inputs
+        Their distribution.
+    samples
+        Number of samples in a batch.
+    draw
+        Returns Z and label noise of a new batch, as for ``FixedStream``.
+    """
+
+    def __init__(self, inputs: Inputs, samples: int, draw: Callable[[], tuple[Array, Array]]) -> None:
+        self._inputs, self._samples, self._draw = inputs, samples, draw
 
     def step(self, error: Array) -> Signal:
         """Draw a batch and return its residuals and signal."""
+        standard, label_noise = self._draw()
+        residual = self._inputs.residual(standard, error, label_noise)
+        return Signal(_mean_square(residual, self._samples), residual, self._inputs.signal(standard, residual))
+
+    def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
+        """Average over the batch; steps share no samples, so only equal times are not zero."""
+        return equal_time_correlation(residuals, self._samples)
+
+
+class Batches:
+    """Draws one batch after another into the same place, since a batch may be large."""
+
+    def __init__(self, rng: np.random.Generator | Generators, samples: int, dim: int, outputs: int, noise: float):
+        self._rng, self._noise = rng, noise
+        self._shapes = (samples, dim), (samples, outputs)
+        self._drawn: list[Array] = []
+
+    def __call__(self) -> tuple[Array, Array]:
+        """Return Z and label noise; they hold until the next call."""
         if self._drawn:
-            for numbers in self._drawn:  # in place: a batch may be large
+            for numbers in self._drawn:
                 self._rng.standard_normal(out=numbers)
         else:
             self._drawn = [self._rng.standard_normal(shape) for shape in self._shapes]
         standard, label_noise = self._drawn
-        residual = self._inputs.residual(standard, error, self._noise * label_noise)
-        return Signal(_mean_square(residual), residual, self._inputs.signal(standard, residual))
-
-    def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
-        """Average over the batch; steps share no samples, so only equal times are not zero."""
-        return equal_time_correlation(residuals)
+        return standard, self._noise * label_noise
 
 
 def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
@@ -178,12 +210,21 @@ def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
 
     The rank of ``gram`` must be ``dim`` at most.
     """
-    count = min(dim, len(gram))
-    directions = np.linalg.qr(rng.standard_normal((dim, count)))[0]
-    values, vectors = np.linalg.eigh(gram)
-    roots = (vectors * np.sqrt(np.maximum(values, 0.0))).T[-count:]  # largest last
+    roots = target_roots(dim, gram)
+    directions = np.linalg.qr(rng.standard_normal((dim, len(roots))))[0]
     target: Array = math.sqrt(dim) * directions @ roots
     return target
+
+
+def target_roots(dim: int, gram: Array) -> Array:
+    """Return w* / sqrt(dim) along orthonormal directions, as few of ``dim`` as it may need, shape (directions, C).
+
+    Several matrices, with leading axes, are several targets.
+    """
+    count = min(dim, gram.shape[-1])
+    values, vectors = np.linalg.eigh(gram)
+    roots: Array = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]).mT[..., -count:, :]  # largest last
+    return roots
 
 
 def draw_targets(rng: np.random.Generator, finite: Modes) -> Array:
@@ -192,8 +233,8 @@ def draw_targets(rng: np.random.Generator, finite: Modes) -> Array:
     return np.concatenate([draw_target(rng, *each) for each in zip(counts, finite.target, strict=True)])
 
 
-def _mean_square(residual: Array) -> Array:
-    mean: Array = _sum_of_squares(residual) / residual.shape[-2]
+def _mean_square(residual: Array, samples: int) -> Array:
+    mean: Array = _sum_of_squares(residual) / samples
     return mean
 
 

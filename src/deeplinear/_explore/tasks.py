@@ -165,6 +165,7 @@ def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
         "p_value": comparison.p_value,
         "max_z": comparison["test_loss"].max_z,
         "seconds": networks.stats["seconds"],
+        "method": networks.method,
         "netcdf": base64.b64encode(_saved(networks.save)).decode(),
     }
 

@@ -1,5 +1,7 @@
 """The spectrum of a real data set: a linear fit in the eigenbasis of its covariance."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,31 @@ _RESOLVED = 1e-7
 """Columns that vary less than this beside the one that varies most have eigenvalues lost in rounding (its square)."""
 
 
-def fit_modes(x: Any, y: Any) -> tuple[Modes, float]:
-    """Return the modes of inputs x (samples, features) and targets y (samples,) or (samples, outputs), and the noise.
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A data set in the eigenbasis of its covariance, x = standard * sqrt(eigenvalues) and y = x @ weights + residual.
 
-    See ``Spectrum.from_data`` for what they are.
+    Attributes
+    ----------
+    modes, noise
+        As ``Spectrum.from_data`` takes them.
+    standard
+        Inputs of mean 0 and variance 1 along each direction, without correlations, shape (rows, directions).
+    weights
+        Of the least-squares fit, shape (directions, outputs).
+    residual
+        What that leaves of the targets, uncorrelated with the inputs, shape (rows, outputs).
     """
+
+    modes: Modes
+    noise: float
+    standard: Array
+    weights: Array
+    residual: Array
+
+
+def fit_rows(x: Any, y: Any) -> Fit:
+    """Fit targets y (samples,) or (samples, outputs) to inputs x (samples, features); both are centred."""
     inputs, targets = _table("x", x, (2,)), _table("y", y, (1, 2))
     if len(inputs) != len(targets):
         raise Refusal("y", len(targets), f"as many rows as x ({len(inputs)})", verb="have")
@@ -49,7 +71,7 @@ def fit_modes(x: Any, y: Any) -> tuple[Modes, float]:
         raise ValueError(
             f"x and y must be numbers that can be squared, got up to {scale:.2g} and {unit:.2g}: rescale them"
         )
-    return modes, noise
+    return Fit(modes, noise, math.sqrt(samples) * left, weights, residual * unit)
 
 
 def _table(name: str, value: Any, dims: tuple[int, ...]) -> Array:

@@ -10,7 +10,7 @@ from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.cached import cached_property
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import NOISE, Matrix, Modes, directions
-from deeplinear._problem.from_data import fit_modes
+from deeplinear._problem.from_data import fit_rows
 from deeplinear._problem.modes import read_eigenvalues, read_multiplicity, read_target_power
 from deeplinear._problem.power_law import infinite_power_law, power_law
 from deeplinear._problem.quadrature import compress
@@ -175,7 +175,8 @@ multiplicity=None, proportional=False, noise=0.0)
         over samples and outputs. So the test loss is predicted on the data set itself, and
         the samples and batches of a problem are counts of rows drawn from it.
 
-        What the theory then leaves out is that real inputs are not Gaussian and that residuals depend on them.
+        What the theory then leaves out is that real inputs are not Gaussian and that residuals depend on them. So
+        does ``simulate``, unless it is given the rows too: ``simulate(problem, data=(x, y))`` trains on them.
 
         Parameters
         ----------
@@ -195,8 +196,8 @@ multiplicity=None, proportional=False, noise=0.0)
         >>> np.round(spectrum.eigenvalues, 2), np.round(spectrum.target_power, 1), round(spectrum.noise, 2)
         (array([1.01, 0.01]), array([0.2, 8.9]), 0.2)
         """
-        modes, noise = fit_modes(x, y)
-        return _from_modes(modes, noise=noise)
+        fit = fit_rows(x, y)
+        return _from_modes(fit.modes, noise=fit.noise)
 
     def compress(self, tolerance: float = 1e-6) -> "Spectrum":
         """Return a spectrum with fewer modes and the same predictions, so that cost does not grow with the number.

@@ -83,8 +83,9 @@ export class Experiment {
       if (at.dataset.verdict) this.tell("");
       return;
     }
-    const { verdict, explanation, max_z: z, seeds, dim, seconds, diverged } = result;
-    this.tell(` ${capital(explanation)}.${z === null ? "" : ` Largest z-score of the test loss: ${z.toFixed(1)}.`} ${seeds} networks of input dimension ${dim}, trained in ${inTime(seconds)}.${diverged ? ` ${diverged} of them blew up.` : ""}`);
+    const { verdict, explanation, max_z: z, seeds, dim, seconds, diverged, method } = result;
+    const exact = method === "explicit" ? "" : " exactly, with matrices drawn only where training looks at them,";
+    this.tell(` ${capital(explanation)}.${z === null ? "" : ` Largest z-score of the test loss: ${z.toFixed(1)}.`} ${seeds} networks of input dimension ${dim}, trained${exact} in ${inTime(seconds)}.${diverged ? ` ${diverged} of them blew up.` : ""}`);
     at.dataset.verdict = verdict;
     at.prepend(element("strong", { className: `verdict ${verdict}`, textContent: VERDICTS[verdict] }));
   }

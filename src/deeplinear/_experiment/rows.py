@@ -1,0 +1,71 @@
+"""Training on the rows of a real data set, in place of Gaussian samples of the same spectrum.
+
+Samples and batches are rows drawn with replacement, so that each is an independent draw from the data set, which is
+the population: losses on new samples are means over all of its rows. In the eigenbasis of its covariance a row is
+x = S z, y = x . w* + eps, as a Gaussian sample is, but z has the distribution that it has, and eps may depend on it.
+Over all rows z has the identity as covariance and eps has none with z, so that training on all data is the same for
+both.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from deeplinear._core.arrays import Array
+from deeplinear._experiment.sizes import Sizes
+from deeplinear._experiment.streams import FixedStream, FreshStream, Inputs, PopulationStream, Stream
+from deeplinear._problem.from_data import Fit, fit_rows
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD
+from deeplinear._problem.spectrum import Spectrum
+
+_SAME = 1e-6
+"""Relative difference beyond which the spectrum of a problem is not that of the rows."""
+
+
+def read_rows(problem: Problem, data: Any) -> Fit:
+    """Return the data set (x, y), checked to have the spectrum of the problem.
+
+    Raises
+    ------
+    ValueError
+        If it is not a pair of tables, or the problem has another spectrum.
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"data must be a pair (x, y) of inputs and targets, got {type(data).__name__}")
+    fit = fit_rows(*data)
+    modes = fit.modes
+    ours = problem.data
+    is_same = isinstance(ours, Spectrum) and ours.dimension_free and ours.modes.target.shape == modes.target.shape
+    if is_same:
+        pairs = [
+            (ours.modes.eigenvalues, modes.eigenvalues),
+            (ours.modes.target, modes.target),
+            (ours.noise, fit.noise),
+        ]
+        is_same = bool((ours.modes.weight == 1).all()) and all(_is_close(*pair) for pair in pairs)
+    if not is_same:
+        raise ValueError(
+            "data must be the rows that the problem was made from, with data=Spectrum.from_data(x, y) in the problem, "
+            f"got rows with another spectrum than {ours!r}"
+        )
+    return fit
+
+
+def row_stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator, rows: Fit) -> Stream:
+    """Return what training sees of the rows, which ``rng`` draws."""
+
+    def draw() -> tuple[Array, Array]:
+        chosen = rng.integers(len(rows.standard), size=sizes.samples)
+        return rows.standard[chosen], rows.residual[chosen]
+
+    sampling = problem.sampling
+    if isinstance(sampling, OnlineSGD):
+        return FreshStream(inputs, sizes.samples, draw)
+    if isinstance(sampling, FullBatch | MultiPassSGD):
+        return FixedStream(inputs, *draw(), getattr(sampling, "keep", 1.0), rng)
+    return PopulationStream(inputs, rows.noise, rows.residual.T @ rows.residual / len(rows.residual))
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    return bool(np.abs(np.subtract(one, other)).max() <= _SAME * np.abs(other).max())
