@@ -12,27 +12,25 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from deeplinear import Comparison, Ensemble, Problem, Solution, Verdict
+from deeplinear import compare as compare_both
+from deeplinear import simulate as simulate_networks
+from deeplinear import solve as solve_theory
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
 from deeplinear._cli._options import FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
-from deeplinear._comparison.compare import Comparison, Verdict
-from deeplinear._comparison.compare import compare as compare_both
-from deeplinear._core.words import in_bytes, in_time
-from deeplinear._cost.estimate import Estimate, solve_seconds
+from deeplinear._core.threads import count_cores
+from deeplinear._core.words import INFINITE, in_bytes, in_time
+from deeplinear._cost.estimate import Estimate, check_experiment, solve_seconds
 from deeplinear._cost.estimate import estimate as estimate_cost
-from deeplinear._experiment.ensemble import LOSSES, Ensemble
-from deeplinear._experiment.simulate import count_cores, simulation_memory
-from deeplinear._experiment.simulate import simulate as simulate_networks
 from deeplinear._plots.loss import plot_comparison, plot_solution
 from deeplinear._plots.style import FORMATS, save_figure
 from deeplinear._plots.words import in_words
-from deeplinear._problem.network import INFINITE
-from deeplinear._problem.problem import Problem
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
-from deeplinear._theory.solution import PARTS, Solution
-from deeplinear._theory.solve import solve as solve_theory
+
+_LOSSES = ("test_loss", "train_loss")
 
 _HELP = """Predict from theory how deep linear networks train, and check it against real ones.
 
@@ -138,12 +136,12 @@ def solve(problem: Problem, report: Report, out: Path | None) -> int:
     document = _document("solve", problem, out) | {
         "status": {"diverged_at": theory.status.diverged_at, "text": str(theory.status)},
         "times": theory.times,
-        **{name: getattr(theory, name) for name in (*LOSSES, "kernel")},
-        "decomposition": {part: getattr(theory.decomposition, part) for part in PARTS},
+        **{name: getattr(theory, name) for name in (*_LOSSES, "kernel")},
+        "decomposition": {part: getattr(theory.decomposition, part) for part in vars(theory.decomposition)},
         "stats": theory.stats,
     }
     columns = {"step": theory.times, "test loss": theory.test_loss, "train loss": theory.train_loss}
-    columns |= {part.replace("_", " "): getattr(theory.decomposition, part) for part in PARTS}
+    columns |= {part.replace("_", " "): getattr(theory.decomposition, part) for part in vars(theory.decomposition)}
     shown = _curves("theory", columns)
     report.result(document, *_words(problem), shown, f"training {theory.status}", *_written("result", out))
     return DIVERGED if theory.status.diverged else OK
@@ -160,7 +158,7 @@ def simulate(problem: Problem, finite: Finite, report: Report, out: Path | None)
     experiment = _simulate(problem, finite, report)
     if out is not None:
         experiment.save(out)
-    losses = {name: (experiment.mean(name), experiment.standard_error(name)) for name in LOSSES}
+    losses = {name: (experiment.mean(name), experiment.standard_error(name)) for name in _LOSSES}
     diverged = int((experiment.diverged_at >= 0).sum())
     document = _document("simulate", problem, out) | {
         "dim": experiment.dim,
@@ -231,7 +229,7 @@ def _simulate(problem: Problem, finite: Finite, report: Report) -> Ensemble:
 
 def _check(problem: Problem, finite: Finite) -> None:
     """Refuse what cannot be simulated before the theory is solved."""
-    simulation_memory(problem, finite.actual_dim, finite.seeds, finite.workers, finite.record, finite.method)
+    check_experiment(problem, finite.actual_dim, finite.seeds, finite.workers, finite.record, finite.method)
 
 
 def _can_be_simulated(problem: Problem) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from deeplinear import Problem
 from deeplinear._core.about import About, Described, Form, described, parts_of
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.network import INFINITE
-from deeplinear._problem.problem import Problem
+from deeplinear._core.words import INFINITE
 
 KINDS: dict[str, dict[str, Any]] = {
     part: {kind.kind.option: kind for kind in about.listed} for part, about in parts_of(Problem).items()

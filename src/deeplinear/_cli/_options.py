@@ -12,7 +12,7 @@ import typer
 from deeplinear._cli._fields import FIELDS, KINDS, Field, numbers, problem_from
 from deeplinear._cli._report import Report
 from deeplinear._core.about import About
-from deeplinear._problem.network import INFINITE
+from deeplinear._core.words import INFINITE
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,17 @@ import numpy as np
 import xarray as xr
 from rich.table import Table
 
+from deeplinear import Problem, Transfer
+from deeplinear import transfer as find_transfer
 from deeplinear._cli._commands import _document, _words, _written, command
 from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
 from deeplinear._cli._options import PROBLEM, REPORT, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
 from deeplinear._core.dataset import write_dataset
-from deeplinear._core.words import percent
-from deeplinear._learning_rate.transfer import OF_ALL_VALUES, OF_EACH_VALUE, Transfer
-from deeplinear._learning_rate.transfer import transfer as find_transfer
+from deeplinear._core.words import INFINITE, percent
 from deeplinear._plots.style import FORMATS, save_figure
 from deeplinear._plots.transfer import plot_transfer
-from deeplinear._problem.network import INFINITE
-from deeplinear._problem.problem import Problem
 from deeplinear._sweep.sweep import sweep as run_sweep
 from deeplinear._sweep.work import OUT_OF_MEMORY
 
@@ -221,7 +219,7 @@ def _transfer_document(found: Transfer) -> dict[str, Any]:
         "experiment": None,
     }
     if found.experiment is not None:
-        names = (*OF_EACH_VALUE, *OF_ALL_VALUES)
+        names = (*found.experiment.of_each_value, *found.experiment.of_all_values)
         document["experiment"] = {name: getattr(found.experiment, name) for name in names}
         document["experiment"]["verdict"] = found.measured_verdict
     return document

@@ -27,3 +27,21 @@ def standard_error(values: NDArray[Any], axis: int = 0) -> NDArray[np.float64]:
         for value in values:
             squares += (value - mean) ** 2
         return np.asarray(np.sqrt(squares / (count - 1) / count))
+
+
+def typical_loss(losses: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return median and quartiles over networks, the last axis; ``inf`` where so many have diverged.
+
+    Examples
+    --------
+    >>> [float(each) for each in typical_loss(np.array([1.0, 2.0, 3.0, 4.0, np.inf]))]
+    [3.0, 2.0, 4.0]
+    """
+    ordered, last = np.sort(losses, axis=-1), losses.shape[-1] - 1
+
+    def at(share: float) -> NDArray[Any]:
+        below, weight = int(share * last), share * last % 1
+        above = ordered[..., min(below + 1, last)]
+        return np.asarray(ordered[..., below] if weight == 0 else (1 - weight) * ordered[..., below] + weight * above)
+
+    return at(0.5), at(0.25), at(0.75)

@@ -2,6 +2,9 @@
 
 import math
 
+INFINITE = "infinite"
+"""The word for the limit of infinite width, ``MLP(width="infinite")``."""
+
 
 def in_time(seconds: float) -> str:
     """Write a duration for people.

@@ -174,6 +174,13 @@ def _seconds_per_byte(shape: Structure) -> float:
         return _typical(products) / (_FLOAT * size**2 * (full + (count - full) / 2))
 
 
+def check_experiment(
+    problem: Problem, dim: int | None, seeds: int | Iterable[int], workers: int | None, record: str, method: str
+) -> None:
+    """Refuse an experiment whose arguments are not allowed, before theory is solved for it."""
+    simulation_memory(problem, dim, seeds, workers, record, method)
+
+
 def _simulation_seconds(
     problem: Problem, dim: int, seeds: int | Iterable[int], workers: int | None, record: str, method: str = "auto"
 ) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from deeplinear._core.arrays import Array, namespace, to_numpy
 
 
-def correlation(history: Array, unit: int) -> Array:
+def correlation(history: Array, unit: int) -> Array:  # eq-correlations
     """Correlate a field with itself over time, (..., steps, C, size) to (..., n, n): its overlaps over ``unit``.
 
     Examples

@@ -87,12 +87,13 @@ class FiniteNetwork:
     def predictor(self, g_1: Array) -> Array:
         """Return the function as a weight vector per output, shape (D, C)."""
         first, before_readout = self.weights[0], self.weights[-2]
+        # eq-network
         function: Array = first.mT @ g_1 * (math.sqrt(self.unit) / (before_readout.shape[-2] * self.gamma0))
         return function
 
     def forward(self, h_0: Array) -> list[Array]:
         """Return h_0 .. h_L."""
-        fields = [h_0, self.weights[0] @ h_0 / math.sqrt(self.unit)]
+        fields = [h_0, self.weights[0] @ h_0 / math.sqrt(self.unit)]  # eq-fields
         for weight in self.weights[1:-1]:
             fields.append(self._join(fields[-1], weight @ fields[-1] * _fan_in_scale(weight)))
         return fields
@@ -101,12 +102,13 @@ class FiniteNetwork:
         """Return G_0 .. G_L, one per weight."""
         beta = 1.0 if self.beta is None else self.beta
         scales = [1.0 / math.sqrt(self.unit), *(beta * _fan_in_scale(weight) for weight in self.weights[1:-1])]
+        # eq-updates
         hidden = [Outer(scale * self.gamma0, left, right) for scale, left, right in zip(scales, g, h[:-1], strict=True)]
         return [*hidden, Outer(self.gamma0, h[-1], identity(h[-1].shape[-1], h[-1]))]
 
     def _join(self, stream: Array, through: Array) -> Array:
         """Pass a field through a layer, beside the stream if there is one."""
-        return through if self.beta is None else stream + self.beta * through
+        return through if self.beta is None else stream + self.beta * through  # eq-resnet
 
 
 def _fan_in_scale(weight: Array) -> float:

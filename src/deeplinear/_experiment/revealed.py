@@ -112,7 +112,7 @@ class Revealed:
         start, columns = near.count, x.shape[-1]
         coordinates = zeros((x.shape[0], start + columns, columns), x)
         for column in range(columns):
-            along, rest = self._reveal(near, far, x[..., column : column + 1])
+            along, rest = self._reveal(near, far, x[..., column : column + 1])  # eq-revealed
             coordinates[:, : start + column, column] = along
             coordinates[:, start + column, column] = rest
         return coordinates

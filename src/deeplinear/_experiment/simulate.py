@@ -1,6 +1,5 @@
 """Train many finite networks: seeds, workers, memory and progress. One network is ``_train``'s job."""
 
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,7 @@ from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._core.threads import one_blas_thread
+from deeplinear._core.threads import count_cores, one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
 from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
 from deeplinear._experiment.record import RECORDS
@@ -257,13 +256,6 @@ def read_seeds(seeds: Any) -> Sequence[int]:
     if not values or len(set(values)) < len(values) or max(values) >= 2**63:
         raise Refusal("seeds", list(values), "one or more distinct whole numbers below 2**63")
     return values
-
-
-def count_cores() -> int:
-    """Count the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def read_method(method: Any, counts: Counts, device: Device) -> str:

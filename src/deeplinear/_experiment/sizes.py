@@ -64,7 +64,7 @@ def sizes_of(problem: Problem, dim: int | None) -> Sizes:
     if not all(math.isfinite(width) for width in problem.network.widths):
         why = ": an infinitely wide network can be solved, not simulated"
         raise Refusal("width", problem.network.width, "finite in a simulation", rest=why)
-    widths = tuple(_count(width, sizes.unit) for width in problem.network.widths)
+    widths = tuple(_count(width, sizes.unit) for width in problem.network.widths)  # eq-ratios
     return replace(sizes, widths=widths, samples=_samples(problem, sizes.unit))
 
 

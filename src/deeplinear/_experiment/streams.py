@@ -212,7 +212,7 @@ def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
     """
     roots = target_roots(dim, gram)
     directions = np.linalg.qr(rng.standard_normal((dim, len(roots))))[0]
-    target: Array = math.sqrt(dim) * directions @ roots
+    target: Array = math.sqrt(dim) * directions @ roots  # eq-target
     return target
 
 

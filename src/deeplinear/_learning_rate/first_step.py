@@ -44,7 +44,7 @@ def first_step_growth(problem: Problem) -> float:
     lr = float(problem.optimizer.rates(problem.steps)[0])
     if _has_closed_form(problem):
         V, linear, quadratic = _coefficients(problem)
-        return _ratio(V - linear * lr + quadratic * lr**2, V)
+        return _ratio(V - linear * lr + quadratic * lr**2, V)  # eq-early
     return _solved_growth(problem, lr)
 
 
@@ -69,7 +69,7 @@ def first_rise_lr(problem: Problem) -> float:
         _, linear, quadratic = _coefficients(problem)
         if not linear > 0:
             raise ValueError(_NO_RISE)
-        return linear / quadratic
+        return linear / quadratic  # eq-early-rise
 
     def rises(log_lr: float) -> float:
         return _solved_growth(problem, float(np.exp(log_lr))) - 1.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,9 @@ class MeasuredOptima:
     searches
         All rates that were tried for each value.
     """
+
+    of_each_value: ClassVar = ("lr", "lr_low", "lr_high", "lr_error", "diverged", "regret", "regret_low", "regret_high")
+    of_all_values: ClassVar = ("exponent", "exponent_low", "exponent_high", "exponent_error")
 
     loss: Array = field(repr=False)
     lr: Array

@@ -143,24 +143,6 @@ def find_best_rate(losses_at: Callable[[float], Array], lrs: Array) -> BestRate:
     return BestRate(rates, losses, _least(losses), *_interval(rates, losses))
 
 
-def typical_loss(losses: Array) -> tuple[Array, Array, Array]:
-    """Return median and quartiles over networks, the last axis; ``inf`` where so many have diverged.
-
-    Examples
-    --------
-    >>> [float(each) for each in typical_loss(np.array([1.0, 2.0, 3.0, 4.0, np.inf]))]
-    [3.0, 2.0, 4.0]
-    """
-    ordered, last = np.sort(losses, axis=-1), losses.shape[-1] - 1
-
-    def at(share: float) -> Array:
-        below, weight = int(share * last), share * last % 1
-        above = ordered[..., min(below + 1, last)]
-        return np.asarray(ordered[..., below] if weight == 0 else (1 - weight) * ordered[..., below] + weight * above)
-
-    return at(0.5), at(0.25), at(0.75)
-
-
 def capped_logs(losses: Array) -> Array:
     """Return what is averaged over networks: log(loss), with an end to how badly a network can fail, (rates, networks).
 

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
-from deeplinear._core.words import percent
+from deeplinear._core.words import INFINITE, percent
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
 from deeplinear._learning_rate.measured import MeasuredOptima, check_experiment, measure_optima
 from deeplinear._learning_rate.verdict import Evidence, judge
 from deeplinear._problem.edit import field_names, replace
-from deeplinear._problem.network import INFINITE
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
 from deeplinear._scaling import loglog_slope
@@ -51,10 +50,6 @@ _DIFFERENCE = 1e-5
 
 _ROUNDING = 1e-12
 """Extra loss, as a fraction of the initial one, that is mostly rounding error."""
-
-
-OF_EACH_VALUE = ("lr", "lr_low", "lr_high", "lr_error", "diverged", "regret", "regret_low", "regret_high")
-OF_ALL_VALUES = ("exponent", "exponent_low", "exponent_high", "exponent_error")
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +163,10 @@ class Transfer:
         }
         if self.experiment is not None:
             variables["measured_loss"] = ((*dims, "seed"), self.experiment.loss)
-            variables |= {f"measured_{name}": (at, getattr(self.experiment, name)) for name in OF_EACH_VALUE}
-            attrs |= {f"measured_{name}": getattr(self.experiment, name) for name in OF_ALL_VALUES}
+            variables |= {
+                f"measured_{name}": (at, getattr(self.experiment, name)) for name in self.experiment.of_each_value
+            }
+            attrs |= {f"measured_{name}": getattr(self.experiment, name) for name in self.experiment.of_all_values}
             attrs["measured_verdict"] = self.measured_verdict
         return xr.Dataset(variables, {self.over: self.values, "lr": self.lrs}, attrs)
 

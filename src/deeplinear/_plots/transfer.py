@@ -12,8 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from deeplinear._core.statistics import typical_loss
 from deeplinear._core.words import percent
-from deeplinear._learning_rate.measured_optimum import typical_loss
 from deeplinear._learning_rate.transfer import Transfer
 from deeplinear._learning_rate.verdict import CHEAP
 from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, put_title, styled

@@ -10,10 +10,7 @@ import numpy as np
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
-
-INFINITE = "infinite"
-"""The word for the limit of infinite width, ``MLP(width="infinite")``."""
-
+from deeplinear._core.words import INFINITE
 
 _LEAST_RICHNESS = 1e-100
 """Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
@@ -262,7 +259,7 @@ class ResNet(Network):
     @property
     def beta(self) -> float:
         """Factor in front of every branch: branch or branch / sqrt(depth)."""
-        return self.branch / math.sqrt(self.depth) if self.branch_scaling == "depth-mup" else self.branch
+        return self.branch / math.sqrt(self.depth) if self.branch_scaling == "depth-mup" else self.branch  # eq-branch
 
     @property
     def branch_factor(self) -> float:

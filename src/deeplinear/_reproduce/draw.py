@@ -18,7 +18,7 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
-from deeplinear._learning_rate.measured_optimum import typical_loss
+from deeplinear._core.statistics import typical_loss
 from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, styled
 from deeplinear._plots.transfer import MARKERS, lr_axis, smooth
 from deeplinear._reproduce.measure import late_exponent

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.words import INFINITE
 from deeplinear._problem.edit import find_field
-from deeplinear._problem.network import INFINITE
 from deeplinear._problem.problem import Problem
 
 

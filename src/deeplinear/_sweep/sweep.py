@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._experiment.simulate import count_cores
+from deeplinear._core.threads import count_cores
 from deeplinear._problem.problem import Problem
 from deeplinear._sweep.assemble import damage_of_published, is_published, to_dataset, write_zarr
 from deeplinear._sweep.drive import drive
