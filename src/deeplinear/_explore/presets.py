@@ -210,8 +210,8 @@ _LOOKS = {
     "6a": _Look("Theory follows training down to small batches.", 2, steps=100, x="log"),
     "6b": _Look("The loss falls as a power of time, until finite width bends it away.", 2, steps=100, x="log"),
     "6c": _Look("Feature learning falls faster than a lazy network could.", 2, steps=100, x="log"),
-    "7a": _Look("The best learning rate moves with width: tuning does not transfer."),
-    "7b": _Look("The best learning rate stays: tuning transfers."),
+    "7a": _Look("The best learning rate moves with width: tuning does not transfer.", values=(64, 128, 512), steps=30),
+    "7b": _Look("The best learning rate stays: tuning transfers.", values=(64, 128, 512), steps=30),
     "A1": _Look(
         "The right wall of each curve is the largest stable rate: in NTK it moves with width.",
         values=(0.5, 2.0, 8.0),
