@@ -9,6 +9,7 @@ import deeplinear as dl
 from deeplinear._problem.data import Modes, gram_matrix
 from deeplinear._problem.sampling import Sampling
 from deeplinear._solvers.reference import propagator, reference
+from deeplinear._theory.solution import CURVES, MATRICES
 from strategies import optimizers, problems
 
 any_problem = settings(max_examples=60, deadline=None, derandomize=True)
@@ -233,3 +234,27 @@ def test_lazy_infinite_width_is_refused() -> None:
     problem = dl.Problem(network, dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), 2)
     with pytest.raises(ValueError, match="gamma0 > 0"):
         reference(problem)
+
+
+@pytest.mark.parametrize(
+    "network", [dl.MLP(3, [0.5, 1.0, 2.0]), dl.ResNet(4, 0.8, branch=1.3), dl.MLP(2, "infinite")], ids=repr
+)
+def test_the_reference_is_a_solver_like_the_others(network, tmp_path):
+    optimizer = dl.GradientDescent(0.03, weight_decay=0.3)
+    problem = dl.Problem(network, dl.Isotropic(0.3, [[1.0, 0.3], [0.3, 0.5]]), dl.FullBatch(1.5), optimizer, 7)
+    dense, slow = dl.solve(problem), dl.solve(problem, method="reference")
+    assert slow.stats["method"] == slow.solver.name == "reference"
+    for name in (*CURVES, *MATRICES):
+        np.testing.assert_allclose(getattr(slow, name), getattr(dense, name), rtol=1e-10, atol=1e-12)
+    slow.save(tmp_path / "slow.nc")
+    again = dl.Solution.load(tmp_path / "slow.nc")
+    assert again.solver == slow.solver
+    np.testing.assert_array_equal(again.feature_correlation, slow.feature_correlation)
+    with pytest.raises(ValueError, match='the reference does not keep what this needs: solve with method="dense"'):
+        _ = again.variance
+
+
+def test_what_the_reference_cannot_solve_is_refused():
+    problem = dl.Problem(dl.ResNet(np.inf, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), 3)
+    with pytest.raises(ValueError, match='method must be "dense" or "auto" at infinite depth, got "reference"'):
+        dl.solve(problem, method="reference")

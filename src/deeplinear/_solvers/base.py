@@ -1,8 +1,8 @@
 """What a solver is, and what it answers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -80,6 +80,8 @@ class Answer:
         How it was found, for people to read.
     run, index
         The filled equations, and which problem of their batch this is; None where there are none.
+    matrices
+        Functions of two times, as in ``Solution``, of a solver that has no equations to read them off.
     """
 
     solver: "Solver"
@@ -90,6 +92,7 @@ class Answer:
     stats: dict[str, Any]
     run: Run | None = None
     index: int = 0
+    matrices: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Work(NamedTuple):

@@ -13,8 +13,9 @@ from deeplinear._solvers.base import Answer, Solver, Unresolved
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.merged_steps import MergedSteps
 from deeplinear._solvers.panels.solver import Panels
+from deeplinear._solvers.slow import Reference
 
-METHODS = ("auto", "dense", "panels", "coarse")
+METHODS = ("auto", "dense", "panels", "coarse", "reference")
 
 SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
@@ -57,6 +58,8 @@ class Choice:
             MergedSteps(self.tolerance, self.device),
             Dense(self.tolerance, device=self.device),
         ]
+        if self.method == Reference.name:  # which is never chosen, but asked for
+            return [Reference()]
         return [each for each in every if self.method in (each.name, "auto") and each.name in self.only]
 
     def solver(self, problem: Problem) -> Solver:
@@ -99,7 +102,7 @@ def read_solver(values: dict[str, Any]) -> Solver:
     >>> read_solver(write_solver(Dense(1e-8)))
     Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None))
     """
-    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense)}
+    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense, Reference)}
     options = dict(values)
     return kinds[options.pop("name")](**options)
 

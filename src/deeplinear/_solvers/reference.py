@@ -76,6 +76,7 @@ def reference(problem: Problem) -> dict[str, Array]:
         ``Ch``, ``Rhr`` (layers 0..L), ``Cg``, ``Rgu`` (layers 1..L): shape (layers, CT, CT).
         ``bias``, ``width``, ``data``: shape (T,), parts of the test loss driven by the target, by the
         initial weights and by sampling; they sum to the test loss less the label noise.
+        ``kernel``: shape (T,), mean eigenvalue of the tangent kernel.
         ``overlap_data``, ``overlap_init``: shape (T,), what C_v(t, t) becomes across two networks that
         share only the data (and batches), or only the initialisation.
     """
@@ -105,9 +106,28 @@ def reference(problem: Problem) -> dict[str, Array]:
         **{"Cv": k.Cv, "CDelta": k.CDelta, "RDelta": k.RDelta, "Rvu": k.Rvu, "K": k.K},
         **{"Ch": k.Ch, "Cg": k.Cg[1:], "Rhr": k.Rhr, "Rgu": k.Rgu[1:]},
         **{"bias": over_time(k.bias), "width": over_time(k.width), "data": over_time(k.data)},
+        "kernel": _tangent_kernel(problem, d, np.stack([over_time(C_) / C for C_ in k.Cg[1:]])),
         "overlap_data": over_time(same_data.Cv),
         "overlap_init": over_time(same_init.Cv),
     }
+
+
+def _tangent_kernel(problem: Problem, d: Array, gain: Array) -> Array:
+    """Sum over weight layers of the gain above, C_g(t, t) in the rows of ``gain``, times the mean gain of those below.
+
+    The mean gain of initial weights is the product of squared factors in front of them; a skip passes a field as it is.
+    """
+    L, branch2 = problem.network.layers, problem.network.branch_factor**2
+    nu = np.array(problem.network.widths)
+    ratios = np.ones(L) if np.isinf(nu[0]) else np.append(nu[0] / nu[-1], nu[1:] / nu[:-1])
+    total = np.zeros_like(d)
+    below = ratios[0] * np.ones_like(d)  # mean squared gain from the input to the layer below
+    for layer in range(L):
+        factor = 1.0 if layer == 0 else branch2 * ratios[layer]
+        total += (1.0 if layer == 0 else factor) * below * gain[layer]
+        below = below * d**2 if layer == 0 else below * (problem.network.skip + factor * d**2)
+    kernel: Array = total + below
+    return kernel
 
 
 def propagator(optimizer: GradientDescent, steps: int) -> tuple[Array, Array]:

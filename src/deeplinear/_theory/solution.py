@@ -374,7 +374,8 @@ class Solution:
             raise ValueError(f'{self.solver.name} steps do not resolve this: solve with method="dense"')
         with one_blas_thread():
             (answer,) = self.solver.solve([self.problem])
-        assert answer.run is not None
+        if answer.run is None:
+            raise ValueError(f'the {self.solver.name} does not keep what this needs: solve with method="dense"')
         return answer.run, answer.index
 
     def plot(self) -> "Figure":
@@ -450,6 +451,7 @@ class Solution:
             status=Status(answer.diverged_at, answer.rounding_at),
             solver=answer.solver,
             stats=answer.stats,
+            _matrices=answer.matrices,
             _run=None if answer.run is None else (answer.run, answer.index),
         )
 
