@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from deeplinear._comparison.compare import Comparison, ObservableComparison, Verdict, compare
+from deeplinear._comparison.compare import Comparison, compare
 from deeplinear._comparison.finite_size import FiniteSize, SizeEffect, finite_size
+from deeplinear._comparison.observables import ObservableComparison
+from deeplinear._comparison.verdict import Verdict
 from deeplinear._cost.estimate import Estimate, estimate
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.simulate import simulate

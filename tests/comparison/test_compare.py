@@ -11,8 +11,11 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import deeplinear as dl
-from deeplinear._comparison.compare import LEVEL, Verdict, _groups, _Test, _test_times, compare
+from deeplinear._comparison.compare import compare
+from deeplinear._comparison.joint_test import LEVEL, SignFlipTest
+from deeplinear._comparison.observables import observables_of, sampled_times
 from deeplinear._comparison.sign_flip import _statistic, flip_signs, rank
+from deeplinear._comparison.verdict import Verdict
 from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._plots.loss import plot_comparison
 from factories import maker
@@ -46,7 +49,7 @@ def some_seeds(experiment, index):
 
 def p_value(theory, experiment):
     """That of ``compare``, without what else it finds out."""
-    return _Test.of(list(_groups(theory, experiment, theory.problem.steps))).overall
+    return SignFlipTest.of(list(observables_of(theory, experiment, theory.problem.steps))).overall
 
 
 def lognormal(rng, seeds, sigma=0.2):
@@ -118,8 +121,8 @@ def test_calibration_on_networks_and_all_observables():
 
 
 def test_long_runs_are_tested_at_a_bounded_number_of_times():
-    assert list(_test_times(5)) == [0, 1, 2, 3, 4]
-    times = _test_times(10_000)
+    assert list(sampled_times(5)) == [0, 1, 2, 3, 4]
+    times = sampled_times(10_000)
     assert len(times) <= 128
     assert {0, 1, 2, 9999} <= set(times)
 
@@ -159,7 +162,7 @@ def test_stated_deviation_is_noticed_in_fresh_networks_as_often_as_said():
     noticed = dict.fromkeys((0.5, 1.0, 2.0), 0)
     for _ in range(count):
         theory, drawn = lognormal(rng, 10)
-        test = _Test.of(list(_groups(theory, drawn, theory.problem.steps)))
+        test = SignFlipTest.of(list(observables_of(theory, drawn, theory.problem.steps)))
         if test.overall < LEVEL:
             continue
         least = test.noticed()[0] * drawn.standard_error("test_loss") / theory.test_loss

@@ -1,0 +1,267 @@
+"""What is compared: each observable of theory with that of every network."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._comparison.finite_size import FiniteSize
+from deeplinear._core.json import plain
+from deeplinear._core.statistics import standard_error
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._theory.solution import Solution
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_TEST_TIMES = 128
+"""Number of times that enter the test from each curve, at most."""
+
+_ROUNDING = 1e-9
+"""Relative size of differences that are put down to rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObservableComparison:
+    """One curve over time, from theory and from the seeds.
+
+    Correlations are at equal times, summed over outputs.
+
+    Attributes
+    ----------
+    name
+        Name of the observable, as in ``Solution`` and ``Ensemble``.
+    layer
+        The layer, of those observables that have one in every layer.
+    times
+        Steps that are compared.
+    theory, mean, standard_error
+        Prediction, mean over seeds and its standard error, shape (steps,). The latter is ``nan`` for one seed.
+    z
+        (mean - theory) / standard_error, shape (steps,). Zero where the two are equal up to rounding, infinite
+        where they differ but no seed scatters.
+    relative_error
+        abs(mean - theory) / theory, shape (steps,).
+    p_value
+        Of the sign-flip test on this observable alone; for correlations also between different times.
+    detectable
+        Relative deviation that would have been noticed, shape (steps,): had theory been off by at least this much
+        at every step, all upwards or all downwards, the test that gave the verdict would have rejected it with
+        these very seeds. It is a common number of standard errors, found by repeating the test with theories
+        that are off; zero where seeds do not scatter, and infinite if 64 standard errors would not do. It is ``nan``
+        for correlations, for fewer than 8 seeds, and where the test rejects the theory as it is.
+    expected_shift, expected_shift_error
+        Mean of networks of this size minus theory, as ``finite_size`` predicts it from exact draws, and its standard
+        error, shape (steps,). ``nan`` for correlations, and where the draws would take long.
+    """
+
+    name: str
+    layer: int | None
+    times: NDArray[np.int64]
+    theory: Array
+    mean: Array
+    standard_error: Array
+    z: Array
+    relative_error: Array
+    p_value: float
+    detectable: Array
+    expected_shift: Array
+    expected_shift_error: Array
+
+    @property
+    def z_beyond_size(self) -> Array:
+        """Deviation from theory plus ``expected_shift``, in standard errors of both, shape (steps,)."""
+        beyond = self.mean - self.theory - self.expected_shift
+        error = np.hypot(self.standard_error, self.expected_shift_error)
+        is_settled = np.abs(beyond) <= _ROUNDING * np.abs(self.theory)
+        return np.where(is_settled, 0.0, beyond / np.where(error > 0, error, np.nan))
+
+    @property
+    def label(self) -> str:
+        """Name and layer."""
+        return self.name if self.layer is None else f"{self.name}[{self.layer}]"
+
+    @property
+    def max_z(self) -> float:
+        """Largest abs(z) over time; ``nan`` for one seed."""
+        return float(np.abs(self.z).max(initial=0.0))
+
+    @property
+    def max_relative_error(self) -> float:
+        """Largest relative error over time."""
+        return float(self.relative_error.max(initial=0.0))
+
+    @property
+    def max_detectable(self) -> float:
+        """Largest of ``detectable`` over time: a theory that is off by this fraction throughout would be noticed.
+
+        In fresh networks this happens in about three cases out of four, and for half of it in one out of four.
+        """
+        return float(self.detectable.max()) if len(self.detectable) else math.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it; what is not finite becomes ``None``."""
+        numbers = {
+            name: plain(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
+        }
+        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable", "expected_shift")
+        return {
+            "name": self.name,
+            "layer": self.layer,
+            **{name: plain(getattr(self, name)) for name in numbers},
+            **{name: plain(getattr(self, name)) for name in curves},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedCurve:
+    """One number at each time, from theory and from every seed.
+
+    Attributes
+    ----------
+    theory, values
+        Shapes (T,) and (seed, T).
+    scale
+        Natural size of the number, shape (T,).
+    peak
+        Largest size so far of what it was computed from, which sets its rounding errors, shape (T,).
+    """
+
+    theory: Array
+    values: Array
+    scale: Array
+    peak: Array
+
+    def at(self, times: NDArray[np.int64]) -> "ComparedCurve":
+        return ComparedCurve(self.theory[times], self.values[:, times], self.scale[times], self.peak[times])
+
+    @property
+    def mean(self) -> Array:
+        return np.asarray(self.values.mean(axis=0))
+
+    @property
+    def is_equal(self) -> Bools:
+        """Where every seed equals theory up to rounding errors."""
+        equal: Bools = np.abs(self.values - self.theory).max(axis=0) <= _ROUNDING * self.peak
+        return equal
+
+    @property
+    def is_contradicted(self) -> Bools:
+        """Where all seeds have the same value, and theory has another."""
+        if len(self.values) == 1:
+            return np.zeros(self.theory.shape, dtype=bool)
+        contradicted: Bools = ~self.is_equal & (np.ptp(self.values, axis=0) <= _ROUNDING * self.scale)
+        return contradicted
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedObservable:
+    """The curves of one observable: at equal times, and those with one time fixed, which only the test sees."""
+
+    name: str
+    layer: int | None
+    times: NDArray[np.int64]
+    main: ComparedCurve
+    others: tuple[ComparedCurve, ...] = ()
+
+    @property
+    def tested(self) -> list[ComparedCurve]:
+        times = sampled_times(len(self.main.theory))
+        return [curve.at(times) for curve in (self.main, *self.others)]
+
+    def summary(self, p_value: float, noticed: float, prediction: FiniteSize | None) -> ObservableComparison:
+        """Take the curve at equal times; ``noticed`` is the deviation that the test notices, in standard errors."""
+        unknown = np.full(self.main.theory.shape, np.nan)
+        shift, shift_error = unknown, unknown
+        if prediction is not None and self.name in LOSSES:
+            effect, steps = prediction[self.name], len(unknown)
+            shift, shift_error = effect.shift[:steps], effect.shift_error[:steps]
+        curve, equal = self.main, self.main.is_equal
+        error = standard_error(curve.values)
+        difference = np.where(equal, 0.0, curve.mean - curve.theory)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.where(curve.is_contradicted, np.copysign(np.inf, difference), difference / error)
+            relative = np.abs(difference) / np.abs(curve.theory)
+            detectable = noticed * np.where(equal, 0.0, error) / np.abs(curve.theory)
+        if math.isinf(noticed):
+            detectable = np.where(equal, 0.0, np.inf)
+        return ObservableComparison(
+            name=self.name,
+            layer=self.layer,
+            times=self.times,
+            theory=curve.theory,
+            mean=curve.mean,
+            standard_error=error,
+            z=z if len(curve.values) == 1 else np.where(equal, 0.0, z),
+            relative_error=np.where(equal, 0.0, relative),
+            p_value=p_value,
+            detectable=detectable,
+            expected_shift=shift,
+            expected_shift_error=shift_error,
+        )
+
+
+def observables_of(theory: Solution, experiment: Ensemble, steps: int) -> Iterator[ComparedObservable]:
+    """Take all observables at the first steps."""
+    every = np.arange(steps)
+    for name in LOSSES:
+        curve, values = theory.at(every)[name].values, getattr(experiment, name)[:, :steps]
+        yield ComparedObservable(name, None, every, ComparedCurve(curve, values, curve, np.maximum.accumulate(curve)))
+    if not theory.axis.has_two_time:
+        return
+    nodes = np.flatnonzero((theory.times < steps) & (theory.times == np.round(theory.times)))
+    times = theory.times[nodes].astype(np.int64)
+    outputs = theory.problem.data.outputs
+    for name in CORRELATIONS:
+        values = getattr(experiment, name)
+        if values is None:
+            continue
+        matrix, values = _at(getattr(theory, name), nodes, outputs), _at(values, times, outputs)
+        if matrix.ndim == 2:
+            yield _correlation(name, None, times, matrix, values, outputs)
+            continue
+        for index, layer in enumerate(matrix):
+            number = index + 1 if name == "gradient_correlation" else index
+            yield _correlation(name, number, times, layer, values[:, index], outputs)
+
+
+def _at(matrices: Array, times: NDArray[np.int64], outputs: int) -> Array:
+    """Rows and columns of some times; a view where these are the first ones, since there may be a lot of matrices."""
+    if len(times) == 0 or times[-1] == len(times) - 1:
+        size = len(times) * outputs
+        return matrices[..., :size, :size]
+    rows = (times[:, None] * outputs + np.arange(outputs)).ravel()
+    return matrices[..., rows[:, None], rows]
+
+
+def _correlation(
+    name: str, layer: int | None, times: NDArray[np.int64], theory: Array, values: Array, outputs: int
+) -> ComparedObservable:
+    """Take from (n, n) and (seed, n, n) the equal times, and each time with the first and last, summed over outputs."""
+    steps = len(theory) // outputs
+    shape = (steps, outputs, steps, outputs)
+    ours, theirs = theory.reshape(shape), values.reshape(len(values), *shape)
+    equal_times = np.einsum("tctc->t", ours)
+    scale = np.abs(equal_times)
+    peak = np.maximum.accumulate(scale)
+
+    def with_time(i: int) -> ComparedCurve:
+        cross, seeds = np.einsum("tcc->t", ours[:, :, i]), np.einsum("stcc->st", theirs[:, :, :, i])
+        return ComparedCurve(cross, seeds, np.sqrt(scale) * np.sqrt(scale[i]), np.maximum(peak, peak[i]))
+
+    main = ComparedCurve(equal_times, np.einsum("stctc->st", theirs), scale, peak)
+    return ComparedObservable(
+        name, layer, times, main, tuple(with_time(i) for i in sorted({0, steps - 1} if steps else set()))
+    )
+
+
+def sampled_times(steps: int) -> NDArray[np.int64]:
+    """All times; or, of very many, some that are evenly spaced and some that are so on a logarithmic scale."""
+    if steps <= _TEST_TIMES:
+        return np.arange(steps)
+    even = np.linspace(0, steps - 1, _TEST_TIMES // 2)
+    early = np.geomspace(1, steps - 1, _TEST_TIMES // 2)
+    return np.unique(np.concatenate([even, early]).round().astype(np.int64))

@@ -1,0 +1,148 @@
+"""What a comparison comes to, in a word and in sentences."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from deeplinear._comparison.joint_test import LEVEL
+from deeplinear._comparison.observables import ObservableComparison
+from deeplinear._core.words import percent
+from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._theory.solution import Solution
+
+_FAR = 5.0
+"""Standard errors from theory and the expected shift, at any step, beyond which size does not explain a deviation."""
+
+
+class Verdict(StrEnum):
+    """What a comparison comes to."""
+
+    AGREES = "agrees"
+    CLOSE = "close"
+    DISAGREES = "disagrees"
+    UNDECIDED = "undecided"
+
+    @property
+    def advice(self) -> str:
+        """What it means, and what to do about it."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Verdict.AGREES: "no deviation beyond the scatter of the seeds",
+    Verdict.CLOSE: "a deviation is resolved, but the losses are within the tolerance; corrections of order 1/D are "
+    "to be expected, and shrink in larger networks",
+    Verdict.DISAGREES: "the deviation is beyond the scatter of the seeds and beyond the tolerance",
+    Verdict.UNDECIDED: "too few seeds to detect a disagreement; use 8 or more",
+}
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """When theory and seeds diverged; the number of steps stands for never."""
+
+    steps: int
+    theory: int
+    seeds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, theory: Solution, experiment: Ensemble) -> "Divergence":
+        """Take the steps from both."""
+        steps = theory.problem.steps
+        at = theory.status.diverged_at
+        seeds = tuple(int(step) if step >= 0 else steps for step in experiment.diverged_at)
+        return cls(steps, steps if at is None else at, seeds)
+
+    @property
+    def first(self) -> int:
+        """Number of steps before anything diverged."""
+        return min(self.theory, *self.seeds)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether theory and every seed diverged."""
+        return max(self.theory, *self.seeds) < self.steps
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all did so at about the same step, or might have, had the run been longer."""
+        slack = max(3.0, 0.25 * self.theory)
+        return all(abs(seed - self.theory) <= slack for seed in self.seeds)
+
+    def __str__(self) -> str:
+        theory = "theory does not diverge" if self.theory == self.steps else f"theory diverges at step {self.theory}"
+        diverged = [seed for seed in self.seeds if seed < self.steps]
+        when = f" at steps {min(diverged)} to {max(diverged)}" if diverged else ""
+        return f"{theory}, {len(diverged)} of {len(self.seeds)} seeds do{when}"
+
+
+def verdict_of(p_value: float, seeds: int, is_close: bool, divergence: Divergence) -> Verdict:
+    """Return the verdict of a test whose losses are within the tolerance, or not."""
+    if not divergence.is_alike:
+        return Verdict.DISAGREES
+    if divergence.is_shared:
+        return Verdict.AGREES
+    if p_value >= LEVEL:
+        return Verdict.UNDECIDED if 2.0 ** (1 - seeds) > LEVEL else Verdict.AGREES
+    return Verdict.CLOSE if is_close else Verdict.DISAGREES
+
+
+def explain(
+    verdict: Verdict,
+    divergence: Divergence,
+    finite_size: float,
+    tolerance: float,
+    experiment: Ensemble,
+    observables: tuple[ObservableComparison, ...],
+) -> str:
+    """Say what the verdict means, what would have been noticed, and what finite size has to do with it."""
+    in_counts = experiment.problem.data.dimension_free
+    sentences = [verdict.advice]
+    if divergence.first < divergence.steps:
+        sentences = [str(divergence)]
+        if divergence.is_alike and not divergence.is_shared:
+            sentences.append(f"before that, {verdict.advice}")
+    if experiment.inputs == "rows":
+        sentences.append("the networks were trained on rows of the data set, theory takes Gaussian inputs instead")
+    if verdict is Verdict.AGREES:
+        sentences += _would_notice(observables)
+    larger = "width, samples or batch" if in_counts else "dim"
+    if finite_size > tolerance:
+        at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
+        sentences.append(f"in the mean a deviation of about {in_percent(finite_size)} is expected {at}")
+    if verdict is Verdict.DISAGREES:
+        if finite_size > tolerance and _is_of_size(observables, finite_size):
+            sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
+        else:
+            sentences.append(f"see whether it shrinks with a larger {larger}")
+    return "; ".join(sentences)
+
+
+def _is_of_size(observables: tuple[ObservableComparison, ...], finite_size: float) -> bool:
+    """Whether the deviation of the losses is one that networks of this size have."""
+    losses = [each for each in observables if each.name in LOSSES]
+    if any(np.isnan(each.expected_shift).any() for each in losses):
+        seen = max(each.max_relative_error for each in losses)
+        return seen < 3.0 * finite_size  # which is how well the size is known from theory alone
+    return all(np.nanmax(np.abs(each.z_beyond_size), initial=0.0) < _FAR for each in losses)
+
+
+def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:
+    """Say what the test could have seen; nothing if no curve scatters."""
+    losses = {each.name.replace("_", " "): each.max_detectable for each in observables if each.name in LOSSES}
+    losses = {name: least for name, least in losses.items() if not math.isnan(least)}
+    seen = [f"a {name} off by {percent(least)}" for name, least in losses.items() if math.isfinite(least)]
+    if not losses:
+        return []
+    if not seen:
+        return ["but no deviation of the losses would have been noticed; use more seeds"]
+    return [f"{' or '.join(seen)} throughout would have been noticed"]
+
+
+def in_percent(fraction: float) -> str:
+    """Write a deviation in per cent, where it is known and small enough to mean something."""
+    if math.isnan(fraction):
+        return "unknown"
+    return percent(fraction) if fraction < 1.0 else "100 % or more"
