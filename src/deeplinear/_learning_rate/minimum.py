@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from deeplinear._learning_rate.cliff import Cliff, approach_cliff, secant
 
-# Why not scipy.optimize: measured on seven problems at the same tolerance, this takes 2 to 4 slopes (of 2.5 solutions
+# Why not scipy.optimize: measured on seven problems at the same tolerance, this takes up to 4 slopes (of 2.5 solutions
 # each), bounded Brent 6 to 15 solutions, and brentq 5 to 11 slopes. Where a cliff follows the minimum (momentum 0.9),
 # Brent stopped 0.2 % above the lowest loss and brentq found another place; neither gives the curvature.
 
