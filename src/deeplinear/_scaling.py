@@ -83,7 +83,7 @@ def loglog_slope(x: Array, y: Array) -> tuple[float, float]:
     >>> round(slope, 12), round(error, 12)
     (1.0, 0.0)
     """
-    # Not scipy.stats.linregress: to import scipy.stats takes longer than to import all of this package.
+    # Not scipy.stats.linregress: to import scipy.stats takes about as long as to import all of this package.
     log_x, log_y = np.log(x), np.log(y)
     if len(log_x) < 2:
         return np.nan, np.nan
