@@ -264,7 +264,7 @@ NETWORKS = Suite(
             ("branch = beta if beta is not None and layer else 1.0", "branch = 1.0"),
             ("fan_in = (sizes.unit, *sizes.widths[:-1])", "fan_in = (sizes.unit, *sizes.widths[1:])"),
             ("np.sqrt(counts[alike])[:, None, None] * ", ""),
-            ("samples = None", "pass"),
+            ("samples if sampling.keep == 1.0 else None", "samples"),
         ],
         "_experiment/draws.py": [
             ("gammaincinv(freedom / 2.0,", "gammaincinv(freedom / 2.0 - 0.25,"),

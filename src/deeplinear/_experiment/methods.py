@@ -18,7 +18,6 @@ from deeplinear._experiment.revealed_network import coordinates
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.data import Modes
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.sampling import OnlineSGD, Population
 
 EXPLICIT, LAZY, REDUCED, AUTO = "explicit", "lazy", "reduced", "auto"
 
@@ -126,7 +125,7 @@ class Counts:
         steps, momentum = self.problem.steps, bool(self.problem.optimizer.momentum)
         weights = sum(a * b for a, b in zip((kept.dim, *kept.widths), (*kept.widths, kept.outputs), strict=True))
         data = kept.samples * kept.dim
-        drawings = steps if isinstance(self.problem.sampling, OnlineSGD) else 1
+        drawings = steps if self.problem.sampling.fresh else 1
         passes = steps * ((5 if momentum else 3) * weights + 2 * data)
         seconds = _STEP * steps + _PASS * passes + _DRAW * (weights + drawings * data)
         return seconds, weights * (2 if momentum else 1) + data + 2 * kept.samples * kept.outputs
@@ -136,9 +135,9 @@ class Counts:
         ends = sum(a + b for a, b in zip((kept.dim, *kept.widths[:-1]), kept.widths, strict=True))
         layers, stored = len(kept.widths), self.n * 2 * ends + len(kept.widths) * 2 * self.n**2
         passes, entries = 5 * self.n**2 * ends, self.n * ends
-        if not isinstance(self.problem.sampling, Population):
+        if self.problem.sampling.drawn:
             layers, entries = layers + 1, entries + self.n * (kept.dim + kept.samples)
-            looks = self.sizes.outputs if isinstance(self.problem.sampling, OnlineSGD) else self.n
+            looks = self.sizes.outputs if self.problem.sampling.fresh else self.n
             passes += 5 * self.n * looks * (kept.dim + kept.samples)
             stored += 2 * looks * (kept.dim + kept.samples)
         stored += 8 * (kept.dim + max(kept.widths)) * kept.outputs + 6 * kept.samples * kept.outputs  # fields of a step

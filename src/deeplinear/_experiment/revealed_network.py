@@ -15,9 +15,7 @@ from deeplinear._experiment.sizes import Sizes
 from deeplinear._experiment.spaces import Space, kept_coordinates
 from deeplinear._experiment.streams import FixedStream, FreshStream, Inputs, PopulationStream, Stream, target_roots
 from deeplinear._problem.data import Modes
-from deeplinear._problem.network import ResNet
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,12 @@ class Looks:
         """Count them."""
         outputs, depth = problem.data.outputs, problem.network.layers
         each, sampling = problem.steps * outputs, problem.sampling
-        has_samples = isinstance(sampling, OnlineSGD | FullBatch | MultiPassSGD)
         neurons = (2 * each,) * (depth - 1) + (each + outputs,)
-        if isinstance(problem.network, ResNet):
+        if problem.network.skip:
             neurons = (each * (2 * depth - 1) + outputs,) * depth
-        samples: int | None = outputs + (outputs if isinstance(sampling, OnlineSGD) else each)
-        if isinstance(sampling, MultiPassSGD) and sampling.keep < 1.0:
-            samples = None
-        return cls(outputs + (1 + has_samples) * each, neurons, samples)
+        samples = outputs + (outputs if sampling.fresh else each)
+        inputs = outputs + (2 if sampling.drawn else 1) * each
+        return cls(inputs, neurons, samples if sampling.keep == 1.0 else None)
 
 
 def coordinates(problem: Problem, sizes: Sizes, finite: Modes, *, reduced: bool) -> Sizes:
@@ -92,12 +88,11 @@ class RevealedNetwork(FiniteNetwork):
 def draw_network(problem: Problem, sizes: Sizes, inputs: Space, draws: Draws, *, reduced: bool) -> RevealedNetwork:
     """Draw networks on a space of inputs."""
     network, looks, outputs = problem.network, Looks.of(problem), sizes.outputs
-    is_residual = isinstance(network, ResNet)
     most = looks.neurons if reduced else (None,) * len(looks.neurons)
     layers = [Space(draws, [width], each) for width, each in zip(sizes.widths, most, strict=True)]
-    if is_residual:
+    if network.skip:
         layers = layers[:1] * len(layers)
-    beta = network.beta if isinstance(network, ResNet) else None
+    beta = network.branch_factor if network.skip else None
     fan_in = (sizes.unit, *sizes.widths[:-1])
     weights = []
     for layer, (rows, columns) in enumerate(zip(layers, (inputs, *layers[:-1]), strict=True)):
@@ -119,12 +114,11 @@ def draw_stream(problem: Problem, sizes: Sizes, inputs: Inputs, space: Space, dr
 
         return draw
 
-    if isinstance(sampling, OnlineSGD):
+    if not sampling.drawn:
+        return PopulationStream(inputs, noise)
+    if sampling.fresh:
         return FreshStream(inputs, sizes.samples, batch(outputs))
-    if isinstance(sampling, FullBatch | MultiPassSGD):
-        keep = sampling.keep if isinstance(sampling, MultiPassSGD) else 1.0
-        return FixedStream(inputs, *batch(problem.steps * outputs)(), keep, draws)
-    return PopulationStream(inputs, noise)
+    return FixedStream(inputs, *batch(problem.steps * outputs)(), sampling.keep, draws)
 
 
 def draw_inputs(

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from deeplinear._core.arrays import Array
+from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._experiment.streams import FixedStream, FreshStream, Inputs, PopulationStream, Stream
 from deeplinear._problem.from_data import Fit, fit_rows
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD
 from deeplinear._problem.spectrum import Spectrum
 
 _SAME = 1e-6
@@ -32,7 +32,7 @@ def read_rows(problem: Problem, data: Any) -> Fit:
         If it is not a pair of tables, or the problem has another spectrum.
     """
     if not isinstance(data, tuple | list) or len(data) != 2:
-        raise ValueError(f"data must be a pair (x, y) of inputs and targets, got {type(data).__name__}")
+        raise Refusal("data", data, "a pair (x, y) of inputs and targets", got=type(data).__name__)
     fit = fit_rows(*data)
     modes = fit.modes
     ours = problem.data
@@ -45,10 +45,8 @@ def read_rows(problem: Problem, data: Any) -> Fit:
         ]
         is_same = bool((ours.modes.weight == 1).all()) and all(_is_close(*pair) for pair in pairs)
     if not is_same:
-        raise ValueError(
-            "data must be the rows that the problem was made from, with data=Spectrum.from_data(x, y) in the problem, "
-            f"got rows with another spectrum than {ours!r}"
-        )
+        made_from = "the rows that the problem was made from, with data=Spectrum.from_data(x, y) in the problem"
+        raise Refusal("data", data, made_from, got=f"rows with another spectrum than {ours!r}")
     return fit
 
 
@@ -60,11 +58,11 @@ def row_stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Ge
         return rows.standard[chosen], rows.residual[chosen]
 
     sampling = problem.sampling
-    if isinstance(sampling, OnlineSGD):
+    if not sampling.drawn:
+        return PopulationStream(inputs, rows.noise, rows.residual.T @ rows.residual / len(rows.residual))
+    if sampling.fresh:
         return FreshStream(inputs, sizes.samples, draw)
-    if isinstance(sampling, FullBatch | MultiPassSGD):
-        return FixedStream(inputs, *draw(), getattr(sampling, "keep", 1.0), rng)
-    return PopulationStream(inputs, rows.noise, rows.residual.T @ rows.residual / len(rows.residual))
+    return FixedStream(inputs, *draw(), sampling.keep, rng)
 
 
 def _is_close(one: Any, other: Any) -> bool:

@@ -268,9 +268,9 @@ def _read_data(problem: Problem, data: Any, method: Any, device: Device) -> Fit:
     """Return the rows to train on; ValueError where that is not possible."""
     checks.word("method", method, METHODS)
     if method not in (AUTO, EXPLICIT):
-        raise ValueError(f"method must be 'explicit' where rows of data are given, got {method!r}")
+        raise Refusal("method", method, "'explicit' where rows of data are given")
     if device != CPU:
-        raise ValueError(f"device must be 'cpu' where rows of data are given, got {device.name!r}")
+        raise Refusal("device", device.name, "'cpu' where rows of data are given")
     return read_rows(problem, data)
 
 
