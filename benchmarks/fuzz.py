@@ -232,7 +232,15 @@ def two_times(problem: dl.Problem, solution: dl.Solution) -> None:
             _holds(bool(np.isfinite(R).all()), f"{name}_response is not finite")
     whole = sum(vars(solution.variance).values())
     steps = end // problem.data.outputs
-    _close(whole[:steps], solution.test_loss[:steps], 1e-6, "parts of variance")
+    # Replicas on nodes in depth settle to what rounding leaves of the function that is subtracted.
+    floor = 1e-15 * initial_loss(problem) if "depth_nodes" in solution.stats else 0.0
+    _close(whole[:steps], solution.test_loss[:steps], 1e-6, "parts of variance", floor / 1e-6)
+
+
+def initial_loss(problem: dl.Problem) -> float:
+    """Test loss before training, of the network as it is."""
+    first = replace(up_to(problem, 0), network=replace(problem.network, centered=False))
+    return float(dl.solve(first).test_loss[0])
 
 
 def panels(problem: dl.Problem, solution: dl.Solution) -> None:
@@ -295,8 +303,8 @@ def _agree(one: dl.Solution, other: dl.Solution, tolerance: float) -> None:
         _close(getattr(one, name)[: min(ends)], getattr(other, name)[: min(ends)], tolerance, name)
 
 
-def _close(actual: Any, expected: Any, tolerance: float, name: str) -> None:
-    largest = np.maximum.accumulate(np.maximum(np.abs(expected), 1e-300))
+def _close(actual: Any, expected: Any, tolerance: float, name: str, least: float = 1e-300) -> None:
+    largest = np.maximum.accumulate(np.maximum(np.abs(expected), max(least, 1e-300)))
     worst = float((np.abs(actual - expected) / largest).max(initial=0.0))
     _holds(worst <= tolerance, f"{name} differs by {worst:.2g}")
 
@@ -329,7 +337,7 @@ def check(seed: int) -> Record:
         # Layers that nodes in depth do not resolve are solved one by one, which no estimate foresees.
         foreseen = problem.network.depth < 256 or "depth_nodes" in solution.stats
         if taken is not None and foreseen:
-            outcomes["memory"] = _memory_outcome(problem, taken)
+            outcomes["memory"] = _memory_outcome(problem, solution, taken)
         for name, (holds, applies) in CHECKS.items():
             if applies(problem):
                 try:
@@ -340,12 +348,18 @@ def check(seed: int) -> Record:
     return record | {"seconds": time.process_time() - start}
 
 
-def _memory_outcome(problem: dl.Problem, taken: float) -> str:
-    """Compare the memory that was taken with the estimate."""
+def _memory_outcome(problem: dl.Problem, solution: dl.Solution, taken: float) -> str:
+    """Compare the memory that was taken with the estimate.
+
+    Where a method has not resolved a run, which shows on the way only, every step is solved, and takes what that takes.
+    """
     try:
-        expected = dl.estimate(problem).theory.bytes
+        estimate = dl.estimate(problem)
     except Exception as error:
         return f"estimate failed: {_story(error)}"
+    expected = estimate.theory.bytes
+    if solution.stats["method"] != estimate.method:
+        expected = Choice("dense").solver(problem).estimate(problem).bytes
     fits = taken <= 1.5 * expected + 100e6
     return "held" if fits else f"took {taken / 1e6:.0f} MB, estimate {expected / 1e6:.0f} MB"
 

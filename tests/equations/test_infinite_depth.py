@@ -158,7 +158,7 @@ OBSERVABLES = [
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: type(s).__name__)
 def test_with_a_node_at_every_edge_it_is_the_layered_solution(sampling, monkeypatch):
-    monkeypatch.setattr("deeplinear._equations.depth_nodes.SETTLED", 1e-14)
+    monkeypatch.setattr("deeplinear._equations.deep_chain.SETTLED", 1e-14)
     rule = dl.GradientDescent(0.02, momentum=0.3, weight_decay=0.2)
     problem = make(7, sampling, gram=GRAM, optimizer=rule, branch=1.5, richness=1.3)
     layers, nodes = dl.solve(problem), solution_with(20, problem)
@@ -208,7 +208,7 @@ def test_what_cannot_be_done_at_infinite_depth_says_so():
 @pytest.mark.parametrize(("width", "true_step"), [("infinite", 4), (1.0, 4)])
 def test_what_grows_along_a_great_depth_is_followed(width, true_step):
     """A loss that grows 10^5 times is no divergence yet, however hard its layers are to solve for."""
-    problem = make(1100, dl.FullBatch(2.0), math.exp(-6.25), 6, width=width, branch=2.5, richness=1.0)
+    problem = make(1100, dl.FullBatch(2.0), lr=math.exp(-6.25), steps=6, width=width, branch=2.5, richness=1.0)
     exact = losses_with(0, up_to(problem, true_step - 1))
     solution = dl.solve(problem)
     found = solution.status.diverged_at
@@ -225,8 +225,9 @@ def test_nodes_that_part_before_the_loss_has_grown_are_no_divergence():
             diverged_at=np.array([diverged_at]), test_losses=lambda steps: np.array(losses)[steps, None]
         )
 
-    one, other = [1.0, 3.0, 9.0, 1e9, 1e13], [1.0, 3.0, 9.5, 1e11, 1e14]
+    one, other = [1.0, 30.0, 90.0, 1e9, 1e13], [1.0, 30.0, 95.0, 1e11, 1e14]
     assert in_depth._parting(run(one, 4), run(other, 4), 5, 1e-6) == 2
     assert in_depth._parting(run(one, 4), run(one, 3), 5, 1e-6) == 3
     assert in_depth._parting(run(one, 4), run(one, -1), 5, 1e-6) == 0, "one of them does not diverge"
-    assert in_depth._parting(run([1.0, 1.5, 9.0], 2), run([1.0, 1.4, 9.0], 2), 3, 1e-6) == 0, "not grown yet"
+    slow, slower = [1.0, 5.0, 90.0, 1e9], [1.0, 5.0, 95.0, 1e9]
+    assert in_depth._parting(run(slow, 3), run(slower, 3), 4, 1e-6) == 0, "not grown by then"

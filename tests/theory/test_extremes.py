@@ -171,3 +171,13 @@ def test_spectra_beyond_all_numbers_are_not_compressed():
     spectrum = dl.Spectrum(np.geomspace(1.0, 1e-3, 50), np.full(50, 1e300), np.full(50, 1e300))
     with pytest.raises(ValueError, match="the spectrum cannot be compressed"):
         spectrum.compress()
+
+
+def test_a_loss_whose_products_overflow_has_diverged():
+    """Weights that decay uncover what was subtracted, 1 / richness times: a loss of 1e307, correlations beyond."""
+    network = dl.MLP(5, 1.0, richness=1e-164, centered=True)
+    rule = dl.GradientDescent(6e-3, weight_decay=1e-9)
+    solution = dl.solve(dl.Problem(network, dl.Isotropic(0.5), dl.FullBatch(2.0), rule, 2))
+    before = solution.status.diverged_at or 2
+    assert np.isfinite(solution.feature_correlation[:, :before, :before]).all()
+    assert (solution.test_loss[:before] < 1e301).all()

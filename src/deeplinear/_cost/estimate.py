@@ -98,7 +98,8 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
 
-    Takes about a second at most, whatever the problem.
+    Takes about a second at most, whatever the problem. What ``solve`` takes is that of the method it begins with; a run
+    that this does not resolve is solved step by step if there is memory for it, which takes more.
 
     Parameters
     ----------

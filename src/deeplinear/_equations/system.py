@@ -19,6 +19,9 @@ from deeplinear._equations.weights import WeightLayers
 DIVERGED = 1e12
 """Training counts as diverged once the loss is this many times its initial value."""
 
+_LARGEST = 1e300
+"""Largest loss of all: products with larger ones overflow."""
+
 
 @dataclass(frozen=True)
 class EqualTimes:
@@ -93,7 +96,7 @@ class Equations:
     def diverges(self, steps: slice) -> NDArray[np.bool_]:
         """Whether training has left all bounds at some steps or nodes, shape (batch, steps)."""
         loss, first = (np.abs(to_numpy(self.loss_curve(each)).real) for each in (steps, slice(0, 1)))
-        bounded = np.isfinite(loss) & (loss <= DIVERGED * (first + self._subtracted))
+        bounded = loss <= np.minimum(DIVERGED * (first + self._subtracted), _LARGEST)
         # A step that cannot be solved while the loss grows is one that blows up along the depth.
         diverged: NDArray[np.bool_] = ~bounded | (self.chain.unsettled[:, None] & (loss > first))
         return diverged

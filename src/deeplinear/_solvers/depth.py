@@ -22,6 +22,9 @@ NODES = (5, 7, 9, 12, 16, 21, 28)
 _MANY_LAYERS = 256
 """Depth of a residual network from which nodes in depth are cheaper than its layers."""
 
+_GROWN = 10.0
+"""Growth of the loss, as far as solutions agree, from which that both diverge later is no fault of the nodes."""
+
 _COMPARED = 1000
 """Steps, at most, at which two solutions are compared."""
 
@@ -130,8 +133,8 @@ def _parting(coarse: Run, fine: Run, steps: int, tolerance: float) -> int:
     compared, differences = _differences(coarse, fine, steps)
     apart = compared[~(differences <= tolerance)]
     end = int(min([coarse.diverged_at[0], fine.diverged_at[0], *apart]))
-    first, later = np.stack([run.test_losses(np.array([0, end])).real for run in (coarse, fine)], axis=1)
-    return 0 if (later <= 2 * first).any() else end
+    first, agreed = (float(loss) for loss in fine.test_losses(np.array([0, end - 1]))[:, 0].real)
+    return end if agreed > _GROWN * first else 0
 
 
 def _differences(coarse: Run, fine: Run, steps: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
