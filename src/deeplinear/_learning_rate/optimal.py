@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
+from deeplinear._learning_rate.counter import Counter
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
 from deeplinear._learning_rate.stable import is_stable, stable_loss
-from deeplinear._learning_rate.valleys import LrMinimum, Valleys
+from deeplinear._learning_rate.valleys import NEARLY, LrMinimum, Valleys
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, rate_of, up_to, with_rate
+from deeplinear._solvers.base import Unresolved
 from deeplinear._theory.curves import Curve, curves, worth_batching
 from deeplinear._theory.sensitivity import derivatives
 
@@ -175,21 +177,25 @@ def optimal_lr(
     if horizon > last:
         raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
     problem = up_to(problem, horizon)
-    excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
+    excess, counter = _Excess.of(problem, objective), Counter(problem.steps, progress, _REFINING)
     scan = _search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
     found = _refine(problem, excess, scan, valleys, tolerance, counter)
-    safe, minima = valleys.safe(), valleys.minima(found)
+    minima = valleys.minima(found)
     for _ in range(_MOST_TRIES):
         if not valleys.is_beaten((1 - _SAME) * found.value):
             break
         # Looking around has led to a better valley.
         found = _refine(problem, excess, scan, valleys, tolerance, counter)
         minima = valleys.minima(found)
+    safe = valleys.safe()
     is_resolved = found.value > excess.rounding
-    at_edge = is_resolved and _is_at_edge(problem, excess, found, counter)
-    searched = [(math.exp(probe.x), probe.final + excess.label_noise) for probe in scan.probes]
+    at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
     loss = max(found.value, 0.0) + excess.label_noise
+    searched = [
+        (math.exp(probe.x), max(probe.final, found.value if abs(probe.x - found.x) < 0.001 else 0) + excess.label_noise)
+        for probe in scan.probes
+    ]
     counter.end()
     return OptimalLr(
         lr=math.exp(found.x),
@@ -207,26 +213,6 @@ def optimal_lr(
         losses=np.array([each for _, each in searched if each >= loss]),
         dips=tuple(pair for pair in searched if pair[1] < loss),
     )
-
-
-class _Counter:
-    """Counts solutions, of a number that grows as more turn out to be needed."""
-
-    def __init__(self, steps: int, progress: Progress | None) -> None:
-        self._steps, self._progress = steps, progress
-        self._done, self._total = 0.0, _REFINING
-
-    def expect(self, more: float) -> None:
-        """Say how much is left, at least."""
-        self._total = max(self._total, self._done + more)
-
-    def advance(self, solutions: float) -> None:
-        self._done = min(self._done + solutions, self._total)
-        if self._progress is not None:
-            self._progress(round(self._steps * self._done), round(self._steps * self._total))
-
-    def end(self) -> None:
-        self.advance(self._total)
 
 
 @dataclass(frozen=True)
@@ -260,7 +246,7 @@ class _Excess:
         return np.maximum(curve.loss(self.objective) - self.label_noise, 0.0)
 
 
-def _search(problem: Problem, excess: _Excess, counter: _Counter) -> Scan:
+def _search(problem: Problem, excess: _Excess, counter: Counter) -> Scan:
     """Solve rates until the least loss is enclosed, and no lower one is to be expected anywhere."""
 
     def solve(places: Sequence[float]) -> list[Array]:
@@ -271,13 +257,14 @@ def _search(problem: Problem, excess: _Excess, counter: _Counter) -> Scan:
     # The few steps after which runs blow up count for nothing.
     top, rung = math.log(ceiling(problem, lambda _: counter.advance(0.0))), math.log(RUNG)
     count = worth_batching(problem, 16)
-    scan = Scan(solve, count, excess.rounding)
-    scan.add([top - rung * index for index in range(max(count, 4))])
+    resolution = rung / (15 if problem.steps * problem.data.outputs >= 200 else 31)
+    scan = Scan(solve, count, excess.rounding, excess.label_noise, resolution)
+    scan.add([top - 2 * rung * index for index in range(max(count, 4))])
     while not _is_enclosed_below(scan):
         if len(scan.probes) > MOST_RUNGS:
             tried = f"from {math.exp(scan.probes[0].x):.3g} to {math.exp(top):.3g}"
             raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
-        scan.add([scan.probes[0].x - rung * (index + 1) for index in range(count)])
+        scan.add([scan.probes[0].x - 2 * rung * (index + 1) for index in range(count)])
     while any(probe.final <= probe.loss[0] for probe in scan.probes[-_BEYOND:]):  # what blew up early has recovered
         scan.add([scan.probes[-1].x + rung * (index + 1) for index in range(_BEYOND)])
     scan.divide()
@@ -285,52 +272,69 @@ def _search(problem: Problem, excess: _Excess, counter: _Counter) -> Scan:
 
 
 def _is_enclosed_below(scan: Scan) -> bool:
-    """Whether lower rates only train less: the lowest run falls all the way, and is far behind the best."""
+    """Whether lower rates only train less: the lowest run falls all the way, and is far behind the best.
+
+    It need not be as far where it follows from the next higher run: the error of that, halved with each further rung,
+    then adds up to no more than twice as much.
+    """
     lowest, best = scan.probes[0], scan.best
+    if lowest.final > 1.001 * lowest.least():
+        return False
+    followed = scan.followed(0)
     initial = float(lowest.loss[0])
-    is_behind = lowest.final > min(_BEHIND * best.final, 0.5 * (best.final + initial))
+    half_way = 0.5 * (best.final + initial)
+    if followed is not None and best is not lowest:
+        least = lowest.final * math.exp(-2 * followed.off)
+        return least > min(NEARLY * (best.final + scan.offset) - scan.offset, half_way)
+    is_behind = lowest.final > min(_BEHIND * best.final, half_way)
     is_far = best.x - lowest.x > _FAR
-    return is_far and is_behind and lowest.final <= 1.001 * lowest.least()
+    return is_far and is_behind
 
 
 def _refine(
-    problem: Problem, excess: _Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: _Counter
+    problem: Problem, excess: _Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
 ) -> Minimum:
     """Find the exact optimum in the best valley; a solved rate if it is down to rounding."""
     known = valleys.best()
     if known[1][1] <= excess.rounding and max(known[0][1], known[2][1]) <= _FLAT * excess.rounding:
         return Minimum(*known[1], math.nan)
-    evaluate = _slope(problem, excess, counter)
+    evaluate, shape = _slope(problem, excess, scan, counter), valleys.shape()
     # Beyond the edge of stability, lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t); with
     # heavy-ball momentum the edge is at 2 (1 + momentum), and the growth is larger by 1 / (1 - momentum).
     momentum = 0.0 if problem.optimizer.nesterov else problem.optimizer.momentum
     steepness = 4.0 * (problem.steps - 1) * (1 + momentum) / (1 - momentum)
     return find_minimum(
-        evaluate, lambda x: max(scan.at(x), excess.rounding), known, tolerance, steepness, excess.rounding
+        evaluate, lambda x: max(scan.at(x), excess.rounding), known, tolerance, steepness, excess.rounding, shape
     )
 
 
-def _slope(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[float], Point]:
-    """Excess loss at the last step and its derivative, as a function of log(lr)."""
+def _slope(problem: Problem, excess: _Excess, scan: Scan, counter: Counter) -> Callable[[float], Point]:
+    """Excess loss at the last step and its derivative, as a function of log(lr); the scan learns the runs."""
 
     def evaluate(x: float) -> Point:
         counter.expect(_SLOPE + 1)
         at = with_rate(problem, math.exp(x))
-        derivative = derivatives([(at, "lr")], lambda part: counter.advance(_SLOPE * part))[0]
-        value = max(float(excess(derivative.value)[-1]), np.finfo(float).tiny)
+        try:
+            (derivative,) = derivatives([(at, "lr")], lambda part: counter.advance(_SLOPE * part))
+        except Unresolved:  # at such rates losses of infinite depth blow up
+            return Point(x, math.inf, math.nan)
+        run = excess(derivative.value)
+        scan.insert(x, run)
+        value = max(float(run[-1]), np.finfo(float).tiny)
         slope = float(derivative.slope.loss(excess.objective)[-1])
         return Point(x, value, slope * rate_of(at))
 
     return evaluate
 
 
-def _is_at_edge(problem: Problem, excess: _Excess, found: Minimum, counter: _Counter) -> bool:
-    lr = math.exp(found.x)
-
-    def rise(curve: Curve) -> float:
-        return float(excess(curve)[-1]) - found.value
-
-    higher, lower = solve_rates(problem, [lr * (1 + _EDGE), lr / (1 + _EDGE)], counter.advance)
-    if not is_stable(higher, stable_loss(problem)):
+def _is_at_edge(problem: Problem, excess: _Excess, scan: Scan, found: Minimum, counter: Counter) -> bool:
+    """Whether a rate a little higher does much worse; solved unless it follows from a run at a still higher one."""
+    places = [found.x + math.log1p(_EDGE), found.x - math.log1p(_EDGE)]
+    higher, lower = (math.exp(scan.expected(x)) - found.value for x in places)
+    if higher < 0.5 * _STEEPER * lower:
+        return False
+    curve, other = solve_rates(problem, [math.exp(x) for x in places], counter.advance)
+    if not is_stable(curve, stable_loss(problem)):
         return True
-    return rise(higher) > max(_STEEPER * rise(lower), _STEEPER * excess.rounding)
+    higher, lower = (float(excess(each)[-1]) - found.value for each in (curve, other))
+    return higher > max(_STEEPER * lower, _STEEPER * excess.rounding)
