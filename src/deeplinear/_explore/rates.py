@@ -102,9 +102,7 @@ def marks(searched: dl.OptimalLr, lr: float, unit: float) -> dict[str, Any]:
     is_other = abs(math.log(searched.safe_lr / searched.lr)) > ASIDE
     return {
         "near": (best.low * unit, best.high * unit) if is_around else None,
-        "others": [
-            {"lr": each.lr * unit, "loss": each.loss, "near": (each.low * unit, each.high * unit)} for each in others
-        ],
+        "others": [{"lr": each.lr * unit, "loss": each.loss} for each in sorted(others, key=lambda each: each.lr)],
         "safe": {"lr": searched.safe_lr * unit, "loss": searched.safe_loss} if is_other else None,
     }
 

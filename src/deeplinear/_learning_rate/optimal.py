@@ -1,7 +1,7 @@
 """The best learning rate: the least loss at one step, over all rates."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
 from deeplinear._learning_rate.counter import Counter
-from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
+from deeplinear._learning_rate.ladder import check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
+from deeplinear._learning_rate.search import REFINING, SLOPE, Excess, search
 from deeplinear._learning_rate.stable import is_stable, stable_loss
-from deeplinear._learning_rate.valleys import NEARLY, LrMinimum, Valleys
+from deeplinear._learning_rate.valleys import LrMinimum, Valleys
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, rate_of, up_to, with_rate
 from deeplinear._solvers.base import Unresolved
-from deeplinear._theory.curves import Curve, curves, worth_batching
 from deeplinear._theory.sensitivity import derivatives
 
 Array = NDArray[np.float64]
@@ -31,18 +31,6 @@ _EDGE = 0.05
 _STEEPER = 10.0
 """How much more the loss must rise there than at a rate as much lower."""
 
-_ROUNDING = 1e-12
-"""Fraction of what can be learned at the start below which what is left to learn is mostly rounding error."""
-
-_BEYOND = 3
-"""Rungs in a row, at the top, whose loss must end above where it began."""
-
-_BEHIND = 1.3
-"""How much more loss the lowest rate must have than the best."""
-
-_FAR = math.log(7.9)
-"""How far it must be below the best."""
-
 _FLAT = 1e3
 """How much more than rounding errors the loss must be beside a minimum that is down to these, if that is sharp."""
 
@@ -51,11 +39,8 @@ _SAME = 1e-3
 
 _MOST_TRIES = 4
 
-_SLOPE = 2.5
-"""Cost of a loss with its slope, in units of a solution."""
-
-_REFINING = 4 * _SLOPE + 10
-"""Cost that is usual after the scan: some slopes, and looks around the optimum."""
+_BESIDE = 1e-3
+"""Distance in log(lr) of rates that are solved to find the optimum exactly."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +119,8 @@ def optimal_lr(
 ) -> OptimalLr:
     """Find the learning rate with the least loss at a step, among all rates.
 
-    Rates on a ladder of ratio sqrt(2) are solved, from one at which training blows up at once down to where lower ones
-    cannot help, and intervals between them are divided wherever the loss may be lower still. Past the edge of stability
+    Rates on a ladder of ratio 2 are solved, from one at which training blows up at once down to where lower ones cannot
+    help, and intervals between them are divided wherever the loss may be lower still. Past the edge of stability
     the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a minimum counts
     by the largest loss all over an interval of 0.2 % of the rate; the best is then refined with exact derivatives.
     Minima wider than about 1 % of the rate are found (2 % in runs of 200 steps and more), narrower ones by chance.
@@ -177,8 +162,8 @@ def optimal_lr(
     if horizon > last:
         raise ValueError(f"horizon must be at most steps - 1 ({last}), got {horizon}")
     problem = up_to(problem, horizon)
-    excess, counter = _Excess.of(problem, objective), Counter(problem.steps, progress, _REFINING)
-    scan = _search(problem, excess, counter)
+    excess, counter = Excess.of(problem, objective), Counter(problem.steps, progress, REFINING)
+    scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
     found = _refine(problem, excess, scan, valleys, tolerance, counter)
     minima = valleys.minima(found)
@@ -192,10 +177,7 @@ def optimal_lr(
     is_resolved = found.value > excess.rounding
     at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
     loss = max(found.value, 0.0) + excess.label_noise
-    searched = [
-        (math.exp(probe.x), max(probe.final, found.value if abs(probe.x - found.x) < 0.001 else 0) + excess.label_noise)
-        for probe in scan.probes
-    ]
+    searched = _searched(scan, found)
     counter.end()
     return OptimalLr(
         lr=math.exp(found.x),
@@ -215,84 +197,19 @@ def optimal_lr(
     )
 
 
-@dataclass(frozen=True)
-class _Excess:
-    """The loss that is minimised, less the label noise in it that no rate can lower.
-
-    Attributes
-    ----------
-    objective
-        Which loss.
-    label_noise
-        What is subtracted: the noise of examples that were never trained on.
-    rounding
-        Size of rounding errors.
-    """
-
-    objective: str
-    label_noise: float
-    rounding: float
-
-    @classmethod
-    def of(cls, problem: Problem, objective: str) -> "_Excess":
-        is_fit = objective == "train" and problem.sampling.reuse > 0
-        label_noise = 0.0 if is_fit else problem.data.outputs * problem.data.noise**2
-        (curve,) = curves([up_to(problem, 0)])
-        rounding = _ROUNDING * float(curve.loss(objective)[0] - label_noise)
-        return cls(objective, label_noise, max(rounding, np.finfo(float).tiny))
-
-    def __call__(self, curve: Curve) -> Array:
-        """Return it at each step."""
-        return np.maximum(curve.loss(self.objective) - self.label_noise, 0.0)
-
-
-def _search(problem: Problem, excess: _Excess, counter: Counter) -> Scan:
-    """Solve rates until the least loss is enclosed, and no lower one is to be expected anywhere."""
-
-    def solve(places: Sequence[float]) -> list[Array]:
-        counter.expect(len(places) + _REFINING)
-        solved = solve_rates(problem, [math.exp(x) for x in places], counter.advance)
-        return [excess(curve) for curve in solved]
-
-    # The few steps after which runs blow up count for nothing.
-    top, rung = math.log(ceiling(problem, lambda _: counter.advance(0.0))), math.log(RUNG)
-    count = worth_batching(problem, 16)
-    resolution = rung / (15 if problem.steps * problem.data.outputs >= 200 else 31)
-    scan = Scan(solve, count, excess.rounding, excess.label_noise, resolution)
-    scan.add([top - 2 * rung * index for index in range(max(count, 4))])
-    while not _is_enclosed_below(scan):
-        if len(scan.probes) > MOST_RUNGS:
-            tried = f"from {math.exp(scan.probes[0].x):.3g} to {math.exp(top):.3g}"
-            raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
-        scan.add([scan.probes[0].x - 2 * rung * (index + 1) for index in range(count)])
-    while any(probe.final <= probe.loss[0] for probe in scan.probes[-_BEYOND:]):  # what blew up early has recovered
-        scan.add([scan.probes[-1].x + rung * (index + 1) for index in range(_BEYOND)])
-    scan.divide()
-    return scan
-
-
-def _is_enclosed_below(scan: Scan) -> bool:
-    """Whether lower rates only train less: the lowest run falls all the way, and is far behind the best.
-
-    It need not be as far where it follows from the next higher run: the error of that, halved with each further rung,
-    then adds up to no more than twice as much.
-    """
-    lowest, best = scan.probes[0], scan.best
-    if lowest.final > 1.001 * lowest.least():
-        return False
-    followed = scan.followed(0)
-    initial = float(lowest.loss[0])
-    half_way = 0.5 * (best.final + initial)
-    if followed is not None and best is not lowest:
-        least = lowest.final * math.exp(-2 * followed.off)
-        return least > min(NEARLY * (best.final + scan.offset) - scan.offset, half_way)
-    is_behind = lowest.final > min(_BEHIND * best.final, half_way)
-    is_far = best.x - lowest.x > _FAR
-    return is_far and is_behind
+def _searched(scan: Scan, found: Minimum) -> list[tuple[float, float]]:
+    """Rates and their losses. Those beside the optimum are no less, but for the rounding of either."""
+    return [
+        (
+            math.exp(probe.x),
+            max(probe.final, found.value if abs(probe.x - found.x) < _BESIDE else 0.0) + scan.offset,
+        )
+        for probe in scan.probes
+    ]
 
 
 def _refine(
-    problem: Problem, excess: _Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
+    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
 ) -> Minimum:
     """Find the exact optimum in the best valley; a solved rate if it is down to rounding."""
     known = valleys.best()
@@ -308,14 +225,14 @@ def _refine(
     )
 
 
-def _slope(problem: Problem, excess: _Excess, scan: Scan, counter: Counter) -> Callable[[float], Point]:
+def _slope(problem: Problem, excess: Excess, scan: Scan, counter: Counter) -> Callable[[float], Point]:
     """Excess loss at the last step and its derivative, as a function of log(lr); the scan learns the runs."""
 
     def evaluate(x: float) -> Point:
-        counter.expect(_SLOPE + 1)
+        counter.expect(SLOPE + 1)
         at = with_rate(problem, math.exp(x))
         try:
-            (derivative,) = derivatives([(at, "lr")], lambda part: counter.advance(_SLOPE * part))
+            (derivative,) = derivatives([(at, "lr")], lambda part: counter.advance(SLOPE * part))
         except Unresolved:  # at such rates losses of infinite depth blow up
             return Point(x, math.inf, math.nan)
         run = excess(derivative.value)
@@ -327,7 +244,7 @@ def _slope(problem: Problem, excess: _Excess, scan: Scan, counter: Counter) -> C
     return evaluate
 
 
-def _is_at_edge(problem: Problem, excess: _Excess, scan: Scan, found: Minimum, counter: Counter) -> bool:
+def _is_at_edge(problem: Problem, excess: Excess, scan: Scan, found: Minimum, counter: Counter) -> bool:
     """Whether a rate a little higher does much worse; solved unless it follows from a run at a still higher one."""
     places = [found.x + math.log1p(_EDGE), found.x - math.log1p(_EDGE)]
     higher, lower = (math.exp(scan.expected(x)) - found.value for x in places)

@@ -1,35 +1,34 @@
 """Loss at the last step against the learning rate, solved wherever it may be lower than where it is known.
 
 That function has many minima: noise and overfitting make one at low rates, momentum makes it oscillate, and past the
-edge of stability it is rough. So an interval between two solved rates is divided as long as something promises less
-loss inside it:
+edge of stability it is rough. Below that edge, losses between two solved rates follow from the run at the upper one
+(see ``follow``), which shows whether they are lower than what is known. Any other interval of more than a factor
+sqrt(2) is divided, and then as long as something promises less loss inside it:
 
 - lines through the solved points on either side, which cross below both ends, or the trend below the best one;
 - how much the loss differs from end to end, and how much it differed from what its neighbours had predicted when the
   interval was made: past the edge of stability both stay large, however narrow the interval;
 - an end that diverges, while the other trains: there the loss may do anything in between;
-- the last part of either run. Training time is rate times steps, so at a rate lower by a factor e^-h the horizon is
-  about where this run was at step e^-h T; and where losses oscillate in time, they do so in the rate.
+- the last part of either run: where losses oscillate in time, they do so in the rate.
 
-So dividing ends where new points are what their neighbours predict, and at intervals of 1 % of the rate, or 2 % where
-runs are long.
+So dividing ends where new points are what their neighbours predict, or at the resolution. Once a prediction is wrong by
+more than 10 % in an interval of less than 5 % of the rate, the loss is rough, and from there up all intervals are
+divided in which it may come down to the least one: if that is no farther below their ends than losses around them
+differ among each other, or than twice what predictions there were wrong by, and not more than a factor of 8.
 """
 
 import bisect
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._learning_rate.follow import Followed, follow
+from deeplinear._learning_rate.probe import Probe
 
 Array = NDArray[np.float64]
-
-_RESOLUTION, _RESOLUTION_ALONE = 0.01, 0.02
-"""Distance in log(lr) below which nothing is looked for; where runs are too long to be solved together, twice that."""
 
 EQUAL = 1e-9
 """Distance in log(lr) of rates that are taken for one."""
@@ -47,7 +46,7 @@ _REACH = 8.0
 """Ratio of losses within which a rough one varies."""
 
 _COARSE, _AROUND = 0.1, 0.05
-"""Length of intervals from which on what is around them, up to a distance in log(lr), tells how far it varies."""
+"""Length of intervals below which what is around them, up to a distance in log(lr), tells how far a loss varies."""
 
 _SMOOTH = 0.01
 """Error below which the difference from end to end says nothing."""
@@ -58,50 +57,11 @@ _FADING = 0.3
 _DOUBT = 2.0
 """How much farther down than the last prediction was wrong the loss may be."""
 
-_FEW = 8
-"""Steps in which a fast oscillation comes down once, at least."""
-
 _WIDEST = 0.36
 """Length in log(lr) of intervals that are divided unless what is inside is known from the run at the upper end."""
 
 _MOST_POINTS = 250
-"""Rates in all, and those in a rough stretch."""
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A rate that was solved.
-
-    Attributes
-    ----------
-    x
-        Logarithm of the rate.
-    loss
-        What is minimised, at every step; ``inf`` after a divergence.
-    """
-
-    x: float
-    loss: Array
-
-    @property
-    def final(self) -> float:
-        """Loss at the last step."""
-        return float(self.loss[-1])
-
-    def least(self, h: float = math.inf) -> float:
-        """Least loss since step e^-h T, and of the last few steps at least."""
-        return float(self._since(h).min())
-
-    def dip(self, h: float) -> float:
-        """The same, but where losses oscillate divided by the largest ratio of a peak to the lows around it."""
-        loss = np.maximum(self._since(h), np.finfo(float).tiny)
-        before, after = np.minimum.accumulate(loss), np.minimum.accumulate(loss[::-1])[::-1]
-        peaks = loss[np.isfinite(loss)] / np.maximum(before, after)[np.isfinite(loss)]
-        return self.least(h) / float(peaks.max(initial=1.0))
-
-    def _since(self, h: float) -> Array:
-        since = math.ceil((len(self.loss) - 1) * math.exp(-h))
-        return self.loss[min(since, max(len(self.loss) - _FEW, 0)) :]
+"""Rates in all."""
 
 
 class Scan:
@@ -117,6 +77,8 @@ class Scan:
         Loss that is as good as zero.
     offset
         What these losses leave out of those by which rates are judged: the label noise.
+    resolution
+        Distance in log(lr) below which nothing is looked for.
     """
 
     def __init__(

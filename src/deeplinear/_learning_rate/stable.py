@@ -160,8 +160,8 @@ class _Tried:
         loss, good = curve.train_loss, is_stable(curve, bound)
         if curve.diverged_at is None:
             falls = bool((loss <= (1 + _CALM) * np.minimum.accumulate(loss)).all())
-            height = math.log(max(float(loss[-1]), np.finfo(float).tiny) / bound) if loss[-1] < math.inf else math.inf
-            return cls(good, good and falls, False, height)
+            final, least = float(loss[-1]), np.finfo(float).tiny
+            return cls(good, good and falls, False, math.log(max(final, least)) - math.log(max(bound, least)))
         before = loss[: curve.diverged_at]
         above = before[np.argmax(before > bound) :] if (before > bound).any() else before[-1:]
         return cls(False, False, bool((np.diff(above) >= 0).all()), math.inf)
@@ -194,8 +194,8 @@ class _Edges:
         runs = [self._tried.get(rate) or self.attempt([rate])[0] for rate in grid]
         between = [index for index in range(count) if not _is_plain(runs[max(index - 1, 0) : index + 3], index == 0)]
         parts = math.ceil(math.log(_COARSE) / math.log(_RESOLUTION))
-        fine = [np.geomspace(*grid[index : index + 2], parts + 1)[1:-1].tolist() for index in between]
-        self.attempt([rate for rates in fine for rate in rates])
+        fine = [np.geomspace(grid[index], grid[index + 1], parts + 1)[1:-1] for index in between]
+        self.attempt([rate for rates in fine for rate in rates.tolist()])
         if self._tried[max(self._tried)].is_stable:
             self.attempt([max(self._tried) * RUNG])
         rates = sorted(self._tried)

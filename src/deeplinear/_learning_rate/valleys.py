@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from deeplinear._learning_rate.minimum import Minimum
-from deeplinear._learning_rate.scan import EQUAL, Probe, Scan
+from deeplinear._learning_rate.probe import Probe
+from deeplinear._learning_rate.scan import EQUAL, Scan
 
 _WIDTH = 0.002
 """Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
@@ -85,9 +86,11 @@ class Valleys:
         return [(probe.x, probe.final) for probe in (probes[left], probes[index], *probes[right:])]
 
     def shape(self) -> tuple[float, float] | str | None:
-        """What is known of the best minimum, for ``find_minimum``: a parabola where it follows from runs."""
-        x = self._best_place()
-        index = self._bottom(x)
+        """What is known of the best minimum, for ``find_minimum``: a parabola where it follows from runs on both sides.
+
+        Where it does so on the lower side only, there is a cliff.
+        """
+        index = self._bottom(self._best_place())
         sides = [self._scan.followed(each) for each in (index - 1, index)]
         if sides[0] is None:
             return "look"
@@ -175,10 +178,12 @@ class Valleys:
 
     def _worst_near(self, x: float) -> float:
         """Largest loss on the best interval of 0.2 % of the rate that has x in its middle or at an end."""
+        if x in self._worst:
+            return self._worst[x]
         beside = [loss for step in (-1, 1) if not math.isnan(loss := self._scan.expected(x + step * _WIDTH))]
-        if x not in self._worst and beside:
+        if beside:
             self._worst[x] = max(self._scan.at(x), math.exp(min(beside)))
-        if x not in self._worst:
+        else:
             half = 0.5 * _WIDTH
             self._scan.add([x - half, x + half])
             around = [self._scan.at(x + shift * half) for shift in (-1, 0, 1)]
@@ -216,7 +221,7 @@ class Valleys:
         low, high = sorted((probe.x, other.x))
         at, heights = self._scan.curve()
         between = np.exp(np.minimum(heights[(at > low) & (at < high)], 700.0))
-        return between.max(initial=0.0) + self._offset > _BARRIER * (probe.final + self._offset)
+        return bool(between.max(initial=0.0) + self._offset > _BARRIER * (probe.final + self._offset))
 
     def _described(self, minimum: Minimum) -> LrMinimum:
         at, heights = self._scan.curve()

@@ -232,8 +232,8 @@ const DRAW = {
   },
 };
 
-// The best learning rate as a dot, others nearly as good as rings, each with a bar where the loss is at most 5 % more; and
-// the best rate with a margin as a diamond.
+// The best learning rate as a dot, with a bar where the loss is at most 5 % more; others nearly as good as rings; and the
+// best rate with a margin as a diamond.
 function marks(name, color, { lr, loss, near, others, safe }) {
   const mark = (what, point, marker) => ({
     type: "scatter", mode: "markers", x: [point.lr], y: [point.loss], name: `${name}, ${what}`, showlegend: false,
