@@ -3,7 +3,8 @@
 Training time is rate times steps. So the loss at the last of T steps with a rate lower by a factor e^-h is about what
 this run had at step e^-h T. Where the lower rate is known too, the ratio of the two says by how much that is wrong
 there; it goes to 1 as h goes to 0, about as a power of h. That holds for runs below the edge of stability, which fall,
-or overfit slowly, but do not go up and down.
+or overfit slowly, but do not go up and down. It is an observation and no bound: with momentum the loss can oscillate
+with the rate where it does not in time, so whoever uses this must see that it goes on from what is solved beside it.
 """
 
 import math

@@ -123,7 +123,8 @@ def optimal_lr(
     help, and intervals between them are divided wherever the loss may be lower still. Past the edge of stability
     the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a minimum counts
     by the largest loss all over an interval of 0.2 % of the rate; the best is then refined with exact derivatives.
-    Minima wider than about 1 % of the rate are found (2 % in runs of 200 steps and more), narrower ones by chance.
+    Minima wider than about 1 % of the rate are found (2 % where steps times outputs are 200 or more), narrower ones by
+    chance.
 
     The answer does not depend on the problem's own learning rate. Every run is solved step by step, however long.
 

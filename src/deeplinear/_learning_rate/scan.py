@@ -60,6 +60,9 @@ _DOUBT = 2.0
 _WIDEST = 0.36
 """Length in log(lr) of intervals that are divided unless what is inside is known from the run at the upper end."""
 
+_KINK = 0.5
+"""How much the slope of log(loss) may change where losses begin to follow from a run, by itself and as a fraction."""
+
 _MOST_POINTS = 250
 """Rates in all."""
 
@@ -189,14 +192,19 @@ class Scan:
         return min(in_time, math.exp(expected), self._trend(b.x) if may_fall_on else math.inf)
 
     def followed(self, index: int) -> Followed | None:
-        """Losses to the right of a probe where they follow from the run at the upper end."""
+        """Losses to the right of a probe where they follow from the run at the upper end, and go on from the left."""
         a, b = self.probes[index : index + 2]
         if math.isinf(a.final) or math.isinf(b.final):
             return None
         if (a.x, b.x) not in self._followed:
             run = np.log(np.maximum(b.loss, self.floor))
             self._followed[a.x, b.x] = follow(a.x, self.height(a), b.x, run)
-        return self._followed[a.x, b.x]
+        found, before = self._followed[a.x, b.x], self._slope(index - 1)
+        if found is None or before is None:
+            return found
+        middle = 0.5 * (a.x + b.x)
+        after = (found.at(middle) - self.height(a)) / (middle - a.x)
+        return found if abs(after - before) < _KINK * (1 + max(abs(after), abs(before))) else None
 
     def expected(self, x: float) -> float:
         """Logarithm of the loss at a rate that is solved or follows from a run; nan if neither."""
