@@ -360,7 +360,7 @@ def test_an_infinite_depth_that_is_not_resolved_does_not_end_the_call(monkeypatc
         return curves(problems, *args, **options)
 
     monkeypatch.setattr(ladder, "curves", curves_up_to)
-    problem = make(dl.ResNet(2, 1.0, branch_scaling="depth-mup"), dl.Population(), steps=4)
+    problem = make(dl.ResNet(2, 1.0), dl.Population(), steps=2)
     found = transfer(problem, "depth", [1, math.inf], lrs=[0.05, 0.2])
     assert np.isnan(found.loss).tolist() == [[False, False], [False, True]]
     assert found.lr[0] > 0.1

@@ -108,7 +108,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     ...     dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=20,
     ... )
     >>> print(max_stable_lr(problem))  # 2 over the kernel, which is depth + 1
-    stable up to learning rate 0.4999
+    stable up to learning rate 0.5
     """
     check(problem)
     counter = Counter(problem.steps, progress, _USUAL)
