@@ -90,9 +90,11 @@ def show(data: dict[str, Any]) -> list[str]:
         ax.legend(loc="lower left")
     return [
         "The best learning rate at the last of 200 steps, to a relative error of 10^-4, full batch. Without label "
-        "noise the loss falls up to the edge of stability and rises steeply behind it. The edge is narrowed down with "
-        "losses alone; two or three exact derivatives follow, each at a bit more than twice the cost of a solution. "
-        "With label noise the best rate is low, and rough losses past the edge, nearly as good, are searched too.",
+        "noise the loss falls up to the edge of stability and rises steeply behind it. Below the edge a few rates are "
+        "enough, since earlier steps of a run tell the losses of lower rates; the edge is narrowed down with losses "
+        "alone; two to four exact derivatives follow, each at a bit more than twice the cost of a solution. With label "
+        "noise the best rate is low, and rough losses past the edge, nearly as good, are searched too. Rates are "
+        "solved some at a time, which takes less time than a solution for each.",
         "",
         "![Seconds to the best learning rate](images/learning_rates.png)",
         "",

@@ -219,6 +219,26 @@ def test_views_and_hover(explorer: Explorer, address: str) -> None:
     page.wait_for_selector("#plot .hoverlayer .legend", timeout=SLOW)
 
 
+def test_the_rate_with_a_margin_and_others_nearly_as_good_are_marked(explorer: Explorer, address: str) -> None:
+    problem = PROBLEM | {"data": {"type": "Isotropic", "noise": 0.0}, "steps": 60}  # best at the edge of stability
+    explorer.open(address, problem=problem, view="rates", x="log", y="log")
+    explorer.wait_for("document.querySelector('#plot').data.some((trace) => trace.name.endsWith('margin'))")
+    found = dl.optimal_lr(read_problem(problem))
+    marked = {trace["name"].split(", ")[-1]: trace for trace in explorer.traces if trace["mode"] == "markers"}
+    assert marked["best with a margin"]["x"][0] == pytest.approx(found.safe_lr)
+    assert marked["best with a margin"]["y"][0] == pytest.approx(found.safe_loss)
+    assert ("nearly as good" in marked) == (len(found.minima) > 1)
+    bar = explorer.page.evaluate(
+        "() => document.querySelector('#plot').data.find(({name}) => name.endsWith('best')).error_x"
+    )
+    assert marked["best"]["x"][0] + bar["array"][0] == pytest.approx(found.minima[0].high)
+    assert marked["best"]["x"][0] - bar["arrayminus"][0] == pytest.approx(found.minima[0].low)
+    words = explorer.page.locator("#see").inner_text()
+    assert "at the edge of stability" in words
+    assert "With a margin take" in words
+    assert "(bar) the loss is at most 5 % more" in words
+
+
 def test_exports(explorer: Explorer, address: str, tmp_path: Path) -> None:
     explorer.open(address)
     page = explorer.page

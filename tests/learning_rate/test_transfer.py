@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._learning_rate import optimal_lr
+from deeplinear._learning_rate import ladder, optimal_lr
 from deeplinear._learning_rate.measured import _exponent
 from deeplinear._learning_rate.transfer import find_jumps, transfer
 from deeplinear._learning_rate.verdict import CHEAP, STAYS, Evidence, judge
 from deeplinear._problem.edit import replace
+from deeplinear._problem.rate import rate_of
 from deeplinear._scaling import loglog_slope
+from deeplinear._solvers.base import Unresolved
+from deeplinear._theory.curves import curves
 from factories import maker
 
 make = maker("network", "sampling", network=dl.MLP(2, 1.0), noise=0.3, sampling=dl.OnlineSGD(0.5), lr=0.05, steps=15)
@@ -336,3 +339,24 @@ def test_another_minimum_is_a_jump():
     regret = np.array([0.0, 0.3])
     evidence = Evidence((0.5, 0.5), (regret, regret), ((2.0, 4.0),))
     assert "jumps to another minimum between width 2 and 4" in judge("width", np.array([2.0, 4.0]), evidence)
+
+
+# --- what is not resolved -------------------------------------------------------------------------------------
+
+
+def test_an_infinite_depth_that_is_not_resolved_does_not_end_the_call(monkeypatch):
+    """Nodes in depth give up here at rates that shallow networks bear."""
+
+    def curves_up_to(problems, *args, **options):
+        if any(each.network.depth == math.inf and rate_of(each) > 0.1 for each in problems):
+            raise Unresolved("infinite depth was not resolved")
+        return curves(problems, *args, **options)
+
+    monkeypatch.setattr(ladder, "curves", curves_up_to)
+    problem = make(dl.ResNet(2, 1.0), dl.Population(), steps=2)
+    found = transfer(problem, "depth", [1, math.inf], lrs=[0.05, 0.2])
+    assert np.isnan(found.loss).tolist() == [[False, False], [False, True]]
+    assert found.lr[0] > 0.1
+    assert np.isnan(found.regret).tolist() == [False, True]
+    assert found.verdict == "undecided: what the rate of depth 1 costs at depth infinite is not resolved"
+    assert "unknown" in str(found)

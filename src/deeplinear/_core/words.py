@@ -41,9 +41,11 @@ def percent(fraction: float) -> str:
 
     Examples
     --------
-    >>> percent(0.0), percent(0.00321), percent(0.257), percent(25.7), percent(math.inf)
-    ('0 %', '0.32 %', '26 %', '2600 %', 'diverges')
+    >>> percent(0.0), percent(0.00321), percent(0.257), percent(25.7), percent(math.inf), percent(math.nan)
+    ('0 %', '0.32 %', '26 %', '2600 %', 'diverges', 'unknown')
     """
+    if math.isnan(fraction):
+        return "unknown"
     if math.isinf(fraction):
         return "diverges"
     return f"{float(f'{100 * fraction:.2g}'):g} %" if abs(fraction) >= 5e-5 else "0 %"

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,9 @@ FINEST = 1.002
 
 MOST_SEARCHED = 40
 """Most rates of the search that are drawn."""
+
+ASIDE = 0.05
+"""Distance from the best rate, as a fraction, from which on one with a margin is another."""
 
 MOST_BETWEEN = {True: 200, False: 40}
 """Most rates that are solved between others, where a solution is quick and where it is not."""
@@ -74,7 +78,8 @@ class Point:
 def first_rates(best: float, searched: dl.OptimalLr | None, unit: float) -> Array:
     """Return the rates to begin with: a grid around the best one, and those within it that the search solved.
 
-    Of the rates that were searched, in units of ``unit``, the ones with the least loss are taken if they are many.
+    Of the rates that were searched, in units of ``unit``, the ones with the least loss are taken if they are many. What
+    is marked is always there.
     """
     below, above = (np.geomspace(*ends) for ends in GRID)
     grid = best * np.append(below, above[1:])
@@ -82,7 +87,24 @@ def first_rates(best: float, searched: dl.OptimalLr | None, unit: float) -> Arra
         return grid
     rates = unit * searched.lrs[np.argsort(searched.losses, kind="stable")]
     inside = rates[(rates > grid[0]) & (rates < grid[-1])][:MOST_SEARCHED]
-    return np.unique([*grid, *inside])
+    marked = unit * np.array([searched.safe_lr, *(each.lr for each in searched.minima)])
+    return np.unique([*grid, *inside, *marked])
+
+
+def marks(searched: dl.OptimalLr, lr: float, unit: float) -> dict[str, Any]:
+    """Return what is marked beside the optimum at ``lr``, of rates in units of ``unit``.
+
+    ``near`` are the rates around the optimum with at most 5 % more loss, ``others`` minima as good as that, and
+    ``safe`` is the rate with a margin if it is another one.
+    """
+    best, *others = searched.minima
+    is_around = searched.is_resolved and best.low * unit <= lr <= best.high * unit  # else it is in a narrow dip
+    is_other = abs(math.log(searched.safe_lr / searched.lr)) > ASIDE
+    return {
+        "near": (best.low * unit, best.high * unit) if is_around else None,
+        "others": [{"lr": each.lr * unit, "loss": each.loss} for each in sorted(others, key=lambda each: each.lr)],
+        "safe": {"lr": searched.safe_lr * unit, "loss": searched.safe_loss} if is_other else None,
+    }
 
 
 def sample(

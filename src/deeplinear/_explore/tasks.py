@@ -21,7 +21,7 @@ from deeplinear._cost.model import held_in_files, longest_short
 from deeplinear._explore.code import python_lines
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
-from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, sample, unstable
+from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, marks, sample, unstable
 
 LIMITS = {"solve": 600.0, "correlations": 600.0, "rates": 600.0, "experiment": 900.0, "netcdf": 600.0, "python": 10.0}
 """Seconds after which each task is ended."""
@@ -123,7 +123,9 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
         "train_loss": np.array([point.train_loss for point in points]),
         "drawn": drawn(points),
         "unstable": unstable(points),
-        "optimum": None if found is None else {"lr": optimum.lr, "loss": optimum.test_loss, "at_edge": found.at_edge},
+        "optimum": None
+        if found is None
+        else {"lr": optimum.lr, "loss": optimum.test_loss, "at_edge": found.at_edge, **marks(found, optimum.lr, unit)},
         "present": present,
         "steps": problem.steps,
         "note": note,

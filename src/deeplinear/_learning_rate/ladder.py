@@ -13,6 +13,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, up_to, with_rate
 from deeplinear._solvers.base import Unresolved
+from deeplinear._solvers.dense import Dense
 from deeplinear._theory.curves import Curve, curves
 
 RUNG = math.sqrt(2.0)
@@ -44,16 +45,32 @@ def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | Non
     At high rates losses of infinite depth can grow along the depth faster than any number of nodes resolves. For a
     search such a rate diverges.
     """
-    problems = [with_rate(problem, rate) for rate in rates]
-    try:
-        return curves(problems, advance=advance)
-    except Unresolved:
-        if len(problems) > 1:
-            return [curve for rate in rates for curve in solve_rates(problem, [rate], advance)]
-        (first,) = curves([up_to(problems[0], 0)])
-        beyond = np.full(problem.steps - 1, np.inf)
-        test, train = (np.concatenate([loss, beyond]) for loss in (first.test_loss, first.train_loss))
-        return [Curve(np.arange(problem.steps), test, train, diverged_at=1)]
+    solved = solve_or_none([with_rate(problem, rate) for rate in rates], advance)
+    return [_diverged(problem) if curve is None else curve for curve in solved]
+
+
+def solve_or_none(problems: Sequence[Problem], advance: Advance | None = None) -> list[Curve | None]:
+    """Return the losses of problems, each solved step by step; None for an infinite depth that is not resolved."""
+    # Nodes in depth are chosen for each problem on its own, so nothing is lost by solving these one by one.
+    alone = [index for index, problem in enumerate(problems) if Dense().shape(problem).nodes]
+    others = [index for index in range(len(problems)) if index not in alone]
+    found: dict[int, Curve | None] = dict(
+        zip(others, curves([problems[index] for index in others], advance=advance), strict=True)
+    )
+    for index in alone:
+        try:
+            (found[index],) = curves([problems[index]], advance=advance)
+        except Unresolved:
+            found[index] = None
+    return [found[index] for index in range(len(problems))]
+
+
+def _diverged(problem: Problem) -> Curve:
+    """Losses of a run that is lost after its first step."""
+    (first,) = curves([up_to(problem, 0)])
+    beyond = np.full(problem.steps - 1, np.inf)
+    test, train = (np.concatenate([loss, beyond]) for loss in (first.test_loss, first.train_loss))
+    return Curve(np.arange(problem.steps), test, train, diverged_at=1)
 
 
 def ceiling(problem: Problem, advance: Advance | None = None) -> float:

@@ -60,6 +60,7 @@ def find_minimum(
     tolerance: float,
     steepness: float,
     floor: float = 0.0,
+    shape: tuple[float, float] | str | None = "look",
 ) -> Minimum:
     """Find a minimum of a positive function between the first and the third of some known points.
 
@@ -84,6 +85,9 @@ def find_minimum(
         Rate at which the function rises at a cliff, roughly.
     floor
         Value that is as good as zero, and ends the search.
+    shape
+        Where the minimum is expected and the second derivative there, or None at a cliff, if that is known better than
+        from three points.
 
     Examples
     --------
@@ -93,7 +97,7 @@ def find_minimum(
     >>> round(minimum.x, 6), round(minimum.value, 12), round(minimum.curvature, 4)
     (0.3, 1.0, 1.0)
     """
-    parabola = _parabola(*known[:3])
+    parabola = _parabola(*known[:3]) if isinstance(shape, str) else shape
     if parabola is not None:
         x, bend = parabola
         new = evaluate(x)

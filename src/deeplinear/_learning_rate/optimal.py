@@ -1,7 +1,7 @@
 """The best learning rate: the least loss at one step, over all rates."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
+from deeplinear._learning_rate.counter import Counter
+from deeplinear._learning_rate.ladder import check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
+from deeplinear._learning_rate.search import REFINING, SLOPE, Excess, search
 from deeplinear._learning_rate.stable import is_stable, stable_loss
 from deeplinear._learning_rate.valleys import LrMinimum, Valleys
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, rate_of, up_to, with_rate
-from deeplinear._theory.curves import Curve, curves, worth_batching
+from deeplinear._solvers.base import Unresolved
 from deeplinear._theory.sensitivity import derivatives
 
 Array = NDArray[np.float64]
@@ -30,18 +32,6 @@ _EDGE = 0.05
 _STEEPER = 10.0
 """How much more the loss must rise there than at a rate as much lower."""
 
-_ROUNDING = 1e-12
-"""Fraction of what can be learned at the start below which what is left to learn is mostly rounding error."""
-
-_BEYOND = 3
-"""Rungs in a row, at the top, whose loss must end above where it began."""
-
-_BEHIND = 1.3
-"""How much more loss the lowest rate must have than the best."""
-
-_FAR = math.log(7.9)
-"""How far it must be below the best."""
-
 _FLAT = 1e3
 """How much more than rounding errors the loss must be beside a minimum that is down to these, if that is sharp."""
 
@@ -50,11 +40,8 @@ _SAME = 1e-3
 
 _MOST_TRIES = 4
 
-_SLOPE = 2.5
-"""Cost of a loss with its slope, in units of a solution."""
-
-_REFINING = 4 * _SLOPE + 10
-"""Cost that is usual after the scan: some slopes, and looks around the optimum."""
+_BESIDE = 1e-3
+"""Distance in log(lr) of rates that are solved to find the optimum exactly."""
 
 
 @dataclass(frozen=True)
@@ -134,12 +121,12 @@ def optimal_lr(
 ) -> OptimalLr:
     """Find the learning rate, among all rates, with the least loss at a step.
 
-    Rates on a ladder of ratio sqrt(2) are solved, from one at which training blows up at once down to where lower ones
-    cannot help, and the intervals between them are divided wherever the loss may be even lower. Past the edge of
-    stability the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a
-    minimum is judged by the largest loss within an interval of 0.2 % of the rate; the best one is then refined with
-    exact derivatives. Minima wider than about 1 % of the rate are found (2 % in runs of 200 steps and more), narrower
-    ones by chance.
+    Rates on a ladder of ratio 2 are solved, from one at which training blows up at once down to where lower ones cannot
+    help, and intervals between them are divided wherever the loss may be lower still. Past the edge of stability
+    the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a minimum counts
+    by the largest loss all over an interval of 0.2 % of the rate; the best is then refined with exact derivatives.
+    Minima wider than about 1 % of the rate are found (2 % where steps times outputs are 200 or more), narrower ones by
+    chance.
 
     The answer does not depend on the problem's own learning rate. Every run is solved step by step, however long.
 
@@ -179,21 +166,22 @@ def optimal_lr(
         raise Refusal("horizon", horizon, f"at most steps - 1 ({last})")
     problem = up_to(problem, horizon)
     check(problem)
-    excess, counter = _Excess.of(problem, objective), _Counter(problem.steps, progress)
-    scan = _search(problem, excess, counter)
+    excess, counter = Excess.of(problem, objective), Counter(problem.steps, progress, REFINING)
+    scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
     found = _refine(problem, excess, scan, valleys, tolerance, counter)
-    safe, minima = valleys.safe(), valleys.minima(found)
+    minima = valleys.minima(found)
     for _ in range(_MOST_TRIES):
         if not valleys.is_beaten((1 - _SAME) * found.value):
             break
         # Looking around has led to a better valley.
         found = _refine(problem, excess, scan, valleys, tolerance, counter)
         minima = valleys.minima(found)
+    safe = valleys.safe()
     is_resolved = found.value > excess.rounding
-    at_edge = is_resolved and _is_at_edge(problem, excess, found, counter)
-    searched = [(math.exp(probe.x), probe.final + excess.label_noise) for probe in scan.probes]
+    at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
     loss = max(found.value, 0.0) + excess.label_noise
+    searched = _searched(scan, found)
     counter.end()
     return OptimalLr(
         lr=math.exp(found.x),
@@ -213,128 +201,61 @@ def optimal_lr(
     )
 
 
-class _Counter:
-    """Counts solutions, of a number that grows as more turn out to be needed."""
-
-    def __init__(self, steps: int, progress: Progress | None) -> None:
-        self._steps, self._progress = steps, progress
-        self._done, self._total = 0.0, _REFINING
-
-    def expect(self, more: float) -> None:
-        """Say how much is left, at least."""
-        self._total = max(self._total, self._done + more)
-
-    def advance(self, solutions: float) -> None:
-        self._done = min(self._done + solutions, self._total)
-        if self._progress is not None:
-            self._progress(round(self._steps * self._done), round(self._steps * self._total))
-
-    def end(self) -> None:
-        self.advance(self._total)
-
-
-@dataclass(frozen=True)
-class _Excess:
-    """The loss that is minimised, less the label noise in it that no rate can lower.
-
-    Attributes
-    ----------
-    objective
-        Which loss.
-    label_noise
-        What is subtracted: the noise of examples that were never trained on.
-    rounding
-        Size of rounding errors.
-    """
-
-    objective: str
-    label_noise: float
-    rounding: float
-
-    @classmethod
-    def of(cls, problem: Problem, objective: str) -> "_Excess":
-        is_fit = objective == "train" and problem.sampling.reuse > 0
-        label_noise = 0.0 if is_fit else problem.data.outputs * problem.data.noise**2
-        (curve,) = curves([up_to(problem, 0)])
-        rounding = _ROUNDING * float(curve.loss(objective)[0] - label_noise)
-        return cls(objective, label_noise, max(rounding, np.finfo(float).tiny))
-
-    def __call__(self, curve: Curve) -> Array:
-        """Return it at each step."""
-        return np.maximum(curve.loss(self.objective) - self.label_noise, 0.0)
-
-
-def _search(problem: Problem, excess: _Excess, counter: _Counter) -> Scan:
-    """Solve rates until the least loss is enclosed, and no lower one is to be expected anywhere."""
-
-    def solve(places: Sequence[float]) -> list[Array]:
-        counter.expect(len(places) + _REFINING)
-        solved = solve_rates(problem, [math.exp(x) for x in places], counter.advance)
-        return [excess(curve) for curve in solved]
-
-    # The few steps after which runs blow up count for nothing.
-    top, rung = math.log(ceiling(problem, lambda _: counter.advance(0.0))), math.log(RUNG)
-    count = worth_batching(problem, 16)
-    scan = Scan(solve, count, excess.rounding)
-    scan.add([top - rung * index for index in range(max(count, 4))])
-    while not _is_enclosed_below(scan):
-        if len(scan.probes) > MOST_RUNGS:
-            tried = f"from {math.exp(scan.probes[0].x):.3g} to {math.exp(top):.3g}"
-            raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
-        scan.add([scan.probes[0].x - rung * (index + 1) for index in range(count)])
-    while any(probe.final <= probe.loss[0] for probe in scan.probes[-_BEYOND:]):  # what blew up early has recovered
-        scan.add([scan.probes[-1].x + rung * (index + 1) for index in range(_BEYOND)])
-    scan.divide()
-    return scan
-
-
-def _is_enclosed_below(scan: Scan) -> bool:
-    """Whether lower rates only train less: the lowest run falls all the way, and is far behind the best."""
-    lowest, best = scan.probes[0], scan.best
-    initial = float(lowest.loss[0])
-    is_behind = lowest.final > min(_BEHIND * best.final, 0.5 * (best.final + initial))
-    is_far = best.x - lowest.x > _FAR
-    return is_far and is_behind and lowest.final <= 1.001 * lowest.least()
+def _searched(scan: Scan, found: Minimum) -> list[tuple[float, float]]:
+    """Rates and their losses. Those beside the optimum are no less, but for the rounding of either."""
+    return [
+        (
+            math.exp(probe.x),
+            max(probe.final, found.value if abs(probe.x - found.x) < _BESIDE else 0.0) + scan.offset,
+        )
+        for probe in scan.probes
+    ]
 
 
 def _refine(
-    problem: Problem, excess: _Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: _Counter
+    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
 ) -> Minimum:
     """Find the exact optimum in the best valley; a solved rate if it is down to rounding."""
     known = valleys.best()
     if known[1][1] <= excess.rounding and max(known[0][1], known[2][1]) <= _FLAT * excess.rounding:
         return Minimum(*known[1], math.nan)
-    evaluate = _slope(problem, excess, counter)
+    evaluate, shape = _slope(problem, excess, scan, counter), valleys.shape()
     # Beyond the edge of stability, lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t); with
     # heavy-ball momentum the edge is at 2 (1 + momentum), and the growth is larger by 1 / (1 - momentum).
     momentum = 0.0 if problem.optimizer.nesterov else problem.optimizer.momentum
     steepness = 4.0 * (problem.steps - 1) * (1 + momentum) / (1 - momentum)
     return find_minimum(
-        evaluate, lambda x: max(scan.at(x), excess.rounding), known, tolerance, steepness, excess.rounding
+        evaluate, lambda x: max(scan.at(x), excess.rounding), known, tolerance, steepness, excess.rounding, shape
     )
 
 
-def _slope(problem: Problem, excess: _Excess, counter: _Counter) -> Callable[[float], Point]:
-    """Excess loss at the last step and its derivative, as a function of log(lr)."""
+def _slope(problem: Problem, excess: Excess, scan: Scan, counter: Counter) -> Callable[[float], Point]:
+    """Excess loss at the last step and its derivative, as a function of log(lr); the scan learns the runs."""
 
     def evaluate(x: float) -> Point:
-        counter.expect(_SLOPE + 1)
+        counter.expect(SLOPE + 1)
         at = with_rate(problem, math.exp(x))
-        derivative = derivatives([(at, "lr")], lambda part: counter.advance(_SLOPE * part))[0]
-        value = max(float(excess(derivative.value)[-1]), np.finfo(float).tiny)
+        try:
+            (derivative,) = derivatives([(at, "lr")], lambda part: counter.advance(SLOPE * part))
+        except Unresolved:  # at such rates losses of infinite depth blow up
+            return Point(x, math.inf, math.nan)
+        run = excess(derivative.value)
+        scan.insert(x, run)
+        value = max(float(run[-1]), np.finfo(float).tiny)
         slope = float(derivative.slope.loss(excess.objective)[-1])
         return Point(x, value, slope * rate_of(at))
 
     return evaluate
 
 
-def _is_at_edge(problem: Problem, excess: _Excess, found: Minimum, counter: _Counter) -> bool:
-    lr = math.exp(found.x)
-
-    def rise(curve: Curve) -> float:
-        return float(excess(curve)[-1]) - found.value
-
-    higher, lower = solve_rates(problem, [lr * (1 + _EDGE), lr / (1 + _EDGE)], counter.advance)
-    if not is_stable(higher, stable_loss(problem)):
+def _is_at_edge(problem: Problem, excess: Excess, scan: Scan, found: Minimum, counter: Counter) -> bool:
+    """Whether a rate a little higher does much worse; solved unless it follows from a run at a still higher one."""
+    places = [found.x + math.log1p(_EDGE), found.x - math.log1p(_EDGE)]
+    higher, lower = (math.exp(scan.expected(x)) - found.value for x in places)
+    if higher < 0.5 * _STEEPER * lower:
+        return False
+    curve, other = solve_rates(problem, [math.exp(x) for x in places], counter.advance)
+    if not is_stable(curve, stable_loss(problem)):
         return True
-    return rise(higher) > max(_STEEPER * rise(lower), _STEEPER * excess.rounding)
+    higher, lower = (float(excess(each)[-1]) - found.value for each in (curve, other))
+    return higher > max(_STEEPER * lower, _STEEPER * excess.rounding)

@@ -1,37 +1,39 @@
 """Loss at the last step against the learning rate, solved wherever it may be lower than where it is known.
 
 That function has many minima: noise and overfitting make one at low rates, momentum makes it oscillate, and past the
-edge of stability it is rough. So an interval between two solved rates is divided as long as something promises less
-loss inside it:
+edge of stability it is rough. Below that edge, losses between two solved rates follow from the run at the upper one
+(see ``follow``), which shows whether they are lower than what is known. Any other interval of more than a factor
+sqrt(2) is divided, and then as long as something promises less loss inside it:
 
 - lines through the solved points on either side, which cross below both ends, or the trend below the best one;
 - how much the loss differs from end to end, and how much it differed from what its neighbours had predicted when the
   interval was made: past the edge of stability both stay large, however narrow the interval;
 - an end that diverges, while the other trains: there the loss may do anything in between;
-- the last part of either run. Training time is rate times steps, so at a rate lower by a factor e^-h the horizon is
-  about where this run was at step e^-h T; and where losses oscillate in time, they do so in the rate.
+- the last part of either run: where losses oscillate in time, they do so in the rate.
 
-So dividing ends where new points are what their neighbours predict, and at intervals of 1 % of the rate, or 2 % where
-runs are long.
+So dividing ends where new points are what their neighbours predict, or at the resolution. Once a prediction is wrong by
+more than 10 % in an interval of less than 5 % of the rate, the loss is rough, and from there up all intervals are
+divided in which it may come down to the least one: if that is no farther below their ends than losses around them
+differ among each other, or than twice what predictions there were wrong by, and not more than a factor of 8.
 """
 
 import bisect
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._learning_rate.follow import Followed, follow
+from deeplinear._learning_rate.probe import Probe
+
 Array = NDArray[np.float64]
 
-_RESOLUTION, _RESOLUTION_ALONE = 0.01, 0.02
-"""Distance in log(lr) below which nothing is looked for; where runs are too long to be solved together, twice that."""
-
-_EQUAL = 1e-9
+EQUAL = 1e-9
 """Distance in log(lr) of rates that are taken for one."""
 
-_LESS = 2e-3
+_LESS = 1e-3
 """Fraction of the least loss known by which an interval must promise less."""
 
 _UNKNOWN = 0.3
@@ -43,6 +45,9 @@ _SHORT, _ROUGH = 0.05, 0.1
 _REACH = 8.0
 """Ratio of losses within which a rough one varies."""
 
+_COARSE, _AROUND = 0.1, 0.05
+"""Length of intervals below which what is around them, up to a distance in log(lr), tells how far a loss varies."""
+
 _SMOOTH = 0.01
 """Error below which the difference from end to end says nothing."""
 
@@ -52,47 +57,14 @@ _FADING = 0.3
 _DOUBT = 2.0
 """How much farther down than the last prediction was wrong the loss may be."""
 
-_FEW = 8
-"""Steps in which a fast oscillation comes down once, at least."""
+_WIDEST = 0.36
+"""Length in log(lr) of intervals that are divided unless what is inside is known from the run at the upper end."""
 
-_MOST_POINTS, _MOST_ROUGH = 250, 100
-"""Rates in all, and those in a rough stretch."""
+_KINK = 0.5
+"""How much the slope of log(loss) may change where losses begin to follow from a run, by itself and as a fraction."""
 
-
-@dataclass(frozen=True)
-class Probe:
-    """A rate that was solved.
-
-    Attributes
-    ----------
-    x
-        Logarithm of the rate.
-    loss
-        What is minimised, at every step; ``inf`` after a divergence.
-    """
-
-    x: float
-    loss: Array
-
-    @property
-    def final(self) -> float:
-        """Loss at the last step."""
-        return float(self.loss[-1])
-
-    def least(self, h: float = math.inf) -> float:
-        """Least loss since step e^-h T, and of the last few steps at least."""
-        return float(self._since(h).min())
-
-    def dip(self, h: float) -> float:
-        """The same, but where losses oscillate divided by the largest ratio of a peak to the lows around it."""
-        loss = np.maximum(self._since(h), np.finfo(float).tiny)
-        before, after = np.minimum.accumulate(loss), np.minimum.accumulate(loss[::-1])[::-1]
-        peaks = loss[np.isfinite(loss)] / np.maximum(before, after)[np.isfinite(loss)]
-        return self.least(h) / float(peaks.max(initial=1.0))
-
-    def _since(self, h: float) -> Array:
-        since = math.ceil((len(self.loss) - 1) * math.exp(-h))
-        return self.loss[min(since, max(len(self.loss) - _FEW, 0)) :]
+_MOST_POINTS = 250
+"""Rates in all."""
 
 
 class Scan:
@@ -106,25 +78,42 @@ class Scan:
         How many rates are best solved at once.
     floor
         Loss that is as good as zero.
+    offset
+        What these losses leave out of those by which rates are judged: the label noise.
+    resolution
+        Distance in log(lr) below which nothing is looked for.
     """
 
-    def __init__(self, solve: Callable[[Sequence[float]], Sequence[Array]], together: int, floor: float) -> None:
-        self._solve, self._together, self.floor = solve, together, floor
-        self._resolution = _RESOLUTION if together > 1 else _RESOLUTION_ALONE
+    def __init__(
+        self,
+        solve: Callable[[Sequence[float]], Sequence[Array]],
+        together: int,
+        floor: float,
+        offset: float,
+        resolution: float,
+    ) -> None:
+        self._solve, self._together, self.floor, self.offset = solve, together, floor, offset
+        self._resolution = resolution
         self.probes: list[Probe] = []
         self._errors: dict[tuple[float, float], float] = {}  # of the prediction that made an interval
         self._rough: list[tuple[float, float]] = []
+        self._followed: dict[tuple[float, float], Followed | None] = {}
 
     def add(self, places: Sequence[float]) -> None:
         """Solve at logarithms of rates, but for those that are known."""
         new: list[float] = []
         for x in places:
-            if all(abs(x - each) > _EQUAL for each in [*new, *(probe.x for probe in self.probes)]):
+            if all(abs(x - each) > EQUAL for each in [*new, *(probe.x for probe in self.probes)]):
                 new.append(x)
         for start in range(0, len(new), self._together):
             some = new[start : start + self._together]
             for x, loss in zip(some, self._solve(some), strict=True):
-                bisect.insort(self.probes, Probe(x, loss), key=lambda probe: probe.x)
+                self.insert(x, loss)
+
+    def insert(self, x: float, loss: Array) -> None:
+        """Add what was solved elsewhere."""
+        if all(abs(x - probe.x) > EQUAL for probe in self.probes):
+            bisect.insort(self.probes, Probe(x, loss), key=lambda probe: probe.x)
 
     def probe(self, x: float) -> Probe:
         """Return a solved rate."""
@@ -147,40 +136,96 @@ class Scan:
     def divide(self) -> None:
         """Divide intervals until none promises less loss than is known; rough stretches throughout."""
         self._divide()
-        rough = [low for low, high in self._rough if self._is_in_reach(min(self.at(low), self.at(high)))]
-        in_reach = [probe.x for probe in self.probes if self._is_in_reach(probe.final)]
-        if rough and in_reach[-1] > min(rough):
-            count = min(math.ceil((in_reach[-1] - min(rough)) / self._resolution), _MOST_ROUGH)
-            self.add(np.linspace(in_reach[-1], min(rough), count, endpoint=False).tolist())
+        while len(self.probes) < _MOST_POINTS:
+            rough = min((low for low, _ in self._rough), default=math.inf)
+            wide = [
+                index
+                for index, (a, b) in enumerate(itertools.pairwise(self.probes))
+                if b.x - a.x > self._resolution and a.x >= rough and self._is_in_reach(index)
+            ]
+            if not wide:
+                return
+            self._halve(wide[: self._together])
             self._divide()
 
     def _divide(self) -> None:
         while len(self.probes) < _MOST_POINTS and self.best.final > self.floor:
+            limit = self.best.final - _LESS * (self.best.final + self.offset)
             found = sorted(
-                (promise, index)
-                for index in range(len(self.probes) - 1)
-                if (promise := self._promise(index)) < (1 - _LESS) * self.best.final
+                (promise, index) for index in range(len(self.probes) - 1) if (promise := self._promise(index)) < limit
             )
             if not found:
                 return
             self._halve([index for _, index in found[: self._together]])
 
-    def _is_in_reach(self, loss: float) -> bool:
-        """Whether, where the loss is rough, the least one known may not be far from a rate with this loss."""
-        return loss < _REACH * self.best.final
+    def _is_in_reach(self, index: int) -> bool:
+        """Whether, as rough as the loss is around the interval to the right of a probe, it may be the least inside."""
+        a, b = self.probes[index : index + 2]
+        reach, low = math.log(_REACH), min(self.height(a), self.height(b))
+        if math.isinf(low):
+            return False
+        if b.x - a.x < _COARSE and max(a.final, b.final) < math.inf:
+            near = [i for i, probe in enumerate(self.probes) if a.x - _AROUND < probe.x < b.x + _AROUND]
+            heights = [self.height(self.probes[i]) for i in near if math.isfinite(self.probes[i].final)]
+            errors = [self._error(i) for i in near]
+            reach = min(reach, max(_DOUBT * max(errors), max(heights) - min(heights)))
+        return low - self.height(self.best) < reach
 
     def _promise(self, index: int) -> float:
         """Least loss that may be expected in the interval to the right of a probe; inf where it is too narrow."""
         a, b = self.probes[index : index + 2]
         width, low = b.x - a.x, min(a.final, b.final)
-        if width <= self._resolution or math.isinf(low):
+        if width <= self._resolution:
             return math.inf
-        if math.isinf(max(a.final, b.final)) and self._is_in_reach(low):
+        followed = self.followed(index)
+        if followed is not None:
+            return math.exp(followed.least)
+        if width > _WIDEST:
             return 0.0
-        in_time = min(a.dip(2 * width), b.dip(2 * width))
+        if math.isinf(low):
+            return math.inf
+        if math.isinf(max(a.final, b.final)):
+            return 0.0 if self._is_in_reach(index) else math.inf
+        in_time = min(a.dip(2 * width), b.dip(2 * width)) if self._error(index) > _SMOOTH else math.inf
         expected = min(self._in_doubt(index), self._crossing(index), 700.0)
-        may_fall_on = self._is_in_reach(low) and self._error(index) > _SMOOTH
+        may_fall_on = self._is_in_reach(index) and self._error(index) > _SMOOTH
         return min(in_time, math.exp(expected), self._trend(b.x) if may_fall_on else math.inf)
+
+    def followed(self, index: int) -> Followed | None:
+        """Losses to the right of a probe where they follow from the run at the upper end, and go on from the left."""
+        a, b = self.probes[index : index + 2]
+        if math.isinf(a.final) or math.isinf(b.final):
+            return None
+        if (a.x, b.x) not in self._followed:
+            run = np.log(np.maximum(b.loss, self.floor))
+            self._followed[a.x, b.x] = follow(a.x, self.height(a), b.x, run)
+        found, before = self._followed[a.x, b.x], self._slope(index - 1)
+        if found is None or before is None:
+            return found
+        middle = 0.5 * (a.x + b.x)
+        after = (found.at(middle) - self.height(a)) / (middle - a.x)
+        return found if abs(after - before) < _KINK * (1 + max(abs(after), abs(before))) else None
+
+    def expected(self, x: float) -> float:
+        """Logarithm of the loss at a rate that is solved or follows from a run; nan if neither."""
+        after = bisect.bisect_right([probe.x for probe in self.probes], x)
+        near = self.probes[max(after - 1, 0) : after + 1]
+        for probe in near:
+            if abs(probe.x - x) <= EQUAL:
+                return self.height(probe)
+        followed = self.followed(after - 1) if len(near) == 2 else None
+        return math.nan if followed is None else followed.at(x)
+
+    def curve(self) -> tuple[Array, Array]:
+        """Logarithms of rates and of losses: what is solved, and what follows in between."""
+        places, heights = [], []
+        for index in range(len(self.probes) - 1):
+            found = self.followed(index)
+            ends = self.probes[index : index + 1]
+            places.append([probe.x for probe in ends] if found is None else found.places[:-1])
+            heights.append([self.height(probe) for probe in ends] if found is None else found.heights[:-1])
+        last = self.probes[-1]
+        return np.array([*itertools.chain(*places), last.x]), np.array([*itertools.chain(*heights), self.height(last)])
 
     def _in_doubt(self, index: int) -> float:
         """Logarithm of the loss if it falls by half of what it differs from end to end, or as far as is in doubt."""
@@ -244,6 +289,9 @@ class Scan:
 
     def _predict(self, index: int, x: float) -> float:
         """Logarithm of the loss at x from the two solved points on either side of it; nan without these."""
+        followed = self.followed(index)
+        if followed is not None:
+            return followed.at(x)
         near = self.probes[max(index - 1, 0) : index + 3]
         if len(near) < 4 or not all(math.isfinite(probe.final) for probe in near):
             return math.nan

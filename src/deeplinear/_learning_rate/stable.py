@@ -1,5 +1,6 @@
 """The learning rates that train: where they first end, and the largest."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -7,6 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from deeplinear._core import checks
+from deeplinear._core.progress import Progress
+from deeplinear._learning_rate.counter import Counter
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
@@ -16,8 +19,17 @@ from deeplinear._theory.curves import Curve, curves, worth_batching
 _LEAST_TOLERANCE = 1e-12
 """Relative distance of rates that rounding leaves."""
 
-_RESOLUTION = 1.01
-"""Ratio of the rates that are tried near the edge."""
+_COARSE, _RESOLUTION = 1.04, 1.01
+"""Ratio of the rates that are tried near the edge, and of those in between where that leaves a doubt."""
+
+_CALM = 1e-3
+"""How much a loss that goes down may go up again on the way, as a fraction."""
+
+_DOUBT = 2.0
+"""How many times more than from 12 % of the rate to the next the loss may vary in between."""
+
+_USUAL = 40
+"""Solutions that a search takes, about."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,7 @@ class MaxStableLr:
         return text
 
 
-def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
+def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progress | None = None) -> MaxStableLr:
     """Find the learning rates at which training does not diverge within the problem's steps.
 
     A rate is stable if the train loss at the last step is at most what it was at step 0 (and no step went beyond
@@ -67,9 +79,11 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
     that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
-    that blows up down to where three are stable in a row. From half the first unstable rung up, rates are then tried in
-    steps of 1 %, and both ends are bisected. Stretches narrower than 1 % of the rate can be missed. Every run is solved
-    step by step, however long; a rate at which infinite depth cannot be resolved counts as unstable.
+    that blows up down to where three are stable in a row. Up to a rate whose loss goes down all the way all others do
+    so too. From there, or from half the first unstable rung, rates are tried in steps of 4 %, and of 1 % in between
+    unless both ends blow up with no way back, or the loss at both is too low to reach the bound in between. Then both
+    ends are bisected. Stretches narrower than 1 % of the rate can be missed. Every run is solved step by step, however
+    long; a rate at which infinite depth cannot be resolved counts as unstable.
 
     Parameters
     ----------
@@ -77,6 +91,9 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
         What to train, for at least 2 steps. Its own learning rate does not matter. A schedule is scaled as a whole.
     tolerance
         Relative distance between ``lr`` and ``unstable_lr``; ``largest_lr`` is as close to the next unstable rate.
+    progress
+        Called as ``progress(done, total)``, counted in steps of solutions. How many rates are needed shows on the way,
+        so ``total`` is a guess until the end.
 
     Raises
     ------
@@ -91,15 +108,17 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3) -> MaxStableLr:
     ...     dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=20,
     ... )
     >>> print(max_stable_lr(problem))  # 2 over the kernel, which is depth + 1
-    stable up to learning rate 0.4999
+    stable up to learning rate 0.5
     """
     check(problem)
-    edges = _Edges(problem, checks.positive("tolerance", tolerance))
+    counter = Counter(problem.steps, progress, _USUAL)
+    edges = _Edges(problem, checks.positive("tolerance", tolerance), counter)
     rates, good = edges.table()
     first = good.index(False)
     last = len(good) - 1 - good[::-1].index(True)
     lr, unstable = edges.between(rates[first - 1], rates[first])
     largest = lr if last == first - 1 else edges.between(rates[last], rates[last + 1])[0]
+    counter.end()
     return MaxStableLr(lr, unstable, largest, has_schedule(problem))
 
 
@@ -115,45 +134,112 @@ def is_stable(curve: Curve, bound: float) -> bool:
     return curve.diverged_at is None and bool(curve.train_loss[-1] <= bound)
 
 
+@dataclass(frozen=True)
+class _Tried:
+    """What is known of a rate.
+
+    Attributes
+    ----------
+    is_stable
+        Whether it trains.
+    is_calm
+        Whether the loss went down all the way. Then lower rates do so too.
+    is_lost
+        Whether the loss, once it was above the bound, grew beyond all others with no way back.
+    height
+        Logarithm of the loss at the last step over the bound; inf where that is no number.
+    """
+
+    is_stable: bool
+    is_calm: bool
+    is_lost: bool
+    height: float
+
+    @classmethod
+    def of(cls, curve: Curve, bound: float) -> "_Tried":
+        loss, good = curve.train_loss, is_stable(curve, bound)
+        if curve.diverged_at is None:
+            falls = bool((loss <= (1 + _CALM) * np.minimum.accumulate(loss)).all())
+            final, least = float(loss[-1]), np.finfo(float).tiny
+            return cls(good, good and falls, False, math.log(max(final, least)) - math.log(max(bound, least)))
+        before = loss[: curve.diverged_at]
+        above = before[np.argmax(before > bound) :] if (before > bound).any() else before[-1:]
+        return cls(False, False, bool((np.diff(above) >= 0).all()), math.inf)
+
+
 class _Edges:
     """Tries rates of a problem."""
 
-    def __init__(self, problem: Problem, tolerance: float) -> None:
-        self._problem, self._tolerance = problem, tolerance
+    def __init__(self, problem: Problem, tolerance: float, counter: Counter) -> None:
+        self._problem, self._tolerance, self._counter = problem, tolerance, counter
         self._bound = stable_loss(problem)
         self._together = worth_batching(problem, 16)
+        self._tried: dict[float, _Tried] = {}
 
-    def stable(self, rates: Sequence[float]) -> list[bool]:
-        return [is_stable(curve, self._bound) for curve in solve_rates(self._problem, rates)]
+    def attempt(self, rates: Sequence[float]) -> list[_Tried]:
+        """Try rates."""
+        self._counter.expect(len(rates) + 1)
+        solved = solve_rates(self._problem, rates, self._counter.advance)
+        found = [_Tried.of(curve, self._bound) for curve in solved]
+        self._tried.update(zip(rates, found, strict=True))
+        return found
 
     def table(self) -> tuple[list[float], list[bool]]:
         """Rates, increasing, from a stable to an unstable one, and whether each is stable."""
-        top = ceiling(self._problem)
-        tried: dict[float, bool] = {}
+        self._climb_down()
+        low, high = self._first_in_doubt(), max(self._tried)
+        count = math.ceil(math.log(high / low) / math.log(_COARSE))
+        grid = np.geomspace(low, high, count + 1).tolist()
+        self.attempt(grid[1:-1])
+        runs = [self._tried.get(rate) or self.attempt([rate])[0] for rate in grid]
+        between = [index for index in range(count) if not _is_plain(runs[max(index - 1, 0) : index + 3], index == 0)]
+        parts = math.ceil(math.log(_COARSE) / math.log(_RESOLUTION))
+        fine = [np.geomspace(grid[index], grid[index + 1], parts + 1)[1:-1] for index in between]
+        self.attempt([rate for rates in fine for rate in rates.tolist()])
+        if self._tried[max(self._tried)].is_stable:
+            self.attempt([max(self._tried) * RUNG])
+        rates = sorted(self._tried)
+        return rates, [self._tried[rate].is_stable for rate in rates]
 
-        def attempt(rates: Sequence[float]) -> None:
-            tried.update(zip(rates, self.stable(rates), strict=True))
+    def _climb_down(self) -> None:
+        """Try rungs from one that blows up down to where three are stable in a row."""
+        top = ceiling(self._problem, lambda _: self._counter.advance(0.0))
+        self.attempt([top, top * RUNG])
+        while self._tried[max(self._tried)].is_stable:  # what blew up early has recovered
+            self.attempt([max(self._tried) * RUNG])
+        while not all(self._tried[rate].is_stable for rate in sorted(self._tried)[:3]):
+            lowest = min(self._tried)
+            if len(self._tried) > MOST_RUNGS:
+                raise ArithmeticError(f"training is not stable at any learning rate from {lowest:.3g} to {top:.3g}")
+            self.attempt([lowest / RUNG ** (index + 1) for index in range(max(self._together, 2))])
 
-        attempt([top, top * RUNG])
-        while tried[max(tried)]:  # what blew up early has recovered
-            attempt([max(tried) * RUNG])
-        while not all(tried.get(rate, False) for rate in sorted(tried)[:3]):
-            if len(tried) > MOST_RUNGS:
-                raise ArithmeticError(f"training is not stable at any learning rate from {min(tried):.3g} to {top:.3g}")
-            attempt([min(tried) / RUNG ** (index + 1) for index in range(max(self._together, 2))])
-        low = min(rate for rate, good in tried.items() if not good) / RUNG**2
-        high = max(tried)
-        count = int(np.ceil(np.log(high / low) / np.log(_RESOLUTION)))
-        attempt(np.geomspace(low, high, count + 1)[1:].tolist())
-        if tried[max(tried)]:
-            attempt([max(tried) * RUNG])
-        rates = sorted(tried)
-        return rates, [tried[rate] for rate in rates]
+    def _first_in_doubt(self) -> float:
+        """Rate up to which all are stable: the highest that is calm, to a few per cent, or well below the unstable."""
+        rungs = sorted(self._tried)
+        first = next(rate for rate in rungs if not self._tried[rate].is_stable)
+        calm = max((rate for rate in rungs if rate < first and self._tried[rate].is_calm), default=0.0)
+        if calm * RUNG**3 < first:
+            return first / RUNG**2
+        high = min(rate for rate in rungs if rate > calm)
+        while high > calm * _COARSE:
+            middle = math.sqrt(calm * high)
+            calm, high = (middle, high) if self.attempt([middle])[0].is_calm else (calm, middle)
+        return calm
 
     def between(self, low: float, high: float) -> tuple[float, float]:
         """Narrow a stable and an unstable rate down."""
         while high > low * (1 + max(self._tolerance, _LEAST_TOLERANCE)):
             inside = np.geomspace(low, high, self._together + 2).tolist()
-            good = [True, *self.stable(inside[1:-1]), False]
+            good = [True, *(run.is_stable for run in self.attempt(inside[1:-1])), False]
             low, high = next(pair for pair, (a, b) in zip(pairwise(inside), pairwise(good), strict=True) if a and not b)
         return low, high
+
+
+def _is_plain(runs: Sequence[_Tried], is_first: bool) -> bool:
+    """Whether rates between two can only do what both do; there is one more on either side, or none below the first."""
+    a, b = runs[0 if is_first else 1 :][:2]
+    if a.is_lost and b.is_lost:
+        return True
+    heights = [run.height for run in runs]
+    varies = max(heights) - min(heights) if math.isfinite(max(heights)) else math.inf
+    return a.is_stable and b.is_stable and max(a.height, b.height) + _DOUBT * varies < 0

@@ -14,13 +14,15 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
+from deeplinear._learning_rate.ladder import solve_or_none
 from deeplinear._learning_rate.measured import MeasuredOptima, check_experiment, measure_optima
 from deeplinear._learning_rate.verdict import Evidence, judge
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
 from deeplinear._scaling import loglog_slope
-from deeplinear._theory.curves import curves
+from deeplinear._solvers.base import Unresolved
+from deeplinear._theory.curves import Curve
 from deeplinear._theory.sensitivity import CONTINUOUS, derivatives, value_of
 
 if TYPE_CHECKING:
@@ -68,12 +70,12 @@ class Transfer:
         ``"test"`` or ``"train"`` loss.
     lrs, loss
         Learning rates (factors, for a schedule) and the loss at the last step, shapes (lrs,) and (values, lrs);
-        ``inf`` where training diverges.
+        ``inf`` where training diverges, ``nan`` where an infinite depth was not resolved.
     optima
         The optimum of each value.
     local_exponents
         d log(lr*) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field is not
-        continuous (depth, steps), is infinite, or the optimum is not resolved.
+        continuous (depth, steps), is infinite, or the optimum or an infinite depth is not resolved.
     jumps
         Pairs of neighbouring values between which the best rate switches to another minimum of the loss. Across these
         the exponent says little.
@@ -82,7 +84,7 @@ class Transfer:
         how far the optima are from a power law. They are exact, so there is no sampling error.
     regret
         Relative extra loss of each value at the optimal rate of the smallest one, shape (values,): 0.1 is 10 % more
-        than at its own optimum; ``inf`` where training diverges.
+        than at its own optimum; ``inf`` where training diverges, ``nan`` where an infinite depth was not resolved.
     experiment
         The same from finite networks, or ``None``.
     """
@@ -309,12 +311,17 @@ def find_jumps(
 
 
 def _regret(problems: list[Problem], optima: list[OptimalLr], lr: float, advance: Callable[[float], object]) -> Array:
-    """Relative extra loss at a rate, which is none where it is below rounding."""
-    runs = curves([with_rate(problem, lr) for problem in problems], advance=advance)
-    losses = [np.real(run.loss(optimum.objective)) for run, optimum in zip(runs, optima, strict=True)]
-    extra = np.array([loss[-1] - optimum.loss for loss, optimum in zip(losses, optima, strict=True)])
-    initial, least = np.array([loss[0] for loss in losses]), np.array([optimum.loss for optimum in optima])
-    return np.where(extra > _ROUNDING * initial, extra / np.maximum(least, _ROUNDING * initial), 0.0)
+    """Relative extra loss at a rate, which is none where it is below rounding; nan where it is not resolved."""
+    runs = solve_or_none([with_rate(problem, lr) for problem in problems], advance)
+    return np.array(
+        [math.nan if run is None else _extra(run, optimum) for run, optimum in zip(runs, optima, strict=True)]
+    )
+
+
+def _extra(run: Curve, optimum: OptimalLr) -> float:
+    loss = run.loss(optimum.objective)
+    extra, rounding = float(loss[-1]) - optimum.loss, _ROUNDING * float(loss[0])
+    return extra / max(optimum.loss, rounding) if extra > rounding else 0.0
 
 
 def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:
@@ -370,8 +377,8 @@ class _Counter:
 def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:
     # Rates outermost: problems that diverge are solved side by side.
     runs = [with_rate(problem, lr) for lr in lrs.tolist() for problem in problems]
-    solved = curves(runs, advance=advance)
-    final = np.array([np.maximum(curve.loss(objective)[-1], 0.0) for curve in solved])
+    solved = solve_or_none(runs, advance)
+    final = np.array([math.nan if curve is None else max(float(curve.loss(objective)[-1]), 0.0) for curve in solved])
     return final.reshape(len(lrs), len(problems)).T
 
 
@@ -386,8 +393,12 @@ def _local_exponent(problem: Problem, over: str, optimum: OptimalLr) -> float:
         return math.nan
     lower, higher = (with_rate(problem, optimum.lr * math.exp(step)) for step in (-_DIFFERENCE, _DIFFERENCE))
     points = [(each, name) for name in ("lr", over) for each in (lower, higher)]
+    try:
+        solved = derivatives(points)
+    except Unresolved:
+        return math.nan
     slopes = [
         float(derivative.slope.loss(optimum.objective)[-1]) * value_of(*point)
-        for point, derivative in zip(points, derivatives(points), strict=True)
+        for point, derivative in zip(points, solved, strict=True)
     ]
     return -(slopes[3] - slopes[2]) / (slopes[1] - slopes[0])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from deeplinear._learning_rate.minimum import Minimum
-from deeplinear._learning_rate.scan import Probe, Scan
+from deeplinear._learning_rate.probe import Probe
+from deeplinear._learning_rate.scan import EQUAL, Scan
 
 _WIDTH = 0.002
 """Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
@@ -15,10 +16,16 @@ _WIDTH = 0.002
 _NEAR = 0.03
 """Distance in log(lr) beyond which points are not too near to each other."""
 
+_AROUND, _ENOUGH = 0.1, 5
+"""Distance from a minimum up to which losses are a parabola, and how many points give it."""
+
+_FAR = 0.5
+"""Distance in log(lr) from the best rate of a minimum that is another one."""
+
 _MARGIN = math.log(1.2)
 """Distance in log(lr) from a rate with a margin at which losses still count."""
 
-_NEARLY = 1.05
+NEARLY = 1.05
 """How much more than the least loss counts as nearly as good."""
 
 _BARRIER = 1.01
@@ -78,6 +85,28 @@ class Valleys:
         left, right = (self._aside(index, step) for step in (-1, 1))
         return [(probe.x, probe.final) for probe in (probes[left], probes[index], *probes[right:])]
 
+    def shape(self) -> tuple[float, float] | str | None:
+        """What is known of the best minimum, for ``find_minimum``: a parabola where it follows from runs on both sides.
+
+        Where it does so on the lower side only, there is a cliff.
+        """
+        index = self._bottom(self._best_place())
+        sides = [self._scan.followed(each) for each in (index - 1, index)]
+        if sides[0] is None:
+            return "look"
+        if sides[1] is None:
+            return None
+        at, heights = self._scan.curve()
+        inside = (at >= sides[0].places[0]) & (at <= sides[1].places[-1])
+        at, losses = at[inside], np.exp(heights[inside])
+        low = at[losses.argmin()]
+        near = np.abs(at - low) < _AROUND
+        if near.sum() < _ENOUGH or not at[0] < low < at[-1]:
+            return "look"
+        bend, slope, _ = np.polyfit(at[near] - low, losses[near], 2).tolist()
+        vertex = low - slope / (2 * bend) if bend > 0 else math.nan
+        return (vertex, 2 * bend) if abs(vertex - low) < _AROUND else "look"
+
     def is_beaten(self, loss: float) -> bool:
         """Whether a rate with less loss than this counts, as those do around which the loss is all less."""
         lower = sorted((probe.final, probe.x) for probe in self._scan.probes[1:-1] if probe.final < loss)
@@ -93,7 +122,8 @@ class Valleys:
     def minima(self, best: Minimum) -> tuple[LrMinimum, ...]:
         """Return the best minimum, as refined, and others that count and are nearly as good."""
         found = [best]
-        limit = _NEARLY * (best.value + self._offset) - self._offset
+        limit = NEARLY * (best.value + self._offset) - self._offset
+        self._scan.add([x for x, loss in self._expected_minima() if loss <= limit])
         others = sorted((probe for probe in self._minima() if probe.final <= limit), key=lambda probe: probe.final)
         for probe in others[: _MOST_OTHERS + 1]:
             if all(self._is_apart(probe, other) for other in found) and self._worst_near(probe.x) <= limit:
@@ -105,18 +135,23 @@ class Valleys:
         for _ in range(_ROUNDS):
             x = self._safest()
             known = len(self._scan.probes)
-            self._scan.add([x, x - _MARGIN, x + _MARGIN])
+            ends = [end for end in (x - _MARGIN, x + _MARGIN) if math.isnan(self._scan.expected(end))]
+            self._scan.add([x, *ends])
             if len(self._scan.probes) == known:
                 break
         return self._scan.probe(x)
 
     def _safest(self) -> float:
-        """The same among known rates and those half way, or a margin away from known ones; losses are interpolated."""
-        at = np.array([probe.x for probe in self._scan.probes])
-        loss = np.array([min(self._scan.height(probe), 700.0) for probe in self._scan.probes])
+        """The same among known rates and those half way, or a margin away from known ones.
+
+        Between points of the curve the loss is taken to be the larger one of the two.
+        """
+        at, loss = self._scan.curve()
+        loss = np.minimum(loss, 700.0)
         tried = np.unique(np.concatenate([at, 0.5 * (at[1:] + at[:-1]), at - _MARGIN, at + _MARGIN]))
-        tried = tried[(tried - _MARGIN >= at[0]) & (tried + _MARGIN <= at[-1])]
-        ends = np.maximum(np.interp(tried - _MARGIN, at, loss), np.interp(tried + _MARGIN, at, loss))
+        tried = tried[(tried - _MARGIN >= at[0] - EQUAL) & (tried + _MARGIN <= at[-1] + EQUAL)]
+        left, right = at.searchsorted(tried - _MARGIN + EQUAL) - 1, at.searchsorted(tried + _MARGIN - EQUAL)
+        ends = np.maximum(loss[left], loss[right])
         inside = np.abs(tried[:, None] - at) <= _MARGIN
         worst = np.maximum(ends, np.where(inside, loss, -np.inf).max(axis=1))
         return float(tried[worst.argmin()])
@@ -130,9 +165,25 @@ class Valleys:
             if probes[index].final <= min(probes[index - 1].final, probes[index + 1].final)
         ]
 
+    def _expected_minima(self) -> list[tuple[float, float]]:
+        """Minima between solved rates, with their losses, that follow from runs and are not next to the best rate."""
+        at, heights = self._scan.curve()
+        inside = np.flatnonzero((heights[1:-1] < heights[:-2]) & (heights[1:-1] < heights[2:])) + 1
+        solved = np.array([probe.x for probe in self._scan.probes])
+        return [
+            (float(at[index]), math.exp(heights[index]))
+            for index in inside
+            if np.abs(solved - at[index]).min() > _NEAR and np.abs(self._scan.best.x - at[index]) > _FAR
+        ]
+
     def _worst_near(self, x: float) -> float:
         """Largest loss on the best interval of 0.2 % of the rate that has x in its middle or at an end."""
-        if x not in self._worst:
+        if x in self._worst:
+            return self._worst[x]
+        beside = [loss for step in (-1, 1) if not math.isnan(loss := self._scan.expected(x + step * _WIDTH))]
+        if beside:
+            self._worst[x] = max(self._scan.at(x), math.exp(min(beside)))
+        else:
             half = 0.5 * _WIDTH
             self._scan.add([x - half, x + half])
             around = [self._scan.at(x + shift * half) for shift in (-1, 0, 1)]
@@ -160,7 +211,7 @@ class Valleys:
         probes, bottom = self._scan.probes, self._scan.probes[index]
         index += step
         while 0 <= index + step < len(probes) and abs(probes[index].x - bottom.x) < _NEAR:
-            if not probes[index].final < probes[index + step].final <= _NEARLY * bottom.final:
+            if not probes[index].final < probes[index + step].final <= NEARLY * bottom.final:
                 break
             index += step
         return index
@@ -168,13 +219,16 @@ class Valleys:
     def _is_apart(self, probe: Probe, other: Minimum) -> bool:
         """Whether the loss rises on the way from one minimum to another."""
         low, high = sorted((probe.x, other.x))
-        between = [each.final for each in self._scan.probes if low < each.x < high]
-        return max(between, default=0.0) + self._offset > _BARRIER * (probe.final + self._offset)
+        at, heights = self._scan.curve()
+        between = np.exp(np.minimum(heights[(at > low) & (at < high)], 700.0))
+        return bool(between.max(initial=0.0) + self._offset > _BARRIER * (probe.final + self._offset))
 
     def _described(self, minimum: Minimum) -> LrMinimum:
-        above = [(probe.x, probe.final) for probe in self._scan.probes if probe.x > minimum.x]
-        below = [(probe.x, probe.final) for probe in self._scan.probes[::-1] if probe.x < minimum.x]
-        limit = _NEARLY * (minimum.value + self._offset) - self._offset
+        at, heights = self._scan.curve()
+        points = list(zip(at.tolist(), np.exp(heights).tolist(), strict=True))
+        above = [point for point in points if point[0] > minimum.x]
+        below = [point for point in points[::-1] if point[0] < minimum.x]
+        limit = NEARLY * (minimum.value + self._offset) - self._offset
         low, high = (_reach((minimum.x, minimum.value), side, limit) for side in (below, above))
         return LrMinimum(math.exp(minimum.x), minimum.value + self._offset, math.exp(low), math.exp(high))
 

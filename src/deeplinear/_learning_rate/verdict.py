@@ -44,6 +44,9 @@ def judge(over: str, values: Array, known: Evidence) -> str:
     if len(values) < 2:
         return ""
     least, most = known.regret
+    unknown = np.isnan(least) | np.isnan(most)
+    if unknown.any():
+        return _judge_the_rest(over, values, known, unknown)
     kept = f"that of {over} {values.min():g}"
     stays, how = _movement(over, *known.exponent) if not known.jumps else (False, _jump(over, known.jumps))
     if (most <= CHEAP).all():
@@ -51,11 +54,25 @@ def judge(over: str, values: Array, known: Evidence) -> str:
         return f"{word}: {how}, {link} {kept} costs at most {percent(most.max())} more loss"
     is_costly = bool((least > CHEAP).any())
     at = int(np.argmax(least if is_costly else most))
-    where = f"{over} {'infinite' if math.isinf(values[at]) else f'{values[at]:g}'}"
+    where = _named(over, values[at])
     price = f"{kept} {_price(least[at], most[at])} at {where}"
     if is_costly:
         return f"does not transfer: {how}, {'but' if stays else 'and'} {price}"
     return f"undecided: {how}, and {price}"
+
+
+def _judge_the_rest(over: str, values: Array, known: Evidence, unknown: NDArray[np.bool_]) -> str:
+    """Judge what is known; it decides only if that is not cheap."""
+    missing = " and ".join(_named(over, value) for value in values[unknown])
+    regret = (known.regret[0][~unknown], known.regret[1][~unknown])
+    found = judge(over, values[~unknown], Evidence(known.exponent, regret, known.jumps))
+    if found.startswith("does not transfer"):
+        return f"{found}; at {missing} it is not resolved"
+    return f"undecided: what the rate of {over} {values.min():g} costs at {missing} is not resolved"
+
+
+def _named(over: str, value: float) -> str:
+    return f"{over} {'infinite' if math.isinf(value) else f'{value:g}'}"
 
 
 def _movement(over: str, low: float, high: float) -> tuple[bool, str]:

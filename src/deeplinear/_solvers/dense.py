@@ -34,8 +34,9 @@ _WATCH = 8
 
 _ADVICE = "lower steps or outputs, or solve fewer problems at a time"
 
-_CACHE = 16e6
-"""Bytes of matrices worth stepping together: more problems than this leave the processor's cache."""
+_CACHE = 48e6
+"""Bytes of matrices worth stepping together: with more problems than this hardly any time is saved, as measured for 50
+to 400 steps; with a third of it a problem takes 1.2 to 1.7 times as long."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ export function table(view, curves) {
       data[across].forEach((x, i) => rows.push([quote(name), quantity, x, data[quantity][i] ?? "inf", ""].join(",")));
     }
     if (view === "rates" && data.optimum) rows.push([quote(name), "optimum", data.optimum.lr, data.optimum.loss, ""].join(","));
+    if (view === "rates" && data.optimum?.safe) rows.push([quote(name), "optimum with a margin", data.optimum.safe.lr, data.optimum.safe.loss, ""].join(","));
     if (view !== "loss" || !networks) continue;
     for (const loss of QUANTITIES.loss) {
       networks.times.forEach((x, i) => rows.push([quote(name), `networks_${loss}`, x, networks[loss].mean[i] ?? "inf", networks[loss].standard_error[i] ?? ""].join(",")));

@@ -216,14 +216,7 @@ const DRAW = {
       const where = (losses) => losses.map((loss, index) => (data.drawn[index] ? loss : null)); // no line where training is unstable
       if (state.train) traces.push(line(data.lrs, where(data.train_loss), `${name}, train`, color, { line: { dash: "2px,3px", width: 2 }, showlegend: curves.length === 1 }));
       traces.push(line(data.lrs, where(data.test_loss), state.train ? `${name}, test` : name, color));
-      if (data.optimum) {
-        const { lr, loss } = data.optimum;
-        traces.push({
-          type: "scatter", mode: "markers", x: [lr], y: [loss], name: `${name}, best`, showlegend: false,
-          marker: { size: 12, color, line: { color: css("--card"), width: 2 } },
-          hovertemplate: `best: ${lr.toPrecision(3)}, loss %{y:.4g}<extra></extra>`,
-        });
-      }
+      if (data.optimum) traces.push(...marks(name, color, data.optimum));
     }
     const live = curves[0].data;
     if (!live) return { traces, across: "learning rate", up: "loss at the last step" };
@@ -238,6 +231,22 @@ const DRAW = {
     return { traces, across: "learning rate", up: "loss at the last step", layout: { shapes, annotations, hovermode: "closest" } };
   },
 };
+
+// The best learning rate as a dot, with a bar where the loss is at most 5 % more; others nearly as good as rings; and the
+// best rate with a margin as a diamond.
+function marks(name, color, { lr, loss, near, others, safe }) {
+  const mark = (what, point, marker) => ({
+    type: "scatter", mode: "markers", x: [point.lr], y: [point.loss], name: `${name}, ${what}`, showlegend: false,
+    marker: { size: 12, color, line: { color: css("--card"), width: 2 }, ...marker },
+    ...(point.near ? { error_x: { type: "data", symmetric: false, array: [point.near[1] - point.lr], arrayminus: [point.lr - point.near[0]], color, thickness: 1.5, width: 4 } } : {}),
+    hovertemplate: `${what}: ${point.lr.toPrecision(3)}, loss %{y:.4g}<extra></extra>`,
+  });
+  return [
+    mark("best", { lr, loss, near }, {}),
+    ...others.map((other) => mark("nearly as good", other, { size: 10, color: css("--card"), line: { color, width: 2.5 } })),
+    ...(safe ? [mark("best with a margin", safe, { symbol: "diamond" })] : []),
+  ];
+}
 
 // Correlations over the sizes at both times: 1 on the diagonal.
 const relative = (values) => values.map((row, t) => row.map((value, s) => (value === null ? null : value / Math.sqrt(values[t][t] * values[s][s]))));
@@ -297,9 +306,15 @@ const WORDING = {
   },
   rates(data) {
     if (!data.optimum) return data.note ?? "";
-    const { lr, loss, at_edge: atEdge } = data.optimum;
+    const { lr, loss, at_edge: atEdge, near, others, safe } = data.optimum;
     const factor = data.present / lr;
     const where = Math.abs(Math.log(factor)) < 0.1 ? "yours is about there" : factor > 1 ? `yours is ${short(factor)} times larger` : `yours is ${short(1 / factor)} times smaller`;
-    return `The best learning rate for ${data.steps} steps is ${short(lr)} (dot), with a loss of ${short(loss)}; ${where}.${atEdge ? " It lies at the edge of stability: a little more and training blows up." : ""}${data.unstable.length ? " Shaded: training is unstable; the loss jumps from rate to rate, or ends above its start." : ""}`;
+    const parts = [`The best learning rate for ${data.steps} steps is ${short(lr)} (dot), with a loss of ${short(loss)}; ${where}.`];
+    if (near) parts.push(`From ${short(near[0])} to ${short(near[1])} (bar) the loss is at most 5 % more.`);
+    if (atEdge) parts.push("It lies at the edge of stability: a little more and training blows up.");
+    if (safe) parts.push(`With a margin take ${short(safe.lr)} (diamond, loss ${short(safe.loss)}): there, rates 20 % lower or higher do not hurt much either.`);
+    if (others.length) parts.push(`Nearly as good (${others.length > 1 ? "rings" : "ring"}): ${others.map((other) => short(other.lr)).join(", ")}.`);
+    if (data.unstable.length) parts.push("Shaded: training is unstable; the loss jumps from rate to rate, or ends above its start.");
+    return parts.join(" ");
   },
 };
