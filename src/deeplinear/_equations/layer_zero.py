@@ -186,9 +186,7 @@ class DataCovariances:
         equal_times = equal.reshape(s.size, s.size)
         if self.noisy and RDelta is None:
             return equal_times
-        direct: NDArray[Any] = to_numpy(self.Cv.matrix[index]) + np.tile(
-            to_numpy(self._label_noise[index]), (s.steps, 1)
-        )
+        direct: NDArray[Any] = to_numpy(self._fresh(slice(0, s.size))[index])
         if RDelta is None:
             return direct
         R = finite(to_numpy(RDelta.matrix[index]))
@@ -239,7 +237,7 @@ class DataCovariances:
         add_identity(learned, rows, self._mean_eigenvalue)
         if R.RDelta is None:
             learned_Z = self._times_Z(learned)
-            residual = self.Cv.block(rows) + self._label_noise[..., :outputs]
+            residual = self._fresh(rows)[..., rows]
         else:
             F = R.RDelta[rows]
             both = self._times_Z(c.xp.concat([learned, F], axis=-2))
@@ -248,15 +246,20 @@ class DataCovariances:
         self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
         return R.times_mean_H_transpose(self._Z(rows)) - learned_Z
 
+    def _fresh(self, rows: slice) -> Array:
+        """Rows of C_v + sigma^2, the correlation of residuals on fresh examples."""
+        outputs, noise = self.c.structure.outputs, self._label_noise[..., : rows.stop]
+        if is_panel(rows, outputs):
+            noise = self.c.xp.tile(noise, ((rows.stop - rows.start) // outputs, 1))
+        errors: Array = self.Cv[rows] + noise
+        return errors
+
     def _Z(self, rows: slice) -> Array:
         """Rows of Z."""
         c, Cv = self.c, self.Cv[rows]
         total: Array = c.xp.zeros_like(Cv)
         if c.structure.reuses_data:
-            noise = self._label_noise[..., : rows.stop]
-            if is_panel(rows, c.structure.outputs):
-                noise = c.xp.tile(noise, (Cv.shape[-2] // c.structure.outputs, 1))
-            total = c.reuse * (Cv + noise)  # eq-noise
+            total = c.reuse * self._fresh(rows)  # eq-noise
         if c.structure.subsamples:
             one = c.xp.zeros_like(Cv)
             add_identity(one, rows)
