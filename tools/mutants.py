@@ -167,7 +167,7 @@ EQUATIONS = Suite(
             ("c.subsampling[:, None] * Cv[..., rows])", "1.1 * c.subsampling[:, None] * Cv[..., rows])"),
             ("@ F.mT / c.reuse", "@ F.mT"),
             ("= c.reuse * (rows_times_symmetric(", "= c.reuse * (1.1 * rows_times_symmetric("),
-            ("total = c.reuse * (Cv + noise)", "total = c.reuse * (Cv + 1.1 * noise)"),
+            ("errors: Array = self.Cv[rows] + noise", "errors: Array = self.Cv[rows] + 1.1 * noise"),
             ("noise = over_time(x, outputs) @", "noise = 1.1 * over_time(x, outputs) @"),
             ("= self.c.subsampling * by_step", "= 1.1 * self.c.subsampling * by_step"),
             ("Psi = c.eigenvalues[:, 0] * self.Cv[rows] if", "Psi = 1.1 * c.eigenvalues[:, 0] * self.Cv[rows] if"),
