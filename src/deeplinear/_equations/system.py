@@ -125,11 +125,14 @@ class Equations:
         return EqualTimes(*map(to_numpy, every))
 
 
+def kept(shape: Structure) -> int:
+    """Count the matrices that the equations of one problem keep."""
+    return (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
+
+
 def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False) -> int:
     """Bytes of the equations of a batch of problems, almost all of which are matrices over pairs of rows."""
-    hidden = deep_chain.kept(shape) if shape.nodes else layers.kept(shape)
-    propagators = 1 if shape.outputs == 1 else 2
-    matrices = hidden + layer_zero.kept(shape) + propagators
+    matrices = kept(shape) + (1 if shape.outputs == 1 else 2)  # and the weights
     objects = 0 if shape.nodes else layers.object_bytes(shape)
     return 8 * (1 + complex_numbers) * batch * matrices * shape.size**2 + objects
 

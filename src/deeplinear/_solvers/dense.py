@@ -132,7 +132,7 @@ class DenseRun:
 
     def __init__(self, c: Coefficients, weights: WeightLayers) -> None:
         with computing(c.gamma0):
-            self.equations = Equations(c, weights, Room(c.structure.size, c.gamma0))
+            self.equations = Equations(c, weights, Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure)))
         self.diverged_at: NDArray[np.int64] = np.full(c.batch, -1)
 
     def fill(self, progress: Progress | None = None) -> None:

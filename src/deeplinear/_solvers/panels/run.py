@@ -275,7 +275,7 @@ class PanelRun:
         needed = system.memory(shape, complex_numbers=is_complex(self.problem))
         memory.require(needed, "solving", "lower outputs, or raise tolerance")
         c = coefficients([self.problem], self._depth_nodes, size)
-        room = Room(shape.size, c.gamma0)
+        room = Room(shape.size, c.gamma0, system.kept(shape))
         self._weights = GrowingWeights(room, 1, self._outputs, shape.decays)
         self.equations = Equations(c, self._weights.layers, room)
 
