@@ -392,7 +392,7 @@ def test_runs_that_came_over_a_peak_or_blow_up_tell_nothing():
     edge = max_stable_lr(problem)
     low = 0.5 * edge.lr
     beyond = [logs(problem, edge.lr), logs(problem, edge.unstable_lr)]
-    assert all(np.diff(run).max() > 0.1 for run in beyond)
+    assert all(np.isinf(run).any() or np.diff(run).max() > 0.1 for run in beyond)
     assert all(follow(math.log(low), run[-1], math.log(edge.lr), run) is None for run in beyond)
 
 

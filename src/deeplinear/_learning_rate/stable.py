@@ -26,7 +26,13 @@ _CALM = 1e-3
 """How much a loss that goes down may go up again on the way, as a fraction."""
 
 _DOUBT = 2.0
-"""How many times more than from 12 % of the rate to the next the loss may vary in between."""
+"""How many times more than over 12 % of the rate the logarithm of the loss may vary in between."""
+
+_ROUNDING = 1e-12
+"""Fraction of the bound below which a loss is mostly rounding error."""
+
+_TOGETHER = 4
+"""Most rates that are tried at once where one at a time would be enough."""
 
 _USUAL = 40
 """Solutions that a search takes, about."""
@@ -80,10 +86,11 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
     that blows up down to where three are stable in a row. Up to a rate whose loss goes down all the way all others do
-    so too. From there, or from half the first unstable rung, rates are tried in steps of 4 %, and of 1 % in between
-    unless both ends blow up with no way back, or the loss at both is too low to reach the bound in between. Then both
-    ends are bisected. Stretches narrower than 1 % of the rate can be missed. Every run is solved step by step, however
-    long; a rate at which infinite depth cannot be resolved counts as unstable.
+    so too. From there, or from half the first unstable rung, rates are tried in steps of 4 %. Steps of 1 % follow in
+    between, unless the losses at both ends diverge and never come back to the bound, or their logarithms are both
+    farther below it than twice what those around differ by. Then both ends are bisected. Stretches narrower than 1 % of
+    the rate can be missed. Every run is solved step by step, however long; a rate at which infinite depth cannot be
+    resolved counts as unstable.
 
     Parameters
     ----------
@@ -145,9 +152,9 @@ class _Tried:
     is_calm
         Whether the loss went down all the way. Then lower rates do so too.
     is_lost
-        Whether the loss, once it was above the bound, grew beyond all others with no way back.
+        Whether it diverges, and the loss, once above the bound, stays there.
     height
-        Logarithm of the loss at the last step over the bound; inf where that is no number.
+        Logarithm of the loss at the last step over the bound, down to that of rounding; inf if it diverges.
     """
 
     is_stable: bool
@@ -158,13 +165,12 @@ class _Tried:
     @classmethod
     def of(cls, curve: Curve, bound: float) -> "_Tried":
         loss, good = curve.train_loss, is_stable(curve, bound)
-        if curve.diverged_at is None:
-            falls = bool((loss <= (1 + _CALM) * np.minimum.accumulate(loss)).all())
-            final, least = float(loss[-1]), np.finfo(float).tiny
-            return cls(good, good and falls, False, math.log(max(final, least)) - math.log(max(bound, least)))
-        before = loss[: curve.diverged_at]
-        above = before[np.argmax(before > bound) :] if (before > bound).any() else before[-1:]
-        return cls(False, False, bool((np.diff(above) >= 0).all()), math.inf)
+        if curve.diverged_at is not None:
+            before = loss[: curve.diverged_at] > bound
+            return cls(False, False, bool(before[before.argmax() :].all() or not before.any()), math.inf)
+        least = max(_ROUNDING * bound, np.finfo(float).tiny)
+        falls = bool((loss <= (1 + _CALM) * np.minimum.accumulate(loss) + least).all())
+        return cls(good, good and falls, False, math.log(max(float(loss[-1]), least) / max(bound, least)))
 
 
 class _Edges:
@@ -173,7 +179,7 @@ class _Edges:
     def __init__(self, problem: Problem, tolerance: float, counter: Counter) -> None:
         self._problem, self._tolerance, self._counter = problem, tolerance, counter
         self._bound = stable_loss(problem)
-        self._together = worth_batching(problem, 16)
+        self._together = worth_batching(problem, _TOGETHER)
         self._tried: dict[float, _Tried] = {}
 
     def attempt(self, rates: Sequence[float]) -> list[_Tried]:
