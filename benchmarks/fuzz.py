@@ -166,9 +166,9 @@ def draw(seed: int) -> dl.Problem:
         steps //= 2
 
 
-def traffic(problem: dl.Problem) -> float:
+def traffic(problem: dl.Problem, method: str = "auto") -> float:
     """Bytes that solving a problem goes through, by its estimate, which are the same on every machine."""
-    work = Choice().solver(problem).estimate(problem)
+    work = Choice(method).solver(problem).estimate(problem)
     return float(work.passes * 8 * matrices_read(work.shape) * work.shape.size**3 / 3)
 
 
@@ -260,8 +260,9 @@ def _is_small(problem: dl.Problem) -> bool:
 
 
 def _may(problem: dl.Problem, method: str) -> bool:
+    """Whether a method can solve a problem, and every step of it can be solved to compare with."""
     try:
-        return Choice(method).solver(problem).name == method
+        return Choice(method).solver(problem).name == method and traffic(problem, "dense") <= MOST_TRAFFIC
     except ValueError:
         return False
 
