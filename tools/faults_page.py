@@ -357,7 +357,7 @@ def main() -> int:
                 page.still_answers(what)
             page.errors.seek(0)
             errors = page.errors.read()
-            page.count("nothing on stderr", errors[-2000:] or None)
+            page.count("nothing on stderr", errors[-500:] or None)
             killed(page, folder)
         finally:
             if page.process.poll() is None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import re
 import socket
@@ -101,6 +102,23 @@ def test_half_sent_requests_are_closed(client: httpx.Client, monkeypatch: pytest
         assert bool(status) == bool(beginning)  # nothing is said to who said nothing
     for connection in opened:
         connection.close()
+
+
+def test_a_body_that_is_no_http_is_answered_once(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    """The application has begun to answer the request when its body turns out to be none."""
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(caplog.handler)
+    request = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+    try:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+            connection.sendall(request)
+            answer = hung_up(connection, 10)
+        assert until(lambda: client.get("/api/load").json() == {"short": 0, "long": 0}, seconds=5)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert not [record for record in caplog.records if record.exc_info], "no traceback"
 
 
 def test_slow_requests_that_arrive_in_time_are_answered(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

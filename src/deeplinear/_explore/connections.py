@@ -56,6 +56,16 @@ class Impatient(H11Protocol):
         self._was_read()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP; a request in the middle of which it came is answered by nothing else."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
+
     def _arrived(self) -> None:
         if self._arriving is not None:
             self._arriving.cancel()
