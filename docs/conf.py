@@ -54,7 +54,7 @@ math_eqref_format = "({number})"
 
 autosummary_generate = True
 autodoc_member_order = "bysource"
-autodoc_default_options = {"exclude-members": "from_solver"}  # how solvers make a Solution
+autodoc_default_options = {"exclude-members": "of"}  # how solvers make a Solution
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 90
@@ -63,7 +63,7 @@ numpydoc_show_class_members = False
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed)(\..*)?"),
     ("py:.*", r"(Any|Array|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure)"),
-    ("py:.*", r"deeplinear\._\w+\.(Cost|Modes)"),
+    ("py:.*", r"deeplinear\._[\w.]+\.(Cost|Modes)"),
 ]
 
 html_theme = "pydata_sphinx_theme"
