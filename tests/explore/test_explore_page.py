@@ -23,7 +23,7 @@ PROBLEM: dict[str, Any] = {
     "optimizer": {"type": "GradientDescent", "lr": 0.05},
     "steps": 20,
 }
-SLOW = 30_000  # milliseconds: a loaded machine
+SLOW = 90_000  # milliseconds: a loaded machine
 DRAWN = "JSON.parse(document.querySelector('#plot').dataset.key || 'null')"  # the problem whose curve is shown
 IS_DRAWN = '#plot[data-key]:not([data-key=""])'
 
