@@ -206,6 +206,13 @@ def test_where_there_is_nothing_to_learn_no_rate_is_good():
         optimal_lr(problem)
 
 
+def test_where_nothing_moves_every_rate_is_stable():
+    inputs_of_zero = dl.Spectrum([0.0], [0.2], [4.0])
+    problem = dl.Problem(dl.MLP(2, 9.0), inputs_of_zero, dl.Population(), dl.GradientDescent(0.05), 20)
+    with pytest.raises(ArithmeticError, match="training does not diverge at any learning rate up to"):
+        max_stable_lr(problem)
+
+
 @pytest.mark.parametrize(("search", "steps"), [(optimal_lr, 12), (optimal_lr, 170), (max_stable_lr, 12)])
 def test_progress_of_the_search(steps, search):
     reports = []
