@@ -471,3 +471,16 @@ def test_what_has_no_loss_is_solved_at_few_nodes(data):
     assert solution.stats["method"] == "panels"
     assert solution.stats["nodes"] < 250
     np.testing.assert_array_equal(solution.test_loss, 0.0)
+
+
+def test_a_schedule_is_followed_on_panels_shorter_than_their_nodes():
+    """What is left before a jump may be: rates of six steps, through eight nodes."""
+    grid, rates = Grid(), np.linspace(0.1, 0.2, 10) ** 2
+    on_grid = GridPropagator(rates, 0.0, grid)
+    for _ in range(4):
+        grid.add(1)
+        on_grid.rows()
+    grid.add(6)
+    _, a, misfit = on_grid.rows()
+    assert misfit < 1e-12
+    np.testing.assert_allclose(a[-1].sum(), rates[:-1].sum(), rtol=1e-12)

@@ -181,3 +181,25 @@ def test_a_loss_whose_products_overflow_has_diverged():
     before = solution.status.diverged_at or 2
     assert np.isfinite(solution.feature_correlation[:, :before, :before]).all()
     assert (solution.test_loss[:before] < 1e301).all()
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_rates_beyond_all_numbers_are_a_divergence(outputs):
+    """Weights that decay 10^9 times too fast: what they remember of a gradient overflows after some thirty steps."""
+    rule = dl.GradientDescent(4e7, momentum=0.9, nesterov=True, weight_decay=33.0)
+    data = dl.Isotropic(0.1, np.eye(outputs).tolist())
+    solution = dl.solve(dl.Problem(dl.MLP(2, "infinite", centered=True), data, dl.Population(), rule, 40))
+    assert solution.status.diverged_at == 1
+    assert np.isfinite(solution.test_loss[0])
+
+
+def test_parts_of_variance_of_a_divergence_do_not_warn():
+    """Seed 1248 of ``make fuzz``: replicas overflow where the network has diverged."""
+    data = dl.Isotropic(0.1653, [[6.7045, 4.4145, -0.3977], [4.4145, 3.7166, 0.4322], [-0.3977, 0.4322, 0.8555]])
+    network = dl.ResNet(4, 0.9035, richness=5.812, parameterization="ntk", branch=3.533)
+    rule = dl.GradientDescent(0.007576, momentum=0.5)
+    solution = dl.solve(dl.Problem(network, data, dl.OnlineSGD(0.8308), rule, 6))
+    end = solution.status.diverged_at
+    whole = sum(vars(solution.variance).values())
+    np.testing.assert_allclose(whole[:end], solution.test_loss[:end], rtol=1e-9)
+    assert np.isposinf(whole[end:]).all()

@@ -105,7 +105,7 @@ def over_outputs(d: Array, lost: Array, a: Array, outputs: int, decays: bool) ->
     d, lost = (xp.broadcast_to(x[..., None], (batch, steps, outputs)).reshape(batch, size) for x in (d, lost))
     shape = (batch, steps, outputs, steps, outputs)
     every = xp.broadcast_to(a[:, :, None, :, None], shape).reshape(batch, size, size)
-    within = every * xp.tile(identity(outputs, a), (steps, steps))
+    within = xp.where(xp.tile(identity(outputs, a), (steps, steps)) != 0, every, 0.0)  # every may be infinite
     return WeightLayers.alike(Weights(d, Causal(every), lost, decays), Causal(within))
 
 

@@ -329,7 +329,8 @@ class Solution:
         outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
 
         def curve(rows: Array) -> Array:
-            return _cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended)
+            with np.errstate(over="ignore", invalid="ignore"):  # after a divergence
+                return _cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended)
 
         same = curve(run.equations.equal_times.error)
         bias, same_data, same_init = map(curve, (overlaps.independent, overlaps.same_data, overlaps.same_init))

@@ -132,7 +132,8 @@ class GridPropagator:
         rates = self._rates[end + 1 - length : end + 1]
         if length == 1:
             return rates, 0.0
-        basis = legendre.legvander(2.0 * np.arange(1, length + 1) / length - 1.0, NODES - 1)
+        degree = min(NODES, length) - 1  # what is left between two jumps may be shorter than a panel has nodes
+        basis = legendre.legvander(2.0 * np.arange(1, length + 1) / length - 1.0, degree)
         coefficients = np.linalg.solve(basis.T @ basis, basis.T @ rates)
         largest = np.abs(rates).max()
         misfit = np.abs(basis @ coefficients - rates).max() / largest if largest else 0.0
