@@ -5,8 +5,8 @@ A weight layer l = 0 .. L (0 is the input layer, L the readout) is
     W_l(t) = d_l(t) W_l(0) + sum_{s<t} a_l(t, s) G_l(s)
 
 with G_l(s) the outer product of the fields above and below it at time s. In the equations of the fields, every
-kernel of a weight layer has an initial part, d_l(t) d_l(s) times a response, and a learned part, a_l(t, s) times a
-correlation.
+kernel of a weight layer has an initial part, the variance of W_l(0) times d_l(t) d_l(s) times a response, and a learned
+part, a_l(t, s) times a correlation.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,8 @@ class Weights:
 
     Attributes
     ----------
+    variance
+        Variance of its initial entries, shape (batch, 1, 1); None stands for 1.
     d
         Response to its initial value, shape (batch, rows).
     a
@@ -30,16 +32,21 @@ class Weights:
         d - 1 where it is known other than as a difference, which it is at every step; None elsewhere.
     decays
         Whether d is other than 1.
+    rate
+        Factor on the learning rate, shape (batch, 1); None stands for 1.
     """
 
     d: Array
     a: Causal
     lost: Array | None
     decays: bool
+    variance: Array | None = None
+    rate: Array | None = None
 
     def initial(self, x: Array, rows: slice) -> Array:
-        """Rows of dd o x, given those of x."""
-        return x * _spread(dd(self.d, rows), x) if self.decays else x
+        """Rows of variance dd o x, given those of x."""
+        decayed = x * _spread(dd(self.d, rows), x) if self.decays else x
+        return decayed if self.variance is None else decayed * _spread(self.variance, x)
 
     def learned(self, C: Array, rows: slice) -> Array:
         """Rows of a o C, given those of C."""

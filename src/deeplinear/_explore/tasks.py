@@ -241,7 +241,7 @@ def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Es
 
 def _first_steps(problem: dl.Problem, count: int) -> dl.Problem:
     """Return the problem of the first steps alone: they do not depend on what follows."""
-    return replace(problem, optimizer=problem.optimizer.first(count), steps=count)
+    return replace(problem, optimizer=problem.optimizer.first(count, problem.steps), steps=count)
 
 
 def _steps(

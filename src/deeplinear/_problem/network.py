@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
+from deeplinear._problem.layers import LayerCheck, Layers, every_layer
 
 _LEAST_RICHNESS = 1e-100
 """Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
@@ -51,10 +53,11 @@ _RICHNESS = About(
     usual=(0.05, 10.0),
     log=True,
 )
-_PARAMETERIZATIONS = {"mup": "muP", "ntk": "NTK"}
+_PARAMETERIZATIONS = {"mup": "muP", "ntk": "NTK", "standard": "standard"}
 _PARAMETERIZATION = About(
     "Scaling with width",
-    "In muP features move alike at every width; in NTK they move less the wider the network is.",
+    "In muP features move alike at every width; in NTK they move less the wider the network is; in the standard one "
+    "steps grow with the width.",
     "choice",
     check=checks.Word(tuple(_PARAMETERIZATIONS)),
     choices=_PARAMETERIZATIONS,
@@ -70,12 +73,34 @@ _BRANCH = About(
     usual=(0.0, 4.0),
 )
 _BRANCH_SCALINGS = {"depth-mup": "depth-muP", "none": "unscaled"}
+
+
+@dataclass(frozen=True)
+class _WordOrPower:
+    """One of a few words, or a power of 1 / depth."""
+
+    allowed: str = f"{' or '.join(map(repr, _BRANCH_SCALINGS))}, or a power of 1/depth, zero or above"
+
+    def __call__(self, name: str, value: Any, /) -> str | float:
+        if isinstance(value, str) and value in _BRANCH_SCALINGS:
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return checks.non_negative(name, value)
+        raise Refusal(name, value, self.allowed)
+
+
 _BRANCH_SCALING = About(
     "Scaling with depth",
     "In depth-muP the branches shrink as 1/√L, so that very deep networks have a limit.",
     "choice",
-    check=checks.Word(tuple(_BRANCH_SCALINGS)),
+    check=_WordOrPower(),
     choices=_BRANCH_SCALINGS,
+)
+_INIT_SCALE = About(
+    "Initial scale of each layer",
+    "Standard deviation of the initial weights of each layer, in units of the usual one.",
+    "layers",
+    check=LayerCheck(checks.non_negative),
 )
 
 
@@ -93,6 +118,7 @@ class Network:
     richness: float = field(default=1.0, metadata=_RICHNESS.metadata)
     parameterization: str = field(default="mup", metadata=_PARAMETERIZATION.metadata)
     centered: bool = field(default=False, metadata=_CENTERED.metadata)
+    init_scale: Layers | tuple[float, ...] | None = field(default=None, metadata=_INIT_SCALE.metadata, kw_only=True)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -110,14 +136,40 @@ class Network:
         return int(self.depth)
 
     @property
+    def hidden_matrices(self) -> int | None:
+        """Number of weight matrices between hidden layers; None at infinite depth."""
+        return None if self.depth == math.inf else self.layers - 1
+
+    @property
     def branch_factor(self) -> float:
         """Factor in front of what a hidden weight matrix adds."""
         return 1.0
 
     @property
+    def initial_scales(self) -> NDArray[Any]:
+        """Standard deviation of the initial weights of each layer, first to last, shape (L + 1,).
+
+        At infinite depth one entry stands for all hidden matrices.
+        """
+        return every_layer("init_scale", self.init_scale, self.hidden_matrices)
+
+    @property
+    def rate_factors(self) -> NDArray[Any]:
+        """Factors of the parameterization on the learning rate of each weight layer, shape (L + 1,).
+
+        In the standard one there is a factor of the fan-in: the width below hidden weights and the readout.
+        """
+        count = 1 if self.hidden_matrices is None else self.hidden_matrices
+        if self.parameterization != "standard":
+            return np.ones(count + 2)
+        widths = self.given_widths if len(self.given_widths) > 1 else self.given_widths * (count + 1)
+        return np.array([1.0, *widths])
+
+    @property
     def log_initial_gain(self) -> float:
         """Logarithm of how much the initial hidden weights amplify in all."""
-        return 0.0
+        scales = self.initial_scales[1:-1]
+        return float(2 * np.log(np.abs(scales)).sum()) if scales.all() else -math.inf
 
     @property
     def given_widths(self) -> tuple[float, ...]:
@@ -143,14 +195,26 @@ class Network:
 
     @property
     def gamma0_per_richness(self) -> float:
-        """1 in muP, 1 / sqrt(nu_L) in NTK."""
+        """1 in muP, 1 / sqrt(nu_L) in the others."""
         root: float = self.end_widths[1] ** 0.5  # not math.sqrt, which refuses complex widths
-        return 1.0 / root if self.parameterization == "ntk" else 1.0
+        return 1.0 if self.parameterization == "mup" else 1.0 / root
 
     @property
     def initial_variance(self) -> float:
         """Variance of the function at initialisation, 1 / (nu_L gamma0^2), times the squared richness."""
-        return 1.0 if self.parameterization == "ntk" else 1.0 / self.end_widths[1]
+        return 1.0 / self.end_widths[1] if self.parameterization == "mup" else 1.0
+
+    def _check_limits(self) -> None:
+        """Refuse what leaves the range of numbers, once depth and width are known."""
+        self.initial_scales  # as many as there are layers
+        if self.parameterization == "standard" and self.width == INFINITE:
+            allowed = "'mup' or 'ntk' at infinite width"
+            raise Refusal("parameterization", "standard", allowed, rest=": steps grow with the width")
+        if self.log_initial_gain > _MOST_LOG_GAIN:
+            power = self.log_initial_gain / math.log(10)
+            why = f": initial weights would amplify 10^{power:.0f} times, and at most 10^100 is allowed"
+            name = "init_scale" if self.init_scale is not None else "branch"
+            raise Refusal(name, getattr(self, name), f"smaller at depth {self.depth}", rest=why)
 
 
 @dataclass(frozen=True)
@@ -172,14 +236,19 @@ class MLP(Network):
         How far features move during training: gamma0 in muP. Positive; at least 1e-100 unless centered.
     parameterization
         ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes
-        gamma0 = richness / sqrt(width), with the width of the last hidden layer.
+        gamma0 = richness / sqrt(width), with the width of the last hidden layer. ``"standard"`` does so too, and
+        multiplies the learning rate of hidden weights and readout by their fan-in, as weights of variance 1 / fan-in
+        with one raw learning rate do.
     centered
         Whether the function at initialisation is subtracted from the output.
+    init_scale
+        Standard deviation of the initial weights of each weight layer, in units of the usual one: one number for each
+        of L + 1, first to last, or a mapping with some of ``input``, ``hidden`` and ``readout``.
 
     Examples
     --------
     >>> MLP(depth=3, width=0.5)
-    MLP(depth=3, width=0.5, richness=1.0, parameterization='mup', centered=False)
+    MLP(depth=3, width=0.5, richness=1.0, parameterization='mup', centered=False, init_scale=None)
     >>> MLP(depth=2, width=[0.5, 2.0], parameterization="ntk", richness=2.0).gamma0
     1.414213562373095
     """
@@ -191,6 +260,7 @@ class MLP(Network):
         super().__post_init__()
         keep(self, depth=checks.whole("depth", self.depth))
         keep(self, width=_width(self.width, self.depth))
+        self._check_limits()
 
 
 @dataclass(frozen=True)
@@ -204,15 +274,17 @@ class ResNet(Network):
     ----------
     depth
         Number L of hidden layers, at least 1; ``math.inf`` is the limit of infinite depth, which
-        exists with ``branch_scaling="depth-mup"``.
+        exists where branches shrink as 1 / sqrt(depth) or faster.
     width
         Width of every hidden layer, as for ``MLP``: one number or ``"infinite"``.
-    richness, parameterization, centered
+    richness, parameterization, centered, init_scale
         As for ``MLP``.
     branch
         Strength of the branches, zero or above.
     branch_scaling
-        ``"depth-mup"`` takes beta = branch / sqrt(depth), ``"none"`` takes beta = branch.
+        ``"depth-mup"`` takes beta = branch / sqrt(depth), ``"none"`` takes beta = branch. A number p takes
+        beta = branch / depth^p, and multiplies the learning rate of the hidden weights by depth^(2 p - 1), which keeps
+        what a step does to the stream the same at every depth: 1 is the rule called CompleteP.
 
     Examples
     --------
@@ -226,7 +298,7 @@ class ResNet(Network):
         metadata=replace(_WIDTH, allowed=checks.positive.allowed).metadata
     )
     branch: float = field(default=1.0, metadata=_BRANCH.metadata)
-    branch_scaling: str = field(default="depth-mup", metadata=_BRANCH_SCALING.metadata)
+    branch_scaling: str | float = field(default="depth-mup", metadata=_BRANCH_SCALING.metadata)
     kind = Kind("resnet", "ResNet", "Residual")
 
     def __post_init__(self) -> None:
@@ -236,30 +308,43 @@ class ResNet(Network):
         if not isinstance(self.width, str) and isinstance(self.width, Iterable):
             raise Refusal("width", self.width, "one number in a residual network")
         keep(self, width=_width(self.width, 1))
-        if self.log_initial_gain > _MOST_LOG_GAIN:
-            power = self.log_initial_gain / math.log(10)
-            why = f": initial weights would amplify 10^{power:.0f} times, and at most 10^100 is allowed"
-            raise Refusal("branch", self.branch, f"smaller at depth {self.depth}", rest=why)
-        if self.depth == math.inf and self.branch_scaling != "depth-mup":
-            raise Refusal(
-                "branch_scaling",
-                self.branch_scaling,
-                "'depth-mup' at infinite depth",
-                rest=": without it the network has no limit",
-            )
+        if self.depth == math.inf and self.branch_power < 0.5:
+            allowed = "'depth-mup' or a power of 0.5 or more at infinite depth"
+            raise Refusal("branch_scaling", self.branch_scaling, allowed, rest=": without it the network has no limit")
+        self._check_limits()
+
+    @property
+    def branch_power(self) -> float:
+        """Power p of branches that scale as depth^-p."""
+        words = {"depth-mup": 0.5, "none": 0.0}
+        return words[self.branch_scaling] if isinstance(self.branch_scaling, str) else self.branch_scaling
+
+    @property
+    def initial_scales(self) -> NDArray[Any]:
+        """As in every network; initial branches vanish at infinite depth if they shrink faster than 1 / sqrt(depth)."""
+        scales = super().initial_scales
+        return scales * [1.0, 0.0, 1.0] if self.depth == math.inf and self.branch_power > 0.5 else scales
+
+    @property
+    def rate_factors(self) -> NDArray[Any]:
+        """As in every network; a power of the depth makes what all branches learn in a step the same at every depth."""
+        factors = super().rate_factors
+        if not isinstance(self.branch_scaling, str) and self.depth != math.inf:
+            factors[1:-1] *= self.depth ** (2 * self.branch_scaling - 1)
+        return factors
 
     @property
     def log_initial_gain(self) -> float:
         """Logarithm of how much the initial branches amplify in all, (1 + beta^2)^(L - 1) or exp(branch^2)."""
+        scales = self.initial_scales[1:-1]
         if self.depth == math.inf:
-            return self.branch**2
-        log: float = (self.depth - 1) * np.log1p(self.beta**2)  # not math.log1p, which refuses complex branches
-        return log
+            return float(np.abs(self.branch * scales[0]) ** 2)
+        return float(np.log1p(np.abs(self.beta * scales) ** 2).sum())
 
     @property
     def beta(self) -> float:
-        """Factor in front of every branch: branch or branch / sqrt(depth)."""
-        return self.branch / math.sqrt(self.depth) if self.branch_scaling == "depth-mup" else self.branch  # eq-branch
+        """Factor in front of every branch: branch / depth^p."""
+        return self.branch / self.depth**self.branch_power  # eq-branch
 
     @property
     def branch_factor(self) -> float:
@@ -269,7 +354,8 @@ class ResNet(Network):
     @property
     def changes_slowly_with_depth(self) -> bool:  # type: ignore[override]
         """Whether one layer differs little from the next in a deep network."""
-        return self.branch_scaling == "depth-mup"
+        alike = isinstance(self.init_scale, Layers | None)
+        return self.branch_power >= 0.5 and alike
 
 
 def _width(width: Any, depth: int) -> float | tuple[float, ...] | str:

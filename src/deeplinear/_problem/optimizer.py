@@ -1,21 +1,34 @@
-"""The update rule: plain frozen data, no numerics."""
+"""The update rules: plain frozen data, no numerics.
 
-from collections.abc import Callable, Iterable
+Every rule says what solvers and simulators need of it. Of the ``Optimizer`` there is
+
+    rates, momenta, decays         numbers of every step
+    layer_lr, layer_decay          factors of every weight layer
+    scaling                        how gradients are divided by their size, if they are
+    ascent                         how far up the slope gradients are taken, if not at the weights themselves
+    averaging                      how far gradients are taken towards the mean of the weights, if they are
+    orthogonal                     which weights take orthogonal steps, if some do; the rest follow ``plain``
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
+from deeplinear._problem.layers import LayerCheck, Layers, PerLayer
+from deeplinear._problem.schedules import Schedule
+from deeplinear._problem.series import Series, check_series, is_constant, series_values
 
 _LR = About(
     "Learning rate",
     "Size of each step: too small is slow, and too large blows up.",
     "numbers",
     symbol=r"\eta",
-    allowed="a positive finite number, or one for each step",
+    allowed="a positive finite number, one for each step, or a schedule",
     start=0.03,
     usual=(0.0005, 2.0),
     log=True,
@@ -23,8 +36,9 @@ _LR = About(
 _MOMENTUM = About(
     "Momentum",
     "How much of the last step is carried on.",
+    "numbers",
     symbol=r"\mu",
-    check=checks.fraction_below_one,
+    allowed=checks.fraction_below_one.allowed,
     usual=(0.0, 0.99),
 )
 _NESTEROV = About(
@@ -33,14 +47,206 @@ _NESTEROV = About(
 _WEIGHT_DECAY = About(
     "Weight decay",
     "How strongly all weights are pulled towards zero.",
+    "numbers",
     symbol=r"\kappa",
-    check=checks.non_negative,
+    allowed=checks.non_negative.allowed,
+)
+_LAYER_LR = About(
+    "Rate of each layer",
+    "Factors on the learning rate of each weight layer; 0 freezes a layer.",
+    "layers",
+    check=LayerCheck(checks.non_negative),
+)
+_LAYER_DECAY = About(
+    "Decay of each layer",
+    "Factors on the weight decay of each weight layer.",
+    "layers",
+    check=LayerCheck(checks.non_negative),
+)
+_PER = {"global": "all weights", "layer": "each layer"}
+
+
+@dataclass(frozen=True)
+class _Positive:
+    """A positive number, or None."""
+
+    allowed: str = f"{checks.positive.allowed}, or None"
+
+    def __call__(self, name: str, value: Any, /) -> float | None:
+        return None if value is None else checks.positive(name, value)
+
+
+_CLIP = About(
+    "Largest gradient",
+    "Gradients that are larger than this are scaled down to it.",
+    check=_Positive(),
+    usual=(0.01, 10.0),
+    log=True,
+)
+_CLIP_BY = About(
+    "Size of the gradient of",
+    "Whether the gradient of all weights together is clipped, or that of each layer.",
+    "choice",
+    check=checks.Word(tuple(_PER)),
+    choices=_PER,
 )
 
 
 @dataclass(frozen=True)
-class GradientDescent:
-    """Gradient descent with optional schedule, momentum and weight decay.
+class Scaling:
+    """How gradients are divided by their size.
+
+    Attributes
+    ----------
+    by_layer
+        Whether sizes are those of each weight layer, or of all together.
+    clip
+        Size above which gradients are scaled down to it; None if they are divided by the root of a running mean of
+        their squared size.
+    beta2
+        How much of the running mean is carried on.
+    """
+
+    by_layer: bool
+    clip: float | None = None
+    beta2: float = 0.0
+
+
+@dataclass(frozen=True)
+class Orthogonal:
+    """Steps along the orthogonal part of the momentum, as Newton and Schulz iterate it.
+
+    Attributes
+    ----------
+    momentum, nesterov
+        Of the gradients, before they are made orthogonal.
+    iterations
+        Number of iterations.
+    input
+        Whether the input weights take such steps too.
+    """
+
+    momentum: float
+    nesterov: bool
+    iterations: int
+    input: bool
+
+
+class Optimizer:
+    """What all update rules have in common; not made directly."""
+
+    lr: Series
+    _series: ClassVar[tuple[str, ...]] = ("lr",)
+    momentum: Any = 0.0
+    nesterov: bool = False
+    weight_decay: Any = 0.0
+    layer_lr: PerLayer = None
+    layer_decay: PerLayer = None
+
+    def __post_init__(self) -> None:
+        keep(self, lr=check_series("lr", self.lr, checks.positive, checks.non_negative))
+        check_fields(self)
+        if "momentum" in self._series:
+            below_one = checks.fraction_below_one
+            keep(self, momentum=check_series("momentum", self.momentum, below_one, below_one))
+            not_negative = checks.non_negative
+            keep(self, weight_decay=check_series("weight_decay", self.weight_decay, not_negative, not_negative))
+            if self.nesterov and self.momentum == 0.0:
+                raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether the learning rate depends on the step."""
+        return not is_constant(self.lr)
+
+    @property
+    def changes_in_time(self) -> bool:
+        """Whether any number of the rule depends on the step."""
+        return not all(is_constant(getattr(self, name)) for name in self._series)
+
+    @property
+    def plain(self) -> "Optimizer":
+        """The rule of the weights that take no orthogonal steps."""
+        return self
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """How gradients are divided by their size."""
+        return None
+
+    @property
+    def ascent(self) -> float | None:
+        """How far up the slope gradients are taken."""
+        return None
+
+    @property
+    def averaging(self) -> float | None:
+        """How far from the weights towards their mean gradients are taken."""
+        return None
+
+    @property
+    def orthogonal(self) -> Orthogonal | None:
+        """Which weights take orthogonal steps."""
+        return None
+
+    def check(self, steps: int) -> None:
+        """Refuse series that do not fit the number of steps."""
+        if self.changes_in_time:
+            self.rates(steps), self.momenta(steps), self.decays(steps)
+
+    def tabulated(self, steps: int) -> Self:
+        """The same with the values of functions in their place, as files and other processes need them."""
+        functions = [
+            name
+            for name in self._series
+            if callable(getattr(self, name)) and not isinstance(getattr(self, name), Schedule)
+        ]
+        return replace(self, **{name: tuple(self._values(name, steps).tolist()) for name in functions})  # type: ignore[type-var]
+
+    def scaled(self, factor: float, steps: int) -> Self:
+        """The same with the learning rate of every step multiplied by a factor.
+
+        Examples
+        --------
+        >>> GradientDescent(lr=[0.1, 0.2]).scaled(0.5, steps=2).lr
+        (0.05, 0.1)
+        """
+        lr: Any
+        if isinstance(self.lr, Schedule):
+            lr = self.lr.scaled(factor)
+        else:
+            lr = (factor * self.rates(steps)).tolist() if self.has_schedule else factor * self.lr  # type: ignore[operator]
+        return replace(self, lr=lr)  # type: ignore[type-var]
+
+    def first(self, count: int, steps: int) -> Self:
+        """The same for the first ``count`` of ``steps`` steps alone."""
+        changing = [name for name in self._series if isinstance(getattr(self, name), tuple | Schedule)]
+        return replace(self, **{name: tuple(self._values(name, steps)[:count].tolist()) for name in changing})  # type: ignore[type-var]
+
+    def highest_rate(self, steps: int) -> float:
+        """Largest learning rate of all steps."""
+        return float(self.rates(steps if self.has_schedule else 1).max())
+
+    def rates(self, steps: int) -> NDArray[Any]:
+        """Learning rate at each of ``steps`` steps, shape (steps,)."""
+        return self._values("lr", steps)
+
+    def momenta(self, steps: int) -> NDArray[Any]:
+        """Momentum at each of ``steps`` steps, shape (steps,)."""
+        return self._values("momentum", steps)
+
+    def decays(self, steps: int) -> NDArray[Any]:
+        """Weight decay at each of ``steps`` steps, shape (steps,)."""
+        return self._values("weight_decay", steps)
+
+    def _values(self, name: str, steps: int) -> NDArray[Any]:
+        each = checks.fraction_below_one if name == "momentum" else checks.non_negative
+        return series_values(name, getattr(self, name), steps, each)
+
+
+@dataclass(frozen=True)
+class GradientDescent(Optimizer):
+    """Gradient descent with optional schedules, momentum, weight decay and clipping, and rates by layer.
 
     With G_t the (negative) gradient in the units of the theory, every weight follows
     ``m_{t+1} = momentum m_t + G_t - weight_decay W_t`` and ``W_{t+1} = W_t + lr_t m_{t+1}``;
@@ -49,77 +255,48 @@ class GradientDescent:
     Parameters
     ----------
     lr
-        Learning rate eta: a positive number; or one value per step (zero or above); or a function
-        of the step number that returns such a value. The raw rate of the finite network is
-        N gamma0^2 eta.
+        Learning rate eta: a positive number; or one value per step (zero or above); or a schedule of
+        ``deeplinear.schedules``; or a function of the step number that returns such a value. The raw rate of the
+        finite network is N gamma0^2 eta.
     momentum
-        From 0 up to but not including 1.
+        From 0 up to but not including 1; it may depend on the step as ``lr`` does.
     nesterov
         Whether momentum looks ahead; needs momentum above 0.
     weight_decay
-        Zero or above.
+        Zero or above; it may depend on the step as ``lr`` does.
+    layer_lr, layer_decay
+        Factors on the rate and the weight decay of each weight layer: one for each of L + 1, first to last, or a
+        mapping with some of ``input``, ``hidden`` and ``readout``. A rate of 0 freezes a layer.
+    clip
+        Largest norm of a gradient: larger ones are scaled down to it. Norms are those of G_t over the root of the
+        width, which are of order one.
+    clip_by
+        ``"global"`` clips the norm over all weights, ``"layer"`` that of each weight layer.
 
     Examples
     --------
-    >>> GradientDescent(lr=0.05, momentum=0.9)
-    GradientDescent(lr=0.05, momentum=0.9, nesterov=False, weight_decay=0.0)
     >>> GradientDescent(lr=lambda step: 0.1 / (1 + step)).rates(3)
     array([0.1       , 0.05      , 0.03333333])
+    >>> GradientDescent(lr=0.05, layer_lr={"readout": 0.0}).layer_lr
+    Layers(input=1.0, hidden=1.0, readout=0.0)
     """
 
-    lr: float | tuple[float, ...] | Callable[[int], float] = field(metadata=_LR.metadata)
-    momentum: float = field(default=0.0, metadata=_MOMENTUM.metadata)
+    lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)
+    momentum: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
+        default=0.0, metadata=_MOMENTUM.metadata
+    )
     nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
-    weight_decay: float = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
+    weight_decay: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
+        default=0.0, metadata=_WEIGHT_DECAY.metadata
+    )
+    layer_lr: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_LR.metadata)
+    layer_decay: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_DECAY.metadata)
+    clip: float | None = field(default=None, metadata=_CLIP.metadata)
+    clip_by: str = field(default="global", metadata=_CLIP_BY.metadata)
     kind = Kind("gradient-descent", "gradient descent", "Gradient descent")
-
-    def __post_init__(self) -> None:
-        if isinstance(self.lr, Iterable) and not isinstance(self.lr, str):
-            keep(self, lr=_schedule(self.lr))
-        elif not callable(self.lr):
-            keep(self, lr=checks.positive("lr", self.lr))
-        check_fields(self)
-        if self.nesterov and not self.momentum:
-            raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
+    _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
 
     @property
-    def has_schedule(self) -> bool:
-        """Whether the learning rate depends on the step."""
-        return not isinstance(self.lr, float)
-
-    def tabulated(self, steps: int) -> "GradientDescent":
-        """The same with the values of a learning-rate function in its place, as files and other processes need it."""
-        return replace(self, lr=tuple(self.rates(steps).tolist())) if callable(self.lr) else self
-
-    def scaled(self, factor: float, steps: int) -> "GradientDescent":
-        """The same with the learning rate of every step multiplied by a factor.
-
-        Examples
-        --------
-        >>> GradientDescent(lr=[0.1, 0.2]).scaled(0.5, steps=2).lr
-        (0.05, 0.1)
-        """
-        lr = (factor * self.rates(steps)).tolist() if self.has_schedule else factor * self.lr  # type: ignore[operator]
-        return replace(self, lr=lr)
-
-    def first(self, steps: int) -> "GradientDescent":
-        """The same for the first steps alone."""
-        return replace(self, lr=self.lr[:steps]) if isinstance(self.lr, tuple) else self
-
-    def highest_rate(self, steps: int) -> float:
-        """Largest learning rate of all steps."""
-        return float(self.rates(steps if self.has_schedule else 1).max())
-
-    def rates(self, steps: int) -> NDArray[np.float64]:
-        """Learning rate at each of ``steps`` steps, shape (steps,)."""
-        if callable(self.lr):
-            return np.array(_schedule(self.lr(step) for step in range(steps)))
-        rates = np.broadcast_to(np.array(self.lr), (len(self.lr),) if isinstance(self.lr, tuple) else (steps,))
-        if len(rates) != steps:
-            allowed = f"one number or one per step (steps is {steps})"
-            raise Refusal("lr", self.lr, allowed, got=f"{len(rates)} values")
-        return rates.copy()
-
-
-def _schedule(values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(checks.non_negative(f"lr[{step}]", value) for step, value in enumerate(values))
+    def scaling(self) -> Scaling | None:
+        """How gradients are clipped."""
+        return None if self.clip is None else Scaling(self.clip_by == "layer", self.clip)

@@ -1,20 +1,26 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.about import About, AboutPart, check_fields, described, parts_of
+from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_of
+from deeplinear._core.cached import cached_property
 from deeplinear._core.files import write_atomically
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.network import MLP, ResNet
-from deeplinear._problem.optimizer import GradientDescent
-from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
+from deeplinear._problem.layers import Layers, every_layer
+from deeplinear._problem.optimizer import GradientDescent, Optimizer
+from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, Phase, Stage, stages
+from deeplinear._problem.sampling import FullBatch, Sampling
+from deeplinear._problem.schedules import Schedule
+from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 
 _NETWORK = AboutPart("Network", "What is trained: layers of linear neurons, from random weights.", (MLP, ResNet), MLP)
@@ -27,12 +33,10 @@ _DATA = AboutPart(
 _SAMPLING = AboutPart(
     "Sampling",
     "Which examples each training step sees.",
-    (Population, FullBatch, OnlineSGD, MultiPassSGD),
+    SAMPLINGS,
     FullBatch,
 )
-_OPTIMIZER = AboutPart(
-    "Training", "How the weights are changed, and for how long.", (GradientDescent,), GradientDescent
-)
+_OPTIMIZER = AboutPart("Training", "How the weights are changed, and for how long.", OPTIMIZERS, GradientDescent)
 _STEPS = About(
     "Training steps",
     "How long to train.",
@@ -55,6 +59,8 @@ class Problem:
         The four parts; see their own pages.
     steps
         Number T of values on each curve, at t = 0 .. T-1, each taken before its update.
+    phases
+        Parts of the steps that follow each other, whose targets, samples or rules differ; none where all are alike.
 
     Examples
     --------
@@ -73,16 +79,21 @@ class Problem:
     network: MLP | ResNet = field(metadata=_NETWORK.metadata)
     data: Isotropic | Spectrum = field(metadata=_DATA.metadata)
     sampling: Sampling = field(metadata=_SAMPLING.metadata)
-    optimizer: GradientDescent = field(metadata=_OPTIMIZER.metadata)
+    optimizer: Optimizer = field(metadata=_OPTIMIZER.metadata)
     steps: int = field(metadata=_STEPS.metadata)
+    phases: tuple[Phase, ...] = ()
 
     def __post_init__(self) -> None:
         for name, kinds in PARTS.items():
             if not isinstance(getattr(self, name), kinds):
                 raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))
         check_fields(self)
-        if self.optimizer.has_schedule:
-            self.optimizer.rates(self.steps)  # a schedule must fit the number of steps
+        self._check_phases()
+        for stage in self.stages:
+            stage.optimizer.check(stage.of)
+            if not is_constant(getattr(stage.sampling, "batch", 0.0)):
+                stage.sampling.subsampling(stage.of_samples)
+            self._layer_factors(stage.optimizer)
         if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
             raise Refusal(
                 "small_batch",
@@ -91,9 +102,41 @@ class Problem:
                 rest=": in units of the input dimension no batch is small",
             )
 
+    def _check_phases(self) -> None:
+        keep(self, phases=tuple(self.phases))
+        for phase in self.phases:
+            if not isinstance(phase, Phase):
+                raise Refusal("phases", phase, "a sequence of Phase")
+        if self.phases and (total := sum(phase.steps for phase in self.phases)) != self.steps:
+            raise Refusal("phases", self.phases, f"of {self.steps} steps in all (steps)", got=f"{total} steps")
+        if self.phases and self.phases[0].target_overlap != 1.0:
+            allowed = "1 in the first phase, which has no target before it"
+            raise Refusal("target_overlap", self.phases[0].target_overlap, allowed)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The phases with everything filled in; one where there are none."""
+        return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
+
+    def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
+        """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
+
+        At infinite depth one entry stands for all hidden matrices.
+        """
+        return self.network.rate_factors * self._layer_factors(optimizer)[0]
+
+    def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:
+        """Factor on the weight decay of each weight layer, first to last, likewise."""
+        return self._layer_factors(optimizer)[1]
+
+    def _layer_factors(self, optimizer: Optimizer) -> list[NDArray[Any]]:
+        hidden, rule = self.network.hidden_matrices, optimizer.plain
+        return [every_layer(name, getattr(rule, name), hidden) for name in ("layer_lr", "layer_decay")]
+
     def __getstate__(self) -> dict[str, Any]:
         """A learning-rate function goes to another process as its values, as it does to a file."""
-        return vars(self) | {"optimizer": self.optimizer.tabulated(self.steps)}
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return state | {"optimizer": self.optimizer.tabulated(self.steps)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Problem":
         return self  # nothing about it can change
@@ -103,7 +146,9 @@ class Problem:
         document: dict[str, Any] = {"steps": self.steps}
         state = self.__getstate__()
         for name in PARTS:
-            document[name] = {"type": type(state[name]).__name__} | _plain(state[name])
+            document[name] = _table(state[name])
+        if self.phases:
+            document["phases"] = [_phase_table(phase) for phase in self.phases]
         return tomli_w.dumps(document)
 
     @classmethod
@@ -114,12 +159,13 @@ class Problem:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Problem":
         """Build a problem from nested dictionaries, as read from TOML."""
-        _known("the problem", document, [*PARTS, "steps"])
+        _known("the problem", document, [*PARTS, "steps", "phases"])
         missing = [name for name in [*PARTS, "steps"] if name not in document]
         if missing:
             raise ValueError(f"the problem must have {', '.join([*PARTS, 'steps'])}; missing: {', '.join(missing)}")
         parts = {name: _part(name, document[name], kinds) for name, kinds in PARTS.items()}
-        return cls(**parts, steps=document["steps"])
+        phases = [_phase(table) for table in document.get("phases", [])]
+        return cls(**parts, steps=document["steps"], phases=tuple(phases))
 
     def save(self, path: str | Path) -> None:
         """Write the problem to a TOML file."""
@@ -140,10 +186,28 @@ PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts
 """The kinds that each part of a problem may take; the first is the default in a TOML file."""
 
 
-def _plain(part: Any) -> dict[str, Any]:
-    """Fields of a part that TOML can hold; absent options are left out."""
-    values = {each.name: getattr(part, each.name) for each in described(part)}
-    return {name: value for name, value in values.items() if value is not None}
+def _table(part: Any) -> dict[str, Any]:
+    """Fields of a part, or of a phase, that TOML can hold; absent options are left out."""
+    values = {each.name: getattr(part, each.name) for each in fields(part) if each.init}
+    return {"type": type(part).__name__} | {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Schedule | Layers):
+        return value.to_dict()
+    return _table(value) if isinstance(value, Optimizer | SAMPLINGS) else value
+
+
+def _phase_table(phase: Phase) -> dict[str, Any]:
+    optimizer = phase.optimizer and phase.optimizer.tabulated(phase.steps)
+    table = _table(replace(phase, optimizer=optimizer))
+    return {name: value for name, value in table.items() if name != "type"}
+
+
+def _phase(table: Any) -> Phase:
+    if not isinstance(table, dict):
+        raise Refusal("phases", table, "a list of tables")
+    return _made("phases", Phase, table)
 
 
 def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
@@ -151,9 +215,17 @@ def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
         raise Refusal(name, table, "a table")
     by_name = {kind.__name__: kind for kind in kinds}
     kind = by_name[checks.word(f"{name}.type", table.get("type", kinds[0].__name__), list(by_name))]
-    _known(name, table, ["type", *(each.name for each in described(kind))])
+    return _made(name, kind, {key: value for key, value in table.items() if key != "type"})
+
+
+def _made(name: str, kind: type, table: dict[str, Any]) -> Any:
+    """Return a part from its table; a part of its own in it is a table too."""
+    own: dict[str, tuple[type, ...]] = {"optimizer": OPTIMIZERS, "sampling": SAMPLINGS, "other": (GradientDescent,)}
+    known = [each.name for each in fields(kind) if each.init]
+    _known(name, table, ["type", *known])
+    values = {key: _part(key, value, own[key]) if key in own else value for key, value in table.items()}
     try:
-        return kind(**{key: value for key, value in table.items() if key != "type"})
+        return kind(**values)
     except TypeError as error:  # a required field is missing; the class's own message names it
         raise ValueError(f"{name}: {str(error).removeprefix(kind.__name__ + '.__init__() ')}") from None
 

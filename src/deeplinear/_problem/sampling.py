@@ -2,15 +2,21 @@
 
 Each rule is summed up by two numbers that enter the equations (see ``docs`` of the closure):
 ``reuse`` multiplies what the data remember of earlier steps, ``subsampling`` the white noise that
-drawing a batch adds at each step. A finite network is told how many examples are ``drawn`` (0 where the data are
+drawing a batch adds at each step, if the rule ``subsamples``. A finite network is told how many examples are ``drawn`` (0 where the data are
 unlimited), whether they are ``fresh`` at every step, and the probability ``keep`` with which each enters a step.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.about import About, Kind, check_fields
+from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
+from deeplinear._problem.schedules import Schedule
+from deeplinear._problem.series import Series, check_series, is_constant, series_values
 
 _SAMPLES = About(
     "Data set size",
@@ -27,8 +33,9 @@ _SAMPLES = About(
 _BATCH = About(
     "Batch size",
     "Number of examples in each step. Small batches make noisy steps.",
+    "numbers",
     symbol=r"\alpha_B",
-    check=checks.positive,
+    allowed="a positive finite number, one for each step, or a schedule",
     unit="B/D",
     start=0.5,
     count=64,
@@ -56,11 +63,18 @@ class Population:
 
     kind = Kind("population", "population", "Unlimited data")
     reuse = 0.0
-    subsampling = 0.0
+    subsamples = False
     small_batch = False
     drawn = 0.0
     fresh = True
-    keep = 1.0
+
+    def subsampling(self, steps: int) -> NDArray[Any]:
+        """No noise at any of ``steps`` steps, shape (steps,)."""
+        return np.zeros(steps)
+
+    def keeps(self, steps: int) -> NDArray[Any]:
+        """Probability of each example at each step, 1, shape (steps,)."""
+        return np.ones(steps)
 
     def merged(self, steps: float) -> "Population":
         """The rule of one step that stands for several: the same, as there is no noise."""
@@ -85,10 +99,9 @@ class FullBatch:
 
     samples: float = field(metadata=_SAMPLES.metadata)
     kind = Kind("full-batch", "full batch", "Full batch")
-    subsampling = 0.0
+    subsamples = False
     small_batch = False
     fresh = False
-    keep = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -102,6 +115,14 @@ class FullBatch:
     def reuse(self) -> float:
         """1 / alpha."""
         return 1.0 / self.samples
+
+    def subsampling(self, steps: int) -> NDArray[Any]:
+        """No noise at any of ``steps`` steps, shape (steps,)."""
+        return np.zeros(steps)
+
+    def keeps(self, steps: int) -> NDArray[Any]:
+        """Probability of each example at each step, 1, shape (steps,)."""
+        return np.ones(steps)
 
     def merged(self, steps: float) -> "FullBatch":
         """The rule of one step that stands for several: the same, as there is no noise."""
@@ -116,7 +137,7 @@ class OnlineSGD:
     ----------
     batch
         Size of a batch in units of the input dimension, B/D (the count B where the data are
-        dimension-free). Positive.
+        dimension-free). Positive; one number, one for each step, or a schedule of ``deeplinear.schedules``.
     small_batch
         Whether the theory keeps the noise that the error along a direction of the data makes in the gradient
         along the same direction, of order 1/B. The limit of large batches drops it; at B = 1 to 4 it is
@@ -129,29 +150,38 @@ class OnlineSGD:
     OnlineSGD(batch=0.25, small_batch=False)
     """
 
-    batch: float = field(metadata=_BATCH.metadata)
+    batch: float | tuple[float, ...] | Schedule = field(metadata=_BATCH.metadata)
     small_batch: bool = field(default=False, metadata=_SMALL_BATCH.metadata)
     kind = Kind("online", "online SGD", "Fresh batches")
     reuse = 0.0
+    subsamples = True
     fresh = True
-    keep = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        keep(self, batch=_check_batch(self.batch))
 
     @property
     def drawn(self) -> float:
-        """One batch, in the units of ``batch``."""
-        return self.batch
+        """The largest batch, in the units of ``batch``."""
+        return _largest(self.batch)
 
-    @property
-    def subsampling(self) -> float:
-        """1 / alpha_B."""
-        return 1.0 / self.batch
+    def batches(self, steps: int) -> NDArray[Any]:
+        """Size of the batch at each of ``steps`` steps, shape (steps,)."""
+        return series_values("batch", self.batch, steps, checks.positive)
+
+    def subsampling(self, steps: int) -> NDArray[Any]:
+        """1 / alpha_B at each of ``steps`` steps, shape (steps,)."""
+        return 1.0 / self.batches(steps)
+
+    def keeps(self, steps: int) -> NDArray[Any]:
+        """Probability of each example at each step, 1, shape (steps,)."""
+        return np.ones(steps)
 
     def merged(self, steps: float) -> "OnlineSGD":
         """The rule of one step that stands for several, with as much noise as all of them."""
-        return replace(self, batch=steps * self.batch)
+        assert is_constant(self.batch)
+        return replace(self, batch=steps * self.batch)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -166,23 +196,26 @@ class MultiPassSGD:
     samples
         Size of the data set in units of the input dimension, P/D. Positive.
     batch
-        Expected size of a batch in the same units, B/D. Positive, at most ``samples``.
+        Expected size of a batch in the same units, B/D. Positive, at most ``samples``; one number, one for each
+        step, or a schedule of ``deeplinear.schedules``.
 
     Examples
     --------
-    >>> MultiPassSGD(samples=2.0, batch=0.5).keep
-    0.25
+    >>> MultiPassSGD(samples=2.0, batch=0.5).keeps(2)
+    array([0.25, 0.25])
     """
 
     samples: float = field(metadata=_SAMPLES.metadata)
-    batch: float = field(metadata=_BATCH.metadata)
+    batch: float | tuple[float, ...] | Schedule = field(metadata=_BATCH.metadata)
     kind = Kind("multi-pass", "multi-pass SGD", "Batches, many passes")
+    subsamples = True
     small_batch = False
     fresh = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.batch > self.samples:
+        keep(self, batch=_check_batch(self.batch))
+        if _largest(self.batch) > self.samples:
             raise Refusal("batch", self.batch, f"at most samples ({self.samples!r})")
 
     @property
@@ -190,25 +223,39 @@ class MultiPassSGD:
         """The data set, in the units of ``samples``."""
         return self.samples
 
-    @property
-    def keep(self) -> float:
-        """Probability with which each example enters a step."""
-        return self.batch / self.samples
+    def batches(self, steps: int) -> NDArray[Any]:
+        """Expected size of the batch at each of ``steps`` steps, shape (steps,)."""
+        return series_values("batch", self.batch, steps, checks.positive)
+
+    def keeps(self, steps: int) -> NDArray[Any]:
+        """Probability with which each example enters each of ``steps`` steps, shape (steps,)."""
+        return np.asarray(self.batches(steps) / self.samples)
 
     @property
     def reuse(self) -> float:
         """1 / alpha."""
         return 1.0 / self.samples
 
-    @property
-    def subsampling(self) -> float:
-        """(1 - b) / (b alpha), with b the probability of keeping an example."""
-        return (1.0 - self.keep) / self.batch
+    def subsampling(self, steps: int) -> NDArray[Any]:
+        """(1 - b) / (b alpha) at each step, with b the probability of keeping an example, shape (steps,)."""
+        return np.asarray((1.0 - self.keeps(steps)) / self.batches(steps))
 
     def merged(self, steps: float) -> "MultiPassSGD":
         """The rule of one step that stands for several: it keeps b' with (1 - b') / b' = (1 - b) / (steps b)."""
-        keep = steps * self.keep / (1.0 - self.keep + steps * self.keep)
-        return replace(self, batch=keep * self.samples)
+        (b,) = self.keeps(1)
+        return replace(self, batch=steps * b / (1.0 - b + steps * b) * self.samples)
+
+
+def _check_batch(batch: Any) -> Series:
+    if callable(batch):
+        raise Refusal("batch", batch, _BATCH.allowed)
+    return check_series("batch", batch, checks.positive, checks.positive)
+
+
+def _largest(batch: Series) -> float:
+    if isinstance(batch, Schedule):
+        return batch.peak
+    return max(batch) if isinstance(batch, tuple) else batch  # type: ignore[return-value]
 
 
 Sampling = Population | FullBatch | OnlineSGD | MultiPassSGD

@@ -73,7 +73,7 @@ class MergedSteps(Solver):
 
     def why_not(self, problem: Problem) -> str | None:
         """Steps are merged where they are alike, and many."""
-        if not problem.sampling.subsampling:
+        if not problem.sampling.subsamples:
             return "where no batches are drawn"
         if not isinstance(problem.optimizer.lr, float):
             return "with a schedule"

@@ -55,7 +55,7 @@ class Panels(Solver):
     def why_not(self, problem: Problem) -> str | None:
         """Panels are polynomials in time, which follow no noise and no oscillation."""
         optimizer = problem.optimizer
-        if problem.sampling.subsampling:
+        if problem.sampling.subsamples:
             return "where batches are drawn, whose noise is never smooth"
         if optimizer.momentum:
             return "with momentum"

@@ -1,0 +1,73 @@
+"""Averages of the weights over training, whose losses are wanted beside those of the last weights: plain frozen data."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks
+from deeplinear._core.about import keep
+
+
+@dataclass(frozen=True)
+class EMA:
+    """An exponential moving average: x_0 = W_0 and x_t = decay x_{t-1} + (1 - decay) W_t.
+
+    Parameters
+    ----------
+    decay
+        From 0, which is the last weights, up to but not including 1.
+
+    Examples
+    --------
+    >>> EMA(0.5).weights(3)
+    array([[1.  , 0.  , 0.  ],
+           [0.5 , 0.5 , 0.  ],
+           [0.25, 0.25, 0.5 ]])
+    """
+
+    decay: float
+
+    def __post_init__(self) -> None:
+        keep(self, decay=checks.fraction_below_one("decay", self.decay))
+
+    def weights(self, steps: int) -> NDArray[np.float64]:
+        """How much the average at time t has of the weights at each time, shape (steps, steps)."""
+        age = np.arange(steps)[:, None] - np.arange(steps)
+        share = np.where(np.arange(steps) == 0, 1.0, 1.0 - self.decay)
+        with np.errstate(divide="ignore"):
+            return np.tril(share * self.decay ** np.maximum(age, 0))
+
+
+@dataclass(frozen=True)
+class TailMean:
+    """The mean of the weights over the last part of the time that has passed; of all of it if ``part`` is 1.
+
+    Parameters
+    ----------
+    part
+        Above 0 and at most 1: the mean at time t is that over t - floor(part t) .. t.
+
+    Examples
+    --------
+    >>> TailMean(0.5).weights(3)
+    array([[1. , 0. , 0. ],
+           [0. , 1. , 0. ],
+           [0. , 0.5, 0.5]])
+    """
+
+    part: float
+
+    def __post_init__(self) -> None:
+        check = checks.Number("a number above 0 and at most 1", lambda value: 0 < value <= 1)
+        keep(self, part=check("part", self.part))
+
+    def weights(self, steps: int) -> NDArray[np.float64]:
+        """How much the average at time t has of the weights at each time, shape (steps, steps)."""
+        time = np.arange(steps)
+        length = np.floor(self.part * time).astype(int) + 1
+        inside = (time[None] <= time[:, None]) & (time[None] > (time - length)[:, None])
+        return np.asarray(inside / length[:, None])
+
+
+Average = EMA | TailMean

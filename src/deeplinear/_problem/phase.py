@@ -1,0 +1,125 @@
+"""Phases of training, one after another: plain frozen data, no numerics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deeplinear._core import checks
+from deeplinear._core.about import keep
+from deeplinear._core.refusal import Refusal
+from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
+from deeplinear._problem.optimizer import GradientDescent, Optimizer
+from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
+
+OPTIMIZERS = (GradientDescent, NormalizedDescent, Muon, ScheduleFree, SAM)
+SAMPLINGS = (Population, FullBatch, OnlineSGD, MultiPassSGD)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Part of the steps of a problem, with a target, samples or rules of its own.
+
+    Parameters
+    ----------
+    steps
+        Number of steps; those of all phases add up to the steps of the problem.
+    target_overlap
+        Overlap of the target with that of the phase before, from -1 to 1; the rest of it is a new random direction of
+        the same size. The first phase has nothing before it, and 1.
+    new_samples
+        Whether a data set is drawn anew at the start of the phase, or is that of the phase before.
+    sampling, noise
+        What replaces those of the problem; None for the same. Samples are kept only under the same rule of sampling.
+    optimizer
+        A rule that starts afresh, with schedules over this phase; None to go on as before.
+
+    Examples
+    --------
+    >>> Phase(steps=100, target_overlap=0.5).new_samples
+    True
+    """
+
+    steps: int
+    target_overlap: float = 1.0
+    new_samples: bool = True
+    sampling: Sampling | None = None
+    noise: float | None = None
+    optimizer: Optimizer | None = None
+
+    def __post_init__(self) -> None:
+        overlap = checks.Number("a number from -1 to 1", lambda value: -1 <= value <= 1)
+        keep(self, steps=checks.whole("steps", self.steps))
+        keep(self, target_overlap=overlap("target_overlap", self.target_overlap))
+        checks.flag("new_samples", self.new_samples)
+        if self.noise is not None:
+            keep(self, noise=checks.non_negative("noise", self.noise))
+        for name, kinds in (("sampling", SAMPLINGS), ("optimizer", OPTIMIZERS)):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), kinds):
+                raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A phase with everything filled in.
+
+    Attributes
+    ----------
+    start, stop
+        Its steps are those from ``start`` up to but not including ``stop``.
+    sampling, noise, optimizer
+        The rules that hold.
+    of, since
+        Number of steps of the optimizer's schedules, and which of these is the first of this phase.
+    of_samples, since_samples
+        The same of the rule of sampling.
+    target_overlap, new_samples
+        As in ``Phase``; the first stage has new samples.
+    """
+
+    start: int
+    stop: int
+    sampling: Sampling
+    noise: float
+    optimizer: Optimizer
+    of: int
+    since: int
+    of_samples: int
+    since_samples: int
+    target_overlap: float
+    new_samples: bool
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return self.stop - self.start
+
+
+def stages(
+    phases: Sequence[Phase], sampling: Sampling, noise: float, optimizer: Optimizer, steps: int
+) -> tuple[Stage, ...]:
+    """Return phases with the rules of the problem where they have none of their own."""
+    found, start, of, begun = [], 0, steps, 0
+    before = sampling
+    for phase in phases:
+        if phase.optimizer is not None:
+            optimizer, of, begun = phase.optimizer, phase.steps, start
+        mine = phase.sampling or sampling
+        if not phase.new_samples and found and mine != before:
+            raise Refusal("new_samples", False, "True where the rule of sampling changes")
+        of_samples, since_samples = (phase.steps, 0) if phase.sampling else (steps, start)
+        found.append(
+            Stage(
+                start=start,
+                stop=start + phase.steps,
+                sampling=mine,
+                noise=noise if phase.noise is None else phase.noise,
+                optimizer=optimizer,
+                of=of,
+                since=start - begun,
+                of_samples=of_samples,
+                since_samples=since_samples,
+                target_overlap=phase.target_overlap,
+                new_samples=phase.new_samples or not found,
+            )
+        )
+        start, before = start + phase.steps, mine
+    return tuple(found)

@@ -1,0 +1,63 @@
+"""A number of training that may change from step to step: one value, one for each step, a schedule, or a function."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.checks import Check
+from deeplinear._core.refusal import Refusal
+from deeplinear._problem.schedules import Schedule, from_dict
+
+Series = float | tuple[float, ...] | Schedule | Callable[[int], float]
+
+
+def check_series(name: str, value: Any, one: Check, each: Check) -> Series:
+    """Return a series as it is kept.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    one, each
+        Checks of a single value for all steps, and of those of each step.
+    """
+    if isinstance(value, Schedule) or callable(value):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Mapping):
+        return from_dict(name, dict(value))
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return _checked(name, value, each)
+    kept: float = one(name, value)
+    return kept
+
+
+def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray[Any]:
+    """Return the value at each of ``steps`` steps, shape (steps,).
+
+    Examples
+    --------
+    >>> from deeplinear._core import checks
+    >>> series_values("lr", lambda step: 0.1 / (1 + step), 2, checks.non_negative)
+    array([0.1 , 0.05])
+    """
+    if isinstance(series, Schedule):
+        return np.array(_checked(name, series.values(steps).tolist(), each))
+    if callable(series):
+        return np.array(_checked(name, (series(step) for step in range(steps)), each))
+    if not isinstance(series, tuple):
+        return np.full(steps, series)
+    if len(series) != steps:
+        allowed = f"one number or one per step (steps is {steps})"
+        raise Refusal(name, series, allowed, got=f"{len(series)} values")
+    return np.array(series)
+
+
+def is_constant(series: Series) -> bool:
+    """Whether a series is one number for all steps."""
+    return not (isinstance(series, tuple | Schedule) or callable(series))
+
+
+def _checked(name: str, values: Iterable[Any], each: Check) -> tuple[float, ...]:
+    return tuple(each(f"{name}[{step}]", value) for step, value in enumerate(values))
