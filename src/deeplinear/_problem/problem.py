@@ -195,7 +195,7 @@ def _table(part: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Schedule | Layers):
         return value.to_dict()
-    return _table(value) if isinstance(value, Optimizer | SAMPLINGS) else value
+    return _table(value) if isinstance(value, (Optimizer, *SAMPLINGS)) else value
 
 
 def _phase_table(phase: Phase) -> dict[str, Any]:
