@@ -55,6 +55,10 @@ class Equations:
         self.data_covariances.step(self.chain.Cg_first, rows)
         self.chain.forward(self.data.Rhr, rows)
 
+    def squared_gradients(self, step: int) -> list[Array]:
+        """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""
+        return self.chain.squared_gradients(row_set(self.c, step))
+
     def replica(self, same_data: bool) -> tuple[DataCovariances, "Chain | None"]:
         """Return empty covariances with another network, that shares the data only, or the initial weights only.
 
@@ -79,13 +83,14 @@ class Equations:
         outputs = self.c.structure.outputs
         rows = slice(steps.start * outputs, steps.stop * outputs)
         errors = mean_diagonal(self.data_covariances.Cv.block(rows), outputs)
-        losses: Array = outputs * (errors + self.c.sigma2[:, 0])  # eq-losses
+        sigma = self.c.sigma if self.c.sigma.shape[1] == 1 else self.c.sigma[:, steps]
+        losses: Array = outputs * (errors + sigma**2)  # eq-losses
         return losses
 
     @cached_property
     def label_noise(self) -> NDArray[Any]:
-        """Part of the test loss that is the noise of its labels, shape (batch, 1)."""
-        return self.c.structure.outputs * to_numpy(self.c.sigma2[:, 0])
+        """Part of the test loss that is the noise of its labels, shape (batch, 1), or (batch, steps) if it changes."""
+        return self.c.structure.outputs * to_numpy(self.c.sigma**2)
 
     @cached_property
     def train_losses(self) -> NDArray[Any] | None:
@@ -127,12 +132,13 @@ class Equations:
 
 def kept(shape: Structure) -> int:
     """Count the matrices that the equations of one problem keep."""
-    return (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
+    weights = len(set(shape.groups)) + (shape.outputs > 1)
+    return weights + (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
 
 
 def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False) -> int:
     """Bytes of the equations of a batch of problems, almost all of which are matrices over pairs of rows."""
-    matrices = kept(shape) + (1 if shape.outputs == 1 else 2)  # and the weights
+    matrices = kept(shape)
     objects = 0 if shape.nodes else layers.object_bytes(shape)
     return 8 * (1 + complex_numbers) * batch * matrices * shape.size**2 + objects
 

@@ -17,10 +17,10 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure, weights_of
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
 from deeplinear._equations.system import Equations, row_set
+from deeplinear._equations.training import Training, evaluations
 from deeplinear._equations.two_time import Room
-from deeplinear._equations.weights import WeightLayers
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
@@ -112,7 +112,7 @@ class Dense(Solver):
         def run(nodes: int, progress: Progress | None) -> DenseRun:
             memory.require(replace(self, depth_nodes=nodes).memory(problems), "solving", _ADVICE, self.device)
             c = coefficients(problems, nodes, device=self.device)
-            filled = DenseRun(c, weights_of(problems, c))
+            filled = DenseRun(problems, c)
             filled.fill(progress)
             return filled
 
@@ -130,25 +130,30 @@ class DenseRun:
         Step at which each problem diverged, -1 if it did not, shape (batch,).
     """
 
-    def __init__(self, c: Coefficients, weights: WeightLayers) -> None:
+    def __init__(self, problems: Sequence[Problem], c: Coefficients) -> None:
         with computing(c.gamma0):
-            self.equations = Equations(c, weights, Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure)))
+            room = Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure))
+            self._training = Training(problems, c, room)
+            self.equations = Equations(c, self._training.layers, room)
         self.diverged_at: NDArray[np.int64] = np.full(c.batch, -1)
 
     def fill(self, progress: Progress | None = None) -> None:
         """Fill all rows; stop early once every problem of the batch has diverged."""
-        c = self.equations.c
-        steps, watched = c.structure.steps, 0
+        c, training = self.equations.c, self._training
+        times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
         every = 1 if c.structure.nodes else _WATCH
         with computing(c.gamma0):
-            for step in range(1, steps + 1):
-                self.equations.fill(row_set(c, step - 1))
+            for evaluation in evaluations(c.structure.rules):
+                training.place(evaluation)
+                self.equations.fill(row_set(c, evaluation.row))
+                training.learn(evaluation, self.equations)
                 if progress is not None:
-                    progress(step, steps)
-                if step % every == 0 or step == steps:
-                    self._watch(slice(watched, step))
-                    watched = step
+                    progress(evaluation.step + 1, steps)
+                done = evaluation.row + 1
+                if done % every == 0 or done == times:
+                    self._watch(slice(watched, done))
+                    watched = done
                 if (self.diverged_at >= 0).all():
                     return
 
