@@ -38,6 +38,8 @@ FIELDS: dict[str, _Field] = {
     "gradient_response": _Field("response of the backward fields", 2, "gradient_layer"),
     "error_response": _Field("response of the errors in weight space", 2),
     "residual_response": _Field("response of the residuals", 2),
+    "averaged_test_loss": _Field("test loss of averaged weights", 1, "average"),
+    "task_loss": _Field("test loss on the task of each phase", 1, "task"),
     "kernel": _Field("effective tangent kernel over time", 1),
     "bias": _Field("bias part of the test loss", 1),
     "width": _Field("width part of the test loss", 1),
@@ -102,6 +104,8 @@ def to_dataset(
         "seed": (np.array(seeds), "seed"),
         "layer": (np.arange(depth + 1), "layer"),
         "gradient_layer": (np.arange(1, depth + 1), "layer"),
+        "average": (np.arange(_length(values, "averaged_test_loss")), "average of the weights"),
+        "task": (np.arange(_length(values, "task_loss")), "phase whose task it is"),
         "time": (times, "training step"),
         "output": (np.arange(outputs), "output"),
         "time_prime": (times, "training step"),
@@ -113,6 +117,11 @@ def to_dataset(
         meaning = {"long_name": "layer time, 0 at layer 1 and 1 at the last layer"}
         coords["layer_time"] = ("gradient_layer", layer_time, meaning)
     return xr.Dataset(variables, coords, {**(attrs or {}), "deeplinear_version": version("deeplinear")})
+
+
+def _length(values: Mapping[str, ArrayLike], name: str) -> int:
+    """Number of curves in a set of them."""
+    return np.shape(values[name])[-2] if name in values else 0
 
 
 def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, namespace
 from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._equations.data_sets import DataSets, data_sets, targets
-from deeplinear._equations.rules import Rule, groups_of, rule_of
+from deeplinear._equations.rules import Rule, evaluations, groups_of, rule_of
 from deeplinear._problem.problem import Problem
 
 
@@ -41,6 +42,14 @@ class Structure:
     def size(self) -> int:
         """Rows of every matrix: one per time and output."""
         return self.steps * self.outputs
+
+    @property
+    def reported(self) -> NDArray[np.int64] | None:
+        """Rows over times whose losses are those of the steps, shape (steps,); None if all are."""
+        if all(rule.evaluations == 1 for rule in self.rules):
+            return None
+        first = [each.row for each in evaluations(self.rules) if each.number == 0]
+        return np.array(first)
 
     @property
     def reuses_data(self) -> bool:

@@ -177,10 +177,9 @@ class DataCovariances:
         self._sigma = self.c.sigma if s.outputs == 1 else self.c.xp.repeat(self.c.sigma, s.outputs, axis=-1)
         self._within = self.c.xp.tile(identity(s.outputs, self.c.sigma), (1, size // s.outputs))
 
-    @property
-    def bias(self) -> Array:
+    def bias(self, rows: slice) -> Array:
         """Part of C_v(t, t) due to the mean error, shape (batch, rows)."""
-        c, H1 = self.c, self.responses.H1
+        c, H1 = self.c, self.responses.H1[..., rows, :]
         return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
 
     def step(self, Cg: Symmetric | None, rows: slice) -> None:
@@ -212,7 +211,7 @@ class DataCovariances:
             return direct
         R = finite(to_numpy(RDelta.matrix[index]))
         past = R - np.eye(s.size)
-        subsampling, reuse = np.broadcast_arrays(*(to_numpy(x[index]) for x in (c.subsampling, c.reuse)))
+        subsampling, reuse = (np.broadcast_to(to_numpy(x[index]), s.steps) for x in (c.subsampling, c.reuse))
         draws = np.repeat(np.divide(subsampling, reuse, out=np.zeros_like(subsampling), where=reuse != 0), s.outputs)
         with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
             return np.asarray(R @ finite(direct) @ R.T + past @ (draws * finite(equal_times)) @ past.T)

@@ -134,10 +134,9 @@ class HiddenCovariances:
             return {layer: room.symmetric(self.c.batch) for layer in layers}
 
         self.Cg = make(responses.layers)
-        # Nothing else depends on the last layer's, but the size of the readout's gradient.
-        self.Ch = {0: Ch_data} | make(
-            responses.layers if self.c.structure.measures_gradients else responses.layers[:-1]
-        )
+        # Nothing but the size of the readout's gradient depends on that of the last layer.
+        needed = responses.layers if self.c.structure.measures_gradients else responses.layers[:-1]
+        self.Ch = {0: Ch_data} | make(needed)
         self._cov_a, self._Gamma = make(responses.left), make(responses.right)
         self._S = make(responses.right)  # layers that have a chain below them
         self._D = make(responses.left)  # layers that have a chain above them

@@ -1,6 +1,7 @@
-"""Averages of the weights over training, whose losses are wanted beside those of the last weights: plain frozen data."""
+"""Averages of the weights over training, whose losses are wanted beside those of the last weights."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,3 +72,11 @@ class TailMean:
 
 
 Average = EMA | TailMean
+
+
+def read_average(values: dict[str, Any]) -> Average:
+    """Return an average from its kind and its number, as solutions keep it."""
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (EMA, TailMean)}
+    options = dict(values)
+    made: Average = kinds[options.pop("kind")](**options)
+    return made

@@ -91,6 +91,8 @@ class Answer:
         Functions of one time: inf from a divergence on, and complex where a field of the problem is.
     stats
         How it was found, for people to read.
+    averaged_test_loss, task_loss
+        As in ``Solution``.
     run, index
         The filled equations, and which problem of their batch this is; None where there are none.
     matrices
@@ -103,6 +105,8 @@ class Answer:
     rounding_at: int | None
     curves: Curves
     stats: dict[str, Any]
+    averaged_test_loss: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    task_loss: Array = field(default_factory=lambda: np.zeros((0, 0)))
     run: Run | None = None
     index: int = 0
     matrices: Mapping[str, Array] = field(default_factory=dict)
