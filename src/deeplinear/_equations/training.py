@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deeplinear._core.arrays import Array, beside, computing, namespace, zeros
-from deeplinear._equations.coefficients import Coefficients, is_complex
-from deeplinear._equations.rules import Evaluation, evaluations, numbers_of
+from deeplinear._equations.coefficients import Coefficients, is_complex, row_set
+from deeplinear._equations.matrix_track import MatrixTrack
+from deeplinear._equations.rules import Evaluation, evaluations, numbers_of, orthogonal_layers
 from deeplinear._equations.two_time import Room
 from deeplinear._equations.weights import GrowingWeights, WeightLayers
 from deeplinear._problem.averages import Average
@@ -59,6 +60,9 @@ class Training:
         self._means = {group: zeros((c.batch, 1 + s.steps), c.gamma0) for group in self._tracks}
         # Weights of all steps so far, which averages are made of.
         self._history: dict[int, list[Array]] = {group: [] for group in self._tracks}
+        self._matrices = {
+            group: MatrixTrack(self._growing.X(group)) for group in orthogonal_layers(s.rules, len(s.groups))
+        }
         self._squares: dict[int, Array] = {}  # running means of squared gradients
         self._gradients = 0  # that these have seen
         self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
@@ -110,6 +114,8 @@ class Training:
             return
         scales = self._scales(evaluation, equations) if evaluation.rule.scales else None
         self._step(evaluation, scales)
+        if self._matrices:
+            self._step_matrices(evaluation, scales, equations)
 
     def _begin(self, evaluation: Evaluation) -> None:
         """Let a rule that begins start from the weights that the one before has come to."""
@@ -117,6 +123,8 @@ class Training:
             for group, track in self._tracks.items():
                 track.change = self._means[group]
                 track.velocity = namespace(track.velocity).zeros_like(track.velocity)
+            for matrix in self._matrices.values():
+                matrix.rest()
 
     def _place(self, evaluation: Evaluation) -> None:
         self._begin(evaluation)
@@ -128,6 +136,9 @@ class Training:
             last = zeros((1, 1 + self._c.structure.steps), self._c.gamma0)
             last[:, evaluation.row] = 1.0  # the gradient of the row before
             where = {group: weights - self._up * last for group, weights in where.items()}
+        before = row_set(self._c, evaluation.row - 1)
+        for matrix in self._matrices.values():
+            matrix.shift(before, -self._up if evaluation.number else None)
         self._fill(evaluation, where)
 
     def _fill(self, evaluation: Evaluation, where: Mapping[int, Array]) -> None:
@@ -142,6 +153,8 @@ class Training:
         rule, step, _, row = evaluation
         rate, decay, momentum = (self._numbers[name][step] for name in ("rate", "decay", "momentum"))
         for group, track in self._tracks.items():
+            if rule.orthogonal and group in orthogonal_layers([rule], len(self._c.structure.groups)):
+                continue
             scale = 1.0 if scales is None else scales[group]
             track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
             if rule.averages:
@@ -149,6 +162,20 @@ class Training:
                 self._means[group] = (1.0 - part) * self._means[group] + part * track.change
             else:
                 self._means[group] = track.change
+
+    def _step_matrices(self, evaluation: Evaluation, scales: dict[int, Array] | None, equations: "Equations") -> None:
+        """Take the step of weights that take orthogonal steps, now or in another phase."""
+        rule, step, _, row = evaluation
+        rows, number = row_set(self._c, row), {name: values[step] for name, values in self._numbers.items()}
+        now = orthogonal_layers([rule], len(self._c.structure.groups))
+        for group, matrix in self._matrices.items():
+            rate, momentum, decay = number["rate"][group], number["momentum"], number["decay"][group]
+            if rule.orthogonal is None or group not in now:
+                matrix.step(rows, rate, momentum, decay, rule.nesterov, 1.0 if scales is None else scales[group])
+                continue
+            above, below = equations.fields_around(group, rows.stop)
+            rate = number["orthogonal_rate"] / equations.gradient_factor(group)
+            matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
 
     def _scales(self, evaluation: Evaluation, equations: "Equations") -> dict[int, Array]:
         """What each group's gradient is multiplied by, shape (batch, 1)."""
@@ -169,7 +196,8 @@ class Training:
 def growing_weights(c: Coefficients, room: Room) -> GrowingWeights:
     """Return weights whose rows are still to be filled."""
     s = c.structure
-    return GrowingWeights(room, c.batch, s.groups, s.outputs, s.decays, c.variances, c.rate_factors)
+    orthogonal = orthogonal_layers(s.rules, len(s.groups))
+    return GrowingWeights(room, c.batch, s.groups, s.outputs, s.decays, c.variances, c.rate_factors, orthogonal)
 
 
 def _over_root(square: Array) -> Array:

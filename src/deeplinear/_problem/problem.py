@@ -1,5 +1,6 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
+import math
 import tomllib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -94,6 +95,7 @@ class Problem:
             if not is_constant(getattr(stage.sampling, "batch", 0.0)):
                 stage.sampling.subsampling(stage.of_samples)
             self._layer_factors(stage.optimizer)
+            self._check_limits(stage)
         if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
             raise Refusal(
                 "small_batch",
@@ -112,6 +114,20 @@ class Problem:
         if self.phases and self.phases[0].target_overlap != 1.0:
             allowed = "1 in the first phase, which has no target before it"
             raise Refusal("target_overlap", self.phases[0].target_overlap, allowed)
+
+    def _check_limits(self, stage: Stage) -> None:
+        """Refuse update rules that have no limit of infinite depth or width, or that sampling does not go with."""
+        rule, name = stage.optimizer, type(stage.optimizer).__name__
+        by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
+        if by_layer and self.network.depth == math.inf:
+            allowed = "another one at infinite depth, or a finite depth"
+            why = ": gradients of single layers vanish there, and steps that do not depend on them add up to infinity"
+            raise Refusal("optimizer", rule, allowed, got=name, rest=why)
+        if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
+            allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
+            raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients have no size there")
+        if rule.ascent is not None and stage.sampling.subsamples and not stage.sampling.fresh:
+            raise Refusal("sampling", stage.sampling, "another one with SAM, such as OnlineSGD or FullBatch")
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

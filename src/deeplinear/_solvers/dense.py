@@ -17,9 +17,9 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, row_set, structure
 from deeplinear._equations.rules import Evaluation, evaluations
-from deeplinear._equations.system import Equations, row_set
+from deeplinear._equations.system import Equations
 from deeplinear._equations.training import Training
 from deeplinear._equations.two_time import Room
 from deeplinear._problem.averages import Average
