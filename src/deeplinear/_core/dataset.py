@@ -30,6 +30,8 @@ class _Field(NamedTuple):
 FIELDS: dict[str, _Field] = {
     "test_loss": _Field("test loss", 1),
     "train_loss": _Field("train loss", 1),
+    "averaged_test_loss": _Field("test loss of averaged weights", 1, "average"),
+    "task_loss": _Field("test loss on the target of each phase", 1, "phase"),
     "feature_correlation": _Field("correlation of the forward fields", 2, "layer"),
     "gradient_correlation": _Field("correlation of the backward fields", 2, "gradient_layer"),
     "error_correlation": _Field("correlation of the errors in weight space", 2),
@@ -80,7 +82,7 @@ def to_dataset(
     Returns
     -------
     xarray.Dataset
-        With dimensions among seed, layer (0 .. L), gradient_layer (1 .. L), time, output,
+        With dimensions among seed, layer (0 .. L), gradient_layer (1 .. L), average, phase, time, output,
         time_prime and output_prime.
 
     Examples
@@ -106,6 +108,8 @@ def to_dataset(
         "output": (np.arange(outputs), "output"),
         "time_prime": (times, "training step"),
         "output_prime": (np.arange(outputs), "output"),
+        "average": (np.arange(_length(variables, "average")), "average of the weights"),
+        "phase": (np.arange(_length(variables, "phase")), "phase of training"),
     }
     used = {dim for variable in variables.values() for dim in variable.dims}
     coords = {dim: (dim, values, {"long_name": text}) for dim, (values, text) in coordinates.items() if dim in used}
@@ -113,6 +117,11 @@ def to_dataset(
         meaning = {"long_name": "layer time, 0 at layer 1 and 1 at the last layer"}
         coords["layer_time"] = ("gradient_layer", layer_time, meaning)
     return xr.Dataset(variables, coords, {**(attrs or {}), "deeplinear_version": version("deeplinear")})
+
+
+def _length(variables: Mapping[str, "xr.Variable"], dim: str) -> int:
+    """Length of a dimension that some variables have, 0 if none has it."""
+    return max((variable.sizes.get(dim, 0) for variable in variables.values()), default=0)
 
 
 def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:

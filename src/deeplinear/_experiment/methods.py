@@ -16,6 +16,7 @@ import numpy as np
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._experiment.revealed_network import coordinates
 from deeplinear._experiment.sizes import Sizes
+from deeplinear._problem.averages import Average
 from deeplinear._problem.data import Modes
 from deeplinear._problem.problem import Problem
 
@@ -88,12 +89,21 @@ class Counts:
         What is trained, its counts, and the modes of its inputs.
     record
         What is kept.
+    averages
+        Averages of the weights whose losses are.
     """
 
     problem: Problem
     sizes: Sizes
     finite: Modes
     record: str
+    averages: tuple[Average, ...] = ()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Ways in which matrices may be kept: orthogonal steps look at every entry."""
+        is_orthogonal = any(stage.optimizer.orthogonal is not None for stage in self.problem.stages)
+        return (EXPLICIT,) if is_orthogonal else (EXPLICIT, LAZY, REDUCED)
 
     @property
     def n(self) -> int:
@@ -104,7 +114,9 @@ class Counts:
     def result_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what is kept of one seed."""
         depth = self.problem.network.layers
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (self.problem.steps,))
+        steps, phases = self.problem.steps, len(self.problem.stages)
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (steps,))
+        shapes |= {"averaged_test_loss": (len(self.averages), steps), "task_loss": (phases if phases > 1 else 0, steps)}
         if self.record == "all":
             layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
             shapes |= {name: (*layers.get(name, ()), self.n, self.n) for name in CORRELATIONS}
@@ -113,7 +125,7 @@ class Counts:
     def need(self, method: str) -> Need:
         """Return what one network needs if its matrices are kept in this way."""
         results = sum(int(np.prod(shape)) for shape in self.result_shapes.values())
-        kept = coordinates(self.problem, self.sizes, self.finite, reduced=method == REDUCED)
+        kept = coordinates(self.problem, self.sizes, self.finite, len(self.averages), reduced=method == REDUCED)
         sites = 2 * kept.dim + 2 * sum(kept.widths) + kept.samples if self.record == "all" else 0
         seconds, numbers = (self._explicit if method == EXPLICIT else self._revealed)(kept)
         supplies = 0 if method == EXPLICIT else _SUPPLIES
@@ -122,7 +134,7 @@ class Counts:
 
     def _explicit(self, kept: Sizes) -> tuple[float, int]:
         """Seconds without the correlations, and numbers that are stored."""
-        steps, momentum = self.problem.steps, bool(self.problem.optimizer.momentum)
+        steps, momentum = self.problem.steps, True
         weights = sum(a * b for a, b in zip((kept.dim, *kept.widths), (*kept.widths, kept.outputs), strict=True))
         data = kept.samples * kept.dim
         drawings = steps if self.problem.sampling.fresh else 1
@@ -155,7 +167,7 @@ def choose(counts: Counts, available: float) -> str:
     available
         Memory in bytes.
     """
-    needs = {method: counts.need(method) for method in (EXPLICIT, REDUCED)}
+    needs = {method: counts.need(method) for method in (EXPLICIT, REDUCED) if method in counts.methods}
     fitting = {method: need for method, need in needs.items() if need.in_flight <= available} or needs
     if EXPLICIT in fitting and needs[EXPLICIT].seconds <= _QUICK:
         return EXPLICIT
