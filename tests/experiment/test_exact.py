@@ -14,19 +14,19 @@ from agreement import z_scores
 from deeplinear._core.device import CPU
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment import methods
-from deeplinear._experiment import train as training
+from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.draws import Draws
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
 from deeplinear._experiment.methods import Counts
 from deeplinear._experiment.network import FiniteNetwork
-from deeplinear._experiment.record import Log
+from deeplinear._experiment.record import Log, Wanted
 from deeplinear._experiment.revealed import Revealed
 from deeplinear._experiment.revealed_network import draw_inputs, draw_network, draw_stream
 from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._experiment.spaces import Space
-from deeplinear._experiment.streams import FixedStream, FreshStream
 from deeplinear._experiment.train import train_revealed
+from deeplinear._experiment.training import Task, Training
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 SPECTRUM = dl.Spectrum([2.0, 0.5, 0.0], [0.7, 1.0, 0.3], [0.25, 0.5, 0.25], proportional=True, noise=0.2)
@@ -64,10 +64,10 @@ def dim_of(problem, dim=DIM):
 # --- the same network, if the numbers that are drawn are those of a given matrix ----------------------------------
 
 
-def both(problem, dim, monkeypatch, seed=3):
+def both(problem, dim, monkeypatch, seed=3, averages=()):
     """Train a network whose matrices are revealed, and the explicit one that has the same entries."""
     sizes, finite, rng = sizes_of(problem, dim), problem.data.finite(dim), np.random.default_rng(seed)
-    draws, hidden, masks, batches = Draws([rng], CPU), {}, [], []
+    draws, hidden, batches = Draws([rng], CPU), {}, []
 
     def entries(matrix):
         return hidden.setdefault(matrix, rng.standard_normal((1, *matrix.shape)))
@@ -76,37 +76,38 @@ def both(problem, dim, monkeypatch, seed=3):
         return (entries(self) if far is self._left else entries(self).mT) @ direction
 
     monkeypatch.setattr(Revealed, "_unseen", unseen)
-    random = draws.random
-    monkeypatch.setattr(draws, "random", lambda shape: masks.append(random(shape)) or masks[-1])
-    space, inputs, target = draw_inputs(problem, sizes, finite, draws, CPU, reduced=False)
-    network = draw_network(problem, sizes, space, draws, reduced=False)
-    stream = draw_stream(problem, sizes, inputs, space, draws, reduced=False)
-    if isinstance(stream, FreshStream):
-        draw = stream._draw
-        monkeypatch.setattr(stream, "_draw", lambda: batches.append(draw()) or batches[-1])
-    readout = network.weights[-1].copy()
+    count = len(averages)
+    space, inputs, targets = draw_inputs(problem, sizes, finite, draws, CPU, count, reduced=False)
+    network = draw_network(problem, sizes, space, draws, count, reduced=False)
+    sets = data_sets(problem, sizes.unit)
+    initial = [*network.parameters[:-1], network.weights[-1].copy()]
+    scales = [float(each[0, 0, 0]) for each in initial[:-1]]
 
     def run(network, stream):
-        log = Log(problem.steps, sizes, sizes, readout, correlations=True, errors=True)
-        return training._descend(problem, network, stream, inputs, target, log, None)
+        wanted = Wanted(correlations=True, errors=True, averages=count, tasks=len(problem.stages))
+        log = Log(problem.steps, sizes, sizes, initial[-1], wanted)
+        return Training(Task(problem, inputs, targets, sets, stream), network, log, averages).run()
 
-    revealed = run(network, stream)
-    weights = [*(entries(weight).copy() for weight in network.weights[:-1]), readout]
-    twin = FiniteNetwork(weights, network.gamma0, network.unit, network.beta)
-    if isinstance(stream, FreshStream):
-        again = iter([(entries(standard), noise) for standard, noise in batches])
-        data = FreshStream(inputs, sizes.samples, lambda: next(again))
-    elif isinstance(stream, FixedStream):
-        left = iter(masks)
-        replay = SimpleNamespace(random=lambda shape: next(left))
-        data = FixedStream(inputs, entries(stream._standard), stream._label_noise, stream._keep, replay)
-    else:
-        data = stream
-    return revealed, run(twin, data), network
+    def revealed_stream(data):
+        for batch in draw_stream(data, sizes.outputs, inputs, space, draws, reduced=False):
+            batches.append(batch)
+            yield batch
+
+    revealed = run(network, revealed_stream)
+    weights = [scale * entries(weight) for scale, weight in zip(scales, network.weights[:-1], strict=True)]
+    twin = FiniteNetwork([*weights, initial[-1]], network.gamma0, network.unit, network.beta)
+
+    def explicit_stream(data):
+        for batch in batches[data.start : data.stop]:
+            yield replace(batch, standard=entries(batch.standard)) if data.drawn else batch
+
+    return revealed, run(twin, explicit_stream), network
 
 
 def assert_same(revealed, explicit, tolerance):
     for name in LOSSES:
+        assert_allclose(getattr(revealed, name), getattr(explicit, name), rtol=tolerance)
+    for name in MORE_LOSSES:
         assert_allclose(getattr(revealed, name), getattr(explicit, name), rtol=tolerance)
     for name, matrix in explicit.correlations.items():
         assert_allclose(revealed.correlations[name], matrix, atol=tolerance * np.abs(matrix).max())

@@ -161,9 +161,9 @@ class Ascent:
     """
 
     def __init__(self, weights: list[Array], gradient: Gradient, radius: float) -> None:
-        total = namespace(weights[-1]).sum(gradient.squares(), axis=-1)
-        xp = namespace(total)
-        norm = xp.sqrt(total)
+        squares = gradient.squares()
+        xp = namespace(squares)
+        norm = xp.sqrt(xp.sum(squares, axis=-1))
         step = radius / xp.where(norm > 0, norm, xp.ones_like(norm))
         self._weights = weights
         self._outers = [outer.times(step) for outer in gradient.outers]

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deeplinear._experiment.averages import kept_copies
+from deeplinear._experiment.data_sets import DataSet, data_sets
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
-from deeplinear._experiment.revealed_network import coordinates
+from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.averages import Average
 from deeplinear._problem.data import Modes
+from deeplinear._problem.optimizer import Optimizer, Orthogonal
 from deeplinear._problem.problem import Problem
 
 EXPLICIT, LAZY, REDUCED, AUTO = "explicit", "lazy", "reduced", "auto"
@@ -36,6 +39,9 @@ _ENTRY = 30e-9
 
 _LOOK = 60e-6
 """Seconds of overhead of one product with a revealed matrix, shared by the networks that are trained together."""
+
+_PRODUCT = 0.08e-9
+"""Seconds to multiply and add two numbers in a product of large matrices."""
 
 _STEP = 60e-6
 """Seconds of overhead of one step with explicit matrices."""
@@ -134,27 +140,64 @@ class Counts:
 
     def _explicit(self, kept: Sizes) -> tuple[float, int]:
         """Seconds without the correlations, and numbers that are stored."""
-        steps, momentum = self.problem.steps, True
-        weights = sum(a * b for a, b in zip((kept.dim, *kept.widths), (*kept.widths, kept.outputs), strict=True))
-        data = kept.samples * kept.dim
-        drawings = steps if self.problem.sampling.fresh else 1
-        passes = steps * ((5 if momentum else 3) * weights + 2 * data)
-        seconds = _STEP * steps + _PASS * passes + _DRAW * (weights + drawings * data)
-        return seconds, weights * (2 if momentum else 1) + data + 2 * kept.samples * kept.outputs
+        shapes = list(zip((kept.dim, *kept.widths), (*kept.widths, kept.outputs), strict=True))
+        weights, steps = sum(a * b for a, b in shapes), self.problem.steps
+        seconds, most = _STEP * steps + _DRAW * weights, 0
+        for stage in self.problem.stages:
+            passes, buffers = _rule_cost(stage.optimizer, stage.of)
+            seconds += _PASS * stage.steps * weights * (passes + 3 * len(self.averages))
+            most = max(most, buffers * weights)
+            if stage.optimizer.orthogonal is not None:
+                products, room = _orthogonal_cost(stage.optimizer.orthogonal, shapes[:-1])
+                seconds, most = seconds + _PRODUCT * stage.steps * products, max(most, weights + room)
+        samples = 0
+        for data in self._data:
+            looks = int(data.residuals.sum() + data.signals.sum())
+            drawings = data.samples.sum() if data.fresh else data.samples[0]
+            seconds += kept.dim * (_PASS * looks * float(data.samples.mean()) + _DRAW * int(drawings))
+            samples = max(samples, int(data.samples.max()))
+        copies = 1 + sum(kept_copies(average, steps) for average in self.averages)
+        return seconds, copies * weights + most + samples * (kept.dim + 2 * kept.outputs)
 
     def _revealed(self, kept: Sizes) -> tuple[float, int]:
         """Likewise. A product with a matrix reads its directions and images on both sides five times over."""
+        looks, outputs = Looks.of(self.problem, len(self.averages)), self.sizes.outputs
         ends = sum(a + b for a, b in zip((kept.dim, *kept.widths[:-1]), kept.widths, strict=True))
-        layers, stored = len(kept.widths), self.n * 2 * ends + len(kept.widths) * 2 * self.n**2
-        passes, entries = 5 * self.n**2 * ends, self.n * ends
-        if self.problem.sampling.drawn:
-            layers, entries = layers + 1, entries + self.n * (kept.dim + kept.samples)
-            looks = self.sizes.outputs if self.problem.sampling.fresh else self.n
-            passes += 5 * self.n * looks * (kept.dim + kept.samples)
-            stored += 2 * looks * (kept.dim + kept.samples)
-        stored += 8 * (kept.dim + max(kept.widths)) * kept.outputs + 6 * kept.samples * kept.outputs  # fields of a step
-        overhead = 2 * self.n * layers * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
+        layers, gradients, both = len(kept.widths), looks.gradients, outputs * (looks.gradients + looks.evaluations)
+        stored = both * ends + layers * outputs * gradients * both
+        products, passes, entries = both * layers, 5 * (both / 2) ** 2 * ends, both / 2 * ends
+        most = 0
+        for data in self._data:
+            if data.drawn:
+                sites, alive = kept.dim + kept.samples, outputs * sum(data.looks)
+                turns = data.stop - data.start if data.fresh else 1
+                products += turns * alive
+                passes, entries = passes + turns * 5 * (alive / 2) ** 2 * sites, entries + turns * alive / 2 * sites
+                most = max(most, alive * sites)
+        copies = 1 + sum(kept_copies(average, self.problem.steps) for average in self.averages)
+        stored += most + copies * layers * (1 + gradients) + (copies - 1) * kept.widths[-1] * outputs
+        stored += 8 * (kept.dim + max(kept.widths)) * outputs + 6 * kept.samples * outputs  # fields of a step
+        overhead = products * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
         return overhead + _PASS * passes + _ENTRY * entries, stored
+
+    @property
+    def _data(self) -> list[DataSet]:
+        return data_sets(self.problem, self.sizes.unit)
+
+
+def _rule_cost(optimizer: Optimizer, steps: int) -> tuple[int, int]:
+    """Passes over all weights in a step, and copies of them that are kept beside them."""
+    if optimizer.averaging is not None:
+        return 9, 2
+    has_momentum = bool(optimizer.plain.momenta(steps).any()) or optimizer.orthogonal is not None
+    return (5 if has_momentum else 3) + (4 if optimizer.ascent is not None else 0), 1 if has_momentum else 0
+
+
+def _orthogonal_cost(rule: Orthogonal, shapes: list[tuple[int, int]]) -> tuple[int, int]:
+    """Multiplications of a step, and numbers that it holds for a while: two matrices and three small ones."""
+    sizes = [sorted(shape) for shape in shapes[0 if rule.input else 1 :]]
+    products = sum(rule.iterations * (2 * few * few * many + few**3) for few, many in sizes)
+    return products, max((3 * few * many + 3 * few * few for few, many in sizes), default=0)
 
 
 def choose(counts: Counts, available: float) -> str:

@@ -49,7 +49,9 @@ def read_rows(problem: Problem, data: Any) -> Fit:
         raise Refusal("data", data, made_from, got=f"rows with another spectrum than {ours!r}")
     for stage in problem.stages:
         if stage.noise != ours.noise:
-            raise Refusal("noise", stage.noise, f"that of the data ({ours.noise!r}) in every phase where rows are given")
+            raise Refusal(
+                "noise", stage.noise, f"that of the data ({ours.noise!r}) in every phase where rows are given"
+            )
     return fit
 
 

@@ -90,7 +90,9 @@ def _check_targets(finite: Modes, tasks: int) -> None:
     if rank[k] > directions:
         allowed = f"a rank of at most the number of directions of its mode, {directions}"
         raise Refusal(f"target_power[{k}]", int(rank[k]), allowed, verb="in a simulation have")
-    why = f": {tasks} targets without overlap need {tasks * int(rank[k])} directions of mode {k}, which has {directions}"
+    why = (
+        f": {tasks} targets without overlap need {tasks * int(rank[k])} directions of mode {k}, which has {directions}"
+    )
     raise Refusal("target_overlap", tasks, "1 or -1 in a simulation", got=f"{tasks} different targets", rest=why)
 
 

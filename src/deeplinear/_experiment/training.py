@@ -94,8 +94,10 @@ class Training:
         data = iter(self._task.data)
         for phase, stage in enumerate(self._task.problem.stages):
             if stage.new_samples:
+                self._stream = iter(())  # whose samples may be large
                 self._stream = self._task.stream(next(data))
             if not stage.since:
+                self._rule = Rule(self._rule.weights)  # without buffers
                 self._rule = self._start(stage)
             for t in range(stage.start, stage.stop):
                 if not self._step(t, phase, stage):
