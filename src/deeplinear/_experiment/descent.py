@@ -89,7 +89,7 @@ class Descent(Rule):
         decays: Sequence[float] | None = None,
     ) -> None:
         super().__init__(weights)
-        ones = np.ones(len(weights))
+        ones = [1.0] * len(weights)
         self._rates = _table(optimizer.rates(steps), ones if rates is None else rates)
         self._decays = _table(optimizer.decays(steps), ones if decays is None else decays)
         self._momenta, self._nesterov = optimizer.momenta(steps), optimizer.nesterov
@@ -201,8 +201,9 @@ class Muon(Rule):
         self._layers = range(0 if self._rule.input else 1, len(weights) - 1)
         self._momenta = zeros_beside([weights[layer] for layer in self._layers])
         self._rest = [layer for layer in range(len(weights)) if layer not in self._layers]
-        chosen = [[each[layer] for layer in self._rest] for each in (weights, rates, decays)]
-        self._plain = Descent(optimizer.plain, chosen[0], steps, chosen[1], chosen[2])
+        own = [weights[layer] for layer in self._rest]
+        factors = ([each[layer] for layer in self._rest] for each in (rates, decays))
+        self._plain = Descent(optimizer.plain, own, steps, *factors)
 
     def step(self, t: int, gradient: Gradient) -> None:
         """Take the weights from step t of the rule to t + 1."""
@@ -284,4 +285,5 @@ def rule_of(
 
 def _table(steps: NDArray[np.float64], layers: Sequence[float]) -> NDArray[np.float64]:
     """Numbers of every step and layer, shape (steps, layers)."""
-    return np.asarray(steps)[:, None] * np.asarray(layers)
+    table: NDArray[np.float64] = np.asarray(steps)[:, None] * np.asarray(layers)
+    return table

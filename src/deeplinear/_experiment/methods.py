@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.averages import kept_copies
 from deeplinear._experiment.data_sets import DataSet, data_sets
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
@@ -110,6 +111,12 @@ class Counts:
         """Ways in which matrices may be kept: orthogonal steps look at every entry."""
         is_orthogonal = any(stage.optimizer.orthogonal is not None for stage in self.problem.stages)
         return (EXPLICIT,) if is_orthogonal else (EXPLICIT, LAZY, REDUCED)
+
+    def check(self, method: str) -> None:
+        """Refuse a way in which matrices may not be kept."""
+        if method not in (AUTO, *self.methods):
+            allowed = " or ".join(map(repr, (AUTO, *self.methods)))
+            raise Refusal("method", method, allowed, rest=": orthogonal steps (Muon) need every entry of the matrices")
 
     @property
     def n(self) -> int:

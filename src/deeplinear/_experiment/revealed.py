@@ -21,8 +21,6 @@ longer than a layer is wide; it then costs more than explicit matrices would.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from deeplinear._core.arrays import Array, namespace, zeros
 from deeplinear._experiment.spaces import Space
 
@@ -78,6 +76,7 @@ class Revealed:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from deeplinear._core.device import CPU
     >>> from deeplinear._experiment.draws import Draws
     >>> space = Space(Draws([np.random.default_rng(0)], CPU), [50])

@@ -68,8 +68,8 @@ def simulate(
         looked at, so that time and memory do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with
         skip connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of
         variances that few others have. ``"auto"``: explicit where that takes less than half a second
-        for each network, else the quickest; the result says which. A seed gives another network in explicit
-        matrices than it does in the other two ways.
+        for each network, else the quickest; the result says which. Orthogonal steps (``Muon``) need explicit
+        matrices. A seed gives another network in explicit matrices than it does in the other two ways.
     averages
         Averages of the weights, such as ``EMA(0.99)`` or ``TailMean(0.5)``, whose test losses are wanted beside those
         of the weights.
@@ -271,9 +271,7 @@ def read_seeds(seeds: Any) -> Sequence[int]:
 def read_method(method: Any, counts: Counts, device: Device) -> str:
     """Return how matrices are kept."""
     checks.word("method", method, METHODS)
-    if method not in (AUTO, *counts.methods):
-        allowed = " or ".join(map(repr, (AUTO, *counts.methods)))
-        raise Refusal("method", method, allowed, rest=": orthogonal steps (Muon) need every entry of the matrices")
+    counts.check(method)
     return choose(counts, device.available()) if method == AUTO else str(method)
 
 

@@ -13,7 +13,7 @@ normal and S the standard deviation along each direction, so that the data feel 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +83,9 @@ class Uniform(Protocol):
 class Batch(Protocol):
     """The data of one step, which may be asked more than once."""
 
-    share: float
-    """What residuals are multiplied with in the record, 1 / sqrt(samples), so that their overlaps are means."""
+    @property
+    def share(self) -> float:
+        """What residuals are multiplied with in the record, 1 / sqrt(samples), so that their overlaps are means."""
 
     def see(self, error: Array) -> Seen:
         """Show the data to a network whose errors are ``error``."""
@@ -107,7 +108,11 @@ class PopulationBatch:
 
     inputs: Inputs
     noise: float
-    share: ClassVar[float] = 1.0
+
+    @property
+    def share(self) -> float:
+        """As in ``Batch``; there are no residuals."""
+        return 1.0
 
     def see(self, error: Array) -> Seen:
         """The train loss is the test loss, and there are no samples."""
@@ -144,7 +149,7 @@ class SampleBatch:
     kept: Array | None = None
 
     @property
-    def share(self) -> float:  # type: ignore[override]
+    def share(self) -> float:
         """As in ``Batch``."""
         return 1.0 / math.sqrt(self.standard.shape[-2])
 

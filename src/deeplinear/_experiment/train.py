@@ -102,7 +102,7 @@ def train(
     wanted = Wanted(record == "all", errors, len(averages), _tasks(problem))
     log = Log(problem.steps, sizes, sizes, network.weights[-1], wanted)
     task = Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
-    return Training(task, network, log, averages, rows and label_gram(rows)).run(advance)
+    return Training(task, network, log, averages, None if rows is None else label_gram(rows)).run(advance)
 
 
 def train_revealed(
