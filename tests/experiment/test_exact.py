@@ -27,6 +27,10 @@ from deeplinear._experiment.sizes import sizes_of
 from deeplinear._experiment.spaces import Space
 from deeplinear._experiment.train import train_revealed
 from deeplinear._experiment.training import Task, Training
+from deeplinear._problem import schedules
+from deeplinear._problem.averages import EMA, TailMean
+from deeplinear._problem.more_optimizers import SAM, NormalizedDescent, ScheduleFree
+from deeplinear._problem.phase import Phase
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 SPECTRUM = dl.Spectrum([2.0, 0.5, 0.0], [0.7, 1.0, 0.3], [0.25, 0.5, 0.25], proportional=True, noise=0.2)
@@ -55,6 +59,35 @@ REGIMES = {
     "counts": make(dl.MLP(2, 24.0), COUNTS, dl.MultiPassSGD(30.0, 15.0)),
 }
 DIM = 20
+
+CHANGING = dl.OnlineSGD(schedules.linear(1.5, end=0.4))
+PROGRAMS = {
+    "layers": replace(
+        make(dl.MLP(2, 1.0, init_scale={"input": 0.5, "hidden": 1.5})),
+        optimizer=dl.GradientDescent(0.08, momentum=0.5, layer_lr=[1.0, 0.0, 2.0], layer_decay=[3.0, 1.0, 1.0]),
+    ),
+    "frozen readout of zero": make(dl.MLP(2, 1.0, init_scale={"readout": 0.0}), layer_lr={"input": 0.0}),
+    "clip": make(data=dl.Isotropic(0.2, GRAM), clip=0.3, momentum=0.5),
+    "normalised, residual": replace(
+        make(dl.ResNet(3, 1.2, branch_scaling=1.0)), optimizer=NormalizedDescent(0.1, beta2=0.8)
+    ),
+    "SAM, outputs": replace(
+        make(data=dl.Isotropic(0.2, GRAM), sampling=dl.OnlineSGD(0.7)), optimizer=SAM(0.08, 0.3, momentum=0.5)
+    ),
+    "SAM, multi-pass": replace(make(sampling=dl.MultiPassSGD(1.5, schedules.linear(1.0))), optimizer=SAM(0.08, 0.3)),
+    "schedule-free": replace(make(sampling=CHANGING), optimizer=ScheduleFree(0.1, 0.6)),
+    "schedule-free, residual": replace(make(dl.ResNet(3, 1.2)), optimizer=ScheduleFree(0.1, 0.6)),
+    "phases": replace(
+        make(dl.MLP(2, 1.0, centered=True), data=dl.Isotropic(0.2, GRAM)),
+        phases=[
+            Phase(1),
+            Phase(1, target_overlap=0.4, optimizer=SAM(0.05, 0.2)),
+            Phase(1, target_overlap=-0.5, new_samples=False, noise=0.5),
+            Phase(1, sampling=dl.OnlineSGD(1.0)),
+        ],
+    ),
+    "phases, spectrum": replace(make(data=SPECTRUM), phases=[Phase(2), Phase(2, target_overlap=0.4)]),
+}
 
 
 def dim_of(problem, dim=DIM):
@@ -118,6 +151,19 @@ def test_it_is_the_explicit_network_with_the_same_entries(name, monkeypatch):
     problem = REGIMES[name]
     revealed, explicit, _ = both(problem, dim_of(problem, 12), monkeypatch)
     assert_same(revealed, explicit, 1e-11)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_those_of_the_explicit_network_with_the_same_entries(name, monkeypatch):
+    problem = PROGRAMS[name]
+    revealed, explicit, _ = both(problem, 16, monkeypatch, averages=(EMA(0.5), TailMean(0.5)))
+    assert_same(revealed, explicit, 1e-11)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_reduced_networks_have_room_for_all_that_is_looked_at(name):
+    for averages in ((), (EMA(0.5), TailMean(0.5))):
+        simulate(PROGRAMS[name], 10**5, 2, method="reduced", averages=averages)
 
 
 @pytest.mark.parametrize(

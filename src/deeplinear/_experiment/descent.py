@@ -226,8 +226,8 @@ def orthogonal(matrix: Array, iterations: int) -> Array:
     Examples
     --------
     >>> orthogonal(np.diag([1.0, 0.5]), iterations=5).round(2)
-    array([[0.72, 0.  ],
-           [0.  , 1.13]])
+    array([[0.69, 0.  ],
+           [0.  , 1.11]])
     """
     xp = namespace(matrix)
     norm = xp.sqrt(xp.sum(matrix * matrix, axis=(-2, -1), keepdims=True))
