@@ -174,7 +174,7 @@ def muon_rule(optimizer):
 
     def rule(dense, weights, gradient):
         total = [np.zeros_like(weight) for weight in weights]
-        for t in range(dense.problem.steps):
+        for _ in range(dense.problem.steps):
             yield weights
             found = gradient(weights)
             for layer, each in enumerate(found):
@@ -185,7 +185,7 @@ def muon_rule(optimizer):
                 ahead = optimizer.momentum * total[layer] + each if optimizer.nesterov else total[layer]
                 left, values, right = np.linalg.svd(ahead, full_matrices=False)
                 values = values / np.linalg.norm(values)
-                for _ in range(optimizer.iterations):
+                for _ in range(optimizer.iterations):  # on each singular value by itself
                     values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
                 unit = weights[layer].shape[1] if layer else weights[layer].shape[0]
                 weights[layer] = weights[layer] + optimizer.lr * math.sqrt(unit) * (left * values) @ right
@@ -302,7 +302,7 @@ def test_clipping_is_active_in_what_was_compared(limit):
 
 def by_hand_in_phases(problem):
     """Plain descent through three phases: full batch; a new target and batches of a new set; kept samples."""
-    dense, first, second, third = Dense(problem), *problem.stages
+    dense = Dense(problem)
     noises, tests, trains, tasks = [stage.noise for stage in problem.stages], [], [], []
     weights, buffers = dense.weights, [np.zeros_like(weight) for weight in dense.weights]
     for phase, stage in enumerate(problem.stages):
@@ -581,7 +581,7 @@ def test_refusals():
         message = rf"method must be 'auto' or 'explicit', got '{method}': orthogonal steps \(Muon\) need every entry"
         with pytest.raises(ValueError, match=message):
             simulate(muon, DIM, 1, method=method)
-    with pytest.raises(ValueError, match="averages must be a sequence of EMA or TailMean, got 0.9"):
+    with pytest.raises(ValueError, match=r"averages must be a sequence of EMA or TailMean, got 0\.9"):
         simulate(make(), DIM, 1, averages=[0.9])
     phases = [Phase(3), Phase(3, target_overlap=0.5)]
     single = make(network=dl.MLP(1, 5.0), data=dl.Spectrum([1.0, 0.5], [1.0, 1.0]), sampling=dl.Population())

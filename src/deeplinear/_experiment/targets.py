@@ -51,7 +51,7 @@ def join_targets(fresh: Sequence[Array], problem: Problem) -> list[Array]:
     for stage in problem.stages[1:]:
         overlap = stage.target_overlap
         target = overlap * targets[-1] if overlap != 1 else targets[-1]
-        targets.append(target if abs(overlap) == 1 else target + math.sqrt(1 - overlap**2) * next(left))  # eq-phases
+        targets.append(target if abs(overlap) == 1 else target + math.sqrt(1 - overlap**2) * next(left))
     return targets
 
 
