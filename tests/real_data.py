@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 import deeplinear as dl
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.descent import Descent
+from deeplinear._experiment.descent import Descent, Gradient
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.sizes import Sizes
 from spectra import make
@@ -53,7 +53,7 @@ def _train(problem: dl.Problem, x: np.ndarray, y: np.ndarray, rng: np.random.Gen
         seen, factor = next(rows)
         residual = factor * (y[seen] - x[seen] @ predictor)
         h = network.forward(x[seen].T @ residual / len(seen))
-        descent.step(t, network.gradients(h, g))
+        descent.step(t, Gradient(network.gradients(h, g), lambda: network.squares(h, g)))  # noqa: B023
     return np.array(curve)
 
 
@@ -66,7 +66,7 @@ def _rows(sampling, count, rng):
         while True:
             yield rng.integers(count, size=round(sampling.batch)), 1.0
     seen = rng.integers(count, size=round(sampling.samples))
-    keep = getattr(sampling, "keep", 1.0)
+    (keep,) = sampling.keeps(1)
     while True:
         yield seen, (rng.random((len(seen), 1)) < keep) / keep
 

@@ -252,8 +252,8 @@ NETWORKS = Suite(
             ("far.known_images @ rest - far.known @ image", "far.known_images @ rest"),
             ("SPENT = 1e-13", "SPENT = 1e-3"),
             ("SPENT = 1e-13", "SPENT = 0.0"),
-            ("self._scale * self.coefficients[0, 1 :", "self.coefficients[0, 1 :"),
-            ("float(self.coefficients[0, 0]) * (near", "(near"),
+            ("self._scale * self.coefficients[:, 0, 1 :", "self.coefficients[:, 0, 1 :"),
+            ("self.coefficients[..., :1] * (near", "(near"),
             ("return (first + second)[..., 0]", "return first[..., 0] * 1.01"),
         ],
         "_experiment/spaces.py": [
@@ -264,7 +264,8 @@ NETWORKS = Suite(
             ("branch = beta if beta is not None and layer else 1.0", "branch = 1.0"),
             ("fan_in = (sizes.unit, *sizes.widths[:-1])", "fan_in = (sizes.unit, *sizes.widths[1:])"),
             ("np.sqrt(counts[alike])[:, None, None] * ", ""),
-            ("samples if sampling.keep == 1.0 else None", "samples"),
+            ("if (data.keeps == 1.0).all() else None", "if True else None"),
+            ("backward += stage.steps * (losses + averages)", "backward += stage.steps * losses"),
         ],
         "_experiment/draws.py": [
             ("gammaincinv(freedom / 2.0,", "gammaincinv(freedom / 2.0 - 0.25,"),
@@ -279,9 +280,56 @@ NETWORKS = Suite(
     },
 )
 
+PROGRAMS = Suite(
+    tests=["experiment/test_programs.py"],
+    mutants={
+        "_experiment/descent.py": [
+            ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
+            ("squares = self._mean / (1.0 - rule.beta2 ** (t + 1))", "squares = self._mean"),
+            ("xp.clip(rule.clip * inverse, None, 1.0)", "rule.clip * inverse"),
+            ("fan_in = weight.shape[-1] if layer else weight.shape[-2]", "fan_in = weight.shape[-2]"),
+            ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
+            ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
+            ("        self._move(1.0)", "        pass"),
+            ("        self._move(-1.0)", "        self._move(1.0)"),
+        ],
+        "_experiment/network.py": [
+            ("squares = [outer.square / width for", "squares = [outer.square for"),
+            ("            weight *= scale\n", "            pass\n"),
+        ],
+        "_experiment/averages.py": [
+            (
+                "add(mean, weight, 1.0 - self._decay, keep=self._decay)",
+                "add(mean, weight, self._decay, keep=self._decay)",
+            ),
+            ("            self._change(self._inside.popleft(), -1.0)", "            self._inside.popleft()"),
+        ],
+        "_experiment/training.py": [
+            ("if not stage.since:", "if True:"),
+            ("rule.step(t - stage.start + stage.since, gradient)", "rule.step(t - stage.start, gradient)"),
+            ("if self._subtracted is None:", "if True:"),
+            ("train_loss = seen.train_loss if counted is None else", "train_loss = seen.train_loss if True else"),
+            ("self._log.task_loss(t, phase, self._task.inputs.loss(target + minus_function, stage.noise))", "pass"),
+        ],
+        "_experiment/targets.py": [
+            ("math.sqrt(1 - overlap**2) * next(left)", "(1 - overlap) * next(left)"),
+            ("np.concatenate([*known, rng.standard_normal", "np.concatenate([rng.standard_normal"),
+        ],
+        "_experiment/streams.py": [
+            (
+                "yield SampleBatch(inputs, standard, noise * label_noise, keep, kept)",
+                "yield SampleBatch(inputs, standard, label_noise, keep, kept)",
+            ),
+        ],
+        "_experiment/history.py": [
+            ("np.kron(np.outer(noises, noises), gram)", "np.kron(np.outer(noises, noises), np.ones_like(gram))"),
+        ],
+    },
+)
+
 MUTANTS = [
     Mutant(suite.tests, file, right, wrong)
-    for suite in (EQUATIONS, PANELS, NETWORKS)
+    for suite in (EQUATIONS, PANELS, NETWORKS, PROGRAMS)
     for file, lines in suite.mutants.items()
     for right, wrong in lines
 ]

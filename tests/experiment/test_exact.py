@@ -14,19 +14,23 @@ from agreement import z_scores
 from deeplinear._core.device import CPU
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment import methods
-from deeplinear._experiment import train as training
+from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.draws import Draws
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
 from deeplinear._experiment.methods import Counts
 from deeplinear._experiment.network import FiniteNetwork
-from deeplinear._experiment.record import Log
+from deeplinear._experiment.record import Log, Wanted
 from deeplinear._experiment.revealed import Revealed
 from deeplinear._experiment.revealed_network import draw_inputs, draw_network, draw_stream
 from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._experiment.spaces import Space
-from deeplinear._experiment.streams import FixedStream, FreshStream
 from deeplinear._experiment.train import train_revealed
+from deeplinear._experiment.training import Task, Training
+from deeplinear._problem import schedules
+from deeplinear._problem.averages import EMA, TailMean
+from deeplinear._problem.more_optimizers import SAM, NormalizedDescent, ScheduleFree
+from deeplinear._problem.phase import Phase
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 SPECTRUM = dl.Spectrum([2.0, 0.5, 0.0], [0.7, 1.0, 0.3], [0.25, 0.5, 0.25], proportional=True, noise=0.2)
@@ -56,6 +60,35 @@ REGIMES = {
 }
 DIM = 20
 
+CHANGING = dl.OnlineSGD(schedules.linear(1.5, end=0.4))
+PROGRAMS = {
+    "layers": replace(
+        make(dl.MLP(2, 1.0, init_scale={"input": 0.5, "hidden": 1.5})),
+        optimizer=dl.GradientDescent(0.08, momentum=0.5, layer_lr=[1.0, 0.0, 2.0], layer_decay=[3.0, 1.0, 1.0]),
+    ),
+    "frozen readout of zero": make(dl.MLP(2, 1.0, init_scale={"readout": 0.0}), layer_lr={"input": 0.0}),
+    "clip": make(data=dl.Isotropic(0.2, GRAM), clip=0.3, momentum=0.5),
+    "normalised, residual": replace(
+        make(dl.ResNet(3, 1.2, branch_scaling=1.0)), optimizer=NormalizedDescent(0.1, beta2=0.8)
+    ),
+    "SAM, outputs": replace(
+        make(data=dl.Isotropic(0.2, GRAM), sampling=dl.OnlineSGD(0.7)), optimizer=SAM(0.08, 0.3, momentum=0.5)
+    ),
+    "SAM, multi-pass": replace(make(sampling=dl.MultiPassSGD(1.5, schedules.linear(1.0))), optimizer=SAM(0.08, 0.3)),
+    "schedule-free": replace(make(sampling=CHANGING), optimizer=ScheduleFree(0.1, 0.6)),
+    "schedule-free, residual": replace(make(dl.ResNet(3, 1.2)), optimizer=ScheduleFree(0.1, 0.6)),
+    "phases": replace(
+        make(dl.MLP(2, 1.0, centered=True), data=dl.Isotropic(0.2, GRAM)),
+        phases=[
+            Phase(1),
+            Phase(1, target_overlap=0.4, optimizer=SAM(0.05, 0.2)),
+            Phase(1, target_overlap=-0.5, new_samples=False, noise=0.5),
+            Phase(1, sampling=dl.OnlineSGD(1.0)),
+        ],
+    ),
+    "phases, spectrum": replace(make(data=SPECTRUM), phases=[Phase(2), Phase(2, target_overlap=0.4)]),
+}
+
 
 def dim_of(problem, dim=DIM):
     return int(problem.data.finite(None).weight.sum()) if problem.data.dimension_free else dim
@@ -64,10 +97,10 @@ def dim_of(problem, dim=DIM):
 # --- the same network, if the numbers that are drawn are those of a given matrix ----------------------------------
 
 
-def both(problem, dim, monkeypatch, seed=3):
+def both(problem, dim, monkeypatch, seed=3, averages=()):
     """Train a network whose matrices are revealed, and the explicit one that has the same entries."""
     sizes, finite, rng = sizes_of(problem, dim), problem.data.finite(dim), np.random.default_rng(seed)
-    draws, hidden, masks, batches = Draws([rng], CPU), {}, [], []
+    draws, hidden, batches = Draws([rng], CPU), {}, []
 
     def entries(matrix):
         return hidden.setdefault(matrix, rng.standard_normal((1, *matrix.shape)))
@@ -76,37 +109,38 @@ def both(problem, dim, monkeypatch, seed=3):
         return (entries(self) if far is self._left else entries(self).mT) @ direction
 
     monkeypatch.setattr(Revealed, "_unseen", unseen)
-    random = draws.random
-    monkeypatch.setattr(draws, "random", lambda shape: masks.append(random(shape)) or masks[-1])
-    space, inputs, target = draw_inputs(problem, sizes, finite, draws, CPU, reduced=False)
-    network = draw_network(problem, sizes, space, draws, reduced=False)
-    stream = draw_stream(problem, sizes, inputs, space, draws, reduced=False)
-    if isinstance(stream, FreshStream):
-        draw = stream._draw
-        monkeypatch.setattr(stream, "_draw", lambda: batches.append(draw()) or batches[-1])
-    readout = network.weights[-1].copy()
+    count = len(averages)
+    space, inputs, targets = draw_inputs(problem, sizes, finite, draws, CPU, count, reduced=False)
+    network = draw_network(problem, sizes, space, draws, count, reduced=False)
+    sets = data_sets(problem, sizes.unit)
+    initial = [*network.parameters[:-1], network.weights[-1].copy()]
+    scales = [float(each[0, 0, 0]) for each in initial[:-1]]
 
     def run(network, stream):
-        log = Log(problem.steps, sizes, sizes, readout, correlations=True, errors=True)
-        return training._descend(problem, network, stream, inputs, target, log, None)
+        wanted = Wanted(correlations=True, errors=True, averages=count, tasks=len(problem.stages))
+        log = Log(problem.steps, sizes, sizes, initial[-1], wanted)
+        return Training(Task(problem, inputs, targets, sets, stream), network, log, averages).run()
 
-    revealed = run(network, stream)
-    weights = [*(entries(weight).copy() for weight in network.weights[:-1]), readout]
-    twin = FiniteNetwork(weights, network.gamma0, network.unit, network.beta)
-    if isinstance(stream, FreshStream):
-        again = iter([(entries(standard), noise) for standard, noise in batches])
-        data = FreshStream(inputs, sizes.samples, lambda: next(again))
-    elif isinstance(stream, FixedStream):
-        left = iter(masks)
-        replay = SimpleNamespace(random=lambda shape: next(left))
-        data = FixedStream(inputs, entries(stream._standard), stream._label_noise, stream._keep, replay)
-    else:
-        data = stream
-    return revealed, run(twin, data), network
+    def revealed_stream(data):
+        for batch in draw_stream(data, sizes.outputs, inputs, space, draws, reduced=False):
+            batches.append(batch)
+            yield batch
+
+    revealed = run(network, revealed_stream)
+    weights = [scale * entries(weight) for scale, weight in zip(scales, network.weights[:-1], strict=True)]
+    twin = FiniteNetwork([*weights, initial[-1]], network.gamma0, network.unit, network.beta)
+
+    def explicit_stream(data):
+        for batch in batches[data.start : data.stop]:
+            yield replace(batch, standard=entries(batch.standard)) if data.drawn else batch
+
+    return revealed, run(twin, explicit_stream), network
 
 
 def assert_same(revealed, explicit, tolerance):
     for name in LOSSES:
+        assert_allclose(getattr(revealed, name), getattr(explicit, name), rtol=tolerance)
+    for name in MORE_LOSSES:
         assert_allclose(getattr(revealed, name), getattr(explicit, name), rtol=tolerance)
     for name, matrix in explicit.correlations.items():
         assert_allclose(revealed.correlations[name], matrix, atol=tolerance * np.abs(matrix).max())
@@ -117,6 +151,19 @@ def test_it_is_the_explicit_network_with_the_same_entries(name, monkeypatch):
     problem = REGIMES[name]
     revealed, explicit, _ = both(problem, dim_of(problem, 12), monkeypatch)
     assert_same(revealed, explicit, 1e-11)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_those_of_the_explicit_network_with_the_same_entries(name, monkeypatch):
+    problem = PROGRAMS[name]
+    revealed, explicit, _ = both(problem, 16, monkeypatch, averages=(EMA(0.5), TailMean(0.5)))
+    assert_same(revealed, explicit, 1e-11)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_reduced_networks_have_room_for_all_that_is_looked_at(name):
+    for averages in ((), (EMA(0.5), TailMean(0.5))):
+        simulate(PROGRAMS[name], 10**5, 2, method="reduced", averages=averages)
 
 
 @pytest.mark.parametrize(

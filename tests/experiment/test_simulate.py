@@ -14,12 +14,13 @@ from threadpoolctl import threadpool_info
 import deeplinear as dl
 from deeplinear._core.dataset import to_dataset
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.descent import Descent
+from deeplinear._experiment.descent import Descent, Gradient
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._experiment.streams import FixedStream, Inputs, draw_target
+from deeplinear._experiment.streams import Inputs, fixed_stream
+from deeplinear._experiment.targets import draw_target
 from deeplinear._experiment.train import train
 from factories import maker
 
@@ -106,7 +107,7 @@ def naive_train(problem, dim, seed):
                 label_noise = noise * data.standard_normal((sizes.samples, sizes.outputs))
             residual = inputs @ gap.T + label_noise
             train_losses.append(np.sum(residual**2) / sizes.samples)
-            keep = getattr(problem.sampling, "keep", 1.0)
+            keep = problem.sampling.keeps(problem.steps)[t]
             if keep < 1.0:
                 residual = residual * (data.random((sizes.samples, 1)) < keep) / keep
             signal = -residual.T @ inputs / sizes.samples
@@ -140,7 +141,8 @@ def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep, 
     target = draw_target(np.random.default_rng(1), dim, gram)
     rng, same = np.random.default_rng(2), np.random.default_rng(2)
     inputs, label_noise = rng.standard_normal((samples, dim)), noise * rng.standard_normal((samples, len(gram)))
-    stream = FixedStream(Inputs(np.ones((dim, 1)), dim), inputs, label_noise, keep, rng)
+    of_inputs = Inputs(np.ones((dim, 1)), dim)
+    stream = fixed_stream(of_inputs, inputs, label_noise, np.ones(1), np.array([keep]), rng)
     same.standard_normal(inputs.size + label_noise.size)
     mask = (same.random((samples, 1)) < keep) / keep if keep < 1 else np.ones((samples, 1))
     assert mask.any()
@@ -150,11 +152,13 @@ def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep, 
     expected = differentiate(lambda weights: naive_loss(weights, inputs, labels, gamma0, mask, beta), network.weights)
 
     g = network.backward()
-    signal = stream.step(target - network.predictor(g[0]))
-    descent = Descent(dl.GradientDescent(lr), network.weights, steps=1)
-    descent.step(0, network.gradients(network.forward(signal.h_0), g))
+    error, batch = target - network.predictor(g[0]), next(stream)
+    seen = batch.see(error)
+    h = network.forward(batch.signal(error, seen.residual))
+    descent = Descent(dl.GradientDescent(lr), network.parameters, steps=1)
+    descent.step(0, Gradient(network.gradients(h, g), lambda: network.squares(h, g)))
 
-    assert_allclose(signal.train_loss, 2 * naive_loss(before, inputs, labels, gamma0, beta=beta), rtol=1e-12)
+    assert_allclose(seen.train_loss, 2 * naive_loss(before, inputs, labels, gamma0, beta=beta), rtol=1e-12)
     for old, new, gradient in zip(before, network.weights, expected, strict=True):
         scale = np.abs(gradient).max()
         assert_allclose(new - old, -widths[-1] * gamma0**2 * lr * gradient, rtol=0, atol=1e-6 * scale)

@@ -34,7 +34,7 @@ def naive_losses(problem, seed):
         else:
             residual = y - x @ function
             train_losses.append(np.mean(residual**2))
-            keep = getattr(rule, "keep", 1.0)
+            (keep,) = rule.keeps(1)
             mask = (data.random((count, 1)) < keep)[:, 0] / keep if keep < 1 else 1.0
             descent = x.T @ (mask * residual) / count
         scale = problem.optimizer.lr * width * g0**2 / (width**1.5 * g0)

@@ -13,7 +13,7 @@ from deeplinear._comparison.verdict import Divergence, Verdict, explain, in_perc
 from deeplinear._core import checks
 from deeplinear._core.json import plain
 from deeplinear._core.refusal import Refusal
-from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
 from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
@@ -124,9 +124,10 @@ class Comparison:
 def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) -> Comparison:
     """Compare what theory predicts with what finite networks did.
 
-    Losses are compared at every step; so are the correlations, if they were recorded, layer by layer:
-    at equal times, and of each time with the first and with the last. A theory that was not solved at every step
-    is interpolated to it for the losses; its correlations are compared where its nodes are steps, if it has any.
+    Losses are compared at every step, those of averaged weights and on the targets of phases too if both sides have
+    them; so are the correlations, if they were recorded, layer by layer: at equal times, and of each time with the
+    first and with the last. A theory that was not solved at every step is interpolated to it for the losses; its
+    correlations are compared where its nodes are steps, if it has any.
 
     The verdict rests on a sign-flip test: under the null, the deviations of each seed from theory are
     as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
@@ -180,7 +181,7 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
         group.summary(p_value, noticed, prediction)
         for group, p_value, noticed in zip(groups, test.separate, test.noticed(), strict=True)
     )
-    is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in LOSSES)
+    is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in (*LOSSES, *MORE_LOSSES))
     verdict = verdict_of(test.overall, seeds, is_close, divergence)
     deviation = prediction.deviation if prediction else expected_deviation(theory.problem, experiment.dim)
     return Comparison(
@@ -210,6 +211,12 @@ def _check(theory: Any, experiment: Any) -> None:
                 "theory and experiment must have the same problem, "
                 f"got {name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
             )
+    averages = getattr(theory, "averages", ())
+    if averages and experiment.averages and averages != experiment.averages:
+        raise ValueError(
+            "theory and experiment must have the same averages, "
+            f"got {averages!r} in theory and {experiment.averages!r} in experiment"
+        )
 
 
 def _flat(document: dict[str, Any]) -> dict[str, Any]:
@@ -224,7 +231,7 @@ def _flat(document: dict[str, Any]) -> dict[str, Any]:
 def _predicted(problem: Problem, dim: int) -> FiniteSize | None:
     """Draw networks of this size, independent of those that are compared; None where that would take long."""
     counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
-    if 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
+    if REDUCED not in counts.methods or 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
         return None
     try:
         return finite_size(problem, dim, pairs=_PAIRS, workers=1)

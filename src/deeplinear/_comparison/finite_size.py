@@ -198,6 +198,7 @@ def finite_size(
     chosen = range(_FIRST_SEED, _FIRST_SEED + pairs)
     seeds, worker_count, sizes = read_arguments(problem, dim, chosen, workers, record)
     counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    counts.check(REDUCED)
     total = 2 * pairs * problem.steps
 
     def report(before: int) -> Progress | None:

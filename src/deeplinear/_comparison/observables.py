@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from deeplinear._comparison.finite_size import FiniteSize
 from deeplinear._core.json import plain
 from deeplinear._core.statistics import standard_error
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
 from deeplinear._theory.solution import Solution
 
 Array = NDArray[np.float64]
@@ -35,7 +35,8 @@ class ObservableComparison:
     name
         Name of the observable, as in ``Solution`` and ``Ensemble``.
     layer
-        The layer, of those observables that have one in every layer.
+        The layer, of those observables that have one in every layer; of losses of averaged weights and on the targets
+        of phases, the number of the average or of the phase, from 0.
     times
         Steps that are compared.
     theory, mean, standard_error
@@ -210,6 +211,7 @@ def observables_of(theory: Solution, experiment: Ensemble, steps: int) -> Iterat
     for name in LOSSES:
         curve, values = theory.at(every)[name].values, getattr(experiment, name)[:, :steps]
         yield ComparedObservable(name, None, every, ComparedCurve(curve, values, curve, np.maximum.accumulate(curve)))
+    yield from _more_losses(theory, experiment, every)
     if not theory.axis.has_two_time:
         return
     nodes = np.flatnonzero((theory.times < steps) & (theory.times == np.round(theory.times)))
@@ -226,6 +228,18 @@ def observables_of(theory: Solution, experiment: Ensemble, steps: int) -> Iterat
         for index, layer in enumerate(matrix):
             number = index + 1 if name == "gradient_correlation" else index
             yield _correlation(name, number, times, layer, values[:, index], outputs)
+
+
+def _more_losses(theory: Solution, experiment: Ensemble, every: NDArray[np.int64]) -> Iterator[ComparedObservable]:
+    """Losses of averaged weights, and those on the targets of phases, that both sides have."""
+    for name in MORE_LOSSES:
+        curves, values = getattr(theory, name, None), getattr(experiment, name)
+        if curves is None or len(curves) != values.shape[1]:
+            continue
+        for index, curve in enumerate(curves):
+            ours = np.maximum(theory.axis.at(curve, every), 0.0)
+            compared = ComparedCurve(ours, values[:, index, : len(every)], ours, np.maximum.accumulate(ours))
+            yield ComparedObservable(name, index, every, compared)
 
 
 def _at(matrices: Array, times: NDArray[np.int64], outputs: int) -> Array:

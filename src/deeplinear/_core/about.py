@@ -186,7 +186,7 @@ def check_fields(part: Any) -> None:
             keep(part, **{each.name: each.about.check(each.name, getattr(part, each.name))})
 
 
-def keep(part: Any, **values: Any) -> None:
+def keep(part: Any, /, **values: Any) -> None:
     """Set fields of frozen data while it is being made."""
     for name, value in values.items():
         object.__setattr__(part, name, value)

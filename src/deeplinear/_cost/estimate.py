@@ -25,6 +25,8 @@ from deeplinear._experiment.methods import EXPLICIT, Counts
 from deeplinear._experiment.simulate import read_arguments, read_method, simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.sampling import Sampling
+from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._solvers.dense import Dense
 
@@ -189,7 +191,8 @@ def _simulation_seconds(
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     counts = Counts(problem, sizes, problem.data.finite(dim), record)
     kept = read_method(method, counts, CPU)
-    if kept != EXPLICIT:
+    is_orthogonal = problem.optimizer.orthogonal is not None  # whose steps take longer than their numbers say
+    if kept != EXPLICIT or is_orthogonal:
         return math.ceil(len(seed_list) / worker_count) * counts.need(kept).seconds
     part = min(1.0, math.sqrt(_PROBE / 4 / numbers_per_step(sizes) / _FLOAT))
     probe_dim = max(sizes.outputs, int(part * dim))
@@ -219,7 +222,8 @@ def _smaller(problem: Problem, dim: int, part: float) -> Problem:
 
     What a step costs does not depend on the variances of inputs.
     """
-    data, network, sampling = problem.data, problem.network, problem.sampling
+    data, network, stage = problem.data, problem.network, problem.stages[0]
+    sampling = _steady(stage.sampling, stage.of_samples)
     if not data.dimension_free:
         return problem
     width = network.width
@@ -228,7 +232,7 @@ def _smaller(problem: Problem, dim: int, part: float) -> Problem:
     counts = {name: max(1.0, part * count) for name, count in vars(sampling).items() if name in ("samples", "batch")}
     if not isinstance(data, PowerLaw):
         data = Spectrum([1.0], data.modes.target[:1], [dim], noise=data.noise)  # type: ignore[arg-type]
-    return replace(problem, network=network, data=data, sampling=replace(sampling, **counts))
+    return replace(problem, network=network, data=data, sampling=replace(sampling, **counts), phases=())
 
 
 def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:
@@ -242,9 +246,20 @@ def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:
 
 
 def _shortened(problem: Problem, steps: int) -> Problem:
-    """The same problem over fewer steps, slow enough not to diverge."""
-    lr = 1e-6 * math.exp(-problem.network.log_initial_gain)
-    return replace(problem, optimizer=replace(problem.optimizer, lr=lr), steps=steps)
+    """The first phase of a problem over so many steps, all alike, slow enough not to diverge."""
+    lr = 1e-6 * math.exp(-max(problem.network.log_initial_gain, 0.0))
+    stage = problem.stages[0]
+    optimizer = stage.optimizer.steady(lr, stage.of)
+    return replace(
+        problem, sampling=_steady(stage.sampling, stage.of_samples), optimizer=optimizer, steps=steps, phases=()
+    )
+
+
+def _steady(sampling: Sampling, steps: int) -> Sampling:
+    """The same rule with the largest batch at all steps."""
+    if is_constant(getattr(sampling, "batch", 0.0)):
+        return sampling
+    return replace(sampling, batch=float(sampling.batches(steps).max()))  # type: ignore[union-attr, arg-type]
 
 
 def _typical(work: Callable[[], object], repeats: int = 3) -> float:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.about import keep
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
+from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -19,9 +21,14 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 LOSSES = ("test_loss", "train_loss")
+MORE_LOSSES = ("averaged_test_loss", "task_loss")
 CORRELATIONS = ("feature_correlation", "gradient_correlation", "error_correlation", "residual_correlation")
 
 _KIND = "deeplinear.Ensemble"
+
+
+def _nothing() -> Array:
+    return np.empty((0, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +73,13 @@ class Ensemble:
     inputs
         What networks were trained on: ``"gaussian"`` samples with the spectrum of the problem, or ``"rows"`` of a data
         set.
+    averages
+        Averages of the weights that were asked for.
+    averaged_test_loss
+        Test loss of each of them on the task of the present phase, shape (seed, averages, T).
+    task_loss
+        Test loss of the weights at every step on the target of each phase, label noise of that phase included, shape
+        (seed, phases, T); (seed, 0, T) where there is one phase only.
 
     Examples
     --------
@@ -94,6 +108,14 @@ class Ensemble:
     stats: dict[str, float] = field(repr=False)
     method: str = "explicit"
     inputs: str = "gaussian"
+    averages: tuple[Average, ...] = ()
+    averaged_test_loss: Array = field(default_factory=_nothing, repr=False)
+    task_loss: Array = field(default_factory=_nothing, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in MORE_LOSSES:
+            if not getattr(self, name).size:
+                keep(self, **{name: np.empty((len(self.seeds), 0, len(self.times)))})
 
     def mean(self, name: str) -> Array:
         """Average one observable over seeds; ``inf`` or ``nan`` where some seed diverged."""
@@ -107,12 +129,12 @@ class Ensemble:
     def to_xarray(self) -> "xr.Dataset":
         """Label every axis; with several outputs n is split into (time, output).
 
-        Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), and with
-        several outputs output and output_prime. The problem is in the attributes, as TOML.
+        Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), average and phase where there
+        are any, and with several outputs output and output_prime. The problem is in the attributes, as TOML.
         """
-        values = {name: getattr(self, name) for name in (*LOSSES, *CORRELATIONS)}
+        values = {name: getattr(self, name) for name in (*LOSSES, *MORE_LOSSES, *CORRELATIONS)}
         dataset = to_dataset(
-            {name: value for name, value in values.items() if value is not None},
+            {name: value for name, value in values.items() if value is not None and value.size},
             times=self.times,
             depth=self.problem.network.layers,
             outputs=self.problem.data.outputs,
@@ -123,6 +145,7 @@ class Ensemble:
                 "dim": self.dim,
                 "method": self.method,
                 "inputs": self.inputs,
+                "averages": averages_to_json(self.averages),
                 "stats": json.dumps(self.stats),
             },
         )
@@ -145,6 +168,7 @@ class Ensemble:
         dataset = read_dataset(path, _KIND)
         with reading(path, dataset, ("problem", "dim", "stats"), ("seed", "time", *LOSSES, "diverged_at")):
             arrays = {name: from_dataset(dataset, name) for name in (*LOSSES, *CORRELATIONS)}
+            arrays |= {name: from_dataset(dataset, name) for name in MORE_LOSSES if name in dataset}
             return cls(
                 problem=Problem.from_toml(dataset.attrs["problem"]),
                 dim=int(dataset.attrs["dim"]),
@@ -155,11 +179,13 @@ class Ensemble:
                 stats=dict(json.loads(dataset.attrs["stats"])),
                 method=str(dataset.attrs.get("method", "explicit")),  # as those were that say nothing
                 inputs=str(dataset.attrs.get("inputs", "gaussian")),
+                averages=averages_from_json(dataset.attrs.get("averages", "[]")),
             )
 
     def _values(self, name: str) -> Array:
-        if name not in (*LOSSES, *CORRELATIONS):
-            raise Refusal("name", name, f"one of {', '.join((*LOSSES, *CORRELATIONS))}")
+        known = (*LOSSES, *MORE_LOSSES, *CORRELATIONS)
+        if name not in known:
+            raise Refusal("name", name, f"one of {', '.join(known)}")
         values: Array | None = getattr(self, name)
         if values is None:
             raise ValueError(f"{name} was not recorded; simulate with record='all'")

@@ -5,12 +5,13 @@ coordinate or sample, or per coordinate in a rotated frame; the leading axis is 
 they are. The index n = steps * C of a correlation is time-major: (t, c) stands at t * C + c.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, namespace, to_numpy
+from deeplinear._core.arrays import Array, beside, namespace, to_numpy, zeros
+from deeplinear._experiment.data_sets import DataSet
 
 
 def correlation(history: Array, unit: int) -> Array:  # eq-correlations
@@ -39,9 +40,40 @@ def equal_time_correlation(history: Array, unit: int) -> Array:
     return every
 
 
-def at_all_times(gram: Array, steps: int) -> Array:
-    """Repeat a matrix over outputs, (C, C), for every pair of steps, shape (n, n)."""
-    every: Array = namespace(gram).tile(gram, (steps, steps))
+def residual_correlation(
+    data: Sequence[DataSet], residuals: Array, error_correlation: Array, label_gram: Array | None = None
+) -> Array:
+    """Correlate the residuals of all steps, which were divided by the root of the number of samples.
+
+    Steps that share no samples have none. With unlimited data it is the average over a sample that stays the same
+    throughout its data set, with its label noise.
+
+    Parameters
+    ----------
+    data
+        The data sets of all steps, in order.
+    residuals
+        Shape (..., steps, C, samples), of as many steps as were made.
+    error_correlation
+        Of the same steps, shape (..., n, n).
+    label_gram
+        Covariance of label noise between outputs, in units of its variance, shape (C, C); the identity unless given.
+    """
+    steps, outputs = residuals.shape[-3:-1]
+    every = zeros(error_correlation.shape, error_correlation)
+    for each in data:
+        start, stop = each.start, min(each.stop, steps)
+        if start >= steps:
+            break
+        here = slice(start * outputs, stop * outputs)
+        history = residuals[..., start:stop, :, :]
+        if not each.drawn:
+            noises = each.noises[: stop - start]
+            gram = np.eye(outputs) if label_gram is None else label_gram
+            labels = beside(np.kron(np.outer(noises, noises), gram), every)
+            every[..., here, here] = error_correlation[..., here, here] + labels
+        else:
+            every[..., here, here] = (equal_time_correlation if each.fresh else correlation)(history, 1)
     return every
 
 

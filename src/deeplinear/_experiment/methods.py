@@ -13,10 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deeplinear._core.refusal import Refusal
+from deeplinear._experiment.averages import kept_copies
+from deeplinear._experiment.data_sets import DataSet, data_sets
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
-from deeplinear._experiment.revealed_network import coordinates
+from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.sizes import Sizes
+from deeplinear._problem.averages import Average
 from deeplinear._problem.data import Modes
+from deeplinear._problem.optimizer import Optimizer, Orthogonal
 from deeplinear._problem.problem import Problem
 
 EXPLICIT, LAZY, REDUCED, AUTO = "explicit", "lazy", "reduced", "auto"
@@ -35,6 +40,9 @@ _ENTRY = 30e-9
 
 _LOOK = 60e-6
 """Seconds of overhead of one product with a revealed matrix, shared by the networks that are trained together."""
+
+_PRODUCT = 0.08e-9
+"""Seconds to multiply and add two numbers in a product of large matrices."""
 
 _STEP = 60e-6
 """Seconds of overhead of one step with explicit matrices."""
@@ -88,12 +96,27 @@ class Counts:
         What is trained, its counts, and the modes of its inputs.
     record
         What is kept.
+    averages
+        Averages of the weights whose losses are.
     """
 
     problem: Problem
     sizes: Sizes
     finite: Modes
     record: str
+    averages: tuple[Average, ...] = ()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Ways in which matrices may be kept: orthogonal steps look at every entry."""
+        is_orthogonal = any(stage.optimizer.orthogonal is not None for stage in self.problem.stages)
+        return (EXPLICIT,) if is_orthogonal else (EXPLICIT, LAZY, REDUCED)
+
+    def check(self, method: str) -> None:
+        """Refuse a way in which matrices may not be kept."""
+        if method not in (AUTO, *self.methods):
+            allowed = " or ".join(map(repr, (AUTO, *self.methods)))
+            raise Refusal("method", method, allowed, rest=": orthogonal steps (Muon) need every entry of the matrices")
 
     @property
     def n(self) -> int:
@@ -104,7 +127,9 @@ class Counts:
     def result_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what is kept of one seed."""
         depth = self.problem.network.layers
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (self.problem.steps,))
+        steps, phases = self.problem.steps, len(self.problem.stages)
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (steps,))
+        shapes |= {"averaged_test_loss": (len(self.averages), steps), "task_loss": (phases if phases > 1 else 0, steps)}
         if self.record == "all":
             layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
             shapes |= {name: (*layers.get(name, ()), self.n, self.n) for name in CORRELATIONS}
@@ -113,7 +138,7 @@ class Counts:
     def need(self, method: str) -> Need:
         """Return what one network needs if its matrices are kept in this way."""
         results = sum(int(np.prod(shape)) for shape in self.result_shapes.values())
-        kept = coordinates(self.problem, self.sizes, self.finite, reduced=method == REDUCED)
+        kept = coordinates(self.problem, self.sizes, self.finite, len(self.averages), reduced=method == REDUCED)
         sites = 2 * kept.dim + 2 * sum(kept.widths) + kept.samples if self.record == "all" else 0
         seconds, numbers = (self._explicit if method == EXPLICIT else self._revealed)(kept)
         supplies = 0 if method == EXPLICIT else _SUPPLIES
@@ -122,27 +147,64 @@ class Counts:
 
     def _explicit(self, kept: Sizes) -> tuple[float, int]:
         """Seconds without the correlations, and numbers that are stored."""
-        steps, momentum = self.problem.steps, bool(self.problem.optimizer.momentum)
-        weights = sum(a * b for a, b in zip((kept.dim, *kept.widths), (*kept.widths, kept.outputs), strict=True))
-        data = kept.samples * kept.dim
-        drawings = steps if self.problem.sampling.fresh else 1
-        passes = steps * ((5 if momentum else 3) * weights + 2 * data)
-        seconds = _STEP * steps + _PASS * passes + _DRAW * (weights + drawings * data)
-        return seconds, weights * (2 if momentum else 1) + data + 2 * kept.samples * kept.outputs
+        shapes = list(zip((kept.dim, *kept.widths), (*kept.widths, kept.outputs), strict=True))
+        weights, steps = sum(a * b for a, b in shapes), self.problem.steps
+        seconds, most = _STEP * steps + _DRAW * weights, 0
+        for stage in self.problem.stages:
+            passes, buffers = _rule_cost(stage.optimizer, stage.of)
+            seconds += _PASS * stage.steps * weights * (passes + 3 * len(self.averages))
+            most = max(most, buffers * weights)
+            if stage.optimizer.orthogonal is not None:
+                products, room = _orthogonal_cost(stage.optimizer.orthogonal, shapes[:-1])
+                seconds, most = seconds + _PRODUCT * stage.steps * products, max(most, weights + room)
+        samples = 0
+        for data in self._data:
+            looks = int(data.residuals.sum() + data.signals.sum())
+            drawings = data.samples.sum() if data.fresh else data.samples[0]
+            seconds += kept.dim * (_PASS * looks * float(data.samples.mean()) + _DRAW * int(drawings))
+            samples = max(samples, int(data.samples.max()))
+        copies = 1 + sum(kept_copies(average, steps) for average in self.averages)
+        return seconds, copies * weights + most + samples * (kept.dim + 2 * kept.outputs)
 
     def _revealed(self, kept: Sizes) -> tuple[float, int]:
         """Likewise. A product with a matrix reads its directions and images on both sides five times over."""
+        looks, outputs = Looks.of(self.problem, len(self.averages)), self.sizes.outputs
         ends = sum(a + b for a, b in zip((kept.dim, *kept.widths[:-1]), kept.widths, strict=True))
-        layers, stored = len(kept.widths), self.n * 2 * ends + len(kept.widths) * 2 * self.n**2
-        passes, entries = 5 * self.n**2 * ends, self.n * ends
-        if self.problem.sampling.drawn:
-            layers, entries = layers + 1, entries + self.n * (kept.dim + kept.samples)
-            looks = self.sizes.outputs if self.problem.sampling.fresh else self.n
-            passes += 5 * self.n * looks * (kept.dim + kept.samples)
-            stored += 2 * looks * (kept.dim + kept.samples)
-        stored += 8 * (kept.dim + max(kept.widths)) * kept.outputs + 6 * kept.samples * kept.outputs  # fields of a step
-        overhead = 2 * self.n * layers * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
+        layers, gradients, both = len(kept.widths), looks.gradients, outputs * (looks.gradients + looks.evaluations)
+        stored = both * ends + layers * outputs * gradients * both
+        products, passes, entries = both * layers, 5 * (both / 2) ** 2 * ends, both / 2 * ends
+        most = 0
+        for data in self._data:
+            if data.drawn:
+                sites, alive = kept.dim + kept.samples, outputs * sum(data.looks)
+                turns = data.stop - data.start if data.fresh else 1
+                products += turns * alive
+                passes, entries = passes + turns * 5 * (alive / 2) ** 2 * sites, entries + turns * alive / 2 * sites
+                most = max(most, alive * sites)
+        copies = 1 + sum(kept_copies(average, self.problem.steps) for average in self.averages)
+        stored += most + copies * layers * (1 + gradients) + (copies - 1) * kept.widths[-1] * outputs
+        stored += 8 * (kept.dim + max(kept.widths)) * outputs + 6 * kept.samples * outputs  # fields of a step
+        overhead = products * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
         return overhead + _PASS * passes + _ENTRY * entries, stored
+
+    @property
+    def _data(self) -> list[DataSet]:
+        return data_sets(self.problem, self.sizes.unit)
+
+
+def _rule_cost(optimizer: Optimizer, steps: int) -> tuple[int, int]:
+    """Passes over all weights in a step, and copies of them that are kept beside them."""
+    if optimizer.averaging is not None:
+        return 9, 2
+    has_momentum = bool(optimizer.plain.momenta(steps).any()) or optimizer.orthogonal is not None
+    return (5 if has_momentum else 3) + (4 if optimizer.ascent is not None else 0), 1 if has_momentum else 0
+
+
+def _orthogonal_cost(rule: Orthogonal, shapes: list[tuple[int, int]]) -> tuple[int, int]:
+    """Multiplications of a step, and numbers that it holds for a while: two matrices and three small ones."""
+    sizes = [sorted(shape) for shape in shapes[0 if rule.input else 1 :]]
+    products = sum(rule.iterations * (2 * few * few * many + few**3) for few, many in sizes)
+    return products, max((3 * few * many + 3 * few * few for few, many in sizes), default=0)
 
 
 def choose(counts: Counts, available: float) -> str:
@@ -155,7 +217,7 @@ def choose(counts: Counts, available: float) -> str:
     available
         Memory in bytes.
     """
-    needs = {method: counts.need(method) for method in (EXPLICIT, REDUCED)}
+    needs = {method: counts.need(method) for method in (EXPLICIT, REDUCED) if method in counts.methods}
     fitting = {method: need for method, need in needs.items() if need.in_flight <= available} or needs
     if EXPLICIT in fitting and needs[EXPLICIT].seconds <= _QUICK:
         return EXPLICIT

@@ -21,6 +21,7 @@ In a residual network the layers between hidden ones (1 <= l < L) add a branch t
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,17 @@ class Outer:
     scale: float
     left: Array
     right: Array
+
+    @property
+    def square(self) -> Array:
+        """Squared Frobenius norm, shape () or (networks,)."""
+        products = (self.left.mT @ self.left) * (self.right.mT @ self.right)
+        square: Array = self.scale**2 * namespace(products).sum(products, axis=(-2, -1))
+        return square
+
+    def times(self, factor: Array) -> "Outer":
+        """Return it times a number, or one for each network."""
+        return Outer(self.scale, self.left * factor[..., None, None], self.right)
 
 
 @dataclass(frozen=True)
@@ -63,18 +75,28 @@ class FiniteNetwork:
 
     @classmethod
     def draw(
-        cls, rng: np.random.Generator | Generators, sizes: Sizes, gamma0: float, beta: float | None = None
+        cls,
+        rng: np.random.Generator | Generators,
+        sizes: Sizes,
+        gamma0: float,
+        beta: float | None = None,
+        scales: Sequence[float] | None = None,
     ) -> "FiniteNetwork":
-        """Draw every weight from N(0, 1)."""
-        dim, widths, outputs = sizes.dim, sizes.widths, sizes.outputs
-        fan_in = (dim, *widths[:-1])
-        weights = [rng.standard_normal((rows, columns)) for rows, columns in zip(widths, fan_in, strict=True)]
-        return cls([*weights, rng.standard_normal((widths[-1], outputs))], gamma0, sizes.unit, beta)
+        """Draw every weight from N(0, 1), times the scale of its layer if there is one."""
+        shapes = zip((*sizes.widths, sizes.widths[-1]), (sizes.dim, *sizes.widths[:-1], sizes.outputs), strict=True)
+        weights = [rng.standard_normal(shape) for shape in shapes]
+        for weight, scale in zip(weights, scales if scales is not None else (), strict=False):
+            weight *= scale
+        return cls(weights, gamma0, sizes.unit, beta)
 
     @property
     def parameters(self) -> list[Array]:
         """What an optimizer changes, one array for each of ``gradients``."""
-        return self.weights
+        return list(self.weights)
+
+    def use(self, parameters: Sequence[Array]) -> None:
+        """Take these for the parameters from now on."""
+        self.weights[:] = parameters
 
     def backward(self) -> list[Array]:
         """Return g_1 .. g_L; they stay what they are when the weights change."""
@@ -99,12 +121,23 @@ class FiniteNetwork:
         return fields
 
     def gradients(self, h: list[Array], g: list[Array]) -> list[Outer]:
+        """Return G_0 .. G_L, as they act on ``parameters``."""
+        return self.outers(h, g)
+
+    def outers(self, h: list[Array], g: list[Array]) -> list[Outer]:
         """Return G_0 .. G_L, one per weight."""
         beta = 1.0 if self.beta is None else self.beta
         scales = [1.0 / math.sqrt(self.unit), *(beta * _fan_in_scale(weight) for weight in self.weights[1:-1])]
         # eq-updates
         hidden = [Outer(scale * self.gamma0, left, right) for scale, left, right in zip(scales, g, h[:-1], strict=True)]
         return [*hidden, Outer(self.gamma0, h[-1], identity(h[-1].shape[-1], h[-1]))]
+
+    def squares(self, h: list[Array], g: list[Array]) -> Array:
+        """Return the squared norms of G_0 .. G_L over N_L, shape (L + 1,), or (networks, L + 1)."""
+        width = self.weights[-2].shape[-2]
+        squares = [outer.square / width for outer in self.outers(h, g)]
+        every: Array = namespace(h[0]).stack(squares, axis=-1)
+        return every
 
     def _join(self, stream: Array, through: Array) -> Array:
         """Pass a field through a layer, beside the stream if there is one."""

@@ -1,15 +1,15 @@
 """What is kept of the training of one network, or of several that are trained together."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, namespace, to_numpy
-from deeplinear._experiment.history import correlation, stack_layers
+from deeplinear._core.arrays import Array, namespace, to_numpy, zeros
+from deeplinear._experiment.data_sets import DataSet
+from deeplinear._experiment.history import correlation, residual_correlation, stack_layers
 from deeplinear._experiment.sizes import Sizes
-from deeplinear._experiment.streams import Stream
 
 RECORDS = ("all", "losses")
 """What may be kept: losses and correlations, or losses alone."""
@@ -39,6 +39,10 @@ class Run:
         where only losses are kept.
     errors
         The errors v(t), shape (T, D, C), if asked for.
+    averaged_test_loss
+        Test loss of averaged weights, shape (averages, T).
+    task_loss
+        Test loss on the target of each phase, shape (phases, T); (0, T) where there is one phase only.
     """
 
     test_loss: NDArray[np.float64]
@@ -46,6 +50,26 @@ class Run:
     diverged_at: NDArray[np.int64]
     correlations: dict[str, NDArray[np.float64]]
     errors: NDArray[np.float64] | None
+    averaged_test_loss: NDArray[np.float64]
+    task_loss: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be kept beside the losses.
+
+    Attributes
+    ----------
+    correlations, errors
+        Whether they are.
+    averages, tasks
+        How many averages of the weights have a loss, and how many targets.
+    """
+
+    correlations: bool = False
+    errors: bool = False
+    averages: int = 0
+    tasks: int = 0
 
 
 class Log:
@@ -61,13 +85,13 @@ class Log:
         Numbers of coordinates that fields have in place of these counts.
     like
         The readout of the network, for the device and the leading axis, if there is one.
-    correlations, errors
-        Whether to keep them beside the losses.
+    wanted
+        What to keep beside the losses.
     """
 
-    def __init__(self, steps: int, sizes: Sizes, kept: Sizes, like: Array, *, correlations: bool, errors: bool) -> None:
+    def __init__(self, steps: int, sizes: Sizes, kept: Sizes, like: Array, wanted: Wanted) -> None:
         self._outputs, self._steps, self._sizes = sizes.outputs, steps, sizes
-        self._wants_correlations, self._wants_errors = correlations, errors
+        self._wanted = wanted
         self._networks = like.shape[:-2]
 
         def empty(*shape: int) -> Array:
@@ -78,15 +102,25 @@ class Log:
             return [empty(steps, sizes.outputs, size) for size in field_sizes]
 
         self._test_loss, self._train_loss = empty(steps), empty(steps)
-        self._error = histories(kept.dim) if errors else []
+        self._averaged, self._tasks = empty(wanted.averages, steps), empty(wanted.tasks, steps)
+        correlations = wanted.correlations
+        self._error = histories(kept.dim) if wanted.errors else []
         self._felt = histories(kept.dim) if correlations else []
-        self._residual = histories(kept.samples) if correlations else []
+        self._residual = [zeros((*self._networks, steps, sizes.outputs, kept.samples), like)] if correlations else []
         self._h = histories(kept.dim, *kept.widths) if correlations else []
         self._g = histories(*kept.widths) if correlations else []
 
     def losses(self, t: int, test: Array, train: Array) -> None:
         """Keep the losses of step t."""
         self._test_loss[..., t], self._train_loss[..., t] = test, train
+
+    def averaged_loss(self, t: int, average: int, test: Array) -> None:
+        """Keep the test loss of an average of the weights at step t."""
+        self._averaged[..., average, t] = test
+
+    def task_loss(self, t: int, task: int, test: Array) -> None:
+        """Keep the test loss on the target of a phase at step t."""
+        self._tasks[..., task, t] = test
 
     def is_over(self, t: int) -> bool:
         """Whether all networks have diverged by step t, as far as it is looked at."""
@@ -103,23 +137,27 @@ class Log:
         )
         for histories, fields in everything:
             for history, field in zip(histories, fields, strict=False):
-                history[..., t, :, :] = field.mT
+                history[..., t, :, : field.shape[-2]] = field.mT
 
-    def finish(self, stream: Stream) -> Run:
-        """Correlate what was kept."""
+    def finish(self, data: Sequence[DataSet], label_gram: Array | None = None) -> Run:
+        """Correlate what was kept; arguments are as in ``residual_correlation``."""
         reached, last = self._reached(), int(self._reached().max())
         test_loss, train_loss = to_numpy(self._test_loss), to_numpy(self._train_loss)
-        correlations = self._correlate(stream, last) if self._wants_correlations else {}
-        errors = to_numpy(self._error[0].mT) if self._wants_errors else None
+        averaged, tasks = to_numpy(self._averaged), to_numpy(self._tasks)
+        correlations = self._correlate(data, label_gram, last) if self._wanted.correlations else {}
+        errors = to_numpy(self._error[0].mT) if self._wanted.errors else None
         for network in np.ndindex(reached.shape):
             end = int(reached[network])
-            test_loss[(*network, slice(end, None))] = train_loss[(*network, slice(end, None))] = np.inf
+            for losses in (test_loss, train_loss, averaged, tasks):
+                losses[(*network, ..., slice(end, None))] = np.inf
             for matrices in correlations.values():
                 matrices[(*network, ..., slice(end * self._outputs, None), slice(None))] = np.nan
                 matrices[(*network, ..., slice(None), slice(end * self._outputs, None))] = np.nan
             if errors is not None:
                 errors[(*network, slice(end, None))] = np.nan
-        return Run(test_loss, train_loss, np.where(reached < self._steps, reached, -1), correlations, errors)
+        diverged_at = np.where(reached < self._steps, reached, -1)
+        averaged[np.isnan(averaged)] = np.inf  # of averages that diverged on their own
+        return Run(test_loss, train_loss, diverged_at, correlations, errors, averaged, tasks)
 
     def _reached(self) -> NDArray[np.int64]:
         """Number of steps of each network with losses within bounds, so far."""
@@ -127,7 +165,9 @@ class Log:
         good = np.isfinite(test) & np.isfinite(train) & (test <= DIVERGED * test[..., :1])
         return np.where(good.all(axis=-1), self._steps, np.argmin(good, axis=-1))
 
-    def _correlate(self, stream: Stream, reached: int) -> dict[str, NDArray[np.float64]]:
+    def _correlate(
+        self, data: Sequence[DataSet], label_gram: Array | None, reached: int
+    ) -> dict[str, NDArray[np.float64]]:
         def cut(history: Array) -> Array:
             return history[..., :reached, :, :]
 
@@ -137,7 +177,7 @@ class Log:
 
         unit, widths = self._sizes.unit, self._sizes.widths
         error = correlation(cut(self._felt[0]), unit)
-        residual = stream.residual_correlation(cut(self._residual[0]), error)
+        residual = residual_correlation(data, cut(self._residual[0]), error, label_gram)
         features = (correlation(cut(h), size) for h, size in zip(self._h, (unit, *widths), strict=True))
         gradients = (correlation(cut(g), size) for g, size in zip(self._g, widths, strict=True))
         return {

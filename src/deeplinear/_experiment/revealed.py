@@ -21,9 +21,7 @@ longer than a layer is wide; it then costs more than explicit matrices would.
 
 from typing import NamedTuple
 
-import numpy as np
-
-from deeplinear._core.arrays import Array, beside, namespace, zeros
+from deeplinear._core.arrays import Array, namespace, zeros
 from deeplinear._experiment.spaces import Space
 
 SPENT = 1e-13
@@ -67,7 +65,9 @@ class Revealed:
     rows, columns
         The spaces that it maps to and from.
     looks
-        Number of vectors that it will be applied to from each side, at most.
+        Number of vectors that it will be applied to, at most.
+    transposed_looks
+        Likewise for its transpose; as many unless given.
 
     Attributes
     ----------
@@ -76,6 +76,7 @@ class Revealed:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from deeplinear._core.device import CPU
     >>> from deeplinear._experiment.draws import Draws
     >>> space = Space(Draws([np.random.default_rng(0)], CPU), [50])
@@ -84,9 +85,10 @@ class Revealed:
     True
     """
 
-    def __init__(self, rows: Space, columns: Space, looks: int) -> None:
+    def __init__(self, rows: Space, columns: Space, looks: int, transposed_looks: int | None = None) -> None:
         self.shape = (rows.size, columns.size)
-        self._right, self._left = _Side(columns, rows, looks), _Side(rows, columns, looks)
+        self._right = _Side(columns, rows, looks)
+        self._left = _Side(rows, columns, looks if transposed_looks is None else transposed_looks)
 
     def __matmul__(self, x: Array) -> Array:
         return self.apply(x, transposed=False)
@@ -148,24 +150,39 @@ class Weight(Revealed):
         The spaces that it maps to and from.
     scale
         Factor of every outer product.
-    steps, outputs
-        Number of steps, and of columns of the fields.
+    initial
+        Factor of the Gaussian matrix.
+    gradients, evaluations
+        Number of gradients that will be kept, and of backward passes, each with as many fields as there are outputs.
+    outputs
+        Number of columns of the fields.
 
     Attributes
     ----------
     coefficients
-        d and a_0 .. a_{steps - 1}, shape (1, 1 + steps), which an optimizer changes in place: to it, they are the
-        weights, and gradients are unit vectors.
+        d and a_0 .. a_{gradients - 1}, shape (networks, 1, 1 + gradients), which an optimizer changes in place: to it,
+        they are the weights, and gradients are unit vectors.
     """
 
-    def __init__(self, rows: Space, columns: Space, scale: float, steps: int, outputs: int) -> None:
-        looks = steps * outputs
-        super().__init__(rows, columns, looks)
-        self.coefficients = np.zeros((1, 1 + steps))
-        self.coefficients[0, 0] = 1.0
-        self._scale, self._outputs, self._steps = scale, outputs, 0
-        # Coordinates q_s and u_s of what the matrix was applied to at each step, and of the last such vectors.
-        self._used = {side: rows.draws.zeros(looks, looks) for side in self.sides(False)}
+    def __init__(
+        self,
+        rows: Space,
+        columns: Space,
+        *,
+        scale: float,
+        initial: float,
+        gradients: int,
+        evaluations: int,
+        outputs: int,
+    ) -> None:
+        super().__init__(rows, columns, gradients * outputs, evaluations * outputs)
+        self.coefficients = rows.draws.zeros(1, 1 + gradients)
+        self.coefficients[..., 0] = initial
+        self._scale, self._outputs, self._gradients = scale, outputs, 0
+        # Coordinates q_s and u_s of what the matrix was applied to for each gradient, and of the last such vectors.
+        self._used = {
+            side: rows.draws.zeros(gradients * outputs, side.directions.shape[-2]) for side in self.sides(False)
+        }
         self._last: dict[_Side, Array] = {}
 
     def apply(self, x: Array, *, transposed: bool) -> Array:
@@ -173,27 +190,34 @@ class Weight(Revealed):
         near, far = self.sides(transposed)
         coordinates = self.look(near, far, x)
         self._last[near] = coordinates
-        product: Array = float(self.coefficients[0, 0]) * (near.known_images.mT @ coordinates)
-        if not self._steps:
+        product: Array = self.coefficients[..., :1] * (near.known_images.mT @ coordinates)
+        if not self._gradients:
             return product
-        rows = self._steps * self._outputs
-        factors = np.repeat(self._scale * self.coefficients[0, 1 : 1 + self._steps], self._outputs)[:, None]
-        overlaps = beside(factors, x) * (self._used[near][:, :rows, : near.count] @ coordinates)
+        rows = self._gradients * self._outputs
+        overlaps = self._factors() * (self._used[near][:, :rows, : near.count] @ coordinates)
         learned: Array = far.known.mT @ (self._used[far][:, :rows, : far.count].mT @ overlaps)
         return product + learned
 
     def keep_gradient(self) -> Array:
         """Let the outer product of the last vectors from both sides be a gradient; return it as a unit vector.
 
-        It is the gradient with respect to ``coefficients``, shape (1 + steps, 1), as an optimizer is to add it.
+        It is the gradient with respect to ``coefficients``, shape (1 + gradients, 1), as an optimizer is to add it.
         """
-        rows = slice(self._steps * self._outputs, (self._steps + 1) * self._outputs)
+        rows = slice(self._gradients * self._outputs, (self._gradients + 1) * self._outputs)
         for side, used in self._used.items():
             used[:, rows, : self._last[side].shape[1]] = self._last[side].mT
-        self._steps += 1
-        unit = np.zeros((self.coefficients.size, 1))
-        unit[self._steps] = 1.0
+        self._gradients += 1
+        unit = zeros((self.coefficients.shape[-1], 1), self.coefficients)
+        unit[self._gradients] = 1.0
         return unit
+
+    def _factors(self) -> Array:
+        """Factor of each vector of each gradient, shape (networks, gradients * outputs, 1)."""
+        factors = self._scale * self.coefficients[:, 0, 1 : 1 + self._gradients, None]
+        if self._outputs > 1:
+            shape = (*factors.shape[:2], self._outputs)
+            factors = namespace(factors).broadcast_to(factors, shape)
+        return factors.reshape(len(factors), -1, 1)
 
 
 def _norm(x: Array) -> Array:

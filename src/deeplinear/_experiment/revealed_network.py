@@ -1,19 +1,21 @@
 """Networks and data whose Gaussian matrices are revealed where training looks at them, several networks at once."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from deeplinear._core.arrays import Array, identity
 from deeplinear._core.device import Device
+from deeplinear._experiment.data_sets import DataSet, data_sets, evaluations
 from deeplinear._experiment.draws import Draws
 from deeplinear._experiment.network import FiniteNetwork, Outer
 from deeplinear._experiment.revealed import Revealed, Weight
-from deeplinear._experiment.sizes import Sizes
+from deeplinear._experiment.sizes import Sizes, tasks_of
 from deeplinear._experiment.spaces import Space, kept_coordinates
-from deeplinear._experiment.streams import FixedStream, FreshStream, Inputs, PopulationStream, Stream, target_roots
+from deeplinear._experiment.streams import Inputs, Stream, fixed_stream, fresh_stream, population_stream
+from deeplinear._experiment.targets import join_targets, target_roots
 from deeplinear._problem.data import Modes
 from deeplinear._problem.problem import Problem
 
@@ -22,46 +24,61 @@ from deeplinear._problem.problem import Problem
 class Looks:
     """How many directions of each space training can look at, at most.
 
-    A network of T steps and C outputs applies every matrix to T C vectors from each side.
+    Each of K gradients applies every matrix to C vectors, and each of E backward passes its transpose.
 
     Attributes
     ----------
+    gradients, evaluations
+        K and E. Plain descent has one of each at every step; a loss of averaged weights is one more of E.
     inputs
-        Of each mode of the inputs: the target, W_0^T g_1 and X^T Delta.
+        Of each mode of the inputs: the targets, W_0^T g_1 and X^T Delta.
     neurons
         Of each hidden layer: W h from below and W^T g from above, or the readout. A residual network has one space
         of neurons for all layers.
-    samples
-        Of the samples: label noise and X v. None where a step chooses samples, so that they are not alike.
     """
 
+    gradients: int
+    evaluations: int
     inputs: int
     neurons: tuple[int, ...]
-    samples: int | None
 
     @classmethod
-    def of(cls, problem: Problem) -> "Looks":
-        """Count them."""
+    def of(cls, problem: Problem, averages: int = 0) -> "Looks":
+        """Count them, where so many averages of the weights have losses."""
         outputs, depth = problem.data.outputs, problem.network.layers
-        each, sampling = problem.steps * outputs, problem.sampling
-        neurons = (2 * each,) * (depth - 1) + (each + outputs,)
+        gradients = backward = signals = 0
+        for stage in problem.stages:
+            losses, each = evaluations(stage.optimizer)
+            gradients += stage.steps * each
+            backward += stage.steps * (losses + averages)
+            signals += stage.steps * each if stage.sampling.drawn else 0
+        neurons = (outputs * (gradients + backward),) * (depth - 1) + (outputs * (gradients + 1),)
         if problem.network.skip:
-            neurons = (each * (2 * depth - 1) + outputs,) * depth
-        samples = outputs + (outputs if sampling.fresh else each)
-        inputs = outputs + (2 if sampling.drawn else 1) * each
-        return cls(inputs, neurons, samples if sampling.keep == 1.0 else None)
+            neurons = (outputs * (depth * gradients + (depth - 1) * backward + 1),) * depth
+        inputs = outputs * (tasks_of(problem) + backward + signals)
+        return cls(gradients, backward, inputs, neurons)
 
 
-def coordinates(problem: Problem, sizes: Sizes, finite: Modes, *, reduced: bool) -> Sizes:
+def sample_looks(data: DataSet, outputs: int) -> int | None:
+    """Directions of the samples: label noise and X v. None where a step chooses samples, so that they are not alike."""
+    residuals, _ = data.looks
+    return outputs * (1 + residuals) if (data.keeps == 1.0).all() else None
+
+
+def coordinates(problem: Problem, sizes: Sizes, finite: Modes, averages: int = 0, *, reduced: bool) -> Sizes:
     """Count the coordinates that the fields of a network have."""
     if not reduced:
         return sizes
-    looks = Looks.of(problem)
+    looks = Looks.of(problem, averages)
+    samples = 0
+    for data in data_sets(problem, sizes.unit):
+        most, count = sample_looks(data, sizes.outputs), int(data.samples.max())
+        samples = max(samples, count if most is None else min(count, most))
     return replace(
         sizes,
         dim=int(kept_coordinates(_counts(finite), looks.inputs).sum()),
         widths=tuple(min(width, most) for width, most in zip(sizes.widths, looks.neurons, strict=True)),
-        samples=sizes.samples if looks.samples is None else min(sizes.samples, looks.samples),
+        samples=samples,
     )
 
 
@@ -74,10 +91,17 @@ class RevealedNetwork(FiniteNetwork):
         """Coefficients of every weight, and the readout."""
         return [*(weight.coefficients for weight in self._matrices), self.weights[-1]]
 
+    def use(self, parameters: Sequence[Array]) -> None:
+        """Take these for the parameters from now on."""
+        for weight, coefficients in zip(self._matrices, parameters[:-1], strict=True):
+            weight.coefficients = coefficients
+        self.weights[-1] = parameters[-1]
+
     def gradients(self, h: list[Array], g: list[Array]) -> list[Outer]:
-        """Keep the gradients of this step, and return them as they act on ``parameters``."""
-        units = [Outer(1.0, np.ones((1, 1)), weight.keep_gradient()) for weight in self._matrices]
+        """Keep the gradients of the last fields, and return them as they act on ``parameters``."""
         readout = h[-1]
+        one = identity(1, readout)
+        units = [Outer(1.0, one, weight.keep_gradient()) for weight in self._matrices]
         return [*units, Outer(self.gamma0, readout, identity(readout.shape[-1], readout))]
 
     @property
@@ -85,62 +109,74 @@ class RevealedNetwork(FiniteNetwork):
         return self.weights[:-1]  # type: ignore[return-value]  # they pass for arrays
 
 
-def draw_network(problem: Problem, sizes: Sizes, inputs: Space, draws: Draws, *, reduced: bool) -> RevealedNetwork:
+def draw_network(
+    problem: Problem, sizes: Sizes, inputs: Space, draws: Draws, averages: int = 0, *, reduced: bool
+) -> RevealedNetwork:
     """Draw networks on a space of inputs."""
-    network, looks, outputs = problem.network, Looks.of(problem), sizes.outputs
+    network, looks, outputs = problem.network, Looks.of(problem, averages), sizes.outputs
     most = looks.neurons if reduced else (None,) * len(looks.neurons)
     layers = [Space(draws, [width], each) for width, each in zip(sizes.widths, most, strict=True)]
     if network.skip:
         layers = layers[:1] * len(layers)
     beta = network.branch_factor if network.skip else None
     fan_in = (sizes.unit, *sizes.widths[:-1])
+    initial = network.initial_scales.tolist()
     weights = []
     for layer, (rows, columns) in enumerate(zip(layers, (inputs, *layers[:-1]), strict=True)):
         branch = beta if beta is not None and layer else 1.0
         scale = branch * network.gamma0 / math.sqrt(fan_in[layer])
-        weights.append(Weight(rows, columns, scale, problem.steps, outputs))
-    return RevealedNetwork([*weights, layers[-1].gaussian(outputs)], network.gamma0, sizes.unit, beta)  # type: ignore[list-item]
+        weights.append(
+            Weight(
+                rows,
+                columns,
+                scale=scale,
+                initial=initial[layer],
+                gradients=looks.gradients,
+                evaluations=looks.evaluations,
+                outputs=outputs,
+            )
+        )
+    readout = initial[-1] * layers[-1].gaussian(outputs)
+    return RevealedNetwork([*weights, readout], network.gamma0, sizes.unit, beta)  # type: ignore[list-item]
 
 
-def draw_stream(problem: Problem, sizes: Sizes, inputs: Inputs, space: Space, draws: Draws, *, reduced: bool) -> Stream:
+def draw_stream(data: DataSet, outputs: int, inputs: Inputs, space: Space, draws: Draws, *, reduced: bool) -> Stream:
     """Draw data on a space of inputs."""
-    sampling, noise, outputs = problem.sampling, problem.data.noise, sizes.outputs
-    most = Looks.of(problem).samples if reduced else None
+    most = sample_looks(data, outputs) if reduced else None
+    residuals, signals = (outputs * looks for looks in data.looks)
 
-    def batch(looks: int) -> Callable[[], tuple[Array, Array]]:
-        def draw() -> tuple[Array, Array]:
-            samples = Space(draws, [sizes.samples], most)
-            return Revealed(samples, space, looks), noise * samples.gaussian(outputs)  # type: ignore[return-value]
+    def draw(count: int) -> tuple[Array, Array]:
+        samples = Space(draws, [count], most)
+        return Revealed(samples, space, residuals, signals), samples.gaussian(outputs)  # type: ignore[return-value]
 
-        return draw
-
-    if not sampling.drawn:
-        return PopulationStream(inputs, noise)
-    if sampling.fresh:
-        return FreshStream(inputs, sizes.samples, batch(outputs))
-    return FixedStream(inputs, *batch(problem.steps * outputs)(), sampling.keep, draws)
+    if not data.drawn:
+        return population_stream(inputs, data.noises)
+    if data.fresh:
+        return fresh_stream(inputs, draw, data.noises, data.samples)
+    return fixed_stream(inputs, *draw(int(data.samples[0])), data.noises, data.keeps, draws)
 
 
 def draw_inputs(
-    problem: Problem, sizes: Sizes, finite: Modes, draws: Draws, device: Device, *, reduced: bool
-) -> tuple[Space, Inputs, Array]:
-    """Return the space of inputs, their distribution, and the target w*, shape (coordinates, C).
+    problem: Problem, sizes: Sizes, finite: Modes, draws: Draws, device: Device, averages: int = 0, *, reduced: bool
+) -> tuple[Space, Inputs, list[Array]]:
+    """Return the space of inputs, their distribution, and the target w* of each phase, shape (coordinates, C).
 
-    Directions of equal variance are alike, so w* lies along the first coordinates of each mode.
+    Directions of equal variance are alike, so targets lie along the first coordinates of each mode.
     """
-    most = Looks.of(problem).inputs if reduced else None
-    space = Space(draws, _counts(finite), most)
-    space.reserve(sizes.outputs)
-    target = np.zeros((space.coordinates, sizes.outputs))
-    counts = np.array(_counts(finite))
-    for few in np.unique(np.minimum(counts, sizes.outputs)):  # directions that the target may need, of each mode
-        alike = np.minimum(counts, sizes.outputs) == few
-        places = space.starts[alike][:, None] + np.arange(few)
-        target[places] = np.sqrt(counts[alike])[:, None, None] * target_roots(int(few), finite.target[alike])
+    most = Looks.of(problem, averages).inputs if reduced else None
+    space, tasks, counts = Space(draws, _counts(finite), most), tasks_of(problem), np.array(_counts(finite))
+    space.reserve(tasks * sizes.outputs)
+    fresh = [np.zeros((space.coordinates, sizes.outputs)) for _ in range(tasks)]
+    directions = np.minimum(counts // tasks, sizes.outputs)  # that a target may need, of each mode
+    for few in np.unique(directions):
+        alike = directions == few
+        roots = np.sqrt(counts[alike])[:, None, None] * target_roots(int(few), finite.target[alike])
+        for task, target in enumerate(fresh):
+            target[space.starts[alike][:, None] + task * few + np.arange(few)] = roots
     return (
         space,
         Inputs.of(finite, sizes.unit, device, kept_coordinates(_counts(finite), most).tolist()),
-        device.put(target),
+        [device.put(target) for target in join_targets(fresh, problem)],
     )
 
 

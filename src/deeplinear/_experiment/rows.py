@@ -13,8 +13,8 @@ import numpy as np
 
 from deeplinear._core.arrays import Array
 from deeplinear._core.refusal import Refusal
-from deeplinear._experiment.sizes import Sizes
-from deeplinear._experiment.streams import FixedStream, FreshStream, Inputs, PopulationStream, Stream
+from deeplinear._experiment.data_sets import DataSet
+from deeplinear._experiment.streams import Inputs, Stream, fixed_stream, fresh_stream, population_stream
 from deeplinear._problem.from_data import Fit, fit_rows
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.spectrum import Spectrum
@@ -47,22 +47,33 @@ def read_rows(problem: Problem, data: Any) -> Fit:
     if not is_same:
         made_from = "the rows that the problem was made from, with data=Spectrum.from_data(x, y) in the problem"
         raise Refusal("data", data, made_from, got=f"rows with another spectrum than {ours!r}")
+    for stage in problem.stages:
+        if stage.noise != ours.noise:
+            raise Refusal(
+                "noise", stage.noise, f"that of the data ({ours.noise!r}) in every phase where rows are given"
+            )
     return fit
 
 
-def row_stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator, rows: Fit) -> Stream:
+def row_stream(data: DataSet, inputs: Inputs, rng: np.random.Generator, rows: Fit) -> Stream:
     """Return what training sees of the rows, which ``rng`` draws."""
 
-    def draw() -> tuple[Array, Array]:
-        chosen = rng.integers(len(rows.standard), size=sizes.samples)
+    def draw(count: int) -> tuple[Array, Array]:
+        chosen = rng.integers(len(rows.standard), size=count)
         return rows.standard[chosen], rows.residual[chosen]
 
-    sampling = problem.sampling
-    if not sampling.drawn:
-        return PopulationStream(inputs, rows.noise, rows.residual.T @ rows.residual / len(rows.residual))
-    if sampling.fresh:
-        return FreshStream(inputs, sizes.samples, draw)
-    return FixedStream(inputs, *draw(), sampling.keep, rng)
+    as_it_is = np.ones_like(data.noises)
+    if not data.drawn:
+        return population_stream(inputs, data.noises)
+    if data.fresh:
+        return fresh_stream(inputs, draw, as_it_is, data.samples)
+    return fixed_stream(inputs, *draw(int(data.samples[0])), as_it_is, data.keeps, rng)
+
+
+def label_gram(rows: Fit) -> Array:
+    """Covariance of what the rows have beside the target between outputs, in units of the noise, shape (C, C)."""
+    gram: Array = rows.residual.T @ rows.residual / len(rows.residual)
+    return gram / rows.noise**2 if rows.noise else gram
 
 
 def _is_close(one: Any, other: Any) -> bool:

@@ -14,12 +14,13 @@ from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import count_cores, one_blas_thread
-from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
 from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
 from deeplinear._experiment.record import RECORDS
 from deeplinear._experiment.rows import read_rows
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.train import train, train_revealed
+from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.from_data import Fit
 from deeplinear._problem.problem import Problem
 
@@ -32,6 +33,7 @@ def simulate(
     workers: int | None = None,
     record: str = "all",
     method: str = "auto",
+    averages: Sequence[Average] = (),
     data: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
@@ -66,8 +68,11 @@ def simulate(
         looked at, so that time and memory do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with
         skip connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of
         variances that few others have. ``"auto"``: explicit where that takes less than half a second
-        for each network, else the quickest; the result says which. A seed gives another network in explicit
-        matrices than it does in the other two ways.
+        for each network, else the quickest; the result says which. Orthogonal steps (``Muon``) need explicit
+        matrices. A seed gives another network in explicit matrices than it does in the other two ways.
+    averages
+        Averages of the weights, such as ``EMA(0.99)`` or ``TailMean(0.5)``, whose test losses are wanted beside those
+        of the weights.
     data
         A data set (x, y) to train on, of shapes (rows, features) and (rows,) or (rows, outputs), with
         ``Spectrum.from_data(x, y)`` as the data of the problem. Samples and batches are then rows drawn with
@@ -109,7 +114,7 @@ def simulate(
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     place = find_device(device)
-    counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages))
     rows = None if data is None else _read_data(problem, data, method, place)
     kept = read_method(method, counts, place) if rows is None else EXPLICIT
     start = time.perf_counter()
@@ -125,6 +130,9 @@ def simulate(
         diverged_at=diverged_at,
         method=kept,
         inputs="gaussian" if rows is None else "rows",
+        averages=counts.averages,
+        averaged_test_loss=results["averaged_test_loss"],
+        task_loss=results["task_loss"],
         stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
     )
 
@@ -136,6 +144,7 @@ def simulation_memory(
     workers: int | None = None,
     record: str = "all",
     method: str = "auto",
+    averages: Sequence[Average] = (),
 ) -> int:
     """Estimate the memory that ``simulate`` takes at its peak, in bytes.
 
@@ -152,7 +161,7 @@ def simulation_memory(
     1.4 GB, 0.01 GB
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    counts = Counts(problem, sizes, problem.data.finite(dim), record)
+    counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages))
     kept = read_method(method, counts, CPU)
     need = counts.need(kept)
     together = 1 if kept == EXPLICIT else need.together(len(seed_list), worker_count)
@@ -181,6 +190,7 @@ def train_all(
     diverged_at = np.full(len(seeds), -1)
     counter = _Counter(len(seeds) * problem.steps, progress)
     how: dict[str, Any] = {"device": device, "workers": workers if device != CPU else 1, "advance": counter.advance}
+    how["averages"] = counts.averages
 
     def train_part(part: int | slice) -> None:
         chosen = seeds[part]
@@ -189,8 +199,8 @@ def train_all(
         else:
             assert not isinstance(chosen, int)
             run = train_revealed(problem, dim, chosen, record, reduced=method == REDUCED, mirrored=mirrored, **how)
-        observables = {"test_loss": run.test_loss, "train_loss": run.train_loss, **run.correlations}
-        for name, value in observables.items():
+        losses = {name: getattr(run, name) for name in (*LOSSES, *MORE_LOSSES)}
+        for name, value in (losses | run.correlations).items():
             results[name][part] = value
         diverged_at[part] = run.diverged_at
 
@@ -261,6 +271,7 @@ def read_seeds(seeds: Any) -> Sequence[int]:
 def read_method(method: Any, counts: Counts, device: Device) -> str:
     """Return how matrices are kept."""
     checks.word("method", method, METHODS)
+    counts.check(method)
     return choose(counts, device.available()) if method == AUTO else str(method)
 
 

@@ -21,7 +21,7 @@ class Sizes:
     widths
         N_1 .. N_L.
     samples
-        P, or B where batches are fresh, or 0 where the data are unlimited.
+        P, or B where batches are fresh, or 0 where the data are unlimited; the largest, where it changes.
     outputs
         C.
     dimension_free
@@ -57,32 +57,44 @@ def sizes_of(problem: Problem, dim: int | None) -> Sizes:
     sizes = Sizes(int(finite.weight.sum()), (), 0, outputs, problem.data.dimension_free)
     if sizes.dim < outputs and not sizes.dimension_free:
         raise Refusal("dim", dim, f"at least the number of outputs ({outputs})")
-    _check_targets(finite)
+    _check_targets(finite, tasks_of(problem))
     if problem.network.depth == math.inf:
         why = ": an infinitely deep network can only be solved"
         raise Refusal("depth", math.inf, "finite in a simulation", rest=why)
     if not all(math.isfinite(width) for width in problem.network.widths):
         why = ": an infinitely wide network can be solved, not simulated"
         raise Refusal("width", problem.network.width, "finite in a simulation", rest=why)
-    widths = tuple(_count(width, sizes.unit) for width in problem.network.widths)  # eq-ratios
+    widths = tuple(count(width, sizes.unit) for width in problem.network.widths)  # eq-ratios
     return replace(sizes, widths=widths, samples=_samples(problem, sizes.unit))
 
 
-def _check_targets(finite: Modes) -> None:
-    """Refuse target powers that need more directions than their mode has."""
+def tasks_of(problem: Problem) -> int:
+    """Number of targets of all phases that are not multiples of earlier ones."""
+    return 1 + sum(abs(stage.target_overlap) < 1 for stage in problem.stages[1:])
+
+
+def count(size: float, unit: int) -> int:
+    """Return a size as a whole number, at least 1."""
+    return max(1, round(size * unit))
+
+
+def _check_targets(finite: Modes, tasks: int) -> None:
+    """Refuse targets that need more directions than their mode has."""
     values = np.linalg.eigvalsh(finite.target)
     rank = (values > 1e-12 * values[:, -1:]).sum(axis=1)
-    crowded = np.flatnonzero(rank > finite.weight)
-    if len(crowded):
-        k = crowded[0]
-        allowed = f"a rank of at most the number of directions of its mode, {int(finite.weight[k])}"
+    crowded = np.flatnonzero(tasks * rank > finite.weight)
+    if not len(crowded):
+        return
+    k = crowded[0]
+    directions = int(finite.weight[k])
+    if rank[k] > directions:
+        allowed = f"a rank of at most the number of directions of its mode, {directions}"
         raise Refusal(f"target_power[{k}]", int(rank[k]), allowed, verb="in a simulation have")
+    why = (
+        f": {tasks} targets without overlap need {tasks * int(rank[k])} directions of mode {k}, which has {directions}"
+    )
+    raise Refusal("target_overlap", tasks, "1 or -1 in a simulation", got=f"{tasks} different targets", rest=why)
 
 
 def _samples(problem: Problem, unit: int) -> int:
-    drawn = problem.sampling.drawn
-    return _count(drawn, unit) if drawn else 0
-
-
-def _count(size: float, unit: int) -> int:
-    return max(1, round(size * unit))
+    return max(count(stage.sampling.drawn, unit) if stage.sampling.drawn else 0 for stage in problem.stages)

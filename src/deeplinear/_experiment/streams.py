@@ -1,7 +1,7 @@
-"""Finite data: the target, the samples, and what a training step sees of them.
+"""Finite data: the samples, and what a training step sees of them.
 
-Errors v are weight vectors, w* minus the network's, one column per output, shape (D, C). A stream
-turns the errors of one step into the residuals on the training samples and the gradient signal,
+Errors v are weight vectors, w* minus the network's, one column per output, shape (D, C). A batch
+turns the errors of one step into the residuals on its samples and the gradient signal,
 
     Delta = X v / sqrt(U) + noise eps  (samples, C),     h_0 = sqrt(U) / samples X^T Delta  (D, C)
 
@@ -11,16 +11,16 @@ normal and S the standard deviation along each direction, so that the data feel 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._core.arrays import Array, namespace
 from deeplinear._core.device import CPU, Device
 from deeplinear._experiment.generators import Generators
-from deeplinear._experiment.history import at_all_times, correlation, equal_time_correlation
 from deeplinear._problem.data import Modes
 
 
@@ -66,12 +66,11 @@ class Inputs:
         return signal
 
 
-class Signal(NamedTuple):
-    """What the data give at one step: the train loss, the residuals (samples, C) and h_0 (D, C)."""
+class Seen(NamedTuple):
+    """What the data give at some errors: the train loss, and the residuals (samples, C)."""
 
     train_loss: Array
     residual: Array
-    h_0: Array
 
 
 class Uniform(Protocol):
@@ -81,50 +80,55 @@ class Uniform(Protocol):
         """Return numbers of this shape, behind the axis of networks if there is one."""
 
 
-class Stream(Protocol):
-    """The data as training meets them, step after step."""
+class Batch(Protocol):
+    """The data of one step, which may be asked more than once."""
 
-    def step(self, error: Array) -> Signal:
-        """Show the data of the next step to a network whose errors are ``error``."""
+    @property
+    def share(self) -> float:
+        """What residuals are multiplied with in the record, 1 / sqrt(samples), so that their overlaps are means."""
 
-    def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
-        """Correlate the residuals of all steps, (..., steps, C, samples), into (..., steps C, steps C)."""
+    def see(self, error: Array) -> Seen:
+        """Show the data to a network whose errors are ``error``."""
+
+    def signal(self, error: Array, residual: Array) -> Array:
+        """Return h_0, shape (D, C), of errors and the residuals that they make."""
 
 
-class PopulationStream:
+@dataclass(frozen=True)
+class PopulationBatch:
     """Unlimited data: the gradient signal is the error itself, times the variance of its direction.
 
-    Parameters
+    Attributes
     ----------
     inputs
         Their distribution.
     noise
         Standard deviation of the labels about the target, root mean square over outputs.
-    label_gram
-        Covariance of label noise between outputs, shape (C, C); noise^2 times the identity unless given.
     """
 
-    def __init__(self, inputs: Inputs, noise: float, label_gram: Array | None = None) -> None:
-        self._inputs = inputs
-        self._noise, self._label_gram = noise, label_gram
+    inputs: Inputs
+    noise: float
 
-    def step(self, error: Array) -> Signal:
-        """Return the population gradient; the train loss is the test loss."""
-        h_0 = self._inputs.deviation * self._inputs.felt(error)
-        return Signal(self._inputs.loss(error, self._noise), error[..., :0, :], h_0)
+    @property
+    def share(self) -> float:
+        """As in ``Batch``; there are no residuals."""
+        return 1.0
 
-    def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
-        """Average over a sample and its label noise that stay the same at all steps."""
-        steps, outputs = residuals.shape[-3:-1]
-        gram = self._noise**2 * identity(outputs, residuals) if self._label_gram is None else self._label_gram
-        every: Array = error_correlation + at_all_times(gram, steps)
-        return every
+    def see(self, error: Array) -> Seen:
+        """The train loss is the test loss, and there are no samples."""
+        return Seen(self.inputs.loss(error, self.noise), error[..., :0, :])
+
+    def signal(self, error: Array, residual: Array) -> Array:
+        """Return the population gradient."""
+        signal: Array = self.inputs.deviation * self.inputs.felt(error)
+        return signal
 
 
-class FixedStream:
-    """One data set for all steps, each sample kept with probability ``keep`` at each step.
+@dataclass(frozen=True)
+class SampleBatch:
+    """Samples with their labels.
 
-    Parameters
+    Attributes
     ----------
     inputs
         Their distribution.
@@ -133,109 +137,97 @@ class FixedStream:
     label_noise
         Shape (samples, C).
     keep
-        Probability with which a sample enters a step.
-    rng
-        Draws which samples do.
+        Probability with which a sample enters the gradient.
+    kept
+        Whether each does, shape (samples, 1); None if all do.
     """
 
-    def __init__(self, inputs: Inputs, standard: Array, label_noise: Array, keep: float, rng: Uniform) -> None:
-        self._inputs, self._standard, self._label_noise = inputs, standard, label_noise
-        self._keep, self._rng = keep, rng
-
-    def step(self, error: Array) -> Signal:
-        """Return the residuals on all samples and the signal from those that are kept."""
-        residual = self._inputs.residual(self._standard, error, self._label_noise)
-        seen = residual
-        if self._keep < 1.0:
-            seen = residual * (self._rng.random((residual.shape[-2], 1)) < self._keep) / self._keep
-        return Signal(_mean_square(residual, self._samples), residual, self._inputs.signal(self._standard, seen))
-
-    def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
-        """Average over the samples."""
-        return correlation(residuals, self._samples)
+    inputs: Inputs
+    standard: Array
+    label_noise: Array
+    keep: float = 1.0
+    kept: Array | None = None
 
     @property
-    def _samples(self) -> int:
-        return int(self._standard.shape[-2])
+    def share(self) -> float:
+        """As in ``Batch``."""
+        return 1.0 / math.sqrt(self.standard.shape[-2])
+
+    def see(self, error: Array) -> Seen:
+        """Return the residuals on all samples."""
+        residual = self.inputs.residual(self.standard, error, self.label_noise)
+        return Seen(_sum_of_squares(residual) / self.standard.shape[-2], residual)
+
+    def signal(self, error: Array, residual: Array) -> Array:
+        """Return the signal from the samples that are kept."""
+        seen = residual if self.kept is None else residual * self.kept / self.keep
+        return self.inputs.signal(self.standard, seen)
 
 
-class FreshStream:
-    """New samples at every step.
+Stream = Iterator[Batch]
+"""The data as training meets them, step after step."""
+
+
+def population_stream(inputs: Inputs, noises: Array) -> Stream:
+    """Yield unlimited data, with label noise of the given strengths, one for each step."""
+    for noise in noises.tolist():
+        yield PopulationBatch(inputs, noise)
+
+
+def fixed_stream(
+    inputs: Inputs, standard: Array, label_noise: Array, noises: Array, keeps: Array, rng: Uniform
+) -> Stream:
+    """Yield the same samples at every step, each kept with a probability.
 
     Parameters
     ----------
-    inputs
-        Their distribution.
-    samples
-        Number of samples in a batch.
-    draw
-        Returns Z and label noise of a new batch, as for ``FixedStream``.
+    inputs, standard, label_noise
+        As in ``SampleBatch``, the label noise in units of ``noises``.
+    noises, keeps
+        Strength of the label noise, and probability with which a sample enters, of each step.
+    rng
+        Draws which samples do.
     """
+    for noise, keep in zip(noises.tolist(), keeps.tolist(), strict=True):
+        kept = rng.random((standard.shape[-2], 1)) < keep if keep < 1.0 else None
+        yield SampleBatch(inputs, standard, noise * label_noise, keep, kept)
 
-    def __init__(self, inputs: Inputs, samples: int, draw: Callable[[], tuple[Array, Array]]) -> None:
-        self._inputs, self._samples, self._draw = inputs, samples, draw
 
-    def step(self, error: Array) -> Signal:
-        """Draw a batch and return its residuals and signal."""
-        standard, label_noise = self._draw()
-        residual = self._inputs.residual(standard, error, label_noise)
-        return Signal(_mean_square(residual, self._samples), residual, self._inputs.signal(standard, residual))
+def fresh_stream(
+    inputs: Inputs, draw: Callable[[int], tuple[Array, Array]], noises: Array, samples: NDArray[np.int64]
+) -> Stream:
+    """Yield new samples at every step.
 
-    def residual_correlation(self, residuals: Array, error_correlation: Array) -> Array:
-        """Average over the batch; steps share no samples, so only equal times are not zero."""
-        return equal_time_correlation(residuals, self._samples)
+    Parameters
+    ----------
+    inputs, noises
+        As in ``fixed_stream``.
+    draw
+        Returns Z and label noise of a new batch of so many samples.
+    samples
+        Number of samples at each step.
+    """
+    for noise, count in zip(noises.tolist(), samples.tolist(), strict=True):
+        standard, label_noise = draw(count)
+        yield SampleBatch(inputs, standard, noise * label_noise)
 
 
 class Batches:
     """Draws one batch after another into the same place, since a batch may be large."""
 
-    def __init__(self, rng: np.random.Generator | Generators, samples: int, dim: int, outputs: int, noise: float):
-        self._rng, self._noise = rng, noise
-        self._shapes = (samples, dim), (samples, outputs)
+    def __init__(self, rng: np.random.Generator | Generators, dim: int, outputs: int) -> None:
+        self._rng, self._columns = rng, (dim, outputs)
         self._drawn: list[Array] = []
 
-    def __call__(self) -> tuple[Array, Array]:
-        """Return Z and label noise; they hold until the next call."""
-        if self._drawn:
+    def __call__(self, samples: int) -> tuple[Array, Array]:
+        """Return Z and label noise of unit variance; they hold until the next call."""
+        if self._drawn and self._drawn[0].shape[-2] == samples:
             for numbers in self._drawn:
                 self._rng.standard_normal(out=numbers)
         else:
-            self._drawn = [self._rng.standard_normal(shape) for shape in self._shapes]
+            self._drawn = [self._rng.standard_normal((samples, columns)) for columns in self._columns]
         standard, label_noise = self._drawn
-        return standard, self._noise * label_noise
-
-
-def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
-    """Draw w* of shape (dim, C) with ``w*.T @ w* / dim`` equal to ``gram``: random directions otherwise.
-
-    The rank of ``gram`` must be ``dim`` at most.
-    """
-    roots = target_roots(dim, gram)
-    directions = np.linalg.qr(rng.standard_normal((dim, len(roots))))[0]
-    target: Array = math.sqrt(dim) * directions @ roots  # eq-target
-    return target
-
-
-def target_roots(dim: int, gram: Array) -> Array:
-    """Return w* / sqrt(dim) along orthonormal directions, as few of ``dim`` as it may need, shape (directions, C).
-
-    Several matrices, with leading axes, are several targets.
-    """
-    count = min(dim, gram.shape[-1])
-    values, vectors = np.linalg.eigh(gram)
-    roots: Array = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]).mT[..., -count:, :]  # largest last
-    return roots
-
-
-def draw_targets(rng: np.random.Generator, finite: Modes) -> Array:
-    """Draw w* of shape (D, C), mode by mode."""
-    counts = finite.weight.astype(int)
-    return np.concatenate([draw_target(rng, *each) for each in zip(counts, finite.target, strict=True)])
-
-
-def _mean_square(residual: Array, samples: int) -> Array:
-    mean: Array = _sum_of_squares(residual) / samples
-    return mean
+        return standard, label_noise
 
 
 def _sum_of_squares(field: Array) -> Array:

@@ -1,28 +1,29 @@
-"""Training of a finite network, or of several together, with a record of losses and correlations."""
+"""A finite network, or several together, from its seeds to the record of its training."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, computing
 from deeplinear._core.device import CPU, Device
-from deeplinear._experiment.descent import Descent
+from deeplinear._experiment.data_sets import DataSet, data_sets
 from deeplinear._experiment.draws import Draws
 from deeplinear._experiment.generators import Generators
 from deeplinear._experiment.network import FiniteNetwork
-from deeplinear._experiment.record import Log, Run
+from deeplinear._experiment.record import Log, Run, Wanted
 from deeplinear._experiment.revealed_network import coordinates, draw_inputs, draw_network, draw_stream
-from deeplinear._experiment.rows import row_stream
+from deeplinear._experiment.rows import label_gram, row_stream
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import (
     Batches,
-    FixedStream,
-    FreshStream,
     Inputs,
-    PopulationStream,
     Stream,
-    draw_targets,
+    fixed_stream,
+    fresh_stream,
+    population_stream,
 )
+from deeplinear._experiment.targets import draw_targets, join_targets
+from deeplinear._experiment.training import Task, Training
+from deeplinear._problem.averages import Average
 from deeplinear._problem.from_data import Fit
 from deeplinear._problem.problem import Problem
 
@@ -37,6 +38,7 @@ def train(
     data_seed: int | Sequence[int],
     record: str = "all",
     *,
+    averages: Sequence[Average] = (),
     errors: bool = False,
     rows: Fit | None = None,
     device: Device = CPU,
@@ -57,6 +59,8 @@ def train(
         sequences, with a seed for each network.
     record
         ``"all"``, or ``"losses"`` for the losses alone.
+    averages
+        Averages of the weights whose test losses are wanted.
     errors
         Whether to keep the errors v(t) as well.
     rows
@@ -81,16 +85,24 @@ def train(
     sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
     beta = problem.network.branch_factor if problem.network.skip else None
     init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
-    network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta)
+    scales = None if problem.network.init_scale is None else problem.network.initial_scales.tolist()
+    network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta, scales)
     inputs = Inputs.of(finite, sizes.unit, device)
     if rows is None:
-        stream = _stream(problem, sizes, inputs, data)
-        target = device.put(draw_targets(_generator(0, _TARGET), finite))
+        targets = [device.put(each) for each in draw_targets(_generator(0, _TARGET), finite, problem)]
     else:
         assert isinstance(data, np.random.Generator)
-        stream, target = row_stream(problem, sizes, inputs, data, rows), rows.weights
-    log = Log(problem.steps, sizes, sizes, network.weights[-1], correlations=record == "all", errors=errors)
-    return _descend(problem, network, stream, inputs, target, log, advance)
+        targets = join_targets([rows.weights], problem)
+
+    def stream(each: DataSet) -> Stream:
+        if rows is None:
+            return _stream(each, sizes, inputs, data)
+        return row_stream(each, inputs, data, rows)  # type: ignore[arg-type]  # one network
+
+    wanted = Wanted(record == "all", errors, len(averages), _tasks(problem))
+    log = Log(problem.steps, sizes, sizes, network.weights[-1], wanted)
+    task = Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
+    return Training(task, network, log, averages, None if rows is None else label_gram(rows)).run(advance)
 
 
 def train_revealed(
@@ -100,6 +112,7 @@ def train_revealed(
     record: str = "all",
     *,
     reduced: bool,
+    averages: Sequence[Average] = (),
     mirrored: bool = False,
     device: Device = CPU,
     workers: int = 1,
@@ -111,7 +124,7 @@ def train_revealed(
 
     Parameters
     ----------
-    problem, dim, record, device, workers, advance
+    problem, dim, record, averages, device, workers, advance
         As for ``train``.
     seeds
         Seed of each network.
@@ -132,60 +145,34 @@ def train_revealed(
     """
     sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
     draws = Draws([_generator(seed, _REVEALED) for seed in seeds], device, workers, mirrored)
-    space, inputs, target = draw_inputs(problem, sizes, finite, draws, device, reduced=reduced)
-    network = draw_network(problem, sizes, space, draws, reduced=reduced)
-    stream = draw_stream(problem, sizes, inputs, space, draws, reduced=reduced)
-    kept = coordinates(problem, sizes, finite, reduced=reduced)
-    log = Log(problem.steps, sizes, kept, network.weights[-1], correlations=record == "all", errors=False)
-    return _descend(problem, network, stream, inputs, target, log, advance)
+    count = len(averages)
+    space, inputs, targets = draw_inputs(problem, sizes, finite, draws, device, count, reduced=reduced)
+    network = draw_network(problem, sizes, space, draws, count, reduced=reduced)
+    kept = coordinates(problem, sizes, finite, count, reduced=reduced)
+
+    def stream(each: DataSet) -> Stream:
+        return draw_stream(each, sizes.outputs, inputs, space, draws, reduced=reduced)
+
+    wanted = Wanted(record == "all", False, count, _tasks(problem))
+    log = Log(problem.steps, sizes, kept, network.weights[-1], wanted)
+    task = Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
+    return Training(task, network, log, averages).run(advance)
 
 
-def _descend(
-    problem: Problem,
-    network: FiniteNetwork,
-    stream: Stream,
-    inputs: Inputs,
-    target: Array,
-    log: Log,
-    advance: Callable[[int], None] | None,
-) -> Run:
-    """Train, whatever the matrices are made of."""
-    descent = Descent(problem.optimizer, network.parameters, problem.steps)
-    readout = network.weights[-1]
-    together, done = 1 if readout.ndim == 2 else len(readout), 0
-    with computing(target):
-        for t in range(problem.steps):
-            g = network.backward()
-            function = network.predictor(g[0])
-            if t == 0:
-                subtracted = function if problem.network.centered else 0.0
-            error = target - (function - subtracted)
-            signal = stream.step(error)
-            log.losses(t, inputs.loss(error, problem.data.noise), signal.train_loss)
-            if log.is_over(t):
-                break
-            h = network.forward(signal.h_0)
-            log.fields(t, error, inputs.felt(error), signal.residual, h, g)
-            if t + 1 < problem.steps:
-                descent.step(t, network.gradients(h, g))
-            done = t + 1
-            if advance:
-                advance(together)
-        run = log.finish(stream)
-    if advance and done < problem.steps:
-        advance(together * (problem.steps - done))
-    return run
+def _tasks(problem: Problem) -> int:
+    """Number of targets whose losses are kept: none where there is one phase."""
+    return len(problem.stages) if len(problem.stages) > 1 else 0
 
 
-def _stream(problem: Problem, sizes: Sizes, inputs: Inputs, rng: np.random.Generator | Generators) -> Stream:
-    sampling, noise = problem.sampling, problem.data.noise
-    if not sampling.drawn:
-        return PopulationStream(inputs, noise)
-    if sampling.fresh:
-        return FreshStream(inputs, sizes.samples, Batches(rng, sizes.samples, sizes.dim, sizes.outputs, noise))
-    standard = rng.standard_normal((sizes.samples, sizes.dim))
-    labels = noise * rng.standard_normal((sizes.samples, sizes.outputs))
-    return FixedStream(inputs, standard, labels, sampling.keep, rng)
+def _stream(data: DataSet, sizes: Sizes, inputs: Inputs, rng: np.random.Generator | Generators) -> Stream:
+    """Draw explicit samples."""
+    if not data.drawn:
+        return population_stream(inputs, data.noises)
+    if data.fresh:
+        return fresh_stream(inputs, Batches(rng, sizes.dim, sizes.outputs), data.noises, data.samples)
+    count = int(data.samples[0])
+    standard, labels = (rng.standard_normal((count, columns)) for columns in (sizes.dim, sizes.outputs))
+    return fixed_stream(inputs, standard, labels, data.noises, data.keeps, rng)
 
 
 def _generators(

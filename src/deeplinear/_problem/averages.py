@@ -1,6 +1,9 @@
 """Averages of the weights over training, whose losses are wanted beside those of the last weights."""
 
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +11,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.about import keep
+from deeplinear._core.refusal import Refusal
 
 
 @dataclass(frozen=True)
@@ -63,20 +67,47 @@ class TailMean:
         check = checks.Number("a number above 0 and at most 1", lambda value: 0 < value <= 1)
         keep(self, part=check("part", self.part))
 
+    def length(self, t: int) -> int:
+        """Number of steps in the mean at time t."""
+        return math.floor(self.part * t) + 1
+
     def weights(self, steps: int) -> NDArray[np.float64]:
         """How much the average at time t has of the weights at each time, shape (steps, steps)."""
         time = np.arange(steps)
-        length = np.floor(self.part * time).astype(int) + 1
+        length = np.array([self.length(t) for t in range(steps)])
         inside = (time[None] <= time[:, None]) & (time[None] > (time - length)[:, None])
         return np.asarray(inside / length[:, None])
 
 
 Average = EMA | TailMean
 
+_KINDS = {kind.__name__: kind for kind in (EMA, TailMean)}
 
-def read_average(values: dict[str, Any]) -> Average:
-    """Return an average from its kind and its number, as solutions keep it."""
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in (EMA, TailMean)}
-    options = dict(values)
-    made: Average = kinds[options.pop("kind")](**options)
-    return made
+
+def read_averages(averages: Any) -> tuple[Average, ...]:
+    """Return averages as they are kept, checked to be such."""
+    if isinstance(averages, Average):
+        averages = (averages,)
+    if not isinstance(averages, Iterable) or isinstance(averages, str):
+        raise Refusal("averages", averages, "a sequence of EMA or TailMean")
+    read = tuple(averages)
+    for average in read:
+        if not isinstance(average, Average):
+            raise Refusal("averages", average, "a sequence of EMA or TailMean")
+    return read
+
+
+def averages_to_json(averages: Iterable[Average]) -> str:
+    """Return averages as text, as files hold them.
+
+    Examples
+    --------
+    >>> averages_to_json([EMA(0.5)])
+    '[{"type": "EMA", "decay": 0.5}]'
+    """
+    return json.dumps([{"type": type(average).__name__} | asdict(average) for average in averages])
+
+
+def averages_from_json(text: str) -> tuple[Average, ...]:
+    """Return the averages that ``averages_to_json`` wrote."""
+    return tuple(_KINDS[each.pop("type")](**each) for each in json.loads(text))

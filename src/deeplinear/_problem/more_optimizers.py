@@ -161,6 +161,10 @@ class Muon(Optimizer):
         assert self.other is not None
         return self.other
 
+    def steady(self, lr: float, steps: int) -> "Muon":
+        """As in every rule; the other weights have the same rate."""
+        return replace(self, lr=lr, other=self.plain.steady(lr, steps))
+
     @property
     def orthogonal(self) -> Orthogonal:
         """Which weights take orthogonal steps."""

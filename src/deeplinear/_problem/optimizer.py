@@ -223,6 +223,12 @@ class Optimizer:
         changing = [name for name in self._series if isinstance(getattr(self, name), tuple | Schedule)]
         return replace(self, **{name: tuple(self._values(name, steps)[:count].tolist()) for name in changing})  # type: ignore[type-var]
 
+    def steady(self, lr: float, steps: int) -> Self:
+        """The same with one rate at all steps, and with the largest of other numbers that depend on the step."""
+        changing = [name for name in self._series[1:] if not is_constant(getattr(self, name))]
+        largest = {name: float(self._values(name, steps).max()) for name in changing}
+        return replace(self, lr=lr, **largest)  # type: ignore[type-var]
+
     def highest_rate(self, steps: int) -> float:
         """Largest learning rate of all steps."""
         return float(self.rates(steps if self.has_schedule else 1).max())

@@ -1,5 +1,6 @@
 """Phases of training, one after another: plain frozen data, no numerics."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,8 @@ class Phase:
     sampling, noise
         What replaces those of the problem; None for the same. Samples are kept only under the same rule of sampling.
     optimizer
-        A rule that starts afresh, with schedules over this phase; None to go on as before.
+        A rule that starts afresh, with schedules over this phase and those after it that go on with it; None to go on
+        as before.
 
     Examples
     --------
@@ -99,9 +101,9 @@ def stages(
     """Return phases with the rules of the problem where they have none of their own."""
     found, start, of, begun = [], 0, steps, 0
     before = sampling
-    for phase in phases:
+    for index, phase in enumerate(phases):
         if phase.optimizer is not None:
-            optimizer, of, begun = phase.optimizer, phase.steps, start
+            optimizer, of, begun = phase.optimizer, _lasting(phases[index:]), start
         mine = phase.sampling or sampling
         if not phase.new_samples and found and mine != before:
             raise Refusal("new_samples", False, "True where the rule of sampling changes")
@@ -123,3 +125,9 @@ def stages(
         )
         start, before = start + phase.steps, mine
     return tuple(found)
+
+
+def _lasting(phases: Sequence[Phase]) -> int:
+    """Number of steps from the first of some phases up to another optimizer."""
+    more = itertools.takewhile(lambda phase: phase.optimizer is None, phases[1:])
+    return phases[0].steps + sum(phase.steps for phase in more)

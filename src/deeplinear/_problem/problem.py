@@ -152,7 +152,11 @@ class Problem:
     def __getstate__(self) -> dict[str, Any]:
         """A learning-rate function goes to another process as its values, as it does to a file."""
         state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return state | {"optimizer": self.optimizer.tabulated(self.steps)}
+        phases = [
+            replace(phase, optimizer=phase.optimizer and phase.optimizer.tabulated(stage.of))
+            for phase, stage in zip(self.phases, self.stages, strict=False)
+        ]
+        return state | {"optimizer": self.optimizer.tabulated(self.steps), "phases": tuple(phases)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Problem":
         return self  # nothing about it can change
@@ -164,7 +168,7 @@ class Problem:
         for name in PARTS:
             document[name] = _table(state[name])
         if self.phases:
-            document["phases"] = [_phase_table(phase) for phase in self.phases]
+            document["phases"] = [_phase_table(phase) for phase in state["phases"]]
         return tomli_w.dumps(document)
 
     @classmethod
@@ -215,9 +219,7 @@ def _plain(value: Any) -> Any:
 
 
 def _phase_table(phase: Phase) -> dict[str, Any]:
-    optimizer = phase.optimizer and phase.optimizer.tabulated(phase.steps)
-    table = _table(replace(phase, optimizer=optimizer))
-    return {name: value for name, value in table.items() if name != "type"}
+    return {name: value for name, value in _table(phase).items() if name != "type"}
 
 
 def _phase(table: Any) -> Phase:

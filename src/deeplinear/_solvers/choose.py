@@ -8,7 +8,7 @@ from typing import Any
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._problem.averages import Average, read_average
+from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Solver, Unresolved
 from deeplinear._solvers.dense import Dense
@@ -95,8 +95,8 @@ class Choice:
 def write_solver(solver: Solver) -> dict[str, Any]:
     """Return a solver as plain values; it runs on the processor when it is read again."""
     values = {name: value for name, value in vars(solver).items() if name not in ("device", "averages")}
-    averages = [{"kind": type(each).__name__} | vars(each) for each in getattr(solver, "averages", ())]
-    return {"name": solver.name} | values | ({"averages": averages} if averages else {})
+    averages = getattr(solver, "averages", ())
+    return {"name": solver.name} | values | ({"averages": averages_to_json(averages)} if averages else {})
 
 
 def read_solver(values: dict[str, Any]) -> Solver:
@@ -110,7 +110,7 @@ def read_solver(values: dict[str, Any]) -> Solver:
     kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense, Reference)}
     options = dict(values)
     if "averages" in options:
-        options["averages"] = tuple(read_average(each) for each in options["averages"])
+        options["averages"] = averages_from_json(options["averages"])
     return kinds[options.pop("name")](**options)
 
 

@@ -7,7 +7,7 @@ from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, find_device
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.averages import Average
+from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import METHODS, Choice, answers, batches
 from deeplinear._theory.solution import Solution
@@ -129,7 +129,7 @@ def solve(
         )
     if averages and method not in ("auto", "dense", "reference"):
         raise Refusal("method", method, '"dense" or "auto" with averages')
-    choice = Choice(method, tolerance, place, averages=tuple(averages))
+    choice = Choice(method, tolerance, place, averages=read_averages(averages))
     todo = batches(problems, choice)
     memory.require(
         sum(batch.solver.memory([problems[index] for index in batch.members]) for batch in todo),

@@ -1,0 +1,73 @@
+"""The targets that networks learn, one for each phase of training.
+
+In every group of directions of equal variance the first target has a given Gram matrix over the outputs. That of a
+later phase overlaps with the one before it, and the rest of it is new:
+
+    w_p = rho w_{p-1} + sqrt(1 - rho^2) w_new
+
+with w_new of the same Gram matrix, orthogonal to all earlier targets.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from deeplinear._core.arrays import Array
+from deeplinear._experiment.sizes import tasks_of
+from deeplinear._problem.data import Modes
+from deeplinear._problem.problem import Problem
+
+
+def draw_targets(rng: np.random.Generator, finite: Modes, problem: Problem) -> list[Array]:
+    """Draw the target w* of each phase, each of shape (D, C), mode by mode."""
+    tasks, counts = tasks_of(problem), finite.weight.astype(int)
+    drawn: list[list[Array]] = [[] for _ in counts]  # directions of earlier targets
+    fresh = []
+    for _ in range(tasks):
+        parts = []
+        for size, gram, known in zip(counts.tolist(), finite.target, drawn, strict=True):
+            roots = target_roots(size // tasks, gram)
+            known.append(_draw_directions(rng, size, len(roots), known))
+            parts.append(math.sqrt(size) * known[-1] @ roots)  # eq-target
+        fresh.append(np.concatenate(parts))
+    return join_targets(fresh, problem)
+
+
+def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
+    """Draw w* of shape (dim, C) with ``w*.T @ w* / dim`` equal to ``gram``: random directions otherwise.
+
+    The rank of ``gram`` must be ``dim`` at most.
+    """
+    roots = target_roots(dim, gram)
+    target: Array = math.sqrt(dim) * _draw_directions(rng, dim, len(roots), []) @ roots
+    return target
+
+
+def join_targets(fresh: Sequence[Array], problem: Problem) -> list[Array]:
+    """Return the target of each phase, from as many without overlap as there are."""
+    left = iter(fresh)
+    targets = [next(left)]
+    for stage in problem.stages[1:]:
+        overlap = stage.target_overlap
+        target = overlap * targets[-1] if overlap != 1 else targets[-1]
+        targets.append(target if abs(overlap) == 1 else target + math.sqrt(1 - overlap**2) * next(left))
+    return targets
+
+
+def target_roots(most: int, gram: Array) -> Array:
+    """Return w* / sqrt(dim) along ``most`` orthonormal directions or fewer, shape (directions, C).
+
+    Several matrices, with leading axes, are several targets.
+    """
+    count = min(most, gram.shape[-1])
+    values, vectors = np.linalg.eigh(gram)
+    roots: Array = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]).mT
+    return roots[..., roots.shape[-2] - count :, :]  # largest last
+
+
+def _draw_directions(rng: np.random.Generator, dim: int, count: int, known: Sequence[Array]) -> Array:
+    """Draw orthonormal directions that are orthogonal to known ones, shape (dim, count)."""
+    numbers = np.concatenate([*known, rng.standard_normal((dim, count))], axis=1)
+    directions: Array = np.linalg.qr(numbers)[0][:, numbers.shape[1] - count :]
+    return directions

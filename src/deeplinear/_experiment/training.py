@@ -1,0 +1,169 @@
+"""The loop of training, whatever the matrices are made of."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deeplinear._core.arrays import Array, computing
+from deeplinear._experiment.averages import running
+from deeplinear._experiment.data_sets import DataSet
+from deeplinear._experiment.descent import Ascent, Gradient, Rule, rule_of
+from deeplinear._experiment.network import FiniteNetwork
+from deeplinear._experiment.record import Log, Run
+from deeplinear._experiment.streams import Batch, Inputs, Stream
+from deeplinear._problem.averages import Average
+from deeplinear._problem.phase import Stage
+from deeplinear._problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a network learns.
+
+    Attributes
+    ----------
+    problem
+        The problem.
+    inputs
+        Distribution of the inputs.
+    targets
+        w* of each phase, shape (D, C).
+    data
+        The data sets of all steps, in order.
+    stream
+        Draws the samples of a data set, when its first step comes.
+    """
+
+    problem: Problem
+    inputs: Inputs
+    targets: Sequence[Array]
+    data: Sequence[DataSet]
+    stream: Callable[[DataSet], Stream]
+
+
+class Training:
+    """Trains a network, or several together, and keeps a record.
+
+    Parameters
+    ----------
+    task
+        What is learned.
+    network
+        What is trained, in place.
+    log
+        The record.
+    averages
+        Averages of the weights whose test losses are wanted.
+    label_gram
+        As in ``Log.finish``.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        network: FiniteNetwork,
+        log: Log,
+        averages: Sequence[Average] = (),
+        label_gram: Array | None = None,
+    ) -> None:
+        self._task, self._network, self._log, self._label_gram = task, network, log, label_gram
+        self._averages = [running(average) for average in averages]
+        readout = network.weights[-1]
+        self._together = 1 if readout.ndim == 2 else len(readout)
+        self._rule = Rule(network.parameters)
+        self._stream: Stream = iter(())
+        self._subtracted: Array | float | None = None
+
+    def run(self, advance: Callable[[int], None] | None = None) -> Run:
+        """Train to the last step, or until all networks have diverged.
+
+        Parameters
+        ----------
+        advance
+            Called with the number of steps taken since the last call, summed over networks.
+        """
+        with computing(self._task.targets[0]):
+            done = self._descend(advance)
+            run = self._log.finish(self._task.data, self._label_gram)
+        left = self._task.problem.steps - done
+        if advance and left:
+            advance(self._together * left)
+        return run
+
+    def _descend(self, advance: Callable[[int], None] | None) -> int:
+        """Take the steps of all phases; return how many were taken."""
+        data = iter(self._task.data)
+        for phase, stage in enumerate(self._task.problem.stages):
+            if stage.new_samples:
+                self._stream = iter(())  # whose samples may be large
+                self._stream = self._task.stream(next(data))
+            if not stage.since:
+                self._rule = Rule(self._rule.weights)  # without buffers
+                self._rule = self._start(stage)
+            for t in range(stage.start, stage.stop):
+                if not self._step(t, phase, stage):
+                    return t
+                if advance:
+                    advance(self._together)
+        return self._task.problem.steps
+
+    def _start(self, stage: Stage) -> Rule:
+        """Return the rule of a phase, which starts afresh from the weights that count."""
+        problem, optimizer = self._task.problem, stage.optimizer
+        rates, decays = problem.layer_rates(optimizer), problem.layer_decays(optimizer)
+        return rule_of(optimizer, self._rule.weights, stage.of, rates.tolist(), decays.tolist())
+
+    def _step(self, t: int, phase: int, stage: Stage) -> bool:
+        """Take one step, unless it is the last; return whether any network is still within bounds."""
+        rule, inputs, target = self._rule, self._task.inputs, self._task.targets[phase]
+        self._averaged_losses(t, stage, target)
+        counted = None if rule.evaluated is rule.weights else self._evaluate(rule.weights, target)[1]
+        g, error = self._evaluate(rule.evaluated, target)
+        batch = next(self._stream)
+        seen = batch.see(error)
+        train_loss = seen.train_loss if counted is None else batch.see(counted).train_loss
+        counted = error if counted is None else counted
+        self._log.losses(t, inputs.loss(counted, stage.noise), train_loss)
+        self._task_losses(t, counted - target)
+        if self._log.is_over(t):
+            return False
+        h = self._network.forward(batch.signal(error, seen.residual))
+        self._log.fields(t, error, inputs.felt(error), batch.share * seen.residual, h, g)
+        if t + 1 < self._task.problem.steps:
+            gradient = self._gradient(h, g)
+            if rule.radius is not None:
+                with Ascent(rule.weights, gradient, rule.radius):
+                    gradient = self._gradient_on(batch, target)
+            rule.step(t - stage.start + stage.since, gradient)
+        return True
+
+    def _evaluate(self, weights: list[Array], target: Array) -> tuple[list[Array], Array]:
+        """Return g_1 .. g_L and the error of some weights, which the network has from now on."""
+        self._network.use(weights)
+        g = self._network.backward()
+        function = self._network.predictor(g[0])
+        if self._subtracted is None:  # at the first step, where all weights are the initial ones
+            self._subtracted = function if self._task.problem.network.centered else 0.0
+        return g, target - (function - self._subtracted)
+
+    def _gradient(self, h: list[Array], g: list[Array]) -> Gradient:
+        """Return the gradient of the last fields."""
+        return Gradient(self._network.gradients(h, g), lambda: self._network.squares(h, g))
+
+    def _gradient_on(self, batch: Batch, target: Array) -> Gradient:
+        """Return the gradient on the same batch at the weights as they are now."""
+        g, error = self._evaluate(self._rule.weights, target)
+        h = self._network.forward(batch.signal(error, batch.see(error).residual))
+        return self._gradient(h, g)
+
+    def _averaged_losses(self, t: int, stage: Stage, target: Array) -> None:
+        """Bring averages of the weights to step t, and record their losses."""
+        for index, average in enumerate(self._averages):
+            _, error = self._evaluate(average.update(self._rule.weights), target)
+            self._log.averaged_loss(t, index, self._task.inputs.loss(error, stage.noise))
+
+    def _task_losses(self, t: int, minus_function: Array) -> None:
+        """Record the losses on the targets of all phases, if there are several."""
+        stages = self._task.problem.stages
+        for phase, (stage, target) in enumerate(zip(stages, self._task.targets, strict=True)):
+            if len(stages) > 1:
+                self._log.task_loss(t, phase, self._task.inputs.loss(target + minus_function, stage.noise))
