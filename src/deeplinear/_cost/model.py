@@ -8,6 +8,7 @@ import math
 
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
+from deeplinear._equations.data_sets import DataSets
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
@@ -82,8 +83,11 @@ def step_costs(steps: int = 100) -> dict[str, float]:
     """
 
     def read(depth: int, nodes: int = 0, modes: int = 1, skip: bool = False) -> float:
-        flags = dict.fromkeys(("centered", "subsamples", "decays", "nesterov", "own_noise"), False)
-        return matrices_read(Structure(depth, nodes, steps, 1, modes, skip, reuses_data=True, **flags))
+        flags = dict.fromkeys(("centered", "decays", "own_noise"), False)
+        sets, groups = DataSets(reused=True, subsampled=False), (0,) * (max(depth, 2) + 1)
+        return matrices_read(
+            Structure(depth, nodes, steps, 1, modes, skip, sets=sets, rules=(), groups=groups, **flags)
+        )
 
     return {
         "first": read(1),

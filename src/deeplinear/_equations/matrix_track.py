@@ -96,8 +96,9 @@ def newton_schulz(m: Array, above: Array, below: Array, iterations: int) -> Arra
         Z = q if Z is None else Z @ q
         if iteration + 1 < iterations:
             V = V @ q @ q
-    Y: Array = root * Z * root.mT
-    return xp.where(none, xp.zeros_like(Y), Y)
+    Y = root * Z * root.mT
+    coefficients: Array = xp.where(none, xp.zeros_like(Y), Y)
+    return coefficients
 
 
 def _first_felt(m: Array) -> int:

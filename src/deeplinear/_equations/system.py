@@ -138,7 +138,7 @@ class Equations:
         def bias(mean: NDArray[Any]) -> NDArray[Any]:
             """sum_k p_k lam_k tr(mean target mean^T), shape (batch, steps)."""
             flat = mean.reshape(*mean.shape[:-2], tasks * outputs)
-            return np.einsum("bk,bktci,bkij,bktcj->bt", moments, flat, target, flat)
+            return np.asarray(np.einsum("bk,bktci,bkij,bktcj->bt", moments, flat, target, flat))
 
         losses = []
         for task in range(tasks):

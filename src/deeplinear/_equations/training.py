@@ -12,7 +12,9 @@ Rules that look at the size of gradients scale each by
 with |G|^2 = gamma0^2 C_g^{l+1}(t, t) C_h^l(t, t) for weight layer l, or the sum over all of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,8 +100,8 @@ class Training:
             self._history[group].append(weights)
         for number, shares in enumerate(self._shares):
             mine = [(float(share), then) for then, share in enumerate(shares[evaluation.step]) if share]
-            means = {
-                group: sum(share * history[then] for share, then in mine) for group, history in self._history.items()
+            means: dict[int, Array] = {
+                group: _sum(share * history[then] for share, then in mine) for group, history in self._history.items()
             }
             self._fill(evaluation, means)
             yield number
@@ -109,7 +111,7 @@ class Training:
         if not self.is_open and not self.has_passive:
             return
         if evaluation.rule.ascends and evaluation.number == 0:
-            total = sum(equations.squared_gradients(evaluation.row))
+            total = _sum(equations.squared_gradients(evaluation.row))
             self._up = self._numbers["ascent"][evaluation.step] * _over_root(total)
             return
         scales = self._scales(evaluation, equations) if evaluation.rule.scales else None
@@ -138,7 +140,7 @@ class Training:
             where = {group: weights - self._up * last for group, weights in where.items()}
         before = row_set(self._c, evaluation.row - 1)
         for matrix in self._matrices.values():
-            matrix.shift(before, -self._up if evaluation.number else None)
+            matrix.shift(before, -self._up if evaluation.number and self._up is not None else None)
         self._fill(evaluation, where)
 
     def _fill(self, evaluation: Evaluation, where: Mapping[int, Array]) -> None:
@@ -181,7 +183,7 @@ class Training:
         """What each group's gradient is multiplied by, shape (batch, 1)."""
         rule, step = evaluation.rule, evaluation.step
         squares = equations.squared_gradients(evaluation.row)
-        each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, sum(squares))
+        each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, _sum(squares))
         clip, beta2 = self._numbers["clip"][step], self._numbers["beta2"][step]
         if bool(namespace(clip).all(namespace(clip).isfinite(clip))):
             return {group: _clipped(clip, square) for group, square in each.items()}
@@ -198,6 +200,11 @@ def growing_weights(c: Coefficients, room: Room) -> GrowingWeights:
     s = c.structure
     orthogonal = orthogonal_layers(s.rules, len(s.groups))
     return GrowingWeights(room, c.batch, s.groups, s.outputs, s.decays, c.variances, c.rate_factors, orthogonal)
+
+
+def _sum(parts: Iterable[Array]) -> Array:
+    """Sum of arrays, of which there is at least one."""
+    return functools.reduce(operator.add, parts)
 
 
 def _over_root(square: Array) -> Array:

@@ -222,7 +222,8 @@ def _refine(
     evaluate, shape = _slope(problem, excess, scan, counter), valleys.shape()
     # Beyond the edge of stability, lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t); with
     # heavy-ball momentum the edge is at 2 (1 + momentum), and the growth is larger by 1 / (1 - momentum).
-    momentum = 0.0 if problem.optimizer.nesterov else problem.optimizer.momentum
+    rule = problem.optimizer.plain
+    momentum = 0.0 if rule.nesterov else float(rule.momenta(problem.steps).max())
     steepness = 4.0 * (problem.steps - 1) * (1 + momentum) / (1 - momentum)
     return find_minimum(
         evaluate, lambda x: max(scan.at(x), excess.rounding), known, tolerance, steepness, excess.rounding, shape

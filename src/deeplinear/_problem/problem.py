@@ -18,7 +18,7 @@ from deeplinear._problem.data import Isotropic
 from deeplinear._problem.layers import Layers, every_layer
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import GradientDescent, Optimizer
-from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, Phase, Stage, stages
+from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.sampling import FullBatch, Sampling
 from deeplinear._problem.schedules import Schedule
 from deeplinear._problem.series import is_constant
@@ -80,7 +80,7 @@ class Problem:
     network: MLP | ResNet = field(metadata=_NETWORK.metadata)
     data: Isotropic | Spectrum = field(metadata=_DATA.metadata)
     sampling: Sampling = field(metadata=_SAMPLING.metadata)
-    optimizer: Optimizer = field(metadata=_OPTIMIZER.metadata)
+    optimizer: AnyOptimizer = field(metadata=_OPTIMIZER.metadata)
     steps: int = field(metadata=_STEPS.metadata)
     phases: tuple[Phase, ...] = ()
 
@@ -134,12 +134,23 @@ class Problem:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
 
+    def first(self, steps: int) -> "Problem":
+        """Return the problem of the first steps alone, which are the same whatever follows."""
+        return replace(
+            self,
+            steps=steps,
+            sampling=self.sampling.first(steps, self.steps),
+            optimizer=self.optimizer.first(steps, self.steps),
+            phases=first_phases(self.phases, steps),
+        )
+
     def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
 
         At infinite depth one entry stands for all hidden matrices.
         """
-        return self.network.rate_factors * self._layer_factors(optimizer)[0]
+        factors: NDArray[Any] = self.network.rate_factors * self._layer_factors(optimizer)[0]
+        return factors
 
     def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the weight decay of each weight layer, first to last, likewise."""
@@ -225,7 +236,8 @@ def _phase_table(phase: Phase) -> dict[str, Any]:
 def _phase(table: Any) -> Phase:
     if not isinstance(table, dict):
         raise Refusal("phases", table, "a list of tables")
-    return _made("phases", Phase, table)
+    phase: Phase = _made("phases", Phase, table)
+    return phase
 
 
 def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:

@@ -207,10 +207,10 @@ class DenseRun:
                 eq.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
         reported, outputs = eq.c.structure.reported, eq.c.structure.outputs
-        rows = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
+        rows_of: Any = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
         return Overlaps(
-            same_data=to_numpy(same_data.Cv.diagonal())[:, rows],
-            same_init=to_numpy(same_init.Cv.diagonal())[:, rows],
+            same_data=to_numpy(same_data.Cv.diagonal())[:, rows_of],
+            same_init=to_numpy(same_init.Cv.diagonal())[:, rows_of],
             independent=eq.equal_times.bias,
         )
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from deeplinear._problem.edit import field_names, get_field, replace_unchecked
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.series import is_constant
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import EVERY_STEP, Curve, curves
@@ -197,10 +198,11 @@ def _nudged(problem: Problem, name: str, size: float) -> Problem:
     """Give a field an imaginary part."""
     value = get_field(problem, name)
     changed: Any
-    if callable(value):
-        changed = tuple(rate * (1 + 1j * size) for rate in problem.optimizer.rates(problem.steps).tolist())
-    elif isinstance(value, tuple):
-        changed = tuple(each * (1 + 1j * size) for each in value)
+    if not is_constant(value):
+        steps, optimizer, sampling = problem.steps, problem.optimizer, problem.sampling
+        of = {"lr": optimizer.rates, "momentum": optimizer.momenta, "weight_decay": optimizer.decays}
+        values = value if isinstance(value, tuple) else of.get(name, getattr(sampling, "batches", None))(steps)  # type: ignore[misc]
+        changed = tuple(complex(each) * (1 + 1j * size) for each in values)
     else:
         changed = complex(value, size)
     return replace_unchecked(problem, {name: changed})

@@ -444,7 +444,8 @@ class Solution:
                 status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
                 solver=read_solver(json.loads(dataset.attrs["solver"])),
                 stats=stats,
-                **{name: arrays[name] for name in SETS if name in arrays},
+                averaged_test_loss=arrays.get("averaged_test_loss", np.zeros((0, 0))),
+                task_loss=arrays.get("task_loss", np.zeros((0, 0))),
                 _matrices={name: arrays[name] for name in MATRICES if name in arrays},
             )
 

@@ -138,13 +138,13 @@ def powers(results: Trainings) -> list[tuple[str, Any, Any]]:
 
 def caption_factor(problem: dl.Problem) -> float:
     """The factor in the caption of the paper's figure."""
-    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.batch  # type: ignore[union-attr]
+    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.drawn
     return (1 - L * LR) ** 2 + (L * LR) ** 2 * (1 / batch + 1 / nu + 2 / (batch * nu))  # type: ignore[operator]
 
 
 def text_factor(problem: dl.Problem) -> float:
     """The factor in the recursion of the paper's appendix, with L where L + 1 is right."""
-    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.batch  # type: ignore[union-attr]
+    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.drawn
     width = LR**2 * L * (L + 1) * (2 * L + 1) / (6 * nu)  # type: ignore[operator]
     return (1 - L * LR) ** 2 + (L * LR) ** 2 / batch + width * (1 + 1 / batch)
 

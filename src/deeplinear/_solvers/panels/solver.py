@@ -60,11 +60,12 @@ class Panels(Solver):
             return reason
         if problem.sampling.subsamples:
             return "where batches are drawn, whose noise is never smooth"
+        decay = abs(optimizer.decays(1)[0])
         factors = (problem.layer_rates(optimizer) * problem.layer_decays(optimizer)).max()
-        largest_rate = float(np.abs(optimizer.rates(problem.steps)).max() * factors) if optimizer.weight_decay else 0.0
-        if abs(optimizer.weight_decay) * largest_rate >= 0.5:
+        largest_rate = float(np.abs(optimizer.rates(problem.steps)).max() * factors) if decay else 0.0
+        if decay * largest_rate >= 0.5:
             return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
-        if optimizer.weight_decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
+        if decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
             return f"where weights of a centered network decay and its richness is below {_LEAST_RICHNESS:g}"
         return None
 
