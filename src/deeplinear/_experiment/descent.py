@@ -215,8 +215,8 @@ class Muon(Rule):
             if self._rule.nesterov:
                 ahead = self._rule.momentum * momentum
                 add_outer(ahead, outers[layer])
-            fan_in = weight.shape[-1] if layer else weight.shape[-2]
-            add(weight, orthogonal(ahead, self._rule.iterations), float(self._rates[t]) * fan_in**0.5)
+            fan_out = weight.shape[-2]
+            add(weight, orthogonal(ahead, self._rule.iterations), float(self._rates[t]) * fan_out**0.5)
         self._plain.step(t, Gradient([outers[layer] for layer in self._rest], gradient.squares))
 
 
