@@ -206,10 +206,8 @@ def _check(theory: Any, experiment: Any) -> None:
     ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:
         if ours.get(name) != theirs.get(name):
-            raise ValueError(
-                "theory and experiment must have the same problem, "
-                f"got {name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
-            )
+            got = f"{name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
+            raise Refusal("theory and experiment", experiment, "the same problem", verb="have", got=got)
 
 
 def _flat(document: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import overload
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, find_device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import METHODS, Choice, answers, batches
 from deeplinear._theory.solution import Solution
@@ -110,12 +111,11 @@ def solve(
     checks.word("method", method, METHODS)
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
-            raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
+            raise Refusal(f"problem[{index}]", each, "a Problem")
     place = find_device(device)
     if place != CPU and method == "panels":
-        raise ValueError(
-            f'method must be "dense", "coarse" or "auto" on {device}, got "panels": they need the processor'
-        )
+        why = ": they need the processor"
+        raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got='"panels"', rest=why)
     choice = Choice(method, tolerance, place)
     todo = batches(problems, choice)
     memory.require(
