@@ -14,15 +14,8 @@ import pytest
 import deeplinear as dl
 from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import read_problem
-from explorer import running_explorer
+from explorer import PROBLEM, running_explorer
 
-PROBLEM: dict[str, Any] = {
-    "network": {"type": "MLP", "depth": 2, "width": 1},
-    "data": {"type": "Isotropic", "noise": 0.3},
-    "sampling": {"type": "FullBatch", "samples": 2},
-    "optimizer": {"type": "GradientDescent", "lr": 0.05},
-    "steps": 20,
-}
 SLOW = 90_000  # milliseconds: a loaded machine
 DRAWN = "JSON.parse(document.querySelector('#plot').dataset.key || 'null')"  # the problem whose curve is shown
 IS_DRAWN = '#plot[data-key]:not([data-key=""])'
