@@ -188,5 +188,6 @@ class Ensemble:
             raise Refusal("name", name, f"one of {', '.join(known)}")
         values: Array | None = getattr(self, name)
         if values is None:
-            raise ValueError(f"{name} was not recorded; simulate with record='all'")
+            text = f"{name} was not recorded; simulate with record='all'"
+            raise Refusal("name", name, "an observable that was recorded", text=text)
         return values

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._learning_rate.counter import Counter
 from deeplinear._learning_rate.ladder import check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
@@ -166,7 +165,7 @@ def optimal_lr(
         raise Refusal("horizon", horizon, f"at most steps - 1 ({last})")
     problem = up_to(problem, horizon)
     check(problem)
-    excess, counter = Excess.of(problem, objective), Counter(problem.steps, progress, REFINING)
+    excess, counter = Excess.of(problem, objective), Counter(progress, REFINING, scale=problem.steps)
     scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
     found = _refine(problem, excess, scan, valleys, tolerance, counter)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._learning_rate.counter import Counter
+from deeplinear._core.progress import Counter
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, solve_rates
 from deeplinear._learning_rate.scan import Scan
 from deeplinear._learning_rate.valleys import NEARLY

@@ -7,6 +7,7 @@ from typing import Any
 
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
@@ -71,7 +72,7 @@ class Choice:
         if self.method != "auto":
             (solver,) = self.solvers()
             if reason := solver.why_not(problem):
-                raise ValueError(f'method must be "dense" or "auto" {reason}, got "{self.method}"')
+                raise Refusal("method", self.method, f'"dense" or "auto" {reason}', got=f'"{self.method}"')
             return solver
         if self._is_long(problem) and not self.averages:
             for solver in self.solvers()[:-1]:

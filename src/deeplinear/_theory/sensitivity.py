@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import field_names, get_field, replace_unchecked
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_constant
@@ -141,7 +142,7 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     array([ 0.   , -3.2  , -4.096])
     """
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}")
+        raise Refusal("problem", problem, "a Problem")
     names = _names(problem, wrt)
     solved = derivatives([(problem, name) for name in names], choice=_CHOICE)
     if _is_long(problem):
@@ -232,9 +233,9 @@ def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:
     for name in names:
         if name not in allowed:
             why = f": {refused.get(name, f'{name} does not change continuously')}" if name in own else ""
-            raise ValueError(f"wrt must be among {', '.join(allowed)} for this problem, got {name!r}{why}")
+            raise Refusal("wrt", name, f"among {', '.join(allowed)} for this problem", rest=why)
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"wrt must be one or more distinct names, got {list(names)}")
+        raise Refusal("wrt", list(names), "one or more distinct names")
     return names
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
@@ -252,7 +253,7 @@ class Solution:
         last = self.problem.steps - 1
         whole = steps.dtype.kind in "iuf" and bool((steps == np.floor(steps)).all())
         if not whole or steps.ndim > 1 or steps.size == 0 or steps.min() < 0 or steps.max() > last:
-            raise ValueError(f"step must be whole numbers from 0 to {last}, got {step!r}")
+            raise Refusal("step", step, f"whole numbers from 0 to {last}")
         numbers = np.atleast_1d(steps).astype(np.int64)
         ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
         known = numbers < ended

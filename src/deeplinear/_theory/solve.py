@@ -121,12 +121,11 @@ def solve(
     checks.word("method", method, METHODS)
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
-            raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
+            raise Refusal(f"problem[{index}]", each, "a Problem")
     place = find_device(device)
     if place != CPU and method == "panels":
-        raise ValueError(
-            f'method must be "dense", "coarse" or "auto" on {device}, got "panels": they need the processor'
-        )
+        why = ": they need the processor"
+        raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got='"panels"', rest=why)
     if averages and method not in ("auto", "dense", "reference"):
         raise Refusal("method", method, '"dense" or "auto" with averages')
     choice = Choice(method, tolerance, place, averages=read_averages(averages))

@@ -19,7 +19,8 @@ from deeplinear._reproduce.panel import (
     Stability,
     Training,
 )
-from deeplinear._reproduce.results import Edge, Edges, Trained, Trainings, measured_slope, slope
+from deeplinear._reproduce.results import Edge, Edges, Trained, Trainings, measured_slope
+from deeplinear._scaling import loglog_slope
 
 # --- A1: the largest stable learning rate ---------------------------------------------------------------------
 
@@ -45,7 +46,7 @@ def growth(lines: list[Edge]) -> tuple[float, tuple[float, float]]:
     rich = [each for each in lines if RICH[0] <= each.line.value <= RICH[1]]
     widths = np.array([each.line.value for each in rich])
     measured, errors = np.array([each.measured for each in rich]).T
-    return slope(widths, np.array([each.lr for each in rich]))[0], measured_slope(widths, measured, errors)
+    return loglog_slope(widths, np.array([each.lr for each in rich]))[0], measured_slope(widths, measured, errors)
 
 
 def grown(results: Edges, group: str, low: float, high: float) -> tuple[Check, Check]:
