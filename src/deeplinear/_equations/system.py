@@ -144,6 +144,12 @@ def products(shape: Structure) -> tuple[int, int]:
     return causal, symmetric
 
 
+def matrices_read(shape: Structure) -> float:
+    """Count the matrices read in one step; a product with a causal one reads half of it."""
+    causal, symmetric = products(shape)
+    return causal / 2 + symmetric
+
+
 def row_set(c: Coefficients, step: int) -> slice:
     """Rows of one step: one per output."""
     outputs = c.structure.outputs
