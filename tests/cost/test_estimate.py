@@ -228,3 +228,17 @@ def test_nodes_in_depth_are_counted_with_what_they_are_compared_to() -> None:
     )
     measured = peak_bytes(lambda: dl.solve(deep))
     assert measured < 1.2 * estimate(deep).theory.bytes
+
+
+@pytest.mark.parametrize(
+    ("lr", "steps", "method"), [(0.01, 1100, "panels"), (0.045, 1100, "dense"), (0.045, 6445, "panels")]
+)
+def test_runs_that_oscillate_are_not_taken_for_smooth_ones(lr: float, steps: int, method: str) -> None:
+    network, sampling = dl.MLP(4, 2.56, richness=2.721), dl.FullBatch(1.525)
+    each = dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(lr), steps)
+    smooth, found = Panels().estimate(each), estimate(each)
+    assert found.method == method
+    if lr == 0.01:
+        assert found.theory.bytes == smooth.bytes
+    else:
+        assert found.theory.bytes > 3 * smooth.bytes

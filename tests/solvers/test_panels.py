@@ -1,6 +1,9 @@
 """Panels: sums on the grid against plain sums, solutions against the dense method and against finer ones."""
 
+import re
+import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -369,7 +372,7 @@ def test_a_coefficient_that_is_small_by_chance_does_not_hide_the_rest():
 def test_panels_that_do_not_pay_are_given_up_for_every_step():
     """Oscillating runs take single steps by panels too, and failed panels besides."""
     problem = make(dl.Population(), depth=2, lr=0.3, steps=250, width=1.0)
-    with pytest.raises(Unresolved, match="no faster than solving every step"):
+    with pytest.raises(Unresolved, match="far more work than usual"):
         Panels(patience=0.5).solve([problem])
     (answer,) = Panels(patience=5.0).solve([make()])
     assert answer.axis.times[-1] == 299
@@ -491,3 +494,33 @@ def test_a_schedule_is_followed_on_panels_shorter_than_their_nodes():
     _, a, misfit = on_grid.rows()
     assert misfit < 1e-12
     np.testing.assert_allclose(a[-1].sum(), rates[:-1].sum(), rtol=1e-12)
+
+
+AT_THE_EDGE = dl.Problem(
+    dl.MLP(4, 2.56, richness=2.721), dl.Isotropic(), dl.FullBatch(1.525), dl.GradientDescent(0.04548), steps=6445
+)
+"""The rich network raises its kernel up to the edge of stability and stays there; losses fall as a power of time."""
+
+
+def test_a_long_run_that_stays_at_the_edge_is_refused_in_seconds():
+    """Number 1273 of ``make fuzz``: panels never settle, and to solve every step takes half an hour."""
+    start = time.process_time()
+    with pytest.raises(Unresolved, match=r"edge of stability.*lower lr.*dense.*GB and some .*min") as error:
+        dl.solve(AT_THE_EDGE)
+    assert time.process_time() - start < 60  # 1.3 s
+    assert int(re.search(r"about step (\d+)", str(error.value))[1]) < 1000
+
+
+def test_the_edge_is_no_reason_to_give_up_where_every_step_can_be_solved():
+    short = replace(AT_THE_EDGE, steps=560)
+    solution, exact = dl.solve(short, method="panels"), dl.solve(short, method="dense")
+    assert solution.stats["nodes"] == 560
+    np.testing.assert_allclose(solution.test_loss, exact.test_loss, rtol=1e-9)
+
+
+def test_panels_that_are_not_asked_for_are_given_up_after_several_times_their_usual_work():
+    """Nothing oscillates here, but sweeps over panels do not settle (they do at lr = 0.015)."""
+    slow = replace(AT_THE_EDGE, optimizer=dl.GradientDescent(0.02))
+    with pytest.raises(Unresolved, match="far more work than usual"):
+        Panels(overrun=0.2).solve([slow])
+    assert Choice().solver(slow).overrun < Panels().overrun

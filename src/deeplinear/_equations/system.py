@@ -232,3 +232,9 @@ def _first_rows(shape: Structure) -> list[int]:
     """First row of each phase."""
     lengths = shape.sets.tasks or (shape.steps,)
     return [int(row) for row in np.cumsum([0, *lengths[:-1]])]
+
+
+def matrices_read(shape: Structure) -> float:
+    """Count the matrices read in one step; a product with a causal one reads half of it."""
+    causal, symmetric = products(shape)
+    return causal / 2 + symmetric

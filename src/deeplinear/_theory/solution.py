@@ -258,10 +258,10 @@ class Solution:
         ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
         known = numbers < ended
         losses = {}
-        for name in ("test_loss", "train_loss"):
+        for name, least in (("test_loss", self.decomposition.label_noise[0]), ("train_loss", 0.0)):
             values = np.full(len(numbers), np.inf)
             values[known] = self.axis.at(getattr(self, name), numbers[known])
-            losses[name] = ("time", np.maximum(values, 0.0))
+            losses[name] = ("time", np.maximum(values, least))
         dataset = xr.Dataset(losses, {"time": numbers})
         return dataset.isel(time=0) if steps.ndim == 0 else dataset
 
@@ -452,7 +452,7 @@ class Solution:
 
     @classmethod
     def of(cls, problem: Problem, answer: Answer) -> "Solution":
-        """Make a solution of what a solver found; what rounding makes negative is zero."""
+        """Make a solution of what a solver found; what rounding makes negative is zero, or label noise."""
         curves = answer.curves.map(lambda curve: np.maximum(curve, 0.0))
         noise = np.full(len(curves.test_loss), problem.data.outputs * problem.data.noise**2)
         if len(problem.stages) > 1:
@@ -461,7 +461,7 @@ class Solution:
         return cls(
             problem=problem,
             axis=answer.axis,
-            test_loss=curves.test_loss,
+            test_loss=np.maximum(curves.test_loss, noise),
             train_loss=curves.train_loss,
             kernel=curves.kernel,
             decomposition=Decomposition(curves.bias, curves.width, curves.data, noise),

@@ -64,7 +64,8 @@ def solve(
     method
         ``"dense"``, ``"panels"``, ``"coarse"``, or ``"auto"``: for runs that are long (more than 1000 steps times
         outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, or
-        panels not pay, it is solved densely if there is memory for it. ``"reference"`` is slow and plain, and shares
+        panels not pay, it is solved densely if that takes a minute or two and fits into memory; otherwise it is
+        refused, with what the dense method would take. ``"reference"`` is slow and plain, and shares
         no line with the others: to check them with, at some dozens of steps.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
