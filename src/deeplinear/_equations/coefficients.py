@@ -138,7 +138,7 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
         decays=decays,
         rules=rules,
         groups=groups_of(problem, rules),
-        own_noise=problem.sampling.small_batch,
+        own_noise=any(stage.sampling.small_batch for stage in problem.stages),
     )
 
 

@@ -58,7 +58,7 @@ def data_sets(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
         for step in range(stage.steps):
             # Evaluations on one fresh batch share it; otherwise a batch is white noise.
             shares = sampling.subsamples and sampling.fresh and evaluations > 1
-            number += sampling.subsamples and sampling.fresh and step > 0
+            number += sampling.subsamples and sampling.fresh
             sigma += [stage.noise] * evaluations
             reuse += [draws[step] if shares else sampling.reuse] * evaluations
             subsampling += [0.0 if shares else draws[step]] * evaluations
@@ -72,8 +72,9 @@ def data_sets(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
 
 def _one(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
     """Return the data of a problem of one phase, with one evaluation in each step."""
-    (stage,), sampling = problem.stages, problem.sampling
-    draws = sampling.subsampling(stage.of_samples)
+    (stage,) = problem.stages
+    sampling = stage.sampling
+    draws = sampling.subsampling(stage.of_samples)[stage.since_samples :]
     alike = (draws == draws[0]).all()
     numbers = {
         "sigma": np.array([stage.noise]),

@@ -201,7 +201,7 @@ class DataCovariances:
         equal, steps = np.zeros((s.steps, s.outputs, s.steps, s.outputs)), np.arange(s.steps)
         equal[steps, :, steps, :] = to_numpy(self.CDelta_equal[index])
         equal_times = equal.reshape(s.size, s.size)
-        if self.noisy and RDelta is None:
+        if self.noisy and RDelta is None and not s.sets.sets:
             return equal_times
         direct: NDArray[Any] = to_numpy(self._fresh(slice(0, s.size))[index])
         if s.sets.sets:

@@ -35,19 +35,26 @@ class MatrixTrack:
 
     def __init__(self, X: Array) -> None:
         xp = namespace(X)
-        self._read, self._X, self._velocity = X, xp.zeros_like(X), xp.zeros_like(X)
+        self._read, self._X, self._velocity, self._mean = X, *(xp.zeros_like(X) for _ in range(3))
         self._momentum = xp.zeros_like(X[..., 0])
 
-    def rest(self) -> None:
-        """Forget all momentum, as a rule does that begins."""
+    def begin(self) -> None:
+        """Start from the weights that the rule before has come to, without momentum."""
+        self._X = self._mean
         self._velocity[...] = 0.0
         self._momentum[...] = 0.0
 
-    def shift(self, rows: slice, by: Array | None) -> None:
-        """Let the weights be read as they are, or with a multiple (batch, 1) of the gradient of some rows added."""
-        self._read[...] = self._X
-        if by is not None:
-            self._diagonal(self._read, rows, by)
+    def look(self, share: Array | None = None) -> None:
+        """Let the weights be read as they are, or with this share (batch, 1) of the way to their mean."""
+        self._read[...] = self._X if share is None else self._X + share[..., None] * (self._mean - self._X)
+
+    def shift(self, rows: slice, by: Array) -> None:
+        """Add a multiple (batch, 1) of the gradient of some rows to the weights as they are read."""
+        self._diagonal(self._read, rows, by)
+
+    def average(self, part: float) -> None:
+        """Take part of the weights into their mean, all of them if it is 1."""
+        self._mean = (1.0 - part) * self._mean + part * self._X
 
     def step(
         self, rows: slice, rate: Array, momentum: Array, decay: Array, nesterov: bool, scale: Array | float
@@ -73,6 +80,7 @@ class MatrixTrack:
         start = _first_felt(m)
         felt = slice(start, rows.stop)
         Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations)
+        self._X = namespace(Y).asarray(self._X, copy=True)
         self._X[:, felt, felt] += rate[..., None] * Y
 
     def _diagonal(self, X: Array, rows: slice, by: Array | float) -> None:

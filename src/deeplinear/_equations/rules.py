@@ -22,8 +22,8 @@ class Rule:
     ----------
     start, stop
         Steps from ``start`` up to but not including ``stop`` follow this rule.
-    continues
-        Whether its momentum goes on from the rule before.
+    since
+        Steps that the same rule has taken in earlier phases; none if it starts afresh.
     nesterov
         Whether momentum looks ahead.
     scales, by_layer
@@ -38,7 +38,7 @@ class Rule:
 
     start: int
     stop: int
-    continues: bool
+    since: int
     nesterov: bool
     scales: bool
     by_layer: bool
@@ -74,7 +74,7 @@ def rule_of(stage: Stage) -> Rule:
     return Rule(
         start=stage.start,
         stop=stage.stop,
-        continues=stage.since > 0,
+        since=stage.since,
         nesterov=optimizer.plain.nesterov,
         scales=scaling is not None,
         by_layer=scaling is not None and scaling.by_layer,

@@ -93,6 +93,8 @@ class Training:
         reported = self._means if evaluation.rule.averages else {g: track.change for g, track in self._tracks.items()}
         if evaluation.rule.averages:
             self._fill(evaluation, reported)
+            for matrix in self._matrices.values():
+                matrix.look(namespace(self._c.gamma0).ones_like(self._c.gamma0[..., 0]))
             yield -1
         if not self._shares:
             return
@@ -121,12 +123,12 @@ class Training:
 
     def _begin(self, evaluation: Evaluation) -> None:
         """Let a rule that begins start from the weights that the one before has come to."""
-        if evaluation.step == evaluation.rule.start and not evaluation.rule.continues and not evaluation.number:
+        if evaluation.step == evaluation.rule.start and not evaluation.rule.since and not evaluation.number:
             for group, track in self._tracks.items():
                 track.change = self._means[group]
                 track.velocity = namespace(track.velocity).zeros_like(track.velocity)
             for matrix in self._matrices.values():
-                matrix.rest()
+                matrix.begin()
 
     def _place(self, evaluation: Evaluation) -> None:
         self._begin(evaluation)
@@ -138,9 +140,10 @@ class Training:
             last = zeros((1, 1 + self._c.structure.steps), self._c.gamma0)
             last[:, evaluation.row] = 1.0  # the gradient of the row before
             where = {group: weights - self._up * last for group, weights in where.items()}
-        before = row_set(self._c, evaluation.row - 1)
         for matrix in self._matrices.values():
-            matrix.shift(before, -self._up if evaluation.number and self._up is not None else None)
+            matrix.look(self._numbers["averaging"][evaluation.step] if evaluation.rule.averages else None)
+            if evaluation.number and self._up is not None:
+                matrix.shift(row_set(self._c, evaluation.row - 1), -self._up)
         self._fill(evaluation, where)
 
     def _fill(self, evaluation: Evaluation, where: Mapping[int, Array]) -> None:
@@ -154,16 +157,13 @@ class Training:
         """Take a step along the gradient of an evaluation."""
         rule, step, _, row = evaluation
         rate, decay, momentum = (self._numbers[name][step] for name in ("rate", "decay", "momentum"))
+        elsewhere = orthogonal_layers([rule], len(self._c.structure.groups))
         for group, track in self._tracks.items():
-            if rule.orthogonal and group in orthogonal_layers([rule], len(self._c.structure.groups)):
-                continue
-            scale = 1.0 if scales is None else scales[group]
-            track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
-            if rule.averages:
-                part = 1.0 / (step - rule.start + 2.0)
-                self._means[group] = (1.0 - part) * self._means[group] + part * track.change
-            else:
-                self._means[group] = track.change
+            if group not in elsewhere:
+                scale = 1.0 if scales is None else scales[group]
+                track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
+            part = _part(evaluation)
+            self._means[group] = (1.0 - part) * self._means[group] + part * track.change if part < 1 else track.change
 
     def _step_matrices(self, evaluation: Evaluation, scales: dict[int, Array] | None, equations: "Equations") -> None:
         """Take the step of weights that take orthogonal steps, now or in another phase."""
@@ -178,6 +178,8 @@ class Training:
             above, below = equations.fields_around(group, rows.stop)
             rate = number["orthogonal_rate"] / equations.gradient_factor(group)
             matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
+        for matrix in self._matrices.values():
+            matrix.average(_part(evaluation))
 
     def _scales(self, evaluation: Evaluation, equations: "Equations") -> dict[int, Array]:
         """What each group's gradient is multiplied by, shape (batch, 1)."""
@@ -187,7 +189,7 @@ class Training:
         clip, beta2 = self._numbers["clip"][step], self._numbers["beta2"][step]
         if bool(namespace(clip).all(namespace(clip).isfinite(clip))):
             return {group: _clipped(clip, square) for group, square in each.items()}
-        if step == rule.start and not rule.continues:
+        if step == rule.start and not rule.since:
             self._squares, self._gradients = {}, 0
         self._gradients += 1
         for group, square in each.items():
@@ -200,6 +202,12 @@ def growing_weights(c: Coefficients, room: Room) -> GrowingWeights:
     s = c.structure
     orthogonal = orthogonal_layers(s.rules, len(s.groups))
     return GrowingWeights(room, c.batch, s.groups, s.outputs, s.decays, c.variances, c.rate_factors, orthogonal)
+
+
+def _part(evaluation: Evaluation) -> float:
+    """How much of the weights a step takes into their mean; all where a rule keeps no mean."""
+    rule = evaluation.rule
+    return 1.0 / (evaluation.step - rule.start + rule.since + 2.0) if rule.averages else 1.0
 
 
 def _sum(parts: Iterable[Array]) -> Array:

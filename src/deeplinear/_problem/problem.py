@@ -96,7 +96,8 @@ class Problem:
                 stage.sampling.subsampling(stage.of_samples)
             self._layer_factors(stage.optimizer)
             self._check_limits(stage)
-        if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
+        small_batch = self.sampling.small_batch or any(stage.sampling.small_batch for stage in self.stages)
+        if small_batch and not (self.data.dimension_free and self.data.outputs == 1):
             raise Refusal(
                 "small_batch",
                 True,

@@ -24,8 +24,8 @@ class Unresolved(ArithmeticError):
 
 def not_plain(problem: Problem) -> str | None:
     """Why training is more than plain descent in one phase, which long runs need, as the end of a sentence."""
-    (first, *others), optimizer = problem.stages, problem.optimizer
-    if others or first.optimizer != optimizer:
+    optimizer = problem.optimizer
+    if problem.phases:
         return "with phases"
     if optimizer.scaling or optimizer.ascent or optimizer.averaging or optimizer.orthogonal:
         return f"with {optimizer.kind.title}" + (" and clip" if optimizer.scaling and optimizer.scaling.clip else "")

@@ -90,6 +90,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
     C, layers = problem.data.outputs, problem.network.layers + 1
     most = problem.steps * (2 + len(averages)) * C  # rows, at most
     W = [_Weight(1.0, np.zeros((most, most))) for _ in range(layers)]
+    x = list(W)  # the mean of the weights, for rules that keep it
     past: list[list[_Weight]] = []
     row, data_set = 0, 0.0
     shares = [average.weights(problem.steps) for average in averages]
@@ -97,6 +98,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
     for phase, stage in enumerate(problem.stages):
         rule, plain = stage.optimizer, stage.optimizer.plain
         if stage.since == 0:
+            W = list(x) if phase and problem.stages[phase - 1].optimizer.averaging is not None else W
             m, v, seen = [0.0 * w for w in W], np.zeros(layers), 0
             x = list(W)
         data_set += stage.new_samples
@@ -117,7 +119,14 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                 )  # fmt: skip
 
             reported = x if rule.averaging is not None else W
-            past.append(reported)
+            past.append(list(reported))
+            if rule.averaging is not None:
+                y = [(1.0 - rule.averaging) * w + rule.averaging * mean for w, mean in zip(W, x, strict=True)]
+                sizes = yield at(y, "shown")
+            else:
+                sizes = yield at(W, "reported", "shown", shares_batch=rule.ascent is not None)
+            G = [_gradient(row, C, most) for _ in W]
+            row += 1
             for index, share in enumerate(shares):
                 weights = [_combined(share[len(past) - 1], [one[layer] for one in past]) for layer in range(layers)]
                 yield at(weights, f"average {index}", own_data=True)
@@ -125,12 +134,6 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
             if rule.averaging is not None:
                 yield at(x, "reported", own_data=True)
                 row += 1
-                y = [(1.0 - rule.averaging) * w + rule.averaging * mean for w, mean in zip(W, x, strict=True)]
-                sizes = yield at(y, "shown")
-            else:
-                sizes = yield at(W, "reported", "shown", shares_batch=rule.ascent is not None)
-            G = [_gradient(row, C, most) for _ in W]
-            row += 1
             if rule.ascent is not None:
                 up = rule.ascent / np.sqrt(sum(sizes[0]))
                 sizes = yield at([w + -up * g for w, g in zip(W, G, strict=True)], shares_batch=True)
@@ -164,7 +167,6 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
             if rule.averaging is not None:
                 c = 1.0 / (now + 2)
                 x = [(1.0 - c) * mean + c * w for mean, w in zip(x, W, strict=True)]
-        W = x if stage.optimizer.averaging is not None else W
     yield None
 
 

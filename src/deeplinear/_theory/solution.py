@@ -455,7 +455,7 @@ class Solution:
         """Make a solution of what a solver found; what rounding makes negative is zero, or label noise."""
         curves = answer.curves.map(lambda curve: np.maximum(curve, 0.0))
         noise = np.full(len(curves.test_loss), problem.data.outputs * problem.data.noise**2)
-        if len(problem.stages) > 1:
+        if problem.phases:
             each = [np.full(stage.steps, stage.noise) for stage in problem.stages]
             noise = problem.data.outputs * np.concatenate(each) ** 2
         return cls(

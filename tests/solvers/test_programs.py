@@ -1,0 +1,295 @@
+"""Update rules, schedules, layers, averages and phases: against the reference, identities and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from scipy.integrate import quad
+
+import deeplinear as dl
+from agreement import assert_close, under_names_of_the_reference
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._solvers.reference import reference
+from strategies import programs
+
+FULL = dl.FullBatch(2.0)
+GRAM = [[1.0, 0.3], [0.3, 0.5]]
+
+
+def make(optimizer, network=None, sampling=FULL, steps=10, data=None, phases=()):
+    network = network or dl.MLP(depth=3, width=[1.0, 0.5, 2.0])
+    return dl.Problem(network, data or dl.Isotropic(0.3), sampling, optimizer, steps, phases)
+
+
+def losses(problem):
+    solution = dl.solve(problem)
+    return np.concatenate([solution.test_loss, solution.train_loss])
+
+
+@settings(max_examples=120, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@given(programs())
+def test_any_program_agrees_with_the_reference(problem):
+    averages = [] if any(stage.optimizer.orthogonal for stage in problem.stages) else [dl.EMA(0.7), dl.TailMean(0.5)]
+    with one_blas_thread():
+        expected, solution = reference(problem, averages), dl.solve(problem, averages=averages)
+    found = {
+        "test_loss": solution.test_loss,
+        "train_loss": solution.train_loss,
+        "bias": solution.decomposition.bias,
+        "width": solution.decomposition.width,
+        "data": solution.decomposition.data,
+        "kernel": solution.kernel,
+        "Cv": solution.error_correlation,
+        "CDelta": solution.residual_correlation,
+        "Ch": solution.feature_correlation,
+        "Cg": solution.gradient_correlation,
+        "Rhr": solution.feature_response,
+        "Rgu": solution.gradient_response,
+    }
+    for name, actual in found.items():
+        assert_close(actual, expected[name], 1e-9)
+    if averages:
+        assert_close(solution.averaged_test_loss, expected["averaged_test_loss"], 1e-9)
+    if len(problem.stages) > 1:
+        assert_close(solution.task_loss, expected["task_loss"], 1e-9)
+
+
+class TestIdentities:
+    """Two programs that are one."""
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (dl.GradientDescent(0.03, layer_lr=[1.0] * 4, layer_decay={}), dl.GradientDescent(0.03)),
+            (dl.GradientDescent(dl.schedules.constant(0.03), 0.5), dl.GradientDescent([0.03] * 10, 0.5)),
+            (dl.GradientDescent(0.03, clip=1e6), dl.GradientDescent(0.03)),
+            (dl.GradientDescent(0.3, clip=1e-3), dl.NormalizedDescent(3e-4, per="global")),
+            (
+                dl.GradientDescent(0.3, clip=1e-3, clip_by="layer", momentum=0.5),
+                dl.NormalizedDescent(3e-4, momentum=0.5),
+            ),
+        ],
+        ids=["layers", "schedule", "large clip", "small clip", "small clip by layer"],
+    )
+    def test_rules(self, one, other):
+        assert_close(losses(make(one)), losses(make(other)), 1e-13)
+
+    def test_muon_of_one_output_without_momentum_is_normalised_descent(self):
+        """The iteration takes the only singular value, which is 1, to a number."""
+        value = 1.0
+        for _ in range(5):
+            value = 3.4445 * value - 4.7750 * value**3 + 2.0315 * value**5
+        only_hidden = {"input": 0.0, "readout": 0.0}
+        network = dl.MLP(depth=3, width=0.8)
+        muon = dl.Muon(0.02, momentum=0.0, other=dl.GradientDescent(0.02, layer_lr=only_hidden))
+        normalised = dl.NormalizedDescent(0.02 * value, layer_lr=only_hidden)
+        assert_close(losses(make(muon, network)), losses(make(normalised, network)), 1e-12)
+
+    def test_muon_with_several_outputs_is_not(self):
+        data, network = dl.Isotropic(0.3, GRAM), dl.MLP(depth=2, width=0.8)
+        only_hidden = {"input": 0.0, "readout": 0.0}
+        muon = dl.Muon(0.02, momentum=0.0, other=dl.GradientDescent(0.02, layer_lr=only_hidden))
+        normalised = dl.NormalizedDescent(0.02, layer_lr=only_hidden)
+        ours, theirs = (dl.solve(make(rule, network, data=data)).test_loss for rule in (muon, normalised))
+        assert abs(ours[-1] / theirs[-1] - 1.0) > 1e-2
+
+    def test_averages(self):
+        solution = dl.solve(make(dl.GradientDescent(0.03, 0.5)), averages=[dl.EMA(0.0), dl.TailMean(1e-9), dl.EMA(0.9)])
+        assert_close(solution.averaged_test_loss[0], solution.test_loss, 1e-13)
+        assert_close(solution.averaged_test_loss[1], solution.test_loss, 1e-13)
+        assert solution.averaged_test_loss[2, -1] > 1.1 * solution.test_loss[-1]
+
+    def test_a_mean_of_all_weights_is_descent_without_a_schedule(self):
+        """With beta = 0 gradients are taken at the fast weights, and their mean is reported."""
+        plain = dl.solve(make(dl.GradientDescent(0.05)), averages=[dl.TailMean(1.0)])
+        free = dl.solve(make(dl.ScheduleFree(0.05, beta=0.0)))
+        assert_close(free.test_loss, plain.averaged_test_loss[0], 1e-13)
+
+    def test_the_slope_of_sharpness_awareness(self):
+        """It is plain descent to first order in rho."""
+        plain = dl.solve(make(dl.GradientDescent(0.03))).test_loss
+        small, smaller = (dl.solve(make(dl.SAM(0.03, rho))).test_loss - plain for rho in (1e-3, 1e-4))
+        assert np.abs(small - 10 * smaller).max() < 0.01 * np.abs(small).max()
+        assert np.abs(small).max() > 1e-4
+
+    @pytest.mark.parametrize("sampling", [FULL, dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 0.5), dl.Population()])
+    def test_two_phases_that_are_one(self, sampling):
+        phases = [dl.Phase(4), dl.Phase(6, new_samples=sampling.fresh)]
+        rule = dl.GradientDescent(dl.schedules.cosine(0.05), momentum=0.5, weight_decay=0.1)
+        whole, parts = (make(rule, sampling=sampling, phases=each) for each in ((), phases))
+        assert_close(losses(parts), losses(whole), 1e-12)
+
+    def test_phases_of_different_rules_are_one_after_another(self):
+        """A phase does not know what follows, and begins with what came before."""
+        rules = dl.GradientDescent(0.05), dl.Muon(0.02), dl.SAM(0.03, 0.1)
+        phases = [dl.Phase(4, optimizer=rule, new_samples=False) for rule in rules]
+        whole = dl.solve(make(rules[0], steps=12, phases=phases))
+        first = dl.solve(make(rules[0], steps=8, phases=phases[:2]))
+        assert_close(first.test_loss, whole.test_loss[:8], 1e-12)
+        alone = dl.solve(make(rules[0], steps=4))
+        assert_close(alone.test_loss, whole.test_loss[:4], 1e-12)
+
+    def test_a_problem_of_the_first_steps(self):
+        rule = dl.GradientDescent(dl.schedules.linear(0.05))
+        problem = make(rule, phases=[dl.Phase(4), dl.Phase(6, 0.5, sampling=dl.OnlineSGD(dl.schedules.linear(1.0)))])
+        assert_close(dl.solve(problem.first(7)).test_loss, dl.solve(problem).test_loss[:7], 1e-13)
+
+    def test_nothing_is_learned_of_a_target_turned_round(self):
+        """On the opposite target the error of the old network is twice its function, and the old task is forgotten."""
+        lazy = dl.MLP(1, "infinite", parameterization="ntk", centered=True)
+        phases = [dl.Phase(300), dl.Phase(300, target_overlap=-1.0)]
+        problem = make(dl.GradientDescent(0.1), lazy, dl.Population(), 600, dl.Isotropic(), phases)
+        solution = dl.solve(problem)
+        assert solution.test_loss[299] < 1e-12
+        assert solution.test_loss[300] == pytest.approx(4.0)
+        assert solution.task_loss[0, -1] == pytest.approx(4.0)
+        assert_close(solution.task_loss[0, :300], solution.test_loss[:300], 1e-12)
+        assert_close(solution.task_loss[1, 300:], solution.test_loss[300:], 1e-12)
+
+
+class TestClosedForms:
+    """What is known without these equations."""
+
+    def test_random_features(self):
+        """Only the readout trains, on features whose covariance has the law of Marchenko and Pastur."""
+        nu, lr, steps = 1.7, 0.2, 30
+        network = dl.MLP(depth=1, width=nu, richness=0.7, centered=True)
+        rule = dl.GradientDescent(lr, layer_lr={"input": 0.0})
+        solution = dl.solve(make(rule, network, dl.Population(), steps, dl.Isotropic()))
+        low, high = (1 - nu**-0.5) ** 2, (1 + nu**-0.5) ** 2
+
+        def density(x):
+            return nu * math.sqrt((high - x) * (x - low)) / (2 * math.pi * x)
+
+        for t in (0, 1, 5, 29):
+            expected = quad(lambda x, t=t: density(x) * (1 - lr * x) ** (2 * t), low, high, limit=200)[0]
+            assert solution.test_loss[t] == pytest.approx(expected, rel=1e-8)
+
+    def test_a_frozen_network(self):
+        solution = dl.solve(make(dl.GradientDescent(0.1, layer_lr={"input": 0, "hidden": 0, "readout": 0})))
+        assert_close(solution.test_loss, np.full(10, solution.test_loss[0]), 1e-14)
+
+    def test_initial_scales_in_front_of_the_readout(self):
+        """The function at initialisation has the product of all variances."""
+        network = dl.MLP(depth=2, width=2.0, init_scale=[0.5, 3.0, 0.2])
+        loss = dl.solve(make(dl.GradientDescent(0.1), network, steps=1, data=dl.Isotropic())).test_loss[0]
+        assert loss == pytest.approx(1.0 + (0.5 * 3.0 * 0.2) ** 2 / 2.0, rel=1e-14)
+
+    def test_standard_parameterisation_is_its_table(self):
+        """NTK with rates that are the fan-in of each layer."""
+        width = (0.5, 2.0)
+        standard = dl.MLP(2, width, parameterization="standard", richness=1.3)
+        ntk = dl.MLP(2, width, parameterization="ntk", richness=1.3)
+        ours = losses(make(dl.GradientDescent(0.05), standard))
+        assert_close(ours, losses(make(dl.GradientDescent(0.05, layer_lr=[1.0, *width]), ntk)), 1e-14)
+
+    def test_powers_of_the_depth(self):
+        """beta = branch / depth^p with rates times depth^(2p - 1), which 1/2 leaves as depth-muP has it."""
+        half, words = (dl.ResNet(3, 1.0, branch_scaling=each) for each in (0.5, "depth-mup"))
+        assert_close(losses(make(dl.GradientDescent(0.05), half)), losses(make(dl.GradientDescent(0.05), words)), 1e-14)
+        complete, none = dl.ResNet(4, 1.0, branch_scaling=1.0), dl.ResNet(4, 1.0, branch=0.25, branch_scaling="none")
+        rates = {"hidden": 4.0}
+        ours = losses(make(dl.GradientDescent(0.05), complete))
+        assert_close(ours, losses(make(dl.GradientDescent(0.05, layer_lr=rates), none)), 1e-14)
+
+    @pytest.mark.parametrize("power", [0.5, 1.0])
+    def test_deep_networks_approach_infinite_depth(self, power):
+        """Differences fall as 1 / depth."""
+        gaps = []
+        limit = dl.solve(make(dl.GradientDescent(0.03), dl.ResNet(math.inf, 1.0, branch_scaling=power))).test_loss
+        for depth in (16, 32):
+            network = dl.ResNet(depth, 1.0, branch_scaling=power)
+            gaps.append(np.abs(dl.solve(make(dl.GradientDescent(0.03), network)).test_loss - limit).max())
+        assert gaps[0] / gaps[1] == pytest.approx(2.0, rel=0.15)
+
+
+class TestDepth:
+    """Update rules on nodes in depth agree with layer by layer."""
+
+    @pytest.mark.parametrize(
+        ("rule", "options"),
+        [
+            (dl.GradientDescent(0.03, clip=1.0), {}),
+            (dl.SAM(0.03, 0.1), {}),
+            (dl.ScheduleFree(0.03), {}),
+            (dl.GradientDescent(0.03, layer_lr={"hidden": 0.5, "readout": 0.0}), {"init_scale": {"hidden": 0.5}}),
+            (dl.GradientDescent(0.03), {"branch_scaling": 1.0}),
+        ],
+        ids=["clip", "sam", "schedule-free", "layers", "CompleteP"],
+    )
+    def test_many_layers(self, rule, options):
+        from deeplinear._solvers.dense import Dense
+
+        problem = make(rule, dl.ResNet(300, 1.0, **options), steps=5)
+        (by_layer,) = Dense(depth_nodes=0).solve([problem])
+        solution = dl.solve(problem)
+        assert solution.stats["depth_nodes"]
+        assert_close(solution.test_loss, by_layer.curves.test_loss, 1e-7)
+
+
+def test_programs_of_one_kind_are_solved_together():
+    rules = [dl.Muon(lr, other=dl.GradientDescent(0.03)) for lr in (0.01, 0.03)]
+    rules += [dl.SAM(0.03, rho) for rho in (0.05, 0.1)]
+    rules += [dl.GradientDescent(0.03, clip=clip, layer_lr=[1, 2, 1, rate]) for clip, rate in ((0.5, 0.0), (1.0, 3.0))]
+    together = dl.solve([make(rule) for rule in rules])
+    assert [each.stats["batch"] for each in together] == [2] * 6
+    for rule, solution in zip(rules, together, strict=True):
+        assert_close(solution.test_loss, dl.solve(make(rule)).test_loss, 1e-12)
+
+
+def test_results_are_kept_in_files(tmp_path):
+    problem = make(dl.SAM(0.03, 0.1), phases=[dl.Phase(5), dl.Phase(5, 0.5)])
+    solution = dl.solve(problem, averages=[dl.EMA(0.5), dl.TailMean(0.5)])
+    solution.save(tmp_path / "solution.nc")
+    loaded = dl.Solution.load(tmp_path / "solution.nc")
+    assert loaded.problem == problem
+    for name in ("averaged_test_loss", "task_loss", "feature_correlation"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(solution, name))
+    assert loaded.solver == solution.solver
+    assert_close(loaded.variance.bias, solution.variance.bias)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda: make(dl.Muon(0.1), dl.ResNet(math.inf, 1.0)), "optimizer must be another one at infinite depth"),
+        (
+            lambda: make(dl.NormalizedDescent(0.1), dl.MLP(2, "infinite", parameterization="ntk")),
+            "optimizer must be GradientDescent without clip in the lazy limit",
+        ),
+        (lambda: make(dl.SAM(0.1, 0.1), sampling=dl.MultiPassSGD(2.0, 1.0)), "sampling must be another one with SAM"),
+        (lambda: dl.solve(make(dl.Muon(0.1)), averages=[dl.EMA(0.9)]), "averages must be empty with Muon"),
+        (
+            lambda: dl.solve(make(dl.GradientDescent(0.1, clip=1.0)), method="panels"),
+            'method must be "dense" or "auto" with gradient descent and clip',
+        ),
+        (
+            lambda: dl.solve(make(dl.GradientDescent(0.1), phases=[dl.Phase(5), dl.Phase(5)]), method="panels"),
+            'method must be "dense" or "auto" with phases',
+        ),
+    ],
+)
+def test_what_theory_cannot_hold_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        change()
+
+
+def test_panels_know_layers_and_schedules():
+    """Rates, decay and initial scales by layer, and schedules of the rate, on a coarse grid in time."""
+    rule = dl.GradientDescent(
+        dl.schedules.cosine(0.02, warmup=0.1), weight_decay=0.05, layer_lr=[1.0, 0.5, 2.0], layer_decay={"readout": 0.0}
+    )
+    problem = make(rule, dl.MLP(2, 1.0, init_scale=[0.8, 1.2, 0.5]), steps=600)
+    dense, panels = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
+    assert len(panels.times) < 300
+    steps = np.arange(0, 600, 37)
+    np.testing.assert_allclose(panels.at(steps).test_loss, dense.test_loss[steps], rtol=1e-6)
+
+
+def test_names_of_the_reference_hold_for_programs():
+    """Overlaps of replicas under a rule whose weights depend on gradients."""
+    problem = make(dl.NormalizedDescent(0.02, per="global"))
+    expected = reference(problem)
+    for name, actual in under_names_of_the_reference(dl.solve(problem)).items():
+        assert_close(actual, expected[name])
