@@ -258,7 +258,8 @@ class Solution:
         ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
         known = numbers < ended
         losses = {}
-        for name, least in (("test_loss", self.decomposition.label_noise[0]), ("train_loss", 0.0)):
+        noise = self.axis.at(self.decomposition.label_noise, numbers)
+        for name, least in (("test_loss", noise), ("train_loss", np.zeros(len(numbers)))):
             values = np.full(len(numbers), np.inf)
             values[known] = self.axis.at(getattr(self, name), numbers[known])
             losses[name] = ("time", np.maximum(values, least))
