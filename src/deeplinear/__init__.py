@@ -13,9 +13,13 @@ from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_sta
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._learning_rate.transfer import Transfer, transfer
+from deeplinear._problem import schedules
+from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
+from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import GradientDescent
+from deeplinear._problem.phase import Phase
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
 from deeplinear._problem.spectrum import Spectrum
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
     from deeplinear._reproduce.run import Reproduction, reproduce
 
 __all__ = [
+    "EMA",
     "MLP",
+    "SAM",
     "Comparison",
     "Decomposition",
     "Ensemble",
@@ -42,19 +48,24 @@ __all__ = [
     "MaxStableLr",
     "MeasuredOptima",
     "MultiPassSGD",
+    "Muon",
+    "NormalizedDescent",
     "ObservableComparison",
     "OnlineSGD",
     "OptimalLr",
+    "Phase",
     "Population",
     "PowerLawFit",
     "Problem",
     "Reproduction",
     "ResNet",
+    "ScheduleFree",
     "Sensitivity",
     "SizeEffect",
     "Solution",
     "Spectrum",
     "Status",
+    "TailMean",
     "Transfer",
     "VarianceDecomposition",
     "Verdict",
@@ -71,6 +82,7 @@ __all__ = [
     "optimal_lr",
     "reproduce",
     "rich_exponent",
+    "schedules",
     "sensitivity",
     "simulate",
     "solve",

@@ -4,6 +4,7 @@ Names, help, defaults and what is allowed come from the fields themselves; what 
 """
 
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -37,6 +38,24 @@ def numbers(text: str) -> int | float | list[int | float]:
     return values if len(values) > 1 else values[0]
 
 
+def series(text: str) -> Any:
+    """Read one number, several between commas, or a schedule such as ``cosine(0.1, warmup=0.2)``."""
+    found = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
+    if not found:
+        return numbers(text)
+    shape, inside = found.groups()
+    words = [word.strip() for word in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", inside)]
+    pairs = [word.split("=", 1) if "=" in word else ("peak", word) for word in words]
+    return {"shape": shape} | {name.strip(): json.loads(value) for name, value in pairs}
+
+
+def layers(text: str) -> Any:
+    """Read one number for each weight layer between commas, or some such as ``input=1,readout=0``."""
+    if "=" not in text:
+        return [number(each) for each in text.split(",")]
+    return {name.strip(): number(value) for name, value in (each.split("=", 1) for each in text.split(","))}
+
+
 def sequence(text: str) -> Any:
     """Read numbers between commas, or JSON."""
     return json.loads(text) if "[" in text else [number(each) for each in text.split(",")]
@@ -64,6 +83,8 @@ _READERS: dict[Form, Reader] = {
     "number": Reader(number, "a number"),
     "whole": Reader(number, "a number"),
     "numbers": Reader(numbers, "a number, or several between commas", repeats=True),
+    "series": Reader(series, "a number, several between commas, or a schedule such as 'cosine(0.1)'", repeats=True),
+    "layers": Reader(layers, "one number for each weight layer, or some such as 'input=1,readout=0'", repeats=True),
     "list": Reader(sequence, "numbers between commas, or JSON", repeats=True),
     "matrix": Reader(matrix, "a matrix such as '1,0.2;0.2,1' or JSON"),
     "choice": Reader(str, "a word"),

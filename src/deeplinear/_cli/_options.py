@@ -92,6 +92,10 @@ def _sentence(about: About) -> str:
     sentences = [about.help]
     if about.form in ("numbers", "list"):
         sentences.append("Several values stand between commas.")
+    if about.form == "series":
+        sentences.append("One value for each step stands between commas; 'cosine(0.1, warmup=0.2)' is a schedule.")
+    if about.form == "layers":
+        sentences.append("One number for each weight layer, or some such as 'input=1,readout=0'.")
     if about.form in ("list", "matrix"):
         sentences.append("JSON is read too.")
     if about.infinite:

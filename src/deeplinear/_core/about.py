@@ -16,8 +16,9 @@ _GREEK = {
     "\\lambda": "λ", "\\mu": "μ", "\\nu": "ν", "\\sigma": "σ",
 }  # fmt: skip
 
-Form = Literal["number", "whole", "numbers", "list", "matrix", "choice", "switch"]
-"""What a value looks like: a number, a whole one, one or several, a list, rows of numbers, a word, on or off."""
+Form = Literal["number", "whole", "numbers", "series", "layers", "list", "matrix", "choice", "switch"]
+"""What a value looks like: a number, a whole one, one or several, one or several over time, one for each weight layer,
+a list, rows of numbers, a word, on or off."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ class Chain(Protocol):
     4. ``Ch``, ``Cg``, ``Rhr`` and ``Rgu_hat`` (R_gu / gamma0) run over layers, or over nodes in layer
        time, first to last; each item has shape (batch, rows, rows).
     5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
-    6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps).
+    6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps), and
+       ``squared_gradients`` the squared norms of the gradients of each weight layer at one time.
     7. The rows of a panel depend on each other, and ``backward`` and ``forward`` sweep them once. ``prepare``
        comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
        responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
@@ -68,6 +69,8 @@ class Chain(Protocol):
 
     def kernel(self) -> Array: ...
 
+    def squared_gradients(self, rows: slice) -> list[Array]: ...
+
 
 def make_chain(c: Coefficients, weights: WeightLayers, Ch_data: Symmetric, room: Room) -> Chain:
     """Return the hidden layers of a batch of problems, before the first step."""
@@ -106,23 +109,42 @@ class Layers:
         return Layers(self.responses, Ch_data, room)
 
     def kernel(self) -> Array:
-        """Sum over weight layers of the squared gain above times the mean squared gain below.
+        """Sum over weight layers of the squared gain above times the mean squared gain below, times its rate factor.
 
         The gain above weight layer l - 1 is C_g^l(t, t), 1 for the readout. Below, what has been learned is
         of low rank, so the mean over directions is that of the initial weights.
         """
         c, skip, weights = self.c, self.c.structure.skip, self.responses.weights
         total: Array = c.xp.ones_like(weights.input.d[:, :: c.structure.outputs])
+        if weights.readout.rate is not None:
+            total = weights.readout.rate[..., 0] * total
         for layer in reversed(self.responses.layers):
-            decay = weights.below(layer).d[:, :: c.structure.outputs] ** 2
+            below = weights.below(layer)
+            decay = below.mean_gain(c.structure.outputs)
             # eq-kernel
             gain = mean_diagonal(correlation_rows(c, self.covariances.Cg[layer], self._all), c.structure.outputs)
+            gain = gain if below.rate is None else below.rate[..., 0] * gain
             if layer == 1:
                 total = c.first_to_last[..., 0] * (gain + decay * total)
             else:
                 k = c.k[layer - 2]
                 total = times(k, k, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
         return total
+
+    def squared_gradients(self, rows: slice) -> list[Array]:
+        """gamma0^2 f^2 (nu_{l+1} / nu_L) C_g^{l+1} C_h^l of each weight layer, summed over outputs, each (batch, 1)."""
+        c, C = self.c, self.covariances
+        squares, ratio = [], c.xp.ones_like(c.gamma0)
+        for layer in reversed(range(c.structure.depth + 1)):
+            Ch = C.Ch[layer].block(rows)
+            if layer == c.structure.depth:
+                both = c.xp.linalg.diagonal(Ch)
+            else:
+                ratio = ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])
+                Cg = correlation_rows(c, C.Cg[layer + 1], rows)[..., rows]
+                both = times(c.f[layer], c.f[layer], ratio, Cg * Ch).sum(axis=-1)
+            squares.append(c.whole_gamma0[..., 0] ** 2 * both.sum(axis=-1, keepdims=True))
+        return squares[::-1]
 
     def prepare(self, Rhr_data: Causal, rows: slice) -> None:
         """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
@@ -167,3 +189,7 @@ class Layers:
     def Rgu_hat(self) -> Iterator[Array]:
         """R_gu / gamma0 of each layer."""
         return (self.responses.Rgu_hat(layer, self._all) for layer in self.responses.layers)
+
+
+def _over(x: Array, divisor: Array | None) -> Array:
+    return x if divisor is None else x / divisor

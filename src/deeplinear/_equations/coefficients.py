@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, beside, namespace
+from deeplinear._core.arrays import Array, namespace
 from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
-from deeplinear._equations.weights import WeightLayers, over_outputs
+from deeplinear._equations.data_sets import DataSets, data_sets, targets
+from deeplinear._equations.rules import Rule, evaluations, groups_of, rule_of
 from deeplinear._problem.problem import Problem
-from deeplinear._time.propagator import changes
 
 
 @dataclass(frozen=True)
@@ -21,15 +22,15 @@ class Structure:
 
     depth: int  # hidden layers, 0 if there are infinitely many
     nodes: int  # nodes in depth that stand for the layers, 0 if every layer is solved
-    steps: int
+    steps: int  # times of the equations: evaluations of the gradient, or nodes in time
     outputs: int
     modes: int
     skip: bool
     centered: bool
-    reuses_data: bool
-    subsamples: bool
+    sets: DataSets
     decays: bool  # whether weights decay, so that d is not 1
-    nesterov: bool
+    rules: tuple[Rule, ...]  # of the phases of training
+    groups: tuple[int, ...]  # of weight layers that train alike, by the first of each
     own_noise: bool  # whether the noise of a mode by its own error is kept
 
     @property
@@ -39,8 +40,31 @@ class Structure:
 
     @property
     def size(self) -> int:
-        """Rows of every matrix: one per step and output."""
+        """Rows of every matrix: one per time and output."""
         return self.steps * self.outputs
+
+    @property
+    def reported(self) -> NDArray[np.int64] | None:
+        """Rows over times whose losses are those of the steps, shape (steps,); None if all are."""
+        if all(rule.evaluations == 1 for rule in self.rules):
+            return None
+        first = [each.row for each in evaluations(self.rules) if each.number == 0]
+        return np.array(first)
+
+    @property
+    def reuses_data(self) -> bool:
+        """Whether examples are seen more than once."""
+        return self.sets.reused
+
+    @property
+    def subsamples(self) -> bool:
+        """Whether batches are drawn."""
+        return self.sets.subsampled
+
+    @property
+    def measures_gradients(self) -> bool:
+        """Whether update rules look at gradients, so that C_h of the last layer is needed."""
+        return any(rule.scales or rule.ascends for rule in self.rules)
 
 
 @dataclass(frozen=True)
@@ -62,12 +86,14 @@ class Coefficients:
     f: tuple[Array | None, ...]  # branch into h_l from below for each layer, 1 or beta; None stands for 1
     k: tuple[Array | None, ...]  # branch into g_l from above, likewise
     beta2: Array  # squared branch of a residual network; beta_0^2 at infinite depth
-    sigma2: Array
-    reuse: Array  # 1 / alpha, or 0 where data are fresh at every step
-    subsampling: Array  # strength of the white noise that drawing a batch adds
+    sigma: Array  # standard deviation of the labels, (batch, 1) or (batch, times)
+    reuse: Array  # 1 / alpha, or 0 where data are fresh at every step; (batch, 1) or (batch, times)
+    subsampling: Array  # strength of the white noise that drawing a batch adds; (batch, 1) or (batch, times)
+    variances: tuple[Array | None, ...]  # of initial entries of each weight layer; None stands for 1
+    rate_factors: tuple[Array | None, ...]  # on the learning rate of each weight layer at first; None stands for 1
     eigenvalues: Array  # (batch, modes, 1, 1)
     weight: Array  # (batch, modes, 1, 1)
-    target: Array  # (batch, modes, outputs, outputs)
+    target: Array  # (batch, modes, tasks * outputs, tasks * outputs)
 
     @cached_property
     def xp(self) -> Any:
@@ -97,18 +123,21 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
     times
         Number of nodes in time that stand for its steps, None if every step is solved.
     """
+    rules = tuple(map(rule_of, problem.stages))
+    rows = sum(rule.evaluations * (rule.stop - rule.start) for rule in rules)
+    decays = any(np.any(stage.optimizer.plain.decays(stage.of) != 0) for stage in problem.stages)
     return Structure(
         depth=0 if problem.network.depth == math.inf else problem.network.layers,
         nodes=nodes,
-        steps=problem.steps if times is None else times,
+        steps=rows if times is None else times,
         outputs=problem.data.outputs,
         modes=len(problem.data.modes.eigenvalues),
         skip=problem.network.skip,
         centered=problem.network.centered,
-        reuses_data=problem.sampling.reuse != 0,
-        subsamples=problem.sampling.subsampling != 0,
-        decays=problem.optimizer.weight_decay != 0,
-        nesterov=problem.optimizer.nesterov,
+        sets=data_sets(problem)[0],
+        decays=decays,
+        rules=rules,
+        groups=groups_of(problem, rules),
         own_noise=problem.sampling.small_batch,
     )
 
@@ -126,7 +155,7 @@ def coefficients(
         """One of the constants; a number for each problem is a matrix of one entry."""
         return device.put((values[:, None, None] if values.ndim == 1 else values).astype(kind, copy=False))
 
-    layers = {name: stacked.pop(name).T for name in ("rho", "f", "k")}
+    layers = {name: stacked.pop(name).T for name in ("rho", "f", "k", "variances", "rate_factors")}
     for name in ("eigenvalues", "weight"):
         stacked[name] = stacked[name][..., None, None]
     constants: dict[str, Any] = {name: place(values) for name, values in stacked.items()}
@@ -137,36 +166,20 @@ def coefficients(
     return Coefficients(structure=shape, **constants)
 
 
-def weights_of(problems: Sequence[Problem], c: Coefficients) -> WeightLayers:
-    """Return the weights of problems at every step, on the device of their coefficients."""
-    rules = [problem.optimizer for problem in problems]
-    kind = complex if any(map(is_complex, problems)) else float
-    rates, momentum, weight_decay = (
-        beside(np.array(values, kind), c.gamma0)
-        for values in (
-            [rule.rates(problem.steps) for rule, problem in zip(rules, problems, strict=True)],
-            [[rule.momentum] for rule in rules],
-            [[rule.weight_decay] for rule in rules],
-        )
-    )
-    lost, a = changes(rates, momentum, weight_decay, c.structure.nesterov)
-    return over_outputs(1.0 + lost, lost, a, c.structure.outputs, c.structure.decays)
-
-
 def is_complex(problem: Problem) -> bool:
     """Whether a field of a problem is complex, as in derivatives by complex step."""
-    parts = (problem.network, problem.data, problem.sampling, problem.optimizer)
-    return any(np.iscomplexobj(value) for part in parts for value in vars(part).values())
+    own = (problem.network, problem.data, problem.sampling, problem.optimizer, problem.optimizer.plain)
+    return any(np.iscomplexobj(value) for part in own for value in vars(part).values())
 
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
-    network, data, sampling = problem.network, problem.data, problem.sampling
+    network = problem.network
     # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
     nu = np.array(network.end_widths if shape.nodes else network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))
-    modes = data.modes
+    modes = problem.data.modes
     in_units_of_scale = 1.0 if network.centered else network.richness
     gamma0 = in_units_of_scale * network.gamma0_per_richness
     numbers = {
@@ -180,11 +193,11 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
         "f": f,
         "k": f[::-1],
         "beta2": network.branch_factor**2,
-        "sigma2": data.noise**2,
-        "reuse": sampling.reuse,
-        "subsampling": sampling.subsampling,
+        **data_sets(problem)[1],
+        "variances": network.initial_scales**2,
+        "rate_factors": problem.layer_rates(problem.stages[0].optimizer),
         "eigenvalues": modes.eigenvalues,
         "weight": modes.weight,
-        "target": modes.target,
+        "target": targets(problem),
     }
     return {name: np.asarray(value) for name, value in numbers.items()}

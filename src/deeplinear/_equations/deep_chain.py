@@ -105,8 +105,8 @@ class DeepChain:
         self.S_up = self.S_low if self._edge is None else room.symmetric(*lead)
         # What initial weights make of h and g, per unit of branch, and the initial readout.
         self._from_above = backward_source(c, self._hidden, self.Cg_up, nodes=True)
-        self._from_below = Source(self.Ch_low, None, self._from_above.d)
-        self._readout = backward_source(c, weights.readout, None)._replace(d=weights.readout.d[:, None])
+        self._from_below = Source(self.Ch_low, self._from_above.factor, self._from_above.d)
+        self._readout = backward_source(c, weights.readout, None, nodes=True)._replace(d=weights.readout.d[:, None])
 
     def _make_responses(self, room: Room, lead: tuple[int, int]) -> None:
         def site() -> Site:
@@ -296,13 +296,17 @@ class DeepChain:
         depth d^2 exp(beta_0^2 d^2 tau).
         """
         c, xp, beta2, outputs = self.c, self.c.xp, self._beta2[:, 0, 0], self.c.structure.outputs
-        decay, first_decay = (w.d[:, ::outputs] ** 2 for w in (self._hidden, self.weights.input))
+        decay, first_decay = (w.mean_gain(outputs) for w in (self._hidden, self.weights.input))
+        of_input, of_hidden, of_readout = (
+            1.0 if w.rate is None else w.rate[..., 0] for w in (self.weights.input, self._hidden, self.weights.readout)
+        )
         rate: Array = beta2 * decay if self._edge is None else self.c.structure.edges * xp.log1p(beta2 * decay)
         above = [mean_diagonal(C, outputs) for C in xp.moveaxis(correlation_rows(c, self.Cg_up, self._all), 1, 0)]
         parts = zip(self.nodes.total.tolist(), self.nodes.position.tolist(), above, strict=True)
         branches = sum(weight * xp.exp(rate * position) * gain for weight, position, gain in parts)
         first = mean_diagonal(correlation_rows(c, self.Cg_first, self._all), outputs)
-        total: Array = first + first_decay * (beta2 * branches + xp.exp(rate))
+        learning = of_hidden * beta2 * branches + of_readout * xp.exp(rate)
+        total: Array = of_input * first + first_decay * learning
         return total
 
     @property

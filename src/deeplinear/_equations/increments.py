@@ -22,7 +22,7 @@ With several outputs, time 0 is the first row of each of them. Without centering
 
 from deeplinear._core.arrays import Array
 from deeplinear._equations.coefficients import Coefficients
-from deeplinear._equations.products import over_time
+from deeplinear._equations.products import over_time, times, times_or_one
 from deeplinear._equations.source import Source
 from deeplinear._equations.two_time import Symmetric
 from deeplinear._equations.weights import Weights
@@ -70,19 +70,19 @@ def backward_source(
     c: Coefficients, w: Weights, correlation: Symmetric | None, factor: Array | None = None, nodes: bool = False
 ) -> Source:
     """What initial weights make of g, or the initial readout; with ``nodes`` there is an axis of them."""
-    d = w.d_or_none
-    if nodes and d is not None:
-        d = d[:, None]
+    d, factor = w.d_or_none, times_or_one(factor, w.variance)
+    if nodes:
+        d, factor = (None if x is None else x[:, None] for x in (d, factor))
     return Source(correlation, factor, d, c.structure.outputs, c.scale, w.lost)
 
 
 def decayed_on_g(c: Coefficients, w: Weights, x: Array, rows: slice) -> Array:
-    """Rows of diag(d) x F, given those of x, which act on g~; of diag(d) x diag(d) without centering."""
+    """Rows of variance diag(d) x F, given those of x, which act on g~; diag(d) stands for F if not centered."""
+    variance = None if w.variance is None else _spread(w.variance, x)
     if not w.decays:
-        return x
+        return times(variance, x)
     d = w.d[:, rows].reshape(len(x), *[1] * (x.ndim - 3), -1, 1)
-    decayed: Array = d * backward_source(c, w, None, nodes=x.ndim > 3).on(x)
-    return decayed
+    return times(variance, d * backward_source(c, w, None, nodes=x.ndim > 3).on(x))
 
 
 def without_initial(c: Coefficients, x: Array) -> Array:

@@ -13,6 +13,10 @@
 In a centered network r0(t) - r0(0) stands for r0, which is P F g~ in the letters of ``increments.py``: R_hr^0 P for
 R_hr^0 and P F C_g~ F^T P for dd o C_g. The coefficients have the scale.
 
+Rows that see the same examples are those with S(t, s) = 1 (``data_sets.py``), where these are not all of them. Then
+S o R_vu stands for R_vu in R_Delta, and S o (C_v + sigma^2) for C_v + sigma^2 in Z. With several targets, one for each
+phase of training, w_k is that of the row, and 1 w_k^2 1^T becomes the matrix of their products.
+
 The sampling rules differ in two numbers only:
 
     population: reuse = subsampling = 0                  full batch:  reuse = 1/alpha, subsampling = 0
@@ -27,13 +31,14 @@ What has been learned of a mode is D_k = 1 - H_k = lam_k H_k K R_Delta, so that 
     C_h^0 = R_Delta Psi R_Delta^T ,   Psi = sum_k p_k lam_k (H_k Z + Z H_k^T - Z) + sum_k p_k lam_k^2 <v_k v_k>
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, computing, finite, identity, namespace, to_numpy
+from deeplinear._core.arrays import Array, beside, computing, finite, identity, namespace, to_numpy
 from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.increments import backward_source, without_initial
 from deeplinear._equations.layers import kernel_on_h
@@ -63,7 +68,8 @@ class DataResponses:
     H
         Transfer function of each mode, with leading axes (batch, modes).
     H1
-        H_k applied to constants: the mean of v_k per unit target, shape (batch, modes, rows, outputs).
+        H_k applied to constants, or to the rows of each target: the mean of v_k per unit target, shape
+        (batch, modes, rows, tasks * outputs).
     """
 
     def __init__(self, c: Coefficients, weights: Weights, room: Room) -> None:
@@ -73,7 +79,8 @@ class DataResponses:
         self.RDelta = room.causal(c.batch) if s.reuses_data else None
         self._mean_H = room.causal(c.batch) if s.modes > 1 else None
         self.H = room.causal(c.batch, s.modes)
-        self.H1 = room.series((c.batch, s.modes, room.size, s.outputs))
+        self.H1 = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs))
+        self._shares = _shares(c) if s.sets.sets else None
 
     def step(self, Rgu_hat: Array, Cg: Symmetric, rows: slice) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
@@ -83,17 +90,22 @@ class DataResponses:
         KR, panel = rows_times(K, self.RDelta), is_panel(rows, outputs)
 
         H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)  # eq-H
-        self.H1[..., rows, :] = over_time(H, outputs)
+        self.H1[..., rows, :] = over_tasks(H, outputs, c.structure.sets.tasks)
         if self._mean_H is not None:
             self._mean_H[rows] = mode_sum(c, H, 1)
 
         if self.RDelta is not None:
             Rvu = -rows_times(self.mean_H(rows), self.K)  # eq-mode-sums
-            RDelta = fill_resolvent(self.RDelta, c.reuse * Rvu, rows, panel)  # eq-noise
+            RDelta = fill_resolvent(self.RDelta, self.reused(Rvu, rows), rows, panel)  # eq-noise
             Rhr = -self.times_mean_H(RDelta)
         else:
             Rhr = -self.mean_H(rows)
         self.Rhr[rows] = without_initial(c, Rhr) if c.structure.centered else Rhr
+
+    def reused(self, x: Array, rows: slice) -> Array:
+        """Rows of reuse S o x, given those of x."""
+        shared: Array = (self.c.reuse[..., None] if self._shares is None else self._shares[:, rows, : rows.stop]) * x
+        return shared
 
     def mean_H(self, rows: slice) -> Array:
         """Rows of sum_k p_k lam_k H_k."""
@@ -151,6 +163,8 @@ class DataCovariances:
         self.Cv, self.Ch = room.symmetric(batch), room.symmetric(batch)
         self._Cv2 = room.symmetric(batch) if s.modes > 1 else None
         self._Psi = room.symmetric(batch) if s.reuses_data else self.Ch
+        # reuse S o (C_v + sigma^2).
+        self._remembered = room.symmetric(batch) if s.reuses_data else None
         # <v_k(t)^2> / B for each mode.
         self._own = room.series((batch, s.modes, 1, size)) if s.own_noise and same_data else None
         self.CDelta_equal = room.series((batch, size // s.outputs, s.outputs, s.outputs))
@@ -159,18 +173,21 @@ class DataCovariances:
         lam = self.c.eigenvalues
         self._eigenvalues = self.c.xp.where(lam == 0, self.c.xp.ones_like(lam), lam)
         self._mean_eigenvalue = self.c.moments[1].sum(axis=1)
-        # sigma^2 for every pair of times, within one output.
-        self._label_noise = self.c.sigma2 * self.c.xp.tile(identity(s.outputs, self.c.sigma2), (1, size // s.outputs))
+        # sigma(t) sigma(s) for every pair of times, within one output, but for the first factor.
+        self._sigma = self.c.sigma if s.outputs == 1 else self.c.xp.repeat(self.c.sigma, s.outputs, axis=-1)
+        self._within = self.c.xp.tile(identity(s.outputs, self.c.sigma), (1, size // s.outputs))
 
-    @property
-    def bias(self) -> Array:
+    def bias(self, rows: slice) -> Array:
         """Part of C_v(t, t) due to the mean error, shape (batch, rows)."""
-        c, H1 = self.c, self.responses.H1
+        c, H1 = self.c, self.responses.H1[..., rows, :]
         return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
 
     def step(self, Cg: Symmetric | None, rows: slice) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
+        if is_panel(rows, self.c.structure.outputs):
+            self._remember(rows)  # what was guessed, or swept before
         self._error(Cg, rows)
+        self._remember(rows)
         self._signal(rows, self._noise(rows) if self.noisy else None)
 
     def CDelta(self, index: int) -> NDArray[Any]:
@@ -187,13 +204,17 @@ class DataCovariances:
         if self.noisy and RDelta is None:
             return equal_times
         direct: NDArray[Any] = to_numpy(self._fresh(slice(0, s.size))[index])
+        if s.sets.sets:
+            number = np.repeat(s.sets.sets, s.outputs)
+            direct = np.where(number[:, None] == number, direct, 0.0)
         if RDelta is None:
             return direct
         R = finite(to_numpy(RDelta.matrix[index]))
         past = R - np.eye(s.size)
-        draws = to_numpy(c.subsampling[index]) / to_numpy(c.reuse[index]) * finite(equal_times)
+        subsampling, reuse = (np.broadcast_to(to_numpy(x[index]), s.steps) for x in (c.subsampling, c.reuse))
+        draws = np.repeat(np.divide(subsampling, reuse, out=np.zeros_like(subsampling), where=reuse != 0), s.outputs)
         with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
-            return np.asarray(R @ finite(direct) @ R.T + past @ draws @ past.T)
+            return np.asarray(R @ finite(direct) @ R.T + past @ (draws * finite(equal_times)) @ past.T)
 
     def _error(self, Cg: Symmetric | None, rows: slice) -> None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""
@@ -212,7 +233,8 @@ class DataCovariances:
             self.data[:, rows] = mode_sum(c, row_products(D, data), 1)[..., 0]
         Cv = Cv + rows_times_transpose(through_H, R.H)
         if self._own is not None:
-            self._own[..., rows] = c.xp.linalg.diagonal(c.subsampling[:, None] * Cv[..., rows])[..., None, :]
+            drawn = c.subsampling if c.subsampling.shape[1] == 1 else c.subsampling[:, rows]
+            self._own[..., rows] = (drawn[:, None] * c.xp.linalg.diagonal(Cv[..., rows]))[..., None, :]
         self.Cv[rows] = mode_sum(c, Cv, 1)
         if self._Cv2 is not None:
             self._Cv2[rows] = mode_sum(c, Cv, 2)
@@ -242,46 +264,59 @@ class DataCovariances:
             F = R.RDelta[rows]
             both = self._times_Z(c.xp.concat([learned, F], axis=-2))
             learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
-            residual = F_Z @ F.mT / c.reuse
+            residual = self._residual(F_Z @ F.mT, rows)
         self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
         return R.times_mean_H_transpose(self._Z(rows)) - learned_Z
 
+    def _residual(self, remembered: Array, rows: slice) -> Array:
+        """C_Delta at equal times from what is remembered of it, or C_v + sigma^2 where nothing is seen again."""
+        reuse, outputs = self.c.reuse, self.c.structure.outputs
+        if reuse.shape[1] == 1:
+            residual: Array = remembered / reuse[..., None]
+            return residual
+        own = reuse[:, rows.start // outputs : rows.stop // outputs, None]
+        seen = own != 0
+        return self.c.xp.where(seen, remembered / self.c.xp.where(seen, own, 1.0 + own), self._fresh(rows)[..., rows])
+
     def _fresh(self, rows: slice) -> Array:
         """Rows of C_v + sigma^2, the correlation of residuals on fresh examples."""
-        outputs, noise = self.c.structure.outputs, self._label_noise[..., : rows.stop]
+        outputs, sigma, within = self.c.structure.outputs, self._sigma, self._within[..., : rows.stop]
         if is_panel(rows, outputs):
-            noise = self.c.xp.tile(noise, ((rows.stop - rows.start) // outputs, 1))
+            within = self.c.xp.tile(within, ((rows.stop - rows.start) // outputs, 1))
+        if sigma.shape[1] == outputs:  # the same at all times
+            noise = sigma[:, :1, None] ** 2 * within
+        else:
+            noise = sigma[:, rows, None] * sigma[:, None, : rows.stop] * within
         errors: Array = self.Cv[rows] + noise
         return errors
 
+    def _remember(self, rows: slice) -> None:
+        """Fill rows of what examples that are seen again remember of errors and label noise."""
+        if self._remembered is not None:
+            self._remembered[rows] = self.responses.reused(self._fresh(rows), rows)  # eq-noise
+
     def _Z(self, rows: slice) -> Array:
         """Rows of Z."""
-        c, Cv = self.c, self.Cv[rows]
-        total: Array = c.xp.zeros_like(Cv)
-        if c.structure.reuses_data:
-            total = c.reuse * self._fresh(rows)  # eq-noise
-        if c.structure.subsamples:
-            one = c.xp.zeros_like(Cv)
+        total: Array = self.c.xp.zeros_like(self.Cv[rows]) if self._remembered is None else self._remembered[rows]
+        if self.c.structure.subsamples:
+            one = self.c.xp.zeros_like(total)
             add_identity(one, rows)
             total = total + self._draws(one)
         return total
 
     def _times_Z(self, x: Array) -> Array:
         """Rows times Z; draws of batches not yet known count zero."""
-        c, e, outputs = self.c, x.shape[-1], self.c.structure.outputs
-        if not c.structure.reuses_data:
+        if self._remembered is None:
             return self._draws(x)
-        noise = over_time(x, outputs) @ self._label_noise[..., :e]
-        total: Array = c.reuse * (rows_times_symmetric(x, self.Cv) + noise)
-        if c.structure.subsamples:
-            total = total + self._draws(x)
-        return total
+        total = rows_times_symmetric(x, self._remembered)
+        return total + self._draws(x) if self.c.structure.subsamples else total
 
     def _draws(self, x: Array) -> Array:
         """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
         steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
         by_step = x.reshape(*x.shape[:-1], steps, 1, outputs) @ self.CDelta_equal[:, None, :steps]
-        drawn: Array = self.c.subsampling * by_step.reshape(x.shape)  # eq-multipass
+        subsampling = self.c.subsampling[:, None, :steps, None, None]
+        drawn: Array = (subsampling * by_step).reshape(x.shape)  # eq-multipass
         return drawn
 
     def _signal(self, rows: slice, noise: Array | None) -> None:
@@ -301,7 +336,8 @@ class DataCovariances:
 def kept(shape: Structure) -> int:
     """Count the matrices that layer 0 keeps."""
     data = 4 + shape.modes  # K, R_hr, C_v, C_h and H for each mode
-    data += 2 if shape.reuses_data else 0  # R_Delta, Psi
+    data += 3 if shape.reuses_data else 0  # R_Delta, Psi, and what is remembered
+    data += 1 if shape.sets.sets else 0  # which rows share their examples
     return data + 2 if shape.modes > 1 else data  # mean of H, second moment of C_v
 
 
@@ -314,6 +350,24 @@ def products(shape: Structure) -> tuple[int, int]:
         causal += 5  # R_Delta with K, its own rows, and its transpose in C_h; R_hr
         symmetric += 3  # C_v in the noise, and in C_Delta and Psi together; Psi in C_h
     return causal, symmetric
+
+
+def over_tasks(x: Array, outputs: int, tasks: tuple[int, ...]) -> Array:
+    """Sum over the times of each task of rows (..., e), shape (..., tasks * outputs); one for all if none are given."""
+    if not tasks:
+        return over_time(x, outputs)
+    ends = np.cumsum([0, *tasks]) * outputs
+    parts = [over_time(x[..., start:stop], outputs) for start, stop in itertools.pairwise(ends)]
+    total: Array = namespace(x).concat(parts, axis=-1)
+    return total
+
+
+def _shares(c: Coefficients) -> Array:
+    """Return reuse S, shape (batch, rows, rows)."""
+    outputs, sets = c.structure.outputs, np.array(c.structure.sets.sets)
+    same = beside(np.kron(sets[:, None] == sets, np.ones((outputs, outputs))), c.reuse)
+    shares: Array = c.xp.repeat(c.reuse, outputs, axis=-1)[:, :, None] * same
+    return shares
 
 
 def for_all_modes(operation: Callable[[Array], Array], x: Array) -> Array:

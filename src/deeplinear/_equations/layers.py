@@ -33,7 +33,7 @@ from deeplinear._equations.increments import (
     times_E,
     times_inverse_of_E,
 )
-from deeplinear._equations.products import rows_times_transpose, times
+from deeplinear._equations.products import rows_times_transpose, times, times_or_one
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, fill_sum
 from deeplinear._equations.two_time import Causal, Room, Symmetric
@@ -59,11 +59,11 @@ class HiddenResponses:
         self.right = make(self.layers[1:] if c.structure.skip else range(0))
         # Factors of the initial and of the learned part of A_l and B_l; see ``kernel_on_g``.
         self._below = {
-            layer: (_product(f, k), times(f, f, c.whole_gamma0))
+            layer: (times_or_one(f, k), times(f, f, c.whole_gamma0))
             for layer, f, k in zip(self.layers, c.f, (c.feedback, *c.k), strict=False)
         }
         self._above = {
-            layer: (_product(k, rho, f), _product(k, k, rho))
+            layer: (times_or_one(k, rho, f), times_or_one(k, k, rho))
             for layer, k, rho, f in zip(self.layers, c.k, c.rho, c.f[1:], strict=False)
         }
 
@@ -134,7 +134,9 @@ class HiddenCovariances:
             return {layer: room.symmetric(self.c.batch) for layer in layers}
 
         self.Cg = make(responses.layers)
-        self.Ch = {0: Ch_data} | make(responses.layers[:-1])
+        # Nothing but the size of the readout's gradient depends on that of the last layer.
+        needed = responses.layers if self.c.structure.measures_gradients else responses.layers[:-1]
+        self.Ch = {0: Ch_data} | make(needed)
         self._cov_a, self._Gamma = make(responses.left), make(responses.right)
         self._S = make(responses.right)  # layers that have a chain below them
         self._D = make(responses.left)  # layers that have a chain above them
@@ -183,8 +185,8 @@ class HiddenCovariances:
 
     def _source_from_below(self, layer: int) -> Source:
         """f_l u_l."""
-        f = self.c.f[layer - 1]
-        return Source(self.Ch[layer - 1], _product(f, f), self.responses.weights.below(layer).d_or_none)  # eq-sources
+        f, w = self.c.f[layer - 1], self.responses.weights.below(layer)
+        return Source(self.Ch[layer - 1], times_or_one(f, f, w.variance), w.d_or_none)  # eq-sources
 
     def _source_from_above(self, layer: int) -> Source:
         """k_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
@@ -192,12 +194,13 @@ class HiddenCovariances:
         if layer == c.structure.depth:
             return backward_source(c, weights.readout, None)  # eq-sources
         k, rho = c.k[layer - 1], c.rho[layer - 1]
-        return backward_source(c, weights.below(layer + 1), self.Cg[layer + 1], _product(k, k, rho))
+        return backward_source(c, weights.below(layer + 1), self.Cg[layer + 1], times_or_one(k, k, rho))
 
 
 def kept(shape: Structure) -> int:
     """Count the matrices that the layers keep."""
-    hidden = 6 * shape.depth - 1  # two responses of h and of g, C_h but for the last layer, C_g
+    hidden = 6 * shape.depth  # two responses of h and of g, C_h, C_g
+    hidden -= not shape.measures_gradients  # C_h of the last layer
     # The same but one correlation for either cut chain; S and D.
     return hidden + 12 * (shape.depth - 1) if shape.skip else hidden
 
@@ -240,8 +243,3 @@ def _weight_kernel(w: Weights, R: Array, C: Array, rows: slice, initial: Array |
     kernel: Array = times(learned, w.learned(C, rows))  # eq-kernels
     kernel += times(initial, w.initial(R, rows))
     return kernel
-
-
-def _product(*factors: Array | None) -> Array | None:
-    """Product of factors of which None stands for 1, itself None if all are."""
-    return None if all(factor is None for factor in factors) else times(*factors)

@@ -28,6 +28,15 @@ def _stacked(index: int, layers: Iterable[Array]) -> Array:
     return np.stack([to_numpy(matrix[index]) for matrix in layers])
 
 
+def two_time(eq: Equations, index: int, name: str) -> Array:
+    """Return a function of two times of one problem, at the rows that are reported."""
+    matrix, s = TWO_TIME[name](eq, index), eq.c.structure
+    if s.reported is None:
+        return matrix
+    rows = (s.reported[:, None] * s.outputs + np.arange(s.outputs)).ravel()
+    return np.asarray(matrix[..., rows[:, None], rows])
+
+
 TWO_TIME: dict[str, Callable[[Equations, int], Array]] = {
     "feature_correlation": lambda eq, i: _stacked(i, [eq.data_covariances.Ch.matrix, *eq.chain.Ch()]),
     "gradient_correlation": lambda eq, i: _stacked(i, eq.chain.Cg()),

@@ -70,12 +70,17 @@ def compiled(x: Array, rows: int, most: int = 1) -> Any:
 
 def times(*factors: Array | None) -> Array:
     """Product, entry by entry, of factors of which None stands for 1, but not all of them."""
-    product = None
+    total = None
     for factor in factors:
         if factor is not None:
-            product = factor if product is None else product * factor
-    assert product is not None
-    return product
+            total = factor if total is None else total * factor
+    assert total is not None
+    return total
+
+
+def times_or_one(*factors: Array | None) -> Array | None:
+    """Product of factors of which None stands for 1, itself None if all are."""
+    return None if all(factor is None for factor in factors) else times(*factors)
 
 
 def _least_width(lower: Array, e: int) -> int:

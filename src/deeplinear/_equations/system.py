@@ -1,7 +1,6 @@
 """All equations of a batch of problems together: what solvers fill, and solutions read."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +22,16 @@ _LARGEST = 1e300
 """Largest loss of all: products with larger ones overflow."""
 
 
-@dataclass(frozen=True)
-class EqualTimes:
-    """Values at equal times, in NumPy; shape (batch, rows), of the residual (batch, steps, outputs, outputs)."""
+class Values(NamedTuple):
+    """Values at equal times, in NumPy; shape (batch, rows) unless it says otherwise."""
 
     error: NDArray[Any]  # C_v(t, t)
-    residual: NDArray[Any]  # C_Delta(t, t), where there is sampling noise
-    kernel: NDArray[Any]  # (batch, steps)
+    residual: NDArray[Any]  # C_Delta(t, t), where there is sampling noise, (batch, times, outputs, outputs)
+    kernel: NDArray[Any]  # (batch, times)
     bias: NDArray[Any]  # parts of C_v(t, t), as in ``DataCovariances``
     width: NDArray[Any]
     data: NDArray[Any]
+    mean: NDArray[Any]  # the mean of v per unit target, (batch, modes, times, outputs, tasks, outputs)
 
 
 class Equations:
@@ -47,13 +46,30 @@ class Equations:
         self.data = DataResponses(c, weights.input, room)
         self.data_covariances = DataCovariances(self.data, room)
         self.chain: Chain = make_chain(c, weights, self.data_covariances.Ch, room)
+        self.reported: list[tuple[int, Values]] = []  # rows that were only looked at, and whose losses are reported
 
     def fill(self, rows: slice) -> None:
         """Fill rows of everything."""
-        self.chain.backward(rows)  # eq-order
+        self._look(rows)  # eq-order
+        self.chain.forward(self.data.Rhr, rows)
+
+    def _look(self, rows: slice) -> None:
+        """Fill rows of g and of layer 0, which is all that losses need."""
+        self.chain.backward(rows)
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
         self.data_covariances.step(self.chain.Cg_first, rows)
-        self.chain.forward(self.data.Rhr, rows)
+
+    def passive(self, rows: slice) -> Values:
+        """Return the values of a row that nothing depends on, in the place of one that is filled next."""
+        self._look(rows)
+        times = slice(rows.start // self.c.structure.outputs, rows.stop // self.c.structure.outputs)
+        values = self._values(rows, times, kernel=False)
+        self.data_covariances.CDelta_equal[:, times] = 0.0  # its draw is not yet known
+        return values
+
+    def squared_gradients(self, step: int) -> list[Array]:
+        """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""
+        return self.chain.squared_gradients(row_set(self.c, step))
 
     def replica(self, same_data: bool) -> tuple[DataCovariances, "Chain | None"]:
         """Return empty covariances with another network, that shares the data only, or the initial weights only.
@@ -79,19 +95,49 @@ class Equations:
         outputs = self.c.structure.outputs
         rows = slice(steps.start * outputs, steps.stop * outputs)
         errors = mean_diagonal(self.data_covariances.Cv.block(rows), outputs)
-        losses: Array = outputs * (errors + self.c.sigma2[:, 0])  # eq-losses
+        sigma = self.c.sigma if self.c.sigma.shape[1] == 1 else self.c.sigma[:, steps]
+        losses: Array = outputs * (errors + sigma**2)  # eq-losses
         return losses
 
     @cached_property
     def label_noise(self) -> NDArray[Any]:
-        """Part of the test loss that is the noise of its labels, shape (batch, 1)."""
-        return self.c.structure.outputs * to_numpy(self.c.sigma2[:, 0])
+        """Part of the test loss that is the noise of its labels, shape (batch, 1), or (batch, steps) if it changes."""
+        noise, reported = self.c.structure.outputs * to_numpy(self.c.sigma**2), self.c.structure.reported
+        return noise if reported is None or noise.shape[1] == 1 else np.asarray(noise[:, reported])
 
     @cached_property
     def train_losses(self) -> NDArray[Any] | None:
         """Train losses once all rows are filled, shape (batch, steps); None where they are the test losses."""
-        C0 = self.data_covariances
-        return np.trace(to_numpy(C0.CDelta_equal), axis1=-2, axis2=-1) if C0.noisy else None
+        if not self.data_covariances.noisy:
+            return None
+        return np.asarray(np.trace(self.equal_times.residual, axis1=-2, axis2=-1))
+
+    @cached_property
+    def task_losses(self) -> NDArray[Any]:
+        """Test losses on the targets of all phases once all rows are filled, shape (batch, tasks, steps).
+
+        The error on another target is that on the row's own, and the difference of the two targets.
+        """
+        c, s, equal = self.c, self.c.structure, self.equal_times
+        tasks, outputs = s.sets.count, s.outputs
+        own = np.repeat(np.arange(tasks), [rule.stop - rule.start for rule in s.rules])
+        moments, target = to_numpy(c.moments[1])[..., 0, 0], to_numpy(c.target)
+        errors = equal.error.reshape(c.batch, -1, outputs).sum(axis=-1)
+        sigma = outputs * np.stack([to_numpy(c.sigma)[:, r] for r in _first_rows(s)], axis=1) ** 2
+
+        def bias(mean: NDArray[Any]) -> NDArray[Any]:
+            """sum_k p_k lam_k tr(mean target mean^T), shape (batch, steps)."""
+            flat = mean.reshape(*mean.shape[:-2], tasks * outputs)
+            return np.einsum("bk,bktci,bkij,bktcj->bt", moments, flat, target, flat)
+
+        losses = []
+        for task in range(tasks):
+            shift = np.zeros((len(own), outputs, tasks, outputs))
+            for output in range(outputs):
+                shift[:, output, task, output] += 1.0
+                shift[np.arange(len(own)), output, own, output] -= 1.0
+            losses.append(errors - bias(equal.mean) + bias(equal.mean + shift) + sigma[:, task, None])
+        return np.stack(losses, axis=1)
 
     def diverges(self, steps: slice) -> NDArray[np.bool_]:
         """Whether training has left all bounds at some steps or nodes, shape (batch, steps)."""
@@ -116,23 +162,51 @@ class Equations:
         return size
 
     @cached_property
-    def equal_times(self) -> EqualTimes:
-        """What is read off once all rows are filled."""
-        C0 = self.data_covariances
+    def equal_times(self) -> Values:
+        """What is read off once all rows are filled, at the rows that are reported."""
+        s = self.c.structure
+        values = self._values(slice(0, s.size), slice(0, s.steps))
+        if self.reported:
+            # Rules that take gradients elsewhere report weights that were only looked at.
+            at = [step for step, _ in self.reported]
+            for name in ("error", "residual", "bias", "width", "data", "mean"):
+                axis = 2 if name == "mean" else 1
+                whole = getattr(values, name)
+                looked = np.concatenate([getattr(each, name) for _, each in self.reported], axis=axis)
+                size = looked.shape[axis] // len(at)
+                rows = (np.array(at)[:, None] * size + np.arange(size)).ravel()
+                whole[(slice(None),) * axis + (rows,)] = looked
+        reported = s.reported
+        if reported is None:
+            return values
+        rows = (reported[:, None] * s.outputs + np.arange(s.outputs)).ravel()
+        by_time = {"residual", "kernel"}
+        chosen = {
+            name: value[:, reported if name in by_time else rows] if name != "mean" else value[:, :, reported]
+            for name, value in values._asdict().items()
+        }
+        return Values(**chosen)
+
+    def _values(self, rows: slice, times: slice, *, kernel: bool = True) -> Values:
+        C0, s = self.data_covariances, self.c.structure
         with np.errstate(over="ignore", invalid="ignore"):  # at a divergence
-            kernel, bias = self.chain.kernel(), C0.bias
-        every = (C0.Cv.diagonal(), C0.CDelta_equal, kernel, bias, C0.width, C0.data)
-        return EqualTimes(*map(to_numpy, every))
+            bias, mean = C0.bias(rows), self.data.H1[..., rows, :]
+            gains = self.chain.kernel() if kernel else C0.width[:, rows]
+        diagonal = self.c.xp.linalg.diagonal(C0.Cv.block(rows))
+        mean = mean.reshape(*mean.shape[:2], -1, s.outputs, s.sets.count, s.outputs)
+        every = (diagonal, C0.CDelta_equal[:, times], gains, bias, C0.width[:, rows], C0.data[:, rows], mean)
+        return Values(*(np.array(to_numpy(each)) for each in every))
 
 
 def kept(shape: Structure) -> int:
     """Count the matrices that the equations of one problem keep."""
-    return (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
+    weights = len(set(shape.groups)) + (shape.outputs > 1)
+    return weights + (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
 
 
 def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False) -> int:
     """Bytes of the equations of a batch of problems, almost all of which are matrices over pairs of rows."""
-    matrices = kept(shape) + (1 if shape.outputs == 1 else 2)  # and the weights
+    matrices = kept(shape)
     objects = 0 if shape.nodes else layers.object_bytes(shape)
     return 8 * (1 + complex_numbers) * batch * matrices * shape.size**2 + objects
 
@@ -142,6 +216,12 @@ def products(shape: Structure) -> tuple[int, int]:
     hidden = deep_chain.products(shape) if shape.nodes else layers.products(shape)
     causal, symmetric = (sum(both) for both in zip(hidden, layer_zero.products(shape), strict=True))
     return causal, symmetric
+
+
+def _first_rows(shape: Structure) -> list[int]:
+    """First row of each phase."""
+    lengths = shape.sets.tasks or (shape.steps,)
+    return [int(row) for row in np.cumsum([0, *lengths[:-1]])]
 
 
 def row_set(c: Coefficients, step: int) -> slice:

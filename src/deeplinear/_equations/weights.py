@@ -10,7 +10,7 @@ part, a_l(t, s) times a correlation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deeplinear._core.arrays import Array, identity, namespace
 from deeplinear._equations.two_time import Causal, Room
@@ -29,7 +29,7 @@ class Weights:
     a
         Response to gradients, the same for every pair of outputs; in the readout within one output only.
     lost
-        d - 1 where it is known other than as a difference, which it is at every step; None elsewhere.
+        d - 1, known other than as a difference.
     decays
         Whether d is other than 1.
     rate
@@ -38,7 +38,7 @@ class Weights:
 
     d: Array
     a: Causal
-    lost: Array | None
+    lost: Array
     decays: bool
     variance: Array | None = None
     rate: Array | None = None
@@ -52,6 +52,11 @@ class Weights:
         """Rows of a o C, given those of C."""
         product: Array = _spread(self.a[rows], C) * C  # eq-propagator
         return product
+
+    def mean_gain(self, outputs: int) -> Array:
+        """What initial entries make of the mean square of a field, variance d^2, shape (batch, times)."""
+        squares: Array = self.d[:, ::outputs] ** 2
+        return squares if self.variance is None else self.variance[..., 0] * squares
 
     @property
     def d_or_none(self) -> Array | None:
@@ -79,41 +84,62 @@ class WeightLayers:
             return self.input
         return self.hidden[layer - 2] if len(self.hidden) > 1 else self.hidden[0]
 
-    @classmethod
-    def alike(cls, weights: Weights, readout: Causal | None = None) -> "WeightLayers":
-        """Return layers that all train in the same way; the readout acts within one output only."""
-        last = weights if readout is None else Weights(weights.d, readout, weights.lost, weights.decays)
-        return cls(weights, [weights], last)
-
 
 class GrowingWeights:
-    """Weights that all train in the same way, whose rows are filled as the time grid grows."""
+    """Weights of a batch of problems whose rows are filled as training goes on.
 
-    def __init__(self, room: Room, batch: int, outputs: int, decays: bool) -> None:
-        self._outputs = outputs
-        self._every = Weights(room.series((batch, room.size)), room.causal(batch), None, decays)
+    Layers that train alike are one group, and share their responses.
+
+    Parameters
+    ----------
+    room, batch
+        Where the responses stand, and number of problems.
+    groups
+        Group of each weight layer, first to last: the number of the first layer that trains alike.
+    outputs, decays
+        Number of outputs, and whether weights decay.
+    variances, rates
+        Variance of initial entries and factor on the learning rate of each weight layer, each of shape (batch, 1, 1);
+        None stands for 1.
+    """
+
+    def __init__(
+        self,
+        room: Room,
+        batch: int,
+        groups: Sequence[int],
+        outputs: int,
+        decays: bool,
+        variances: Sequence[Array | None],
+        rates: Sequence[Array | None],
+    ) -> None:
+        self._outputs, self._last = outputs, groups[-1]
+        self._groups = {
+            group: Weights(room.series((batch, room.size)), room.causal(batch), room.series((batch, room.size)), decays)
+            for group in dict.fromkeys(groups)
+        }
         self._readout = None if outputs == 1 else room.causal(batch)
-        self.layers = WeightLayers.alike(self._every, self._readout)
+        every = [
+            replace(self._groups[group], variance=variance, rate=rate)
+            for group, variance, rate in zip(groups, variances, rates, strict=True)
+        ]
+        readout = every[-1] if self._readout is None else replace(every[-1], a=self._readout)
+        alike = len({id(variance) for variance in variances[1:-1]}) == len(set(groups[1:-1])) == 1
+        self.layers = WeightLayers(every[0], every[1:2] if alike else every[1:-1], readout)
 
-    def append(self, rows: slice, d: Array, a: Array) -> None:
-        """Fill rows, given d (r,) and a (r, e) over times."""
-        xp = namespace(a)
-        self._every.d[:, rows] = xp.repeat(d, self._outputs)
-        self._every.a[rows] = xp.kron(a, xp.ones((self._outputs, self._outputs)))
-        if self._readout is not None:
-            self._readout[rows] = xp.kron(a, identity(self._outputs, a))
-
-
-def over_outputs(d: Array, lost: Array, a: Array, outputs: int, decays: bool) -> WeightLayers:
-    """Layers that all train in the same way, from d, d - 1 (batch, times) and a (batch, times, times)."""
-    if outputs == 1:
-        return WeightLayers.alike(Weights(d, Causal(a), lost, decays))
-    (batch, steps), size, xp = d.shape, d.shape[-1] * outputs, namespace(a)
-    d, lost = (xp.broadcast_to(x[..., None], (batch, steps, outputs)).reshape(batch, size) for x in (d, lost))
-    shape = (batch, steps, outputs, steps, outputs)
-    every = xp.broadcast_to(a[:, :, None, :, None], shape).reshape(batch, size, size)
-    within = xp.where(xp.tile(identity(outputs, a), (steps, steps)) != 0, every, 0.0)  # every may be infinite
-    return WeightLayers.alike(Weights(d, Causal(every), lost, decays), Causal(within))
+    def append(self, group: int, rows: slice, lost: Array, a: Array, d: Array | None = None) -> None:
+        """Fill rows of a group, given d - 1 (batch, r) and a (batch, r, e) over times; d where it is known better."""
+        xp, w, outputs = namespace(a), self._groups[group], self._outputs
+        for kept, values in ((w.lost, lost), (w.d, 1.0 + lost if d is None else d)):
+            kept[:, rows] = values if outputs == 1 else xp.repeat(values, outputs, axis=-1)
+        if self._readout is None:
+            w.a[rows] = a
+            return
+        spread = xp.repeat(xp.repeat(a, outputs, axis=-2), outputs, axis=-1)
+        w.a[rows] = spread
+        if group == self._last:
+            within = xp.tile(identity(outputs, a), a.shape[-2:])
+            self._readout[rows] = xp.where(within != 0, spread, 0.0)  # which may be infinite
 
 
 def _spread(rows: Array, x: Array) -> Array:

@@ -129,7 +129,7 @@ class Ensemble:
     def to_xarray(self) -> "xr.Dataset":
         """Label every axis; with several outputs n is split into (time, output).
 
-        Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), average and phase where there
+        Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), average and task where there
         are any, and with several outputs output and output_prime. The problem is in the attributes, as TOML.
         """
         values = {name: getattr(self, name) for name in (*LOSSES, *MORE_LOSSES, *CORRELATIONS)}

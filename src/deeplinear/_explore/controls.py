@@ -81,7 +81,10 @@ _STARTS: dict[str, Any] = {
 }
 """Values at the start that are the page's own: no spectrum is more usual than another."""
 
-_MORE = {"centered", "target_gram", "small_batch", "momentum", "nesterov", "weight_decay"}
+_MORE = {
+    "centered", "init_scale", "target_gram", "small_batch", "momentum", "nesterov", "weight_decay", "layer_lr",
+    "layer_decay", "clip", "clip_by",
+}  # fmt: skip
 """Fields that few people change."""
 
 _MOST = {"depth": MOST["layers"], "steps": MOST["steps"]}
@@ -90,7 +93,10 @@ _MOST = {"depth": MOST["layers"], "steps": MOST["steps"]}
 _SEVERAL = {"width"}
 """Fields of which several values can be typed; rates that change have the schedule."""
 
-_WIDGETS = {"number": "slider", "whole": "slider", "numbers": "slider", "list": "text", "matrix": "text"}
+_WIDGETS = {
+    "number": "slider", "whole": "slider", "numbers": "slider", "series": "slider",
+    "layers": "text", "list": "text", "matrix": "text",
+}  # fmt: skip
 
 _SCHEDULE = Control(
     "optimizer", "schedule", ("GradientDescent",), "Schedule", "η(t)", "How the learning rate changes over training.",
@@ -143,9 +149,14 @@ def _allowed(name: str, about: About) -> str:
     """What may be typed, in words; choices and switches show it themselves."""
     if about.form in ("choice", "switch"):
         return ""
-    if about.form == "numbers" and name not in _SEVERAL:
-        return checks.positive.allowed
-    typed = {"numbers": ", with commas", "list": ", with commas", "matrix": ", with semicolons between rows"}
+    if about.form == "series":
+        return checks.positive.allowed if name in ("lr", "batch") else about.allowed
+    typed = {
+        "numbers": ", with commas",
+        "layers": ", with commas",
+        "list": ", with commas",
+        "matrix": ", with semicolons between rows",
+    }
     most = f", at most {_MOST[name]}" if name in _MOST else ""
     return about.allowed + typed.get(about.form, most)
 

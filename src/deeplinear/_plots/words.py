@@ -43,8 +43,12 @@ def _fields_in_words(part: Any) -> Iterator[str]:
         elif isinstance(value, tuple):
             if not isinstance(value[0], tuple):
                 yield f"{name} {_short(value)}"
+        elif isinstance(value, float | int | complex):
+            yield f"{name} {value:g}"
         else:
-            yield f"{name} schedule" if callable(value) else f"{name} {value:g}"
+            yield (
+                f"{name} {getattr(value, 'shape', 'schedule')}" if callable(value) or hasattr(value, "shape") else name
+            )
 
 
 def _short(values: tuple[float, ...]) -> str:

@@ -206,7 +206,7 @@ class Network:
 
     def _check_limits(self) -> None:
         """Refuse what leaves the range of numbers, once depth and width are known."""
-        self.initial_scales  # as many as there are layers
+        every_layer("init_scale", self.init_scale, self.hidden_matrices)  # as many as there are layers
         if self.parameterization == "standard" and self.width == INFINITE:
             allowed = "'mup' or 'ntk' at infinite width"
             raise Refusal("parameterization", "standard", allowed, rest=": steps grow with the width")

@@ -26,7 +26,7 @@ from deeplinear._problem.series import Series, check_series, is_constant, series
 _LR = About(
     "Learning rate",
     "Size of each step: too small is slow, and too large blows up.",
-    "numbers",
+    "series",
     symbol=r"\eta",
     allowed="a positive finite number, one for each step, or a schedule",
     start=0.03,
@@ -36,7 +36,7 @@ _LR = About(
 _MOMENTUM = About(
     "Momentum",
     "How much of the last step is carried on.",
-    "numbers",
+    "series",
     symbol=r"\mu",
     allowed=checks.fraction_below_one.allowed,
     usual=(0.0, 0.99),
@@ -47,7 +47,7 @@ _NESTEROV = About(
 _WEIGHT_DECAY = About(
     "Weight decay",
     "How strongly all weights are pulled towards zero.",
-    "numbers",
+    "series",
     symbol=r"\kappa",
     allowed=checks.non_negative.allowed,
 )

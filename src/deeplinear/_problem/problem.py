@@ -14,8 +14,8 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.files import write_atomically
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Isotropic
-from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.layers import Layers, every_layer
+from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import GradientDescent, Optimizer
 from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, Phase, Stage, stages
 from deeplinear._problem.sampling import FullBatch, Sampling

@@ -2,8 +2,9 @@
 
 Each rule is summed up by two numbers that enter the equations (see ``docs`` of the closure):
 ``reuse`` multiplies what the data remember of earlier steps, ``subsampling`` the white noise that
-drawing a batch adds at each step, if the rule ``subsamples``. A finite network is told how many examples are ``drawn`` (0 where the data are
-unlimited), whether they are ``fresh`` at every step, and the probability ``keep`` with which each enters a step.
+drawing a batch adds at each step, if the rule ``subsamples``. A finite network is told how many examples are ``drawn``
+(0 where the data are unlimited), whether they are ``fresh`` at every step, and the probability ``keeps`` with which
+each enters a step.
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ _SAMPLES = About(
 _BATCH = About(
     "Batch size",
     "Number of examples in each step. Small batches make noisy steps.",
-    "numbers",
+    "series",
     symbol=r"\alpha_B",
     allowed="a positive finite number, one for each step, or a schedule",
     unit="B/D",

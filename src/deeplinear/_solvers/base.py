@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.progress import Progress
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.series import is_constant
 from deeplinear._time.axis import TimeAxis
 
 if TYPE_CHECKING:
@@ -21,6 +22,18 @@ Array = NDArray[Any]
 
 class Unresolved(ArithmeticError):
     """A solver cannot reach the tolerance for a problem, or not at a cost that pays; the text says what to change."""
+
+
+def not_plain(problem: Problem) -> str | None:
+    """Why training is more than plain descent in one phase, which long runs need, as the end of a sentence."""
+    (first, *others), optimizer = problem.stages, problem.optimizer
+    if others or first.optimizer != optimizer:
+        return "with phases"
+    if optimizer.scaling or optimizer.ascent or optimizer.averaging or optimizer.orthogonal:
+        return f"with {optimizer.kind.title}" + (" and clip" if optimizer.scaling and optimizer.scaling.clip else "")
+    if not is_constant(optimizer.momentum) or optimizer.momentum:
+        return "with momentum"
+    return None if is_constant(optimizer.weight_decay) else "with a schedule of weight_decay"
 
 
 class Overlaps(NamedTuple):
@@ -78,6 +91,8 @@ class Answer:
         Functions of one time: inf from a divergence on, and complex where a field of the problem is.
     stats
         How it was found, for people to read.
+    averaged_test_loss, task_loss
+        As in ``Solution``.
     run, index
         The filled equations, and which problem of their batch this is; None where there are none.
     matrices
@@ -90,6 +105,8 @@ class Answer:
     rounding_at: int | None
     curves: Curves
     stats: dict[str, Any]
+    averaged_test_loss: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    task_loss: Array = field(default_factory=lambda: np.zeros((0, 0)))
     run: Run | None = None
     index: int = 0
     matrices: Mapping[str, Array] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._core.threads import one_blas_thread
+from deeplinear._problem.averages import Average, read_average
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Solver, Unresolved
 from deeplinear._solvers.dense import Dense
@@ -35,6 +36,8 @@ class Choice:
         Names to which ``"auto"`` is limited.
     most_rows
         Most steps times outputs that are solved one by one in place of what was not resolved.
+    averages
+        Averages of the weights whose losses are wanted too, which only every step has.
     patience
         Part of the work of solving every step after which other solvers are given up, where every step can be solved.
 
@@ -50,16 +53,17 @@ class Choice:
     only: tuple[str, ...] = METHODS
     most_rows: float = math.inf
     patience: float = 0.5
+    averages: tuple[Average, ...] = ()
 
     def solvers(self) -> list[Solver]:
         """Return the solvers in the order in which they are asked."""
         every: list[Solver] = [
             Panels(self.tolerance),
             MergedSteps(self.tolerance, self.device),
-            Dense(self.tolerance, device=self.device),
+            Dense(self.tolerance, device=self.device, averages=self.averages),
         ]
         if self.method == Reference.name:  # which is never chosen, but asked for
-            return [Reference()]
+            return [Reference(self.averages)]
         return [each for each in every if self.method in (each.name, "auto") and each.name in self.only]
 
     def solver(self, problem: Problem) -> Solver:
@@ -69,7 +73,7 @@ class Choice:
             if reason := solver.why_not(problem):
                 raise ValueError(f'method must be "dense" or "auto" {reason}, got "{self.method}"')
             return solver
-        if self._is_long(problem):
+        if self._is_long(problem) and not self.averages:
             for solver in self.solvers()[:-1]:
                 if solver.why_not(problem) is None:
                     return solver.hurried(self.patience) if self.instead(problem, solver) else solver
@@ -77,7 +81,7 @@ class Choice:
 
     def instead(self, problem: Problem, solver: Solver) -> Dense | None:
         """Return what solves a problem that a solver could not resolve, None if nothing else may, or has the memory."""
-        dense = Dense(self.tolerance)
+        dense = Dense(self.tolerance, averages=self.averages)
         rows = problem.steps * problem.data.outputs
         if self.method != "auto" or solver.name == dense.name or rows > self.most_rows:
             return None
@@ -90,8 +94,9 @@ class Choice:
 
 def write_solver(solver: Solver) -> dict[str, Any]:
     """Return a solver as plain values; it runs on the processor when it is read again."""
-    values = {name: value for name, value in vars(solver).items() if name != "device"}
-    return {"name": solver.name} | values
+    values = {name: value for name, value in vars(solver).items() if name not in ("device", "averages")}
+    averages = [{"kind": type(each).__name__} | vars(each) for each in getattr(solver, "averages", ())]
+    return {"name": solver.name} | values | ({"averages": averages} if averages else {})
 
 
 def read_solver(values: dict[str, Any]) -> Solver:
@@ -100,10 +105,12 @@ def read_solver(values: dict[str, Any]) -> Solver:
     Examples
     --------
     >>> read_solver(write_solver(Dense(1e-8)))
-    Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None))
+    Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None), averages=())
     """
     kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense, Reference)}
     options = dict(values)
+    if "averages" in options:
+        options["averages"] = tuple(read_average(each) for each in options["averages"])
     return kinds[options.pop("name")](**options)
 
 

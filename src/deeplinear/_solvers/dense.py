@@ -17,10 +17,12 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure, weights_of
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
+from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations, row_set
+from deeplinear._equations.training import Training
 from deeplinear._equations.two_time import Room
-from deeplinear._equations.weights import WeightLayers
+from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
@@ -51,12 +53,15 @@ class Dense(Solver):
         Number of nodes in depth, 0 to solve every layer; None to take as many as the tolerance needs.
     device
         Where the matrices live.
+    averages
+        Averages of the weights whose losses are wanted too.
     """
 
     name: ClassVar[str] = "dense"
     tolerance: float = 1e-6
     depth_nodes: int | None = None
     device: Device = CPU
+    averages: tuple[Average, ...] = ()
 
     def why_not(self, problem: Problem) -> str | None:
         """Every problem can be solved this way, given time and memory."""
@@ -98,12 +103,13 @@ class Dense(Solver):
         start = time.perf_counter()
         run, stats, nodes = self._filled(problems, progress)
         check_reach(problems, run.equations)
-        steps = problems[0].steps
-        found = rounding_at(run.equations, np.where(run.diverged_at < 0, steps, run.diverged_at))
+        steps, step_of = problems[0].steps, run.step_of
+        found = [step_of(row) for row in rounding_at(run.equations, run.rows_done)]
         stats |= {"method": self.name, "seconds": time.perf_counter() - start, "batch": len(problems)}
         solver = replace(self, depth_nodes=nodes, device=CPU)
         return [
-            answer_from(solver, run, index, EveryStep(steps), stats, rounding) for index, rounding in enumerate(found)
+            answer_from(solver, run, index, EveryStep(steps), stats, rounding, run.averaged(index))
+            for index, rounding in enumerate(found)
         ]
 
     def _filled(self, problems: Sequence[Problem], progress: Progress | None) -> tuple["DenseRun", dict[str, Any], int]:
@@ -112,7 +118,7 @@ class Dense(Solver):
         def run(nodes: int, progress: Progress | None) -> DenseRun:
             memory.require(replace(self, depth_nodes=nodes).memory(problems), "solving", _ADVICE, self.device)
             c = coefficients(problems, nodes, device=self.device)
-            filled = DenseRun(c, weights_of(problems, c))
+            filled = DenseRun(problems, c, self.averages)
             filled.fill(progress)
             return filled
 
@@ -130,27 +136,64 @@ class DenseRun:
         Step at which each problem diverged, -1 if it did not, shape (batch,).
     """
 
-    def __init__(self, c: Coefficients, weights: WeightLayers) -> None:
+    def __init__(self, problems: Sequence[Problem], c: Coefficients, averages: Sequence[Average] = ()) -> None:
         with computing(c.gamma0):
-            self.equations = Equations(c, weights, Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure)))
+            room = Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure))
+            self._training = Training(problems, c, room, averages)
+            self.equations = Equations(c, self._training.layers, room)
         self.diverged_at: NDArray[np.int64] = np.full(c.batch, -1)
+        self.rows_done: NDArray[np.int64] = np.full(c.batch, c.structure.steps)
+        self._averages: list[list[NDArray[Any]]] = [[] for _ in averages]
+
+    def step_of(self, row: int) -> int:
+        """Return the step that a row belongs to; -1 stands for none."""
+        reported = self.equations.c.structure.reported
+        return row if reported is None or row < 0 else int(np.searchsorted(reported, row, side="right")) - 1
+
+    def averaged(self, index: int) -> NDArray[Any]:
+        """Test losses of averaged weights of one problem, shape (averages, steps)."""
+        steps = self.equations.c.structure.rules[-1].stop
+        curves = np.full((len(self._averages), steps), np.inf)
+        for curve, values in zip(curves, self._averages, strict=True):
+            curve[: len(values)] = [each[index] for each in values]
+        if (end := self.diverged_at[index]) >= 0:
+            curves[:, end:] = np.inf
+        return curves
 
     def fill(self, progress: Progress | None = None) -> None:
         """Fill all rows; stop early once every problem of the batch has diverged."""
-        c = self.equations.c
-        steps, watched = c.structure.steps, 0
+        c, training = self.equations.c, self._training
+        times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
         every = 1 if c.structure.nodes else _WATCH
         with computing(c.gamma0):
-            for step in range(1, steps + 1):
-                self.equations.fill(row_set(c, step - 1))
+            for evaluation in evaluations(c.structure.rules):
+                self._look_aside(evaluation)
+                training.place(evaluation)
+                self.equations.fill(row_set(c, evaluation.row))
+                training.learn(evaluation, self.equations)
                 if progress is not None:
-                    progress(step, steps)
-                if step % every == 0 or step == steps:
-                    self._watch(slice(watched, step))
-                    watched = step
+                    progress(evaluation.step + 1, steps)
+                done = evaluation.row + 1
+                if done % every == 0 or done == times:
+                    self._watch(slice(watched, done))
+                    watched = done
                 if (self.diverged_at >= 0).all():
-                    return
+                    break
+        self.rows_done = np.where(self.diverged_at < 0, times, self.diverged_at)
+        self.diverged_at = np.array([self.step_of(int(row)) for row in self.diverged_at])
+
+    def _look_aside(self, evaluation: Evaluation) -> None:
+        """Look at weights that are reported in place of those of an evaluation, and at averages."""
+        c = self.equations.c
+        for number in self._training.passive(evaluation):
+            values = self.equations.passive(row_set(c, evaluation.row))
+            if number < 0:
+                self.equations.reported.append((evaluation.row, values))
+            else:
+                sigma = c.sigma[:, 0] if c.sigma.shape[1] == 1 else c.sigma[:, evaluation.row]
+                loss = values.error.sum(axis=1) + c.structure.outputs * to_numpy(sigma) ** 2
+                self._averages[number].append(loss)
 
     @cached_property
     def overlaps(self) -> Overlaps:
@@ -163,15 +206,19 @@ class DenseRun:
                 rows = row_set(eq.c, step)
                 eq.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
+        reported, outputs = eq.c.structure.reported, eq.c.structure.outputs
+        rows = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
         return Overlaps(
-            same_data=to_numpy(same_data.Cv.diagonal()),
-            same_init=to_numpy(same_init.Cv.diagonal()),
+            same_data=to_numpy(same_data.Cv.diagonal())[:, rows],
+            same_init=to_numpy(same_init.Cv.diagonal())[:, rows],
             independent=eq.equal_times.bias,
         )
 
     def test_losses(self, steps: NDArray[np.int64]) -> Array:
         """Test losses at several steps, shape (steps, batch)."""
-        return to_numpy(self.equations.loss_curve(slice(0, self.equations.c.structure.steps))).T[steps]
+        losses = self.equations.loss_curve(slice(0, self.equations.c.structure.steps))
+        reported = self.equations.c.structure.reported
+        return to_numpy(losses).T[steps if reported is None else reported[steps]]
 
     def _watch(self, steps: slice) -> None:
         diverges = self.equations.diverges(steps)

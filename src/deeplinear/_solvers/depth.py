@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.arrays import to_numpy
 from deeplinear._core.progress import Progress
-from deeplinear._equations.coefficients import Structure
+from deeplinear._equations.coefficients import Structure, structure
 from deeplinear._equations.deep_chain import FEW_LAYERS
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Run, Unresolved
@@ -36,11 +36,17 @@ def likely_nodes(problem: Problem) -> int:
     exponentially along the depth, forward and backward; polynomials must follow the product.
     """
     network = problem.network
-    if not network.changes_slowly_with_depth or network.depth < _MANY_LAYERS:
+    if not network.changes_slowly_with_depth or network.depth < _MANY_LAYERS or not _trains_alike(problem):
         return 0
     growth = 2.0 * float(np.real(network.log_initial_gain))
     enough = (nodes for nodes in NODES[1:] if 2.0 * (growth / 4.0) ** nodes / math.factorial(nodes) <= 1e-6)
     return next(enough, NODES[-1])
+
+
+def _trains_alike(problem: Problem) -> bool:
+    """Whether all hidden matrices are trained by one rule."""
+    groups = set(structure(problem).groups[1:-1])
+    return len(groups) <= 1 or problem.network.depth == math.inf
 
 
 def copies(shape: Structure) -> float:
@@ -81,7 +87,9 @@ def resolved(
         fine = run(count, None)
         error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
         unsettled = fine.equations.chain.unsettled
-        unresolved = unsettled & ((fine.diverged_at < 0) | (problem.network.depth <= FEW_LAYERS))
+        # Whether a step can be solved may hang on the last digit with few nodes, so that these agree by chance.
+        few = problem.network.depth <= FEW_LAYERS or count < NODES[-1]
+        unresolved = unsettled & ((fine.diverged_at < 0) | few)
         if error <= tolerance and not unresolved.any():
             return fine, {"depth_nodes": count, "depth_error": error}, count
         if count < NODES[-1]:
@@ -105,7 +113,8 @@ def resolved(
 def _initial_error(run: Run, problem: Problem) -> float:
     """Relative error of what nodes in depth make of the initial weights, which is known in closed form."""
     gain = to_numpy(run.equations.chain.Cg_first.matrix[:, 0, 0])
-    error = float(np.abs(gain * np.exp(-problem.network.log_initial_gain) - 1.0).max())
+    expected = problem.network.initial_scales[-1] ** 2 * np.exp(problem.network.log_initial_gain)
+    error = float(np.abs(gain / expected - 1.0).max()) if expected else 0.0
     return error if np.isfinite(error) else math.inf
 
 

@@ -24,8 +24,9 @@ from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.series import is_constant
 from deeplinear._solvers import depth
-from deeplinear._solvers.base import Answer, Curves, Solver, Unresolved, Work
+from deeplinear._solvers.base import Answer, Curves, Solver, Unresolved, Work, not_plain
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.rounding import LOSS_FLOOR
 from deeplinear._time import axis as axes
@@ -75,10 +76,10 @@ class MergedSteps(Solver):
         """Steps are merged where they are alike, and many."""
         if not problem.sampling.subsamples:
             return "where no batches are drawn"
-        if not isinstance(problem.optimizer.lr, float):
+        if reason := not_plain(problem):
+            return reason
+        if problem.optimizer.has_schedule or not is_constant(problem.sampling.batch):  # type: ignore[union-attr]
             return "with a schedule"
-        if problem.optimizer.momentum:
-            return "with momentum"
         if problem.steps <= 2 * EXACT:
             return f"for {2 * EXACT} steps or fewer"
         return None

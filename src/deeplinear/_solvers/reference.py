@@ -10,21 +10,24 @@ is index C t + c.
 
 Causality makes the equations solvable: within one step the order is g_L .. g_1, v, Delta, h_0 ..
 h_L, and row t follows from rows before t and from what precedes it in this order. So the matrices
-grow by one time per stage. A stage pads them with zeros and evaluates every equation once, in causal
-order, after which the new row is exact; an unknown entry only ever meets a zero of a strictly causal
-matrix. The cost, O(L T^4) for an MLP and O(L^4 T^4) for a residual network, is of no concern here.
+grow by one row per stage, an evaluation of the network as ``reference_rules`` asks for it. A stage pads them with zeros
+and evaluates every equation once, in causal order, after which the new row is exact; an unknown entry only ever meets a
+zero of a strictly causal matrix. The cost, O(L T^4) for an MLP and O(L^4 T^4) for a residual network, is of no concern
+here.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._problem.averages import Average
 from deeplinear._problem.network import ResNet
-from deeplinear._problem.optimizer import GradientDescent
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
+from deeplinear._solvers.reference_rules import Row, gradient_sizes, train
 
 Array = NDArray[np.floating[Any]]
 
@@ -64,8 +67,8 @@ class _Kernels:
             setattr(self, f.name, np.pad(old, [(0, 0)] * (old.ndim - 2) + [(0, outputs)] * 2))
 
 
-def reference(problem: Problem) -> dict[str, Array]:
-    """Solve a problem step by step with whole matrices.
+def reference(problem: Problem, averages: Sequence[Average] = ()) -> dict[str, Array]:
+    """Solve a problem row by row with whole matrices.
 
     Returns
     -------
@@ -79,75 +82,118 @@ def reference(problem: Problem) -> dict[str, Array]:
         ``kernel``: shape (T,), mean eigenvalue of the tangent kernel.
         ``overlap_data``, ``overlap_init``: shape (T,), what C_v(t, t) becomes across two networks that
         share only the data (and batches), or only the initialisation.
+        ``averaged_test_loss``: shape (averages, T). ``task_loss``: shape (phases, T).
     """
     if np.isinf(problem.network.depth):
         raise ValueError("the reference needs a finite depth, got inf")
     if problem.network.gamma0 == 0:
         raise ValueError("the reference needs gamma0 > 0, got 0 (NTK at infinite width)")
-    T, C, L = problem.steps, problem.data.outputs, problem.network.layers
-    d, a = propagator(problem.optimizer, T)
+    C, L = problem.data.outputs, problem.network.layers
     network, same_data, same_init = (_Kernels.empty(L) for _ in range(3))
-    for t in range(T):
+    training, rows = train(problem, averages), []
+    row = next(training)
+    while row is not None:
+        rows.append(row)
         for kernels in (network, same_data, same_init):
             kernels.grow(C)
-        now = d[: t + 1], a[: t + 1, : t + 1]
-        _evaluate(problem, *now, network, network, shares_init=True, shares_data=True)
-        _evaluate(problem, *now, same_data, network, shares_init=False, shares_data=True)
-        _evaluate(problem, *now, same_init, network, shares_init=True, shares_data=False)
+        _evaluate(problem, rows, network, network, shares_init=True, shares_data=True)
+        _evaluate(problem, rows, same_data, network, shares_init=False, shares_data=True)
+        _evaluate(problem, rows, same_init, network, shares_init=True, shares_data=False)
+        row = training.send(gradient_sizes(problem, network.Cg, network.Ch))
+    return _results(problem, rows, network, same_data, same_init, len(averages))
+
+
+def _results(
+    problem: Problem, rows: list[Row], k: _Kernels, same_data: _Kernels, same_init: _Kernels, averages: int
+) -> dict[str, Array]:
+    """Losses of the rows that are reported, matrices over those that training takes."""
+    C, R = problem.data.outputs, len(rows)
 
     def over_time(M: Array) -> Array:
-        trace: Array = np.einsum("tctc->t", M.reshape(T, C, T, C))  # over outputs, at each time
+        trace: Array = np.einsum("tctc->t", M.reshape(R, C, R, C))  # over outputs, at each time
         return trace
 
-    k = network
-    return {
-        "test_loss": over_time(k.Cv) + C * problem.data.noise**2,
+    def of(role: str) -> Any:
+        return [index for index, row in enumerate(rows) if role in row.roles]
+
+    def shown(M: Array) -> Array:
+        pairs = (np.array(of("shown"))[:, None] * C + np.arange(C)).ravel()
+        return M[..., pairs[:, None], pairs]
+
+    noise = C * np.array([row.stage.noise for row in rows]) ** 2
+    test = over_time(k.Cv) + noise
+    losses = {
+        "test_loss": test,
         "train_loss": over_time(k.CDelta),
-        **{"Cv": k.Cv, "CDelta": k.CDelta, "RDelta": k.RDelta, "Rvu": k.Rvu, "K": k.K},
-        **{"Ch": k.Ch, "Cg": k.Cg[1:], "Rhr": k.Rhr, "Rgu": k.Rgu[1:]},
         **{"bias": over_time(k.bias), "width": over_time(k.width), "data": over_time(k.data)},
-        "kernel": _tangent_kernel(problem, d, np.stack([over_time(C_) / C for C_ in k.Cg[1:]])),
         "overlap_data": over_time(same_data.Cv),
         "overlap_init": over_time(same_init.Cv),
+        "kernel": _tangent_kernel(problem, rows, np.stack([over_time(C_) / C for C_ in k.Cg[1:]])),
     }
+    matrices = {name: shown(getattr(k, name)) for name in ("Cv", "CDelta", "RDelta", "Rvu", "K", "Ch", "Rhr")}
+    matrices |= {"Cg": shown(k.Cg[1:]), "Rgu": shown(k.Rgu[1:])}
+    averaged = [test[of(f"average {index}")] for index in range(averages)]
+    return (
+        {name: curve[of("reported")] for name, curve in losses.items()}
+        | matrices
+        | {
+            "averaged_test_loss": np.array(averaged).reshape(averages, problem.steps),
+            "task_loss": _task_losses(problem, rows, k, test)[:, of("reported")],
+        }
+    )
 
 
-def _tangent_kernel(problem: Problem, d: Array, gain: Array) -> Array:
+def _task_losses(problem: Problem, rows: list[Row], k: _Kernels, test: Array) -> Array:
+    """Test losses of all rows on the targets of all phases: v(t) + w - w(t) is the error on another target w."""
+    C, sigma, modes = problem.data.outputs, [row.stage.noise for row in rows], problem.data.modes
+    one = np.eye(C * len(rows))
+    losses = np.zeros((len(problem.stages), len(rows)))
+    for task, stage in enumerate(problem.stages):
+        for t, row in enumerate(rows):
+            own = slice(C * t, C * (t + 1))
+            change = test[t] + C * (stage.noise**2 - sigma[t] ** 2)
+            for lam, gram, p in zip(modes.eigenvalues, modes.target, modes.weight, strict=True):
+                H = np.linalg.inv(one + lam * k.K @ k.RDelta)[own].reshape(C, len(rows), C)
+                # <v(t) w> for the target w of a phase, and <w w(t)>.
+                mean = {
+                    phase: sum(H[:, s] @ gram * _overlap(problem, other.phase, phase) for s, other in enumerate(rows))
+                    for phase in (task, row.phase)
+                }
+                apart = 2.0 * (1.0 - _overlap(problem, task, row.phase)) * np.trace(gram)
+                change += p * lam * (apart + 2.0 * np.trace(mean[task] - mean[row.phase]))
+            losses[task, t] = change
+    return losses
+
+
+def _overlap(problem: Problem, one: int, other: int) -> float:
+    """Overlap of the targets of two phases."""
+    early, late = sorted((one, other))
+    return float(np.prod([stage.target_overlap for stage in problem.stages[early + 1 : late + 1]]))
+
+
+def _tangent_kernel(problem: Problem, rows: list[Row], gain: Array) -> Array:
     """Sum over weight layers of the gain above, C_g(t, t) in the rows of ``gain``, times the mean gain of those below.
 
     The mean gain of initial weights is the product of squared factors in front of them; a skip passes a field as it is.
+    Each layer counts by the factor on its learning rate in the first phase.
     """
     L, branch2 = problem.network.layers, problem.network.branch_factor**2
     nu = np.array(problem.network.widths)
     ratios = np.ones(L) if np.isinf(nu[0]) else np.append(nu[0] / nu[-1], nu[1:] / nu[:-1])
-    total = np.zeros_like(d)
-    below = ratios[0] * np.ones_like(d)  # mean squared gain from the input to the layer below
+    rates = problem.layer_rates(problem.stages[0].optimizer)
+    d2 = (problem.network.initial_scales[:, None] * np.array([row.d for row in rows]).T) ** 2
+    total = np.zeros(len(rows))
+    below = ratios[0] * np.ones(len(rows))  # mean squared gain from the input to the layer below
     for layer in range(L):
         factor = 1.0 if layer == 0 else branch2 * ratios[layer]
-        total += (1.0 if layer == 0 else factor) * below * gain[layer]
-        below = below * d**2 if layer == 0 else below * (problem.network.skip + factor * d**2)
-    kernel: Array = total + below
+        total += rates[layer] * factor * below * gain[layer]
+        below = below * d2[0] if layer == 0 else below * (problem.network.skip + factor * d2[layer])
+    kernel: Array = total + rates[L] * below
     return kernel
 
 
-def propagator(optimizer: GradientDescent, steps: int) -> tuple[Array, Array]:
-    """Return (d, a): a weight is W(t) = d(t) W(0) + sum_{s<t} a(t, s) G_s for gradients G_s."""
-    eta, mu, wd = optimizer.rates(steps), optimizer.momentum, optimizer.weight_decay
-
-    def run(W: float, kick: int | None) -> list[float]:
-        m, path = 0.0, []
-        for t in range(steps):
-            path.append(W)
-            G = (1.0 if t == kick else 0.0) - wd * W
-            m = mu * m + G
-            W = W + eta[t] * (mu * m + G if optimizer.nesterov else m)
-        return path
-
-    return np.array(run(1.0, None)), np.array([run(0.0, s) for s in range(steps)]).T
-
-
 def _evaluate(
-    problem: Problem, d: Array, a: Array, k: _Kernels, own: _Kernels, *, shares_init: bool, shares_data: bool
+    problem: Problem, rows: list[Row], k: _Kernels, own: _Kernels, *, shares_init: bool, shares_data: bool
 ) -> None:
     """Evaluate every equation once in causal order, in place.
 
@@ -156,27 +202,42 @@ def _evaluate(
     """
     L, nu, gamma0 = problem.network.layers, (np.nan, *problem.network.widths), problem.network.gamma0
     skip, beta = (True, problem.network.beta) if isinstance(problem.network, ResNet) else (False, 1.0)
-    C, sigma, modes = problem.data.outputs, problem.data.noise, problem.data.modes
-    times, layers = len(d), range(1, L + 1)
+    C, modes = problem.data.outputs, problem.data.modes
+    times, layers = len(rows), range(1, L + 1)
     one, zero = np.eye(C * times), np.zeros((C * times, C * times))
     every_time, every_pair, same_output = np.ones((times, times)), np.ones((C, C)), np.eye(C)
     same_time = np.kron(np.eye(times), every_pair)
-    dd, aa = np.kron(np.outer(d, d), every_pair), np.kron(a, every_pair)  # for elementwise products
+    d = problem.network.initial_scales[:, None] * np.array([row.d for row in rows]).T  # with the initial scale
+    dd = [np.kron(np.outer(d_l, d_l), every_pair) for d_l in d]  # for elementwise products
+    overlaps = np.array([[_overlap(problem, one_.phase, other.phase) for other in rows] for one_ in rows])
+    numbers = np.array([row.data_set for row in rows])
+    same_set = np.kron(numbers[:, None] == numbers, every_pair)
+    sigmas = np.array([row.stage.noise for row in rows])
+
+    def learned(layer: int, C_: Array, transposed: bool) -> Array:
+        # What a weight layer has learned: X of every row with the correlation of the field that it is applied to.
+        kernel = np.zeros_like(one)
+        for t, row in enumerate(rows):
+            X = row.X[layer][: C * times, : C * times]
+            for output in range(C * t, C * (t + 1)):
+                kernel[output] = (X.T if transposed else X) @ C_[output]
+        return kernel
 
     def from_below(layer: int) -> tuple[Array, Array]:
         # The weights below h: what they have learned from g, and the covariance of what is left of the initial ones.
         f = 1.0 if layer == 1 else beta
         Rhr = k.Rhr[0] / (nu[L] * gamma0) if layer == 1 else k.Rhr[layer - 1]
-        A = f * (dd * Rhr + f * gamma0 * aa * own.Ch[layer - 1])
-        return A, shares_init * f**2 * dd * k.Ch[layer - 1]
+        A = f * (dd[layer - 1] * Rhr + f * gamma0 * learned(layer - 1, own.Ch[layer - 1], transposed=False))
+        return A, shares_init * f**2 * dd[layer - 1] * k.Ch[layer - 1]
 
     def from_above(layer: int) -> tuple[Array, Array]:
         # The weights above g likewise; for the last layer they are the readout.
         if layer == L:
-            return gamma0 * np.kron(a, same_output), shares_init * np.kron(np.outer(d, d), same_output)
+            readout = np.kron(every_time, same_output)  # what C_g is above the readout
+            return gamma0 * learned(L, readout, transposed=True), shares_init * dd[L] * readout
         rho = _ratio(nu[layer + 1], nu[layer])
-        B = beta * rho * (dd * k.Rgu[layer + 1] + beta * gamma0 * aa * own.Cg[layer + 1])
-        return B, shares_init * beta**2 * rho * dd * k.Cg[layer + 1]
+        B = beta * rho * (dd[layer] * k.Rgu[layer + 1] + beta * gamma0 * learned(layer, own.Cg[layer + 1], True))
+        return B, shares_init * beta**2 * rho * dd[layer] * k.Cg[layer + 1]
 
     def hidden(layer: int) -> None:
         # h_l = h_{l-1} + A_l g_l + f_l u_l and g_l = g_{l+1} + B_l h_l + k_l r_l, for all layers that share their
@@ -202,8 +263,8 @@ def _evaluate(
 
     def layer_zero() -> None:
         # v = w - r0 - K h_0, where r0 comes from the initial first layer and K from what it has learned.
-        k.K = _ratio(nu[1], nu[L]) * (dd * k.Rgu[1] / gamma0 + aa * own.Cg[1])
-        cov_r0 = shares_init * _ratio(nu[1], nu[L]) / (nu[L] * gamma0**2) * dd * k.Cg[1]
+        k.K = _ratio(nu[1], nu[L]) * (dd[0] * k.Rgu[1] / gamma0 + learned(0, own.Cg[1], transposed=True))
+        cov_r0 = shares_init * _ratio(nu[1], nu[L]) / (nu[L] * gamma0**2) * dd[0] * k.Cg[1]
         # Centering puts r0(t) - r0(0) in the place of r0(t).
         S = one - np.kron(every_time * (np.arange(times) == 0), same_output) if problem.network.centered else one
         cov_r0 = S @ cov_r0 @ S.T
@@ -213,7 +274,7 @@ def _evaluate(
 
         k.bias, k.width, k.data, k.Rvu = zero.copy(), zero.copy(), zero.copy(), zero.copy()
         for lam, gram, p in zip(modes.eigenvalues, modes.target, modes.weight, strict=True):
-            k.bias += p * lam * H(lam) @ np.kron(every_time, gram) @ H(lam).T
+            k.bias += p * lam * H(lam) @ np.kron(overlaps, gram) @ H(lam).T
             k.width += p * lam * H(lam) @ cov_r0 @ H(lam).T
             k.data += p * lam * H(lam) @ (lam * k.K @ k.Noise @ k.K.T) @ H(lam).T
             k.Rvu -= p * lam * H(lam) @ k.K
@@ -226,32 +287,24 @@ def _evaluate(
         for lam, gram, p in zip(modes.eigenvalues, modes.target, modes.weight, strict=True):
             dh_dw = lam * k.RDelta @ H(lam)
             dh_du = one - dh_dw @ k.K
-            k.Ch[0] += p * dh_dw @ (np.kron(every_time, gram) + cov_r0) @ dh_dw.T
+            k.Ch[0] += p * dh_dw @ (np.kron(overlaps, gram) + cov_r0) @ dh_dw.T
             k.Ch[0] += p * dh_du @ (lam * k.Noise) @ dh_du.T
             k.Rhr[0] -= p * dh_dw @ S
 
     def residuals() -> None:
-        # Delta on the training set, what it remembers (RDelta), and the noise that samples add to h_0.
-        Cy = k.Cv + sigma**2 * np.kron(every_time, same_output)  # errors on fresh examples
-        match problem.sampling:
-            case Population():
-                k.RDelta, k.CDelta, k.Noise = one, Cy, zero
-            case OnlineSGD(batch=alpha_B):
-                k.RDelta, k.CDelta = one, same_time * Cy
-                k.Noise = k.CDelta / alpha_B
-            case FullBatch(samples=alpha):
-                k.RDelta = np.linalg.inv(one - k.Rvu / alpha)
-                k.CDelta = k.RDelta @ Cy @ k.RDelta.T
-                k.Noise = k.CDelta / alpha
-            case MultiPassSGD(samples=alpha, batch=alpha_B):
-                # A step weighs each residual by 1/b or 0, which adds variance (1 - b)/b CDelta(t, t) at that step
-                # only. CDelta(t, t) has it from the steps before t, by RDelta - 1; Noise from t as well.
-                b = alpha_B / alpha
-                k.RDelta = np.linalg.inv(one - k.Rvu / alpha)
-                draws, later = (1 - b) / b * same_time, k.RDelta - one
-                k.CDelta = k.RDelta @ Cy @ k.RDelta.T + later @ (draws * k.CDelta) @ later.T
-                k.Noise = k.RDelta @ (Cy + draws * k.CDelta) @ k.RDelta.T / alpha
-        k.Noise = shares_data * k.Noise
+        # Delta on the training set, what it remembers (RDelta), and the noise that samples add to h_0. Rows remember
+        # those of the same data set.
+        Cy = k.Cv + np.kron(np.outer(sigmas, sigmas), same_output)  # errors on fresh examples
+        reuse = np.repeat([_reuse(row) for row in rows], C)
+        draws = np.repeat([_draws(row) for row in rows], C)
+        k.RDelta = np.linalg.inv(one - reuse[:, None] * same_set * k.Rvu)
+        # A step weighs each residual by 1/b or 0, which adds variance (1 - b)/b CDelta(t, t) at that step only.
+        # CDelta(t, t) has it from the steps before t, by RDelta - 1; Noise from t as well.
+        own_draw, later = draws[:, None] * same_time, k.RDelta - one
+        seen = np.where(reuse > 0, reuse, 1.0)
+        k.CDelta = k.RDelta @ (same_set * Cy) @ k.RDelta.T + later @ (own_draw * k.CDelta / seen) @ later.T
+        remembered = reuse[:, None] * same_set * Cy + own_draw * k.CDelta
+        k.Noise = shares_data * k.RDelta @ remembered @ k.RDelta.T
 
     for layer in reversed(layers):
         hidden(layer)  # the new row of g is exact from here on
@@ -262,3 +315,25 @@ def _evaluate(
 
 def _ratio(x: float, y: float) -> float:
     return 1.0 if x == y else x / y  # widths that are infinite together count as equal
+
+
+def _reuse(row: Row) -> float:
+    """1 / alpha of the data set that a row sees again."""
+    match row.stage.sampling:
+        case FullBatch(samples=alpha) | MultiPassSGD(samples=alpha):
+            return 1.0 / alpha
+        case OnlineSGD() if row.shares_batch:
+            return float(1.0 / row.batch)
+    return 0.0
+
+
+def _draws(row: Row) -> float:
+    """Strength of the noise that a batch of its own adds to a row."""
+    match row.stage.sampling:
+        case OnlineSGD() if not row.shares_batch:
+            return float(1.0 / row.batch)
+        case MultiPassSGD(samples=alpha):
+            b = row.batch / alpha
+            return float((1.0 - b) / (b * alpha))
+        case Population() | FullBatch() | OnlineSGD():
+            return 0.0

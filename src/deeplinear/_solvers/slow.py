@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import structure
+from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Curves, Solver, Work
 from deeplinear._solvers.reference import reference
@@ -30,6 +33,7 @@ class Reference(Solver):
     """Solve every step with whole matrices, which shares no line with the other solvers."""
 
     name: ClassVar[str] = "reference"
+    averages: tuple[Average, ...] = ()
 
     def why_not(self, problem: Problem) -> str | None:
         """The reference knows finite depth, features that move, and the limit of large batches."""
@@ -52,7 +56,7 @@ class Reference(Solver):
 
     def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
         start = time.perf_counter()
-        found = reference(problem)
+        found = reference(problem, self.averages)
         if progress is not None:
             progress(problem.steps, problem.steps)
         return Answer(
@@ -62,5 +66,7 @@ class Reference(Solver):
             rounding_at=None,
             curves=Curves(*(found[name] for name in Curves._fields)),
             stats={"method": self.name, "seconds": time.perf_counter() - start, "batch": 1},
+            task_loss=found["task_loss"] if len(problem.stages) > 1 else np.zeros((0, problem.steps)),
+            averaged_test_loss=found["averaged_test_loss"],
             matrices={name: found[letters] for name, letters in _NAMES.items()},
         )

@@ -17,7 +17,7 @@ from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dat
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
-from deeplinear._equations.observables import TWO_TIME
+from deeplinear._equations.observables import TWO_TIME, two_time
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Run, Solver
 from deeplinear._solvers.choose import read_solver, write_solver
@@ -34,6 +34,9 @@ _KIND = "deeplinear.Solution"
 
 CURVES = ("test_loss", "train_loss", "kernel")
 PARTS = ("bias", "width", "data", "label_noise")
+SETS = ("averaged_test_loss", "task_loss")
+"""Sets of curves that some problems have."""
+
 MATRICES = tuple(TWO_TIME)
 
 
@@ -153,6 +156,10 @@ class Solution:
         network. Shape (T,).
     decomposition
         Bias, width, data and label noise, as in the paper.
+    averaged_test_loss
+        Test losses of averages of the weights that were asked for, shape (averages, T).
+    task_loss
+        Test losses on the tasks of all phases, where there is more than one, shape (phases, T).
     status
         Whether training diverged, and when.
     solver
@@ -186,6 +193,8 @@ class Solution:
     status: Status
     solver: Solver
     stats: dict[str, Any]
+    averaged_test_loss: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    task_loss: Array = field(default_factory=lambda: np.zeros((0, 0)))
     _matrices: Mapping[str, Array] = field(repr=False, default_factory=dict)  # read from a file
     _run: tuple[Run, int] | None = field(repr=False, default=None)
 
@@ -308,7 +317,7 @@ class Solution:
             f"{name} of {layers} layers",
             "lower depth, steps or outputs",
         )
-        return _cut_both(TWO_TIME[name](run.equations, index), _end(self.times, self.status), outputs)
+        return _cut_both(two_time(run.equations, index, name), _end(self.times, self.status), outputs)
 
     @property
     def _depth_nodes(self) -> int:
@@ -390,6 +399,7 @@ class Solution:
         matrices = MATRICES if self.axis.has_two_time else ()
         values = {name: getattr(self, name) for name in (*CURVES, *matrices)}
         values |= {name: getattr(self.decomposition, name) for name in PARTS}
+        values |= {name: getattr(self, name) for name in SETS if len(getattr(self, name))}
         return to_dataset(
             values,
             times=self.times,
@@ -421,7 +431,7 @@ class Solution:
         """
         dataset = read_dataset(path, _KIND)
         with reading(path, dataset, ("problem", "diverged_at", "axis", "solver", "stats"), ("time", *CURVES, *PARTS)):
-            names = (*CURVES, *PARTS, *MATRICES)
+            names = (*CURVES, *PARTS, *MATRICES, *SETS)
             arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
             diverged_at, stats = int(dataset.attrs["diverged_at"]), dict(json.loads(dataset.attrs["stats"]))
             return cls(
@@ -434,6 +444,7 @@ class Solution:
                 status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
                 solver=read_solver(json.loads(dataset.attrs["solver"])),
                 stats=stats,
+                **{name: arrays[name] for name in SETS if name in arrays},
                 _matrices={name: arrays[name] for name in MATRICES if name in arrays},
             )
 
@@ -442,6 +453,9 @@ class Solution:
         """Make a solution of what a solver found; what rounding makes negative is zero."""
         curves = answer.curves.map(lambda curve: np.maximum(curve, 0.0))
         noise = np.full(len(curves.test_loss), problem.data.outputs * problem.data.noise**2)
+        if len(problem.stages) > 1:
+            each = [np.full(stage.steps, stage.noise) for stage in problem.stages]
+            noise = problem.data.outputs * np.concatenate(each) ** 2
         return cls(
             problem=problem,
             axis=answer.axis,
@@ -452,6 +466,8 @@ class Solution:
             status=Status(answer.diverged_at, answer.rounding_at),
             solver=answer.solver,
             stats=answer.stats,
+            averaged_test_loss=answer.averaged_test_loss,
+            task_loss=answer.task_loss,
             _matrices=answer.matrices,
             _run=None if answer.run is None else (answer.run, answer.index),
         )

@@ -6,6 +6,8 @@ from typing import overload
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, find_device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
+from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import METHODS, Choice, answers, batches
 from deeplinear._theory.solution import Solution
@@ -18,6 +20,7 @@ def solve(
     method: str = "auto",
     tolerance: float = 1e-6,
     device: str = "cpu",
+    averages: Sequence[Average] = (),
     progress: Progress | None = None,
 ) -> Solution: ...
 @overload
@@ -27,6 +30,7 @@ def solve(
     method: str = "auto",
     tolerance: float = 1e-6,
     device: str = "cpu",
+    averages: Sequence[Average] = (),
     progress: Progress | None = None,
 ) -> list[Solution]: ...
 def solve(
@@ -35,6 +39,7 @@ def solve(
     method: str = "auto",
     tolerance: float = 1e-6,
     device: str = "cpu",
+    averages: Sequence[Average] = (),
     progress: Progress | None = None,
 ) -> Solution | list[Solution]:
     """Predict how a network trains.
@@ -73,6 +78,9 @@ def solve(
         problems of equal shape, all of which are solved together there, and for large dense ones. Runs count as
         long there from 4000 steps times outputs; panels run on the processor even so. Solutions have arrays of
         NumPy; matrices stay on the device until they are asked for.
+    averages
+        Averages of the weights, such as ``EMA(0.99)`` and ``TailMean(0.5)``, whose test losses are wanted beside those
+        of the weights themselves.
     progress
         Called as ``progress(done, total)``, counted in steps, summed over batches.
 
@@ -105,7 +113,10 @@ def solve(
     array([2.01  , 1.3152, 1.0512, 0.8991])
     """
     if isinstance(problem, Problem):
-        return solve([problem], method=method, tolerance=tolerance, device=device, progress=progress)[0]
+        (solution,) = solve(
+            [problem], method=method, tolerance=tolerance, device=device, averages=averages, progress=progress
+        )
+        return solution
     problems, tolerance = list(problem), checks.positive("tolerance", tolerance)
     checks.word("method", method, METHODS)
     for index, each in enumerate(problems):
@@ -116,7 +127,9 @@ def solve(
         raise ValueError(
             f'method must be "dense", "coarse" or "auto" on {device}, got "panels": they need the processor'
         )
-    choice = Choice(method, tolerance, place)
+    if averages and method not in ("auto", "dense", "reference"):
+        raise Refusal("method", method, '"dense" or "auto" with averages')
+    choice = Choice(method, tolerance, place, averages=tuple(averages))
     todo = batches(problems, choice)
     memory.require(
         sum(batch.solver.memory([problems[index] for index in batch.members]) for batch in todo),

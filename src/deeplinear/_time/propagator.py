@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, computing, namespace, zeros
+from deeplinear._core.arrays import Array, computing, zeros
 from deeplinear._time.grid import NODES, Grid, radau_nodes
 
 
@@ -60,20 +60,38 @@ def changes(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> t
     array([ 0.e+00, -1.e-21, -2.e-21])
     """
     *batch, steps = rates.shape
-    # Column 0 is what has become of W(0) = 1, less 1; column 1 + s the response to a unit gradient at step s.
-    change, velocity = zeros((2, *batch, 1 + steps), rates)
+    track = Track(tuple(batch), steps, rates)
     history = zeros((*batch, steps, 1 + steps), rates)
     with computing(rates):  # rates that no training bears overflow here already
         for t in range(steps):
-            history[..., t, :] = change
-            weight = namespace(change).asarray(change, copy=True)
-            weight[..., 0] += 1.0
-            force = -weight_decay * weight
-            force[..., 1 + t] += 1.0
-            velocity = momentum * velocity + force  # eq-momentum
-            # eq-propagator
-            change = change + rates[..., t : t + 1] * (momentum * velocity + force if nesterov else velocity)
+            history[..., t, :] = track.change
+            track.step(t, rates[..., t : t + 1], momentum, weight_decay, nesterov)
     return history[..., 0], history[..., 1:]
+
+
+class Track:
+    """What has become of a weight so far, as a combination of its initial value and of past gradients.
+
+    Attributes
+    ----------
+    change
+        Shape (..., 1 + rows). Column 0 is the response to the initial value, less 1; column 1 + s that to a unit
+        gradient at row s.
+    velocity
+        The momentum, likewise.
+    """
+
+    def __init__(self, batch: tuple[int, ...], rows: int, like: Array) -> None:
+        self.change, self.velocity = zeros((2, *batch, 1 + rows), like)
+
+    def step(self, row: int, rate: Any, momentum: Any, weight_decay: Any, nesterov: bool, scale: Any = 1.0) -> None:
+        """Take a step along the gradient of a row times a scale; numbers have shape (..., 1)."""
+        force = -weight_decay * self.change
+        force[..., :1] -= weight_decay
+        force[..., 1 + row : 2 + row] += scale
+        self.velocity = momentum * self.velocity + force  # eq-momentum
+        # eq-propagator
+        self.change = self.change + rate * (momentum * self.velocity + force if nesterov else self.velocity)
 
 
 class GridPropagator:
@@ -98,7 +116,7 @@ class GridPropagator:
         self._rate, self._decay, self._log_d = (np.zeros(0, kind) for _ in range(3))  # at the nodes
 
     def rows(self) -> tuple[NDArray[Any], NDArray[Any], float]:
-        """Values of d (r,) and a (r, nodes) for the last set of the grid, and how badly a polynomial fits them."""
+        """Values of d - 1 (r,) and a (r, nodes) for the last set of the grid, and how badly a polynomial fits them."""
         nodes, sums = self._grid.last, self._grid.sums()
         rate, misfit = self._fit()
         decay = np.log1p(-rate * self._weight_decay)
@@ -107,7 +125,7 @@ class GridPropagator:
         log_d = sums @ self._decay
         self._log_d = np.append(self._log_d[: nodes.start], log_d)
         a = sums * self._rate * np.exp(log_d[:, None] - self._log_d - self._decay)
-        return np.exp(log_d), a, max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))
+        return np.expm1(log_d), a, max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))
 
     @property
     def rate(self) -> NDArray[Any]:

@@ -8,6 +8,7 @@ steps, which are exact, where panels do not work.
 """
 
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,8 +25,8 @@ from deeplinear._equations.coefficients import Structure, coefficients, is_compl
 from deeplinear._equations.layer_zero import DataCovariances
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.system import Equations
+from deeplinear._equations.training import growing_weights
 from deeplinear._equations.two_time import Causal, Room, Symmetric
-from deeplinear._equations.weights import GrowingWeights
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.panels import guess
@@ -113,10 +114,14 @@ class PanelRun:
         self.error_floor = max(LOSS_FLOOR, _VANISHED / tolerance)
         self._goal = tolerance  # of a single panel
         optimizer = problem.optimizer
-        scheduled = callable(optimizer.lr) or isinstance(optimizer.lr, tuple)
-        rates = optimizer.rates(problem.steps) if scheduled else optimizer.lr
-        self._propagator = GridPropagator(rates, optimizer.weight_decay, self.grid)
-        self._ends = np.append(breaks(np.asarray(rates)), problem.steps - 1)  # where a panel must end
+        rates = optimizer.rates(problem.steps) if optimizer.has_schedule else np.asarray(optimizer.lr)
+        groups = dict.fromkeys(structure(problem).groups)
+        self._factors, decays = problem.layer_rates(optimizer), problem.layer_decays(optimizer)
+        self._propagators = {
+            group: GridPropagator(self._factors[group] * rates, decays[group] * optimizer.weight_decay, self.grid)
+            for group in groups
+        }
+        self._ends = np.append(breaks(rates), problem.steps - 1)  # where a panel must end
         self._outputs = problem.data.outputs
         self._allocate(min(problem.steps, _ROOM))
         self._initial: list[float] = []
@@ -230,10 +235,14 @@ class PanelRun:
         """Raise Unresolved if a disturbance of one step would grow, which a panel, being smooth, never shows."""
         nodes = len(self.grid)
         kernel = self.chain.kernel()[0, self.grid.last].real
-        stiffness = float((self._propagator.rate[self.grid.last].real * kernel).max())
+        fastest = max(self._propagators, key=lambda group: abs(self._factors[group]))  # the kernel has their factors
+        rate = self._propagators[fastest].rate[self.grid.last] / (self._factors[fastest] or 1.0)
+        stiffness = float((rate.real * kernel).max())
         if stiffness <= _STIFFER * self._probed:
             return
-        with self._propagator.held(stiffness / kernel[-1]):  # a schedule that is not smooth would seem to answer
+        with ExitStack() as held:  # a schedule that is not smooth would seem to answer
+            for group, propagator in self._propagators.items():
+                held.enter_context(propagator.held(self._factors[group] * stiffness / kernel[-1]))
             for _ in range(_PROBED):
                 self._take(1.0)
                 rows = self._place(1)[0]  # which may make room in new equations
@@ -253,10 +262,12 @@ class PanelRun:
         nodes = self.grid.add(length)
         if len(self.grid) > self.equations.c.structure.steps:
             self._resize(self._larger())
-        d, a, misfit = self._propagator.rows()
-        rows = self.rows(nodes)
-        self._weights.append(rows, d, a)
-        return rows, misfit
+        rows, misfits = self.rows(nodes), [0.0]
+        for group, propagator in self._propagators.items():
+            lost, a, misfit = propagator.rows()
+            self._weights.append(group, rows, lost[None], a[None])
+            misfits.append(misfit)
+        return rows, max(misfits)
 
     # Storage ---------------------------------------------------------------------------------------------
 
@@ -276,7 +287,7 @@ class PanelRun:
         memory.require(needed, "solving", "lower outputs, or raise tolerance")
         c = coefficients([self.problem], self._depth_nodes, size)
         room = Room(shape.size, c.gamma0, system.kept(shape))
-        self._weights = GrowingWeights(room, 1, self._outputs, shape.decays)
+        self._weights = growing_weights(c, room)
         self.equations = Equations(c, self._weights.layers, room)
 
     def _resize(self, size: int) -> None:
@@ -349,7 +360,8 @@ class PanelRun:
     def _response_floor(self, rows: slice) -> float:
         """A response is small where it makes no difference to 1 - gamma0 A Bhat, with Bhat about as large as a."""
         eq = self.equations
-        feedback = float(np.abs(eq.c.gamma0).max() * np.abs(eq.weights.input.a[rows]).max())
+        every = [eq.weights.input, *eq.weights.hidden, eq.weights.readout]
+        feedback = float(np.abs(eq.c.gamma0).max() * max(np.abs(w.a[rows]).max() for w in every))
         return _FLOOR / max(feedback, 1e-3)
 
     def _unknowns(self) -> tuple[list[Causal], list[Symmetric]]:

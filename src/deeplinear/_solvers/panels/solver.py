@@ -11,9 +11,10 @@ import numpy as np
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import structure
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.schedules import Schedule
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
-from deeplinear._solvers.base import Answer, Solver, Work
+from deeplinear._solvers.base import Answer, Solver, Work, not_plain
 from deeplinear._solvers.panels.run import MOST_ROWS, PanelRun, dense_work, panels_memory
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
@@ -55,11 +56,12 @@ class Panels(Solver):
     def why_not(self, problem: Problem) -> str | None:
         """Panels are polynomials in time, which follow no noise and no oscillation."""
         optimizer = problem.optimizer
+        if reason := not_plain(problem):
+            return reason
         if problem.sampling.subsamples:
             return "where batches are drawn, whose noise is never smooth"
-        if optimizer.momentum:
-            return "with momentum"
-        largest_rate = float(np.abs(optimizer.rates(problem.steps)).max()) if optimizer.weight_decay else 0.0
+        factors = (problem.layer_rates(optimizer) * problem.layer_decays(optimizer)).max()
+        largest_rate = float(np.abs(optimizer.rates(problem.steps)).max() * factors) if optimizer.weight_decay else 0.0
         if abs(optimizer.weight_decay) * largest_rate >= 0.5:
             return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
         if optimizer.weight_decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
@@ -75,8 +77,9 @@ class Panels(Solver):
         if problem.optimizer.weight_decay:
             decay = float(np.abs(problem.optimizer.weight_decay * problem.optimizer.rates(problem.steps)).sum())
             nodes += NODES * decay / _DECAY_IN_PANEL
-        if isinstance(lr, tuple):  # a jump is two neighbouring steps
-            nodes += _NODES_AFTER_BREAK * int((np.diff(breaks(np.array(lr)), prepend=-2) > 1).sum())
+        if isinstance(lr, tuple | Schedule):  # a jump is two neighbouring steps
+            jumps = breaks(problem.optimizer.rates(problem.steps))
+            nodes += _NODES_AFTER_BREAK * int((np.diff(jumps, prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
         shape = structure(problem, depth.likely_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
         passes = depth.passes(shape) * (_PASSES_IN_DEPTH if shape.nodes else _PASSES)

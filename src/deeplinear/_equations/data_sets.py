@@ -1,0 +1,101 @@
+"""Which rows of the equations see which examples and targets, and what is drawn of them.
+
+Row j and row i share their examples, or not: S(j, i) is 1 or 0. The rows of a phase on a fixed data set share it, and
+so do those of later phases that keep it. Fresh batches are shared by the evaluations of one step.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._equations.rules import rule_of
+from deeplinear._problem.problem import Problem
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """What two problems must share of their data to be solved as one batch.
+
+    Attributes
+    ----------
+    reused, subsampled
+        Whether examples are seen more than once, and whether batches are drawn.
+    sets
+        Number of the data set of each row, empty where there is one for all.
+    tasks
+        Number of rows that see each target, in order; empty where there is one for all.
+    """
+
+    reused: bool
+    subsampled: bool
+    sets: tuple[int, ...] = ()
+    tasks: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of targets."""
+        return len(self.tasks) or 1
+
+
+def data_sets(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
+    """Return the data sets of a problem, and its ``sigma``, ``reuse`` and ``subsampling``.
+
+    These have shape (1,), or (rows,) where they change.
+    """
+    stages = problem.stages
+    if len(stages) == 1 and rule_of(stages[0]).evaluations == 1:
+        return _one(problem)
+    sigma, reuse, subsampling, sets = [], [], [], []
+    number = -1
+    for stage in stages:
+        sampling, evaluations = stage.sampling, rule_of(stage).evaluations
+        draws = sampling.subsampling(stage.of_samples)[stage.since_samples :]
+        number += stage.new_samples
+        for step in range(stage.steps):
+            # Evaluations on one fresh batch share it; otherwise a batch is white noise.
+            shares = sampling.subsamples and sampling.fresh and evaluations > 1
+            number += sampling.subsamples and sampling.fresh and step > 0
+            sigma += [stage.noise] * evaluations
+            reuse += [draws[step] if shares else sampling.reuse] * evaluations
+            subsampling += [0.0 if shares else draws[step]] * evaluations
+            sets += [number] * evaluations
+    tasks = [rule_of(stage).evaluations * stage.steps for stage in stages]
+    numbers = {"sigma": np.array(sigma), "reuse": np.array(reuse), "subsampling": np.array(subsampling)}
+    many = len(stages) > 1
+    shape = DataSets(any(reuse), any(subsampling), tuple(sets), tuple(tasks) if many else ())
+    return shape, numbers
+
+
+def _one(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
+    """Return the data of a problem of one phase, with one evaluation in each step."""
+    (stage,), sampling = problem.stages, problem.sampling
+    draws = sampling.subsampling(stage.of_samples)
+    alike = (draws == draws[0]).all()
+    numbers = {
+        "sigma": np.array([stage.noise]),
+        "reuse": np.array([sampling.reuse]),
+        "subsampling": draws[:1] if alike else draws,
+    }
+    return DataSets(bool(sampling.reuse != 0), bool((draws != 0).any())), numbers
+
+
+def targets(problem: Problem) -> Array:
+    """Return the products of the targets of all phases for each mode, shape (modes, tasks * outputs, tasks * outputs).
+
+    The overlap of two targets is the product of those between the phases in between.
+    """
+    count = len(problem.stages)
+    Q = np.ones((count, count))
+    for late in range(count):
+        for early in range(late):
+            Q[late, early] = Q[early, late] = np.prod(
+                [stage.target_overlap for stage in problem.stages[early + 1 : late + 1]]
+            )
+    gram = problem.data.modes.target
+    modes, outputs = gram.shape[:2]
+    products = Q[None, :, None, :, None] * gram[:, None, :, None, :]
+    return np.asarray(products.reshape(modes, count * outputs, count * outputs))

@@ -1,0 +1,133 @@
+"""Update rules turned into the numbers that stand in the equations."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._problem.optimizer import Orthogonal
+from deeplinear._problem.phase import Stage
+from deeplinear._problem.problem import Problem
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What two update rules must share for their problems to be solved as one batch.
+
+    Attributes
+    ----------
+    start, stop
+        Steps from ``start`` up to but not including ``stop`` follow this rule.
+    continues
+        Whether its momentum goes on from the rule before.
+    nesterov
+        Whether momentum looks ahead.
+    scales, by_layer
+        Whether gradients are divided by their size, and whether by that of each layer.
+    ascends
+        Whether the gradient of a step is taken up the slope, after one at the weights.
+    averages
+        Whether gradients are taken between the weights and their mean.
+    orthogonal
+        How some weights take orthogonal steps, without the number that may differ.
+    """
+
+    start: int
+    stop: int
+    continues: bool
+    nesterov: bool
+    scales: bool
+    by_layer: bool
+    ascends: bool
+    averages: bool
+    orthogonal: Orthogonal | None
+
+    @property
+    def evaluations(self) -> int:
+        """Rows of each step: evaluations of the gradient."""
+        return 2 if self.ascends else 1
+
+    @property
+    def feels_gradients(self) -> bool:
+        """Whether weights depend on the size of gradients, so that they are not known beforehand."""
+        return self.scales or self.ascends or self.orthogonal is not None
+
+
+def rule_of(stage: Stage) -> Rule:
+    """Return the rule of one phase of training."""
+    optimizer, scaling, orthogonal = stage.optimizer, stage.optimizer.scaling, stage.optimizer.orthogonal
+    return Rule(
+        start=stage.start,
+        stop=stage.stop,
+        continues=stage.since > 0,
+        nesterov=optimizer.plain.nesterov,
+        scales=scaling is not None,
+        by_layer=scaling is not None and scaling.by_layer,
+        ascends=optimizer.ascent is not None,
+        averages=optimizer.averaging is not None,
+        orthogonal=orthogonal and Orthogonal(0.0, orthogonal.nesterov, orthogonal.iterations, orthogonal.input),
+    )
+
+
+def numbers_of(problem: Problem) -> dict[str, Array]:
+    """Return the numbers of a problem's rules at every step, each of shape (steps,) or (weight layers, steps).
+
+    ``rate`` and ``decay`` are those of each weight layer, ``momentum`` that of all. The rest belongs to some rules:
+    ``clip`` (infinite if there is none), ``beta2``, ``ascent``, ``averaging``, and ``orthogonal_rate`` and
+    ``orthogonal_momentum``.
+    """
+    found: dict[str, list[Array]] = {}
+    for stage in problem.stages:
+        optimizer, plain, steps = stage.optimizer, stage.optimizer.plain, stage.steps
+        mine = slice(stage.since, stage.since + steps)
+        scaling, orthogonal = optimizer.scaling, optimizer.orthogonal
+        each = {
+            "rate": problem.layer_rates(optimizer)[:, None] * plain.rates(stage.of)[mine],
+            "decay": problem.layer_decays(optimizer)[:, None] * plain.decays(stage.of)[mine],
+            "momentum": plain.momenta(stage.of)[mine],
+            "clip": np.full(steps, np.inf if scaling is None or scaling.clip is None else scaling.clip),
+            "beta2": np.full(steps, 0.0 if scaling is None else scaling.beta2),
+            "ascent": np.full(steps, optimizer.ascent or 0.0),
+            "averaging": np.full(steps, optimizer.averaging or 0.0),
+            "orthogonal_rate": optimizer.rates(stage.of)[mine] if orthogonal else np.zeros(steps),
+            "orthogonal_momentum": np.full(steps, orthogonal.momentum if orthogonal else 0.0),
+        }
+        for name, values in each.items():
+            found.setdefault(name, []).append(values)
+    return {name: np.concatenate(values, axis=-1) for name, values in found.items()}
+
+
+def groups_of(problem: Problem, rules: Sequence[Rule]) -> tuple[int, ...]:
+    """Return the group of each weight layer: the number of the first layer that trains alike.
+
+    Layers that divide gradients by a size of their own, or take orthogonal steps, are groups of their own.
+    """
+    numbers = numbers_of(problem)
+    layers = range(len(numbers["rate"]))
+    if any(rule.by_layer or rule.orthogonal for rule in rules):
+        return tuple(layers)
+    alike = [(numbers["rate"][layer].tobytes(), numbers["decay"][layer].tobytes()) for layer in layers]
+    return tuple(alike.index(each) for each in alike)
+
+
+class Evaluation(NamedTuple):
+    """A row of the equations: which step it belongs to, its number among those of the step, and in all."""
+
+    rule: Rule
+    step: int
+    number: int
+    row: int
+
+
+def evaluations(rules: Sequence[Rule]) -> Iterator[Evaluation]:
+    """Return the rows of all steps in order."""
+    row = 0
+    for rule in rules:
+        for step in range(rule.start, rule.stop):
+            for number in range(rule.evaluations):
+                yield Evaluation(rule, step, number, row)
+                row += 1

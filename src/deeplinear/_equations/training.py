@@ -1,0 +1,189 @@
+"""Weights in training, row by row: what update rules make of the initial weights and of the gradients so far.
+
+A row is an evaluation of the network. Most rules have one in each step, at the weights themselves. With SAM a second
+one follows, up the slope: W - rho G / |G|, whose gradient the step takes. A rule without a schedule evaluates gradients
+between fast weights z and their mean x, at y = (1 - beta) z + beta x.
+
+Rules that look at the size of gradients scale each by
+
+    clipping      min(1, clip / |G|)
+    normalising   1 / sqrt(v / (1 - beta2^(n+1)))     v <- beta2 v + (1 - beta2) |G|^2   after the n-th gradient
+
+with |G|^2 = gamma0^2 C_g^{l+1}(t, t) C_h^l(t, t) for weight layer l, or the sum over all of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deeplinear._core.arrays import Array, beside, computing, namespace, zeros
+from deeplinear._equations.coefficients import Coefficients, is_complex
+from deeplinear._equations.rules import Evaluation, evaluations, numbers_of
+from deeplinear._equations.two_time import Room
+from deeplinear._equations.weights import GrowingWeights, WeightLayers
+from deeplinear._problem.averages import Average
+from deeplinear._problem.problem import Problem
+from deeplinear._time.propagator import Track
+
+if TYPE_CHECKING:
+    from deeplinear._equations.system import Equations
+
+
+class Training:
+    """Weights of a batch of problems in training.
+
+    Attributes
+    ----------
+    layers
+        The weights as the equations read them. All rows are known from the start unless a rule looks at gradients.
+    """
+
+    def __init__(
+        self, problems: Sequence[Problem], c: Coefficients, room: Room, averages: Sequence[Average] = ()
+    ) -> None:
+        s, self._c = c.structure, c
+        self._shares = [average.weights(problems[0].steps) for average in averages]
+        kind = complex if any(map(is_complex, problems)) else float
+        each = [numbers_of(problem) for problem in problems]
+        # Time first, and one more axis at the end: (steps, [weight layers,] batch, 1).
+        self._numbers = {
+            name: beside(
+                np.moveaxis(np.array([one[name] for one in each], kind), (-1, 0), (0, -1))[..., None], c.gamma0
+            )
+            for name in each[0]
+        }
+        self._growing = growing_weights(c, room)
+        self.layers: WeightLayers = self._growing.layers
+        self._tracks = {group: Track((c.batch,), s.steps, c.gamma0) for group in dict.fromkeys(s.groups)}
+        self._means = {group: zeros((c.batch, 1 + s.steps), c.gamma0) for group in self._tracks}
+        # Weights of all steps so far, which averages are made of.
+        self._history: dict[int, list[Array]] = {group: [] for group in self._tracks}
+        self._squares: dict[int, Array] = {}  # running means of squared gradients
+        self._gradients = 0  # that these have seen
+        self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
+        self.is_open = any(rule.feels_gradients for rule in s.rules)
+        self.has_passive = bool(self._shares) or any(rule.averages for rule in s.rules)
+        if not self.is_open and not self.has_passive:
+            with computing(c.gamma0):  # rates that no training bears overflow here already
+                for evaluation in evaluations(s.rules):
+                    self._place(evaluation)
+                    self._step(evaluation, None)
+
+    def place(self, evaluation: Evaluation) -> None:
+        """Let the weights be those of an evaluation."""
+        if self.is_open or self.has_passive:
+            self._place(evaluation)
+
+    def passive(self, evaluation: Evaluation) -> Iterator[int]:
+        """Let the weights be in turn those that are only looked at before an evaluation.
+
+        These are the weights that a rule reports where it takes gradients elsewhere, number -1, and the averages of
+        weights, from 0 on.
+        """
+        if not self.has_passive or evaluation.number:
+            return
+        self._begin(evaluation)
+        reported = self._means if evaluation.rule.averages else {g: track.change for g, track in self._tracks.items()}
+        if evaluation.rule.averages:
+            self._fill(evaluation, reported)
+            yield -1
+        if not self._shares:
+            return
+        for group, weights in reported.items():
+            self._history[group].append(weights)
+        for number, shares in enumerate(self._shares):
+            mine = [(float(share), then) for then, share in enumerate(shares[evaluation.step]) if share]
+            means = {
+                group: sum(share * history[then] for share, then in mine) for group, history in self._history.items()
+            }
+            self._fill(evaluation, means)
+            yield number
+
+    def learn(self, evaluation: Evaluation, equations: "Equations") -> None:
+        """Take what follows an evaluation: a step, or one up the slope."""
+        if not self.is_open and not self.has_passive:
+            return
+        if evaluation.rule.ascends and evaluation.number == 0:
+            total = sum(equations.squared_gradients(evaluation.row))
+            self._up = self._numbers["ascent"][evaluation.step] * _over_root(total)
+            return
+        scales = self._scales(evaluation, equations) if evaluation.rule.scales else None
+        self._step(evaluation, scales)
+
+    def _begin(self, evaluation: Evaluation) -> None:
+        """Let a rule that begins start from the weights that the one before has come to."""
+        if evaluation.step == evaluation.rule.start and not evaluation.rule.continues and not evaluation.number:
+            for group, track in self._tracks.items():
+                track.change = self._means[group]
+                track.velocity = namespace(track.velocity).zeros_like(track.velocity)
+
+    def _place(self, evaluation: Evaluation) -> None:
+        self._begin(evaluation)
+        where = {group: track.change for group, track in self._tracks.items()}
+        if evaluation.rule.averages:
+            beta = self._numbers["averaging"][evaluation.step]
+            where = {group: (1.0 - beta) * z + beta * self._means[group] for group, z in where.items()}
+        if evaluation.number:
+            last = zeros((1, 1 + self._c.structure.steps), self._c.gamma0)
+            last[:, evaluation.row] = 1.0  # the gradient of the row before
+            where = {group: weights - self._up * last for group, weights in where.items()}
+        self._fill(evaluation, where)
+
+    def _fill(self, evaluation: Evaluation, where: Mapping[int, Array]) -> None:
+        """Fill the row of an evaluation with the weights of each group."""
+        outputs, row = self._c.structure.outputs, evaluation.row
+        for group, weights in where.items():
+            rows = slice(row * outputs, (row + 1) * outputs)
+            self._growing.append(group, rows, weights[:, :1], weights[:, None, 1 : 2 + row])
+
+    def _step(self, evaluation: Evaluation, scales: dict[int, Array] | None) -> None:
+        """Take a step along the gradient of an evaluation."""
+        rule, step, _, row = evaluation
+        rate, decay, momentum = (self._numbers[name][step] for name in ("rate", "decay", "momentum"))
+        for group, track in self._tracks.items():
+            scale = 1.0 if scales is None else scales[group]
+            track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
+            if rule.averages:
+                part = 1.0 / (step - rule.start + 2.0)
+                self._means[group] = (1.0 - part) * self._means[group] + part * track.change
+            else:
+                self._means[group] = track.change
+
+    def _scales(self, evaluation: Evaluation, equations: "Equations") -> dict[int, Array]:
+        """What each group's gradient is multiplied by, shape (batch, 1)."""
+        rule, step = evaluation.rule, evaluation.step
+        squares = equations.squared_gradients(evaluation.row)
+        each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, sum(squares))
+        clip, beta2 = self._numbers["clip"][step], self._numbers["beta2"][step]
+        if bool(namespace(clip).all(namespace(clip).isfinite(clip))):
+            return {group: _clipped(clip, square) for group, square in each.items()}
+        if step == rule.start and not rule.continues:
+            self._squares, self._gradients = {}, 0
+        self._gradients += 1
+        for group, square in each.items():
+            self._squares[group] = beta2 * self._squares.get(group, 0.0) + (1.0 - beta2) * square
+        return {group: _over_root(v / (1.0 - beta2**self._gradients)) for group, v in self._squares.items()}
+
+
+def growing_weights(c: Coefficients, room: Room) -> GrowingWeights:
+    """Return weights whose rows are still to be filled."""
+    s = c.structure
+    return GrowingWeights(room, c.batch, s.groups, s.outputs, s.decays, c.variances, c.rate_factors)
+
+
+def _over_root(square: Array) -> Array:
+    """1 / sqrt(square); nothing where there is no gradient."""
+    xp = namespace(square)
+    none = square == 0
+    root: Array = xp.where(none, xp.zeros_like(square), 1.0 / xp.sqrt(xp.where(none, xp.ones_like(square), square)))
+    return root
+
+
+def _clipped(clip: Array, square: Array) -> Array:
+    """min(1, clip / sqrt(square)); numbers may be complex, as in derivatives."""
+    xp = namespace(square)
+    ratio = clip * _over_root(square)
+    large = xp.real(square) > xp.real(clip) ** 2 if xp.isdtype(square.dtype, "complex floating") else square > clip**2
+    scale: Array = xp.where(large, ratio, xp.ones_like(ratio))
+    return scale
