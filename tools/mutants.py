@@ -287,7 +287,7 @@ PROGRAMS = Suite(
             ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
             ("squares = self._mean / (1.0 - rule.beta2 ** (t + 1))", "squares = self._mean"),
             ("xp.clip(rule.clip * inverse, None, 1.0)", "rule.clip * inverse"),
-            ("fan_in = weight.shape[-1] if layer else weight.shape[-2]", "fan_in = weight.shape[-2]"),
+            ("* weight.shape[-2] ** 0.5", "* weight.shape[-1] ** 0.5"),
             ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
             ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
             ("        self._move(1.0)", "        pass"),

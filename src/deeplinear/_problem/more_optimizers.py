@@ -116,7 +116,7 @@ class Muon(Optimizer):
 
     The momentum M <- momentum M + G of each hidden matrix is divided by its Frobenius norm and taken through the
     iteration of Newton and Schulz, X <- 3.4445 X - 4.7750 X X^T X + 2.0315 (X X^T)^2 X. The weights take the step
-    lr sqrt(N) X, so that lr is the size of a step relative to initial weights.
+    lr sqrt(N) X, with N the width above the matrix, so that lr is the size of a step relative to initial weights.
 
     Parameters
     ----------
