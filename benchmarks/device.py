@@ -17,10 +17,10 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._core.device import Device, find_device
-from deeplinear._cost.estimate import matrices_read
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients, weights_of
 from deeplinear._equations.products import rows_times, rows_times_transpose
+from deeplinear._equations.system import matrices_read
 from deeplinear._equations.two_time import Causal
 from deeplinear._experiment.descent import add_outer
 from deeplinear._experiment.network import Outer

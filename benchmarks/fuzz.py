@@ -32,7 +32,7 @@ import numpy as np
 import psutil
 
 import deeplinear as dl
-from deeplinear._cost.estimate import matrices_read
+from deeplinear._equations.system import matrices_read
 from deeplinear._problem.rate import up_to
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.reference import reference

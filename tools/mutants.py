@@ -287,7 +287,7 @@ PROGRAMS = Suite(
             ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
             ("squares = self._mean / (1.0 - rule.beta2 ** (t + 1))", "squares = self._mean"),
             ("xp.clip(rule.clip * inverse, None, 1.0)", "rule.clip * inverse"),
-            ("* weight.shape[-2] ** 0.5", "* weight.shape[-1] ** 0.5"),
+            ("fan_out = weight.shape[-2]", "fan_out = weight.shape[-1]"),
             ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
             ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
             ("        self._move(1.0)", "        pass"),
@@ -327,12 +327,128 @@ PROGRAMS = Suite(
     },
 )
 
+SIMULATOR = Suite(
+    tests=["experiment/test_simulate.py", "experiment/test_spectrum_networks.py"],
+    mutants={
+        "_experiment/network.py": [
+            ("(before_readout.shape[-2] * self.gamma0)", "(before_readout.shape[-1] * self.gamma0)"),
+            ("self.weights[0] @ h_0 / math.sqrt(self.unit)", "self.weights[0] @ h_0 / self.unit"),
+            ("scales = [1.0 / math.sqrt(self.unit),", "scales = [1.1 / math.sqrt(self.unit),"),
+            ("beta * _fan_in_scale(weight) for", "_fan_in_scale(weight) for"),
+            ("Outer(self.gamma0, h[-1],", "Outer(1.0, h[-1],"),
+            ("stream + self.beta * through", "stream + through"),
+            ("return 1.0 / math.sqrt(weight.shape[-1])", "return 1.0 / math.sqrt(weight.shape[-2])"),
+        ],
+        "_experiment/descent.py": [
+            ("add_outer(momentum, gradient, keep=mu)", "add_outer(momentum, gradient, keep=1.0)"),
+            ("_add(momentum, weight, -decay)", "_add(momentum, weight, -1.1 * decay)"),
+            ("_add(weight, momentum, lr * mu)", "_add(weight, momentum, lr)"),
+            (
+                "lr, keep=1.0 - lr * decay)\n            return",
+                "lr, keep=1.0 - decay)\n            return",
+            ),
+            ("elif keep == 1.0 and outer.left", "elif outer.left"),
+        ],
+        "_experiment/streams.py": [
+            ("felt: Array = self.deviation * error", "felt: Array = 1.0 * error"),
+            ("+ error.shape[-1] * noise**2", "+ noise**2"),
+            ("/ math.sqrt(self.unit) + label_noise", "/ math.sqrt(self.unit)"),
+            ("(math.sqrt(self.unit) / standard.shape[-2])", "(math.sqrt(self.unit) / standard.shape[-1])"),
+            ("h_0 = self._inputs.deviation * self._inputs.felt(error)", "h_0 = self._inputs.felt(error)"),
+            ("< self._keep) / self._keep", "< self._keep)"),
+            ("every: Array = error_correlation + at_all_times(gram, steps)", "every: Array = error_correlation"),
+            ("return standard, self._noise * label_noise", "return standard, label_noise"),
+            ("math.sqrt(dim) * directions @ roots", "directions @ roots"),
+            ("* np.sqrt(np.maximum(values, 0.0))", "* np.maximum(values, 0.0)"),
+            (
+                "mean: Array = _sum_of_squares(residual) / samples",
+                "mean: Array = _sum_of_squares(residual) / (samples + 1)",
+            ),
+        ],
+        "_experiment/train.py": [
+            ("subtracted = function if problem.network.centered else 0.0", "subtracted = 0.0"),
+        ],
+        "_experiment/record.py": [
+            ("zip(self._h, (unit, *widths), strict=True)", "zip(self._h, (unit, unit, *widths[1:]), strict=True)"),
+            ("DIVERGED = 1e12", "DIVERGED = 1e300"),
+        ],
+        "_experiment/history.py": [
+            ("history @ history.mT / unit", "history @ history.mT / (unit + 1)"),
+            ("* same_step[:, None, :, None]", ""),
+        ],
+    },
+)
+
+MERGED_STEPS = Suite(
+    tests=["solvers/test_merged_steps.py"],
+    mutants={
+        "_solvers/merged_steps.py": [
+            ("np.prod((1.0 - others) / (m - others))", "np.prod((0.0 - others) / (m - others))"),
+            ("lr=merged * optimizer.lr", "lr=1.001 * merged * optimizer.lr"),
+            ("curve = curve + correction", "curve = curve + 0.5 * correction"),
+            ("spacing = (problem.steps - 1) / count", "spacing = problem.steps / count"),
+            ("np.append(first, then[-late:])", "np.append(first, then[-late - 1 : -1])"),
+            ("if error <= self.tolerance:", "if error <= 1e3 * self.tolerance:"),
+        ],
+        "_time/axis.py": [
+            ("spaced = (self.steps - 1) / self.intervals", "spaced = self.steps / self.intervals"),
+            ("spline(self.times[last:], curve[last:])(steps", "spline(self.times[last:], curve[last:])(1.01 * steps"),
+        ],
+        "_problem/sampling.py": [
+            ("replace(self, batch=steps * self.batch)", "replace(self, batch=self.batch)"),
+            ("keep = steps * self.keep / (1.0 - self.keep + steps * self.keep)", "keep = min(steps * self.keep, 1.0)"),
+        ],
+    },
+)
+
+COMPILED = Suite(
+    tests=["equations/test_products.py"],
+    mutants={
+        "_equations/row_products.h": [
+            ("end = (r / block + 1) * block;", "end = (r / block) * block;"),
+            ("sum += x[s] * m0[s];", "sum += 1.1 * x[s] * m0[s];"),
+            ("y[r] += sum;", "y[r] = sum;"),
+            ("y1 += x[s] * m1[s];", "y1 += x[s] * m0[s];"),
+            ("y2 + x0 * m2[r] + x1 * m2[r + 1]", "y2 + x0 * m2[r] + x1 * m1[r + 1]"),
+            ("y[r] += y0 + x0 * m0[r];", "y[r] += y0;"),
+        ],
+        "_equations/_rows.pyx": [
+            ("F[i, e - 1, e - 1] = 1\n", "F[i, e - 1, e - 1] = 2\n"),
+            ("j = i % x.shape[0]\n", "j = 0\n"),
+            ("scale = factor[j // shared]", "scale = factor[0]"),
+            ("filled[i, j, e - 1, e - 1] + 1\n", "filled[i, j, e - 1, e - 1] + 2\n"),
+            ("row[s] = responses[i, j, t, s] * profiles[k, s]", "row[s] = responses[i, j, t, s]"),
+            ("through[s] = profiles[k, s] * through[s]", "through[s] = 1 * through[s]"),
+            ("common = factors[j // (batch // factors.shape[0])]", "common = factors[0]"),
+            ("common = common + row[s]", "common = row[s]"),
+            ("of_y = of_y * profile[j, t]", "of_y = 1 * of_y"),
+            ("filled[j, s, t] = filled[j, t, s]", "filled[j, s, t] = 0"),
+        ],
+    },
+)
+
 MUTANTS = [
     Mutant(suite.tests, file, right, wrong)
-    for suite in (EQUATIONS, PANELS, NETWORKS, PROGRAMS)
+    for suite in (EQUATIONS, PANELS, NETWORKS, PROGRAMS, SIMULATOR, MERGED_STEPS, COMPILED)
     for file, lines in suite.mutants.items()
     for right, wrong in lines
 ]
+
+
+COMPILED_SUFFIXES = (".pyx", ".h")
+
+
+def compile_again(folder: Path) -> None:
+    """Compile the products of a copy of the package, with pip as ``make test`` does, and put them into the copy."""
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    equations = Path("deeplinear", "_equations")
+    for old in (folder / "src" / equations).glob("_rows.*.so"):
+        old.unlink()
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--target", str(folder / "built")]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(folder)], check=True)
+    (made,) = (folder / "built" / equations).glob("_rows.*.so")  # none means that there is no compiler
+    shutil.copy(made, folder / "src" / equations)
 
 
 def survives(mutant: Mutant) -> bool:
@@ -342,6 +458,8 @@ def survives(mutant: Mutant) -> bool:
         target = Path(folder) / "src" / "deeplinear" / mutant.file
         text = target.read_text()
         target.write_text(text.replace(mutant.right, mutant.wrong))
+        if target.suffix in COMPILED_SUFFIXES:
+            compile_again(Path(folder))
         options = ["-x", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
         tests = [str(ROOT / "tests" / name) for name in mutant.tests]
         environment = {"PYTHONPATH": f"{folder}/src", "PATH": "/usr/bin:/bin", "HYPOTHESIS_STORAGE_DIRECTORY": folder}

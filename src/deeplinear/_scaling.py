@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.refusal import Refusal
 
 Array = NDArray[np.float64]
 
@@ -64,7 +65,8 @@ def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float,
     """
     t, loss = _curve(times, losses)
     if not t[0] <= start < stop <= t[-1]:
-        raise ValueError(f"start and stop must be an interval within {t[0]:g} .. {t[-1]:g}, got {start:g} .. {stop:g}")
+        within = f"an interval within {t[0]:g} .. {t[-1]:g}"
+        raise Refusal("start and stop", (start, stop), within, got=f"{start:g} .. {stop:g}")
     log_t = np.linspace(np.log(start), np.log(stop), checks.whole("points", points, at_least=3))
     log_loss = np.interp(log_t, np.log(t), np.log(loss))
     slope, error = loglog_slope(np.exp(log_t), np.exp(log_loss))
@@ -106,7 +108,8 @@ def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) ->
     t, loss = _curve(times, losses)
     count = round(np.log10(t[-1] / t[0]) * checks.whole("per_decade", per_decade))
     if count < 1:
-        raise ValueError(f"times must span at least 1/{per_decade} of a decade, got {t[0]:g} .. {t[-1]:g}")
+        least, got = f"at least 1/{per_decade} of a decade", f"{t[0]:g} .. {t[-1]:g}"
+        raise Refusal("times", times, least, verb="span", got=got)
     edges = np.geomspace(t[0], t[-1], count + 1)
     edges[0], edges[-1] = t[0], t[-1]
     return [fit_exponent(t, loss, a, b) for a, b in itertools.pairwise(edges)]
@@ -143,10 +146,13 @@ def _curve(times: ArrayLike, losses: ArrayLike) -> tuple[Array, Array]:
     """Return times and losses where log-log makes sense: step 0 is left out."""
     t, loss = np.asarray(times, float), np.asarray(losses, float)
     if t.shape != loss.shape or t.ndim != 1:
-        raise ValueError(f"times and losses must be curves of one length, got shapes {t.shape} and {loss.shape}")
+        got = f"shapes {t.shape} and {loss.shape}"
+        raise Refusal("times and losses", (times, losses), "curves of one length", got=got)
     t, loss = t[t > 0], loss[t > 0]
     if len(t) < 3 or (np.diff(t) <= 0).any():
-        raise ValueError("times must increase and have at least 3 values above 0")
-    if not (np.isfinite(loss) & (loss > 0)).all():
-        raise ValueError(f"losses must be positive and finite, got {loss[~(np.isfinite(loss) & (loss > 0))][0]}")
+        got = np.array2string(t, threshold=6)
+        raise Refusal("times", times, "increasing, with at least 3 values above 0", got=got)
+    wrong = loss[~(np.isfinite(loss) & (loss > 0))]
+    if wrong.size:
+        raise Refusal("losses", float(wrong[0]), "positive and finite")
     return t, loss

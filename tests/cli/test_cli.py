@@ -245,9 +245,9 @@ class TestRefusals:
         assert "'--dim'" in refused("simulate", "--dim", "1.5")
 
     def test_compare_refuses_before_it_solves(self) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         assert "width must be finite" in refused("compare", "--width", "infinite", "--steps", "2000")
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="the super-user may write everywhere")
     def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:

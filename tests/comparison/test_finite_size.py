@@ -116,13 +116,25 @@ def test_what_it_is_and_what_it_refuses():
 def test_comparison_expects_it():
     """200 networks of D = 60 differ from theory by 5 standard errors or more, and from theory plus shift do not."""
     longer = replace(STEEP, steps=40)
-    comparison = dl.compare(dl.solve(longer), dl.simulate(longer, 60, 200, record="losses"))
-    loss = comparison["test_loss"]
+    theory, trained = dl.solve(longer), dl.simulate(longer, 60, 200, record="losses")
+    comparison = dl.compare(theory, trained)
+    loss, train = comparison["test_loss"], comparison["train_loss"]
     assert loss.max_z > 5
-    assert np.abs(loss.z_beyond_size).max() < 4
+    assert loss.max_z_beyond_size == np.abs(loss.z_beyond_size).max() < 4
     assert comparison.finite_size == pytest.approx(np.abs(loss.expected_shift / loss.theory).max())
-    assert comparison.to_dict()["observables"][0]["expected_shift"][-1] == loss.expected_shift[-1]
+    written = comparison.to_dict()["observables"][0]
+    assert written["expected_shift"][-1] == loss.expected_shift[-1]
+    assert written["max_z_beyond_size"] == loss.max_z_beyond_size
     assert "theory and networks should agree at a lower learning rate or a larger dim" in comparison.explanation
+    *_, title, first, second = comparison.summary().splitlines()
+    assert title.endswith("max |z| beyond size")
+    assert [float(line.split()[-1]) for line in (first, second)] == pytest.approx(
+        [loss.max_z_beyond_size, train.max_z_beyond_size], rel=5e-3
+    )
+    beyond = max(loss.max_z_beyond_size, train.max_z_beyond_size)
+    patient = dl.compare(theory, trained, tolerance=1.0)
+    assert patient.verdict == "close"
+    assert f"the shift that is expected of networks of this size they are within {beyond:.1f}" in patient.explanation
 
 
 def test_a_wrong_theory_is_not_put_down_to_size():
@@ -136,4 +148,6 @@ def test_long_runs_are_estimated_from_theory():
     problem = replace(ORDINARY, steps=400)
     comparison = dl.compare(dl.solve(problem), dl.simulate(problem, 200, 2, record="losses"))
     assert np.isnan(comparison["test_loss"].expected_shift).all()
+    assert math.isnan(comparison["test_loss"].max_z_beyond_size)
+    assert "beyond size" not in comparison.summary()
     assert 0 < comparison.finite_size < 0.1

@@ -44,17 +44,25 @@ def test_memory_of_a_simulation_is_what_it_takes(record: str) -> None:
     assert estimate(each, 150, 4, workers=2, record=record).experiment.bytes == pytest.approx(measured, rel=0.35)
 
 
+@pytest.fixture
+def processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds of this process alone, since other tests run at the same time: estimates and work both ask this clock."""
+    monkeypatch.setattr(time, "perf_counter", time.process_time)
+
+
 def typical(ratio: Callable[[], float]) -> float:
-    """Median of several repeats, since other tests run at the same time; alone, ratios are within 0.6 to 1.5."""
-    return float(np.median([ratio() for _ in range(5)]))
+    """Median of several repeats; alone, ratios are within 0.6 to 1.5."""
+    return float(np.median([ratio() for _ in range(3)]))
 
 
+@pytest.mark.usefixtures("processor_time")
 def test_time_of_a_solve_is_right_to_a_factor() -> None:
     each = problem(steps=150)
     ratio = typical(lambda: estimate(each).theory.seconds / dl.solve(each).stats["seconds"])
     assert 1 / 4 < ratio < 4
 
 
+@pytest.mark.usefixtures("processor_time")
 def test_time_of_a_simulation_is_right_to_a_factor() -> None:
     each = problem(steps=100)
 
@@ -65,6 +73,7 @@ def test_time_of_a_simulation_is_right_to_a_factor() -> None:
     assert 1 / 4 < typical(ratio) < 4
 
 
+@pytest.mark.usefixtures("processor_time")
 @pytest.mark.parametrize(("method", "dim", "seeds"), [("lazy", 5000, 2), ("reduced", 10**6, 16)])
 def test_time_and_memory_of_revealed_matrices_are_counted(method: str, dim: int, seeds: int) -> None:
     each = problem(steps=60)
@@ -113,9 +122,9 @@ def test_steps_add_up() -> None:
 
 
 def test_what_does_not_fit_is_said_quickly() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     cost = estimate(problem(steps=10**6), dim=10**5)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert not cost.fits
     assert "does not fit" in str(cost)
     assert estimate(problem()).fits
@@ -168,6 +177,7 @@ def test_amounts_read_well() -> None:
     assert in_bytes(216e12) == "216.0 TB"
 
 
+@pytest.mark.usefixtures("processor_time")
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_simulations_of_many_fixed_directions_are_estimated(outputs: int) -> None:
     """A probe of fewer directions stands for them."""
@@ -218,3 +228,17 @@ def test_nodes_in_depth_are_counted_with_what_they_are_compared_to() -> None:
     )
     measured = peak_bytes(lambda: dl.solve(deep))
     assert measured < 1.2 * estimate(deep).theory.bytes
+
+
+@pytest.mark.parametrize(
+    ("lr", "steps", "method"), [(0.01, 1100, "panels"), (0.045, 1100, "dense"), (0.045, 6445, "panels")]
+)
+def test_runs_that_oscillate_are_not_taken_for_smooth_ones(lr: float, steps: int, method: str) -> None:
+    network, sampling = dl.MLP(4, 2.56, richness=2.721), dl.FullBatch(1.525)
+    each = dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(lr), steps)
+    smooth, found = Panels().estimate(each), estimate(each)
+    assert found.method == method
+    if lr == 0.01:
+        assert found.theory.bytes == smooth.bytes
+    else:
+        assert found.theory.bytes > 3 * smooth.bytes

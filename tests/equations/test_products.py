@@ -182,7 +182,7 @@ PROBLEMS = {
     "unequal widths": problem(dl.MLP(3, (1.0, 2.0, 0.5)), dl.MultiPassSGD(2.0, 1.0)),
     "weight decay": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), weight_decay=0.1, momentum=0.5),
     "residual": problem(dl.ResNet(3, 1.0), dl.OnlineSGD(1.0)),
-    "infinite depth": problem(dl.ResNet(float("inf"), 1.0), dl.FullBatch(2.0)),
+    "infinite depth": problem(dl.ResNet(float("inf"), 1.0), dl.FullBatch(2.0), steps=20),
     "modes": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), dl.Spectrum([1.0, 0.5, 0.1], [1.0, 1.0, 1.0], noise=0.2)),
     "outputs": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), dl.Isotropic(0.3, target_gram=[[1.0, 0.2], [0.2, 0.5]])),
     "population": problem(dl.MLP(2, 1.0, parameterization="ntk"), dl.Population()),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from agreement import assert_close
+from agreement import assert_close, under_names_of_the_reference
 from deeplinear._solvers.dense import Dense
 from digits import many_digits
 from factories import maker
@@ -52,20 +52,8 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 def test_every_observable_is_that_of_the_reference_in_many_digits(name):
     expected, solution = many_digits(SMALL[name], digits=60), dl.solve(SMALL[name])
-    for key, actual in {
-        "test_loss": solution.test_loss,
-        "train_loss": solution.train_loss,
-        "Cv": solution.error_correlation,
-        "CDelta": solution.residual_correlation,
-        "Ch": solution.feature_correlation,
-        "Cg": solution.gradient_correlation,
-        "Rhr": solution.feature_response,
-        "Rgu": solution.gradient_response / solution.problem.network.gamma0,
-        "Rvu": solution.error_response,
-        "width": solution.decomposition.width,
-        "overlap_init": solution.variance.bias + solution.variance.initialization,
-    }.items():
-        exact = expected[key] / solution.problem.network.gamma0 if key == "Rgu" else expected[key]
+    for key, actual in under_names_of_the_reference(solution).items():
+        exact = expected[key]
         assert np.abs(actual - exact).max() <= 1e-12 * np.abs(exact).max(), key
 
 

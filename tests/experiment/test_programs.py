@@ -570,7 +570,7 @@ def test_save_and_load(tmp_path):
             assert_array_equal(getattr(loaded, name), getattr(experiment, name))
     labelled = experiment.to_xarray()
     assert labelled.averaged_test_loss.dims == ("seed", "average", "time")
-    assert labelled.task_loss.dims == ("seed", "task", "time")
+    assert labelled.task_loss.dims == ("seed", "phase", "time")
     assert experiment.mean("task_loss").shape == (2, 6)
 
 

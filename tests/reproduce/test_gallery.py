@@ -13,7 +13,7 @@ import deeplinear as dl
 from deeplinear._reproduce.figures import PANELS
 from deeplinear._reproduce.panel import Size
 from deeplinear._reproduce.plan import Plan
-from deeplinear._reproduce.results import slope
+from deeplinear._scaling import loglog_slope
 
 KEPT = Path(__file__).parents[2] / "docs" / "gallery" / "claims.json"
 
@@ -80,7 +80,7 @@ def test_claims_are_those_of_a_fresh_run(kept, name, size):
 def test_optima_are_those_of_a_fresh_search(kept, name):
     """The exponent of theory, to what a search for the optimum leaves."""
     lines = PANELS[name].study.lines  # type: ignore[union-attr]
-    fresh, _ = slope(
+    fresh, _ = loglog_slope(
         np.array([line.value for line in lines]), np.array([dl.optimal_lr(each.problem).lr for each in lines])
     )
     (old,) = (each for each in kept[name]["claims"][0]["checks"] if each["source"] == "theory")

@@ -134,3 +134,18 @@ def test_a_run_that_diverges_early_says_how_it_was_solved(tmp_path):
     assert again.axis == solution.axis
     with pytest.raises(ValueError, match='coarse steps do not resolve this: solve with method="dense"'):
         again.variance.ensemble_loss(2)
+
+
+def test_a_loss_may_begin_at_zero():
+    """Number 679 of ``make fuzz``: there is nothing to learn, and decay pulls the network away from where it began.
+
+    What is wrong at the steps that are solved exactly, where the loss is zero, does not count.
+    """
+    data, sampling = dl.Isotropic(0.0, [[0.0]]), dl.MultiPassSGD(0.8, 0.24)
+    problem = make(sampling, data=data, richness=5.0, centered=True, lr=0.0185, weight_decay=0.005, steps=520)
+    with pytest.raises(ArithmeticError, match="raise tolerance"):
+        dl.solve(problem, method="coarse")
+    solution, exact = dl.solve(problem, method="coarse", tolerance=1e-2), dl.solve(problem, method="dense")
+    assert exact.test_loss[0] == 0.0 < exact.test_loss[-1]
+    error = np.abs(solution.at([300, 519]).test_loss.values / exact.test_loss[[300, 519]] - 1)
+    assert error.max() <= 10 * solution.stats["error"]

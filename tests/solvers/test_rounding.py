@@ -27,6 +27,13 @@ def test_losses_depend_on_rounding_from_the_step_that_is_given(name):
     assert f"rounding errors grown into the losses from step {step}: lower the learning rate" in str(solution.status)
 
 
+def test_rounding_takes_no_loss_below_the_label_noise():
+    solution = dl.solve(make(np.linspace(0.01, 0.35, 400), steps=400))
+    late = solution.test_loss[solution.status.rounding_at : solution.status.diverged_at]
+    assert late.min() == 0.3**2  # where only rounding errors are left, of either sign
+    assert solution.at(np.arange(368)).test_loss.min() == 0.3**2
+
+
 @pytest.mark.parametrize("lr", [0.05, 0.3, 0.5, 2.0])
 def test_what_is_stable_or_unstable_from_the_start_does_not_depend_on_rounding(lr):
     """Where training is unstable from the start, the loss itself grows as much as rounding errors do."""

@@ -57,10 +57,14 @@ def test_agrees_with_differences(network, sampling):
     np.testing.assert_allclose(result.train_loss, solution.train_loss, rtol=1e-13)
 
 
-@pytest.mark.parametrize("sampling", [dl.FullBatch(1.5), dl.OnlineSGD(0.4)], ids=["full", "online"])
-def test_agrees_with_differences_at_infinite_depth(sampling):
-    problem = dl.Problem(dl.ResNet(math.inf, 0.8, branch=1.1), dl.Isotropic(0.3), sampling, OPTIMIZER, 6)
-    check(problem, ["lr", "width", "branch", "richness"], rtol=1e-7, tolerance=1e-9)
+@pytest.mark.parametrize(
+    ("sampling", "names"),
+    [(dl.FullBatch(1.5), ["lr", "branch"]), (dl.OnlineSGD(0.4), ["width", "richness"])],
+    ids=["full", "online"],
+)
+def test_agrees_with_differences_at_infinite_depth(sampling, names):
+    problem = dl.Problem(dl.ResNet(math.inf, 0.8, branch=1.1), dl.Isotropic(0.3), sampling, OPTIMIZER, 5)
+    check(problem, names, rtol=1e-7, tolerance=1e-9)
 
 
 def test_agrees_with_differences_through_nodes_in_depth():

@@ -272,6 +272,7 @@ def _observables(comparison: Comparison) -> Table:
             f"{each.mean[-1]:.4g}",
             f"{each.standard_error[-1]:.1g}",
             f"{each.max_z:.2f}",
+            "" if math.isnan(each.max_z_beyond_size) else f"{each.max_z_beyond_size:.2f}",
             f"{100 * each.max_relative_error:.2g} %",
             "" if math.isnan(each.max_detectable) else f"{100 * each.max_detectable:.2g} %",
             f"{each.p_value:.2g}",
@@ -279,7 +280,7 @@ def _observables(comparison: Comparison) -> Table:
         for each in comparison.observables
         if len(each.theory)
     ]
-    columns = ["", "theory", "experiment", "±", "max |z|", "max error", "would notice", "p"]
+    columns = ["", "theory", "experiment", "±", "max |z|", "beyond size", "max error", "would notice", "p"]
     return table("last values, and largest deviations over all steps", columns, rows)
 
 

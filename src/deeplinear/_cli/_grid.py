@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from deeplinear._cli._fields import number
+from deeplinear._core.refusal import Refusal
 
 _RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")
 _MOST_VALUES = 1_000_000
@@ -38,7 +39,7 @@ def read_values(name: str, text: str) -> list[Any]:
             values: list[Any] = json.loads(text)
             return values
     except ValueError:
-        raise ValueError(f"--over {name} must be {_FORMS}, got {text!r}") from None
+        raise Refusal(f"--over {name}", text, _FORMS) from None
     return [_word(each.strip()) for each in text.split(",") if each.strip()]
 
 
@@ -48,9 +49,9 @@ def read_over(texts: list[str]) -> dict[str, list[Any]]:
     for text in texts:
         name, equals, values = text.partition("=")
         if not equals:
-            raise ValueError(f"--over must be FIELD=VALUES, with {_FORMS}; got {text!r}")
+            raise Refusal("--over", text, f"FIELD=VALUES, with {_FORMS}")
         if name.strip() in grid:
-            raise ValueError(f"--over must have every field once, got {name.strip()} twice")
+            raise Refusal("--over", text, "every field once", verb="have", got=f"{name.strip()} twice")
         grid[name.strip()] = read_values(name.strip(), values)
     return grid
 
@@ -63,7 +64,8 @@ def read_file(path: Path) -> dict[str, list[Any]]:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     grid = document.get("grid")
     if not isinstance(grid, dict) or set(document) != {"grid"}:
-        raise ValueError(f"{path} must have a table [grid] and nothing else, got {', '.join(document) or 'nothing'}")
+        got = ", ".join(document) or "nothing"
+        raise Refusal(f"{path}", document, "a table [grid] and nothing else", verb="have", got=got)
     return {name: _from_toml(path, name, values) for name, values in _flat(grid).items()}
 
 
@@ -81,7 +83,7 @@ def _from_toml(path: Path, name: str, values: Any) -> list[Any]:
     if isinstance(values, str):
         return read_values(name, values)
     if not isinstance(values, list):
-        raise ValueError(f"{path}: grid.{name} must be a list or text such as '0.5:8:5log', got {values!r}")
+        raise Refusal(f"{path}: grid.{name}", values, "a list or text such as '0.5:8:5log'")
     return values
 
 

@@ -12,6 +12,7 @@ import typer
 from deeplinear._cli._fields import FIELDS, KINDS, Field, numbers, problem_from
 from deeplinear._cli._report import Report
 from deeplinear._core.about import About
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
 
 
@@ -114,7 +115,7 @@ def _seeds(text: str) -> Any:
     try:
         value = numbers(text)
     except ValueError:
-        raise ValueError(f"--seeds must be a number of seeds, or seeds between commas, got {text!r}") from None
+        raise Refusal("--seeds", text, "a number of seeds, or seeds between commas") from None
     return value
 
 
@@ -124,7 +125,7 @@ def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
         return None
     path = Path(text)
     if path.suffix.lower() not in suffixes:
-        raise ValueError(f"--out must end in {' or '.join(suffixes)}, got {text!r}")
+        raise Refusal("--out", text, " or ".join(suffixes), verb="end in")
     if not path.parent.is_dir():
         raise ValueError(f"--out: the folder {str(path.parent)!r} does not exist; create it first")
     try:

@@ -17,6 +17,7 @@ from deeplinear._cli._options import PROBLEM, REPORT, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
 from deeplinear._core.dataset import write_dataset
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
 from deeplinear._plots.style import FORMATS, save_figure
 from deeplinear._plots.transfer import plot_transfer
@@ -46,7 +47,8 @@ def sweep(
     Example: deeplinear sweep --over width=0.5:8:5log --over lr=0.002:0.05:20log --steps 100 --store widths.zarr
     """
     if not grid:
-        raise ValueError("a sweep needs a grid: --over FIELD=VALUES or --grid FILE.toml")
+        needs = "a sweep needs a grid: --over FIELD=VALUES or --grid FILE.toml"
+        raise Refusal("--over", grid, "FIELD=VALUES", text=needs)
     with report.stage("sweep") as advance:
         found = run_sweep(
             problem,

@@ -1,6 +1,5 @@
 """Theory against experiment: do they agree, to within what the number of seeds can tell?"""
 
-import math
 import tomllib
 from dataclasses import dataclass
 from typing import Any
@@ -110,12 +109,16 @@ class Comparison:
         for each in self.observables:
             error = 100 * each.max_relative_error
             lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %")
-        noticed = [each.max_detectable for each in self.observables]
-        if not all(math.isnan(least) for least in noticed):
-            lines[2] += "  would notice"
-            for line, least in enumerate(noticed, start=3):
-                lines[line] += "" if math.isnan(least) else f"  {100 * least:10.3g} %"
-        return "\n".join(lines)
+        columns = {
+            "would notice": [f"{100 * each.max_detectable:10.3g} %" for each in self.observables],
+            "max |z| beyond size": [f"{each.max_z_beyond_size:19.3g}" for each in self.observables],
+        }
+        for title, entries in columns.items():
+            if not all("nan" in entry for entry in entries):
+                lines[2] += f"  {title}"
+                for line, entry in enumerate(entries, start=3):
+                    lines[line] += f"  {'' if 'nan' in entry else entry:{len(title)}}"
+        return "\n".join(line.rstrip() for line in lines)
 
     def __str__(self) -> str:
         return self.summary()
@@ -144,7 +147,8 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
 
     Networks of finite size differ from theory in the mean, too, by a deviation that falls as 1/D and is large near the
     edge of stability. ``finite_size`` predicts it from exact draws of such networks where these take less than half a
-    second, and else estimates it from four solutions.
+    second, and else estimates it from four solutions. Where it is predicted, ``z_beyond_size`` of the losses is their
+    deviation from theory and shift together: what size does not explain.
 
     Parameters
     ----------
@@ -207,16 +211,12 @@ def _check(theory: Any, experiment: Any) -> None:
     ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:
         if ours.get(name) != theirs.get(name):
-            raise ValueError(
-                "theory and experiment must have the same problem, "
-                f"got {name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
-            )
+            got = f"{name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
+            raise Refusal("theory and experiment", experiment, "the same problem", verb="have", got=got)
     averages = getattr(theory, "averages", ())
     if averages and experiment.averages and averages != experiment.averages:
-        raise ValueError(
-            "theory and experiment must have the same averages, "
-            f"got {averages!r} in theory and {experiment.averages!r} in experiment"
-        )
+        got = f"{averages!r} in theory and {experiment.averages!r} in experiment"
+        raise Refusal("theory and experiment", experiment, "the same averages", verb="have", got=got)
 
 
 def _flat(document: dict[str, Any]) -> dict[str, Any]:

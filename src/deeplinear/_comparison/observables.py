@@ -91,6 +91,12 @@ class ObservableComparison:
         return float(np.abs(self.z).max(initial=0.0))
 
     @property
+    def max_z_beyond_size(self) -> float:
+        """Largest abs(z_beyond_size) over time; ``nan`` where no shift is expected, because it is not known."""
+        known = np.abs(self.z_beyond_size[np.isfinite(self.z_beyond_size)])
+        return float(known.max()) if known.size else math.nan
+
+    @property
     def max_relative_error(self) -> float:
         """Largest relative error over time."""
         return float(self.relative_error.max(initial=0.0))
@@ -105,16 +111,11 @@ class ObservableComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
-        numbers = {
-            name: plain(getattr(self, name)) for name in ("p_value", "max_z", "max_relative_error", "max_detectable")
-        }
-        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable", "expected_shift")
-        return {
-            "name": self.name,
-            "layer": self.layer,
-            **{name: plain(getattr(self, name)) for name in numbers},
-            **{name: plain(getattr(self, name)) for name in curves},
-        }
+        numbers = ("p_value", "max_z", "max_z_beyond_size", "max_relative_error", "max_detectable")
+        curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable")
+        size = ("expected_shift", "expected_shift_error", "z_beyond_size")
+        values = {name: plain(getattr(self, name)) for name in (*numbers, *curves, *size)}
+        return {"name": self.name, "layer": self.layer, **values}
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,6 +112,11 @@ def explain(
     if finite_size > tolerance:
         at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
         sentences.append(f"in the mean a deviation of about {in_percent(finite_size)} is expected {at}")
+    if verdict is Verdict.CLOSE and (beyond := _beyond_size(observables)) < _FAR:
+        sentences.append(
+            f"of theory and the shift that is expected of networks of this size they are within {beyond:.1f} standard "
+            "errors"
+        )
     if verdict is Verdict.DISAGREES:
         if finite_size > tolerance and _is_of_size(observables, finite_size):
             sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
@@ -123,10 +128,15 @@ def explain(
 def _is_of_size(observables: tuple[ObservableComparison, ...], finite_size: float) -> bool:
     """Whether the deviation of the losses is one that networks of this size have."""
     losses = [each for each in observables if each.name in LOSSES]
-    if any(np.isnan(each.expected_shift).any() for each in losses):
+    if any(math.isnan(each.max_z_beyond_size) for each in losses):
         seen = max(each.max_relative_error for each in losses)
         return seen < 3.0 * finite_size  # which is how well the size is known from theory alone
-    return all(np.nanmax(np.abs(each.z_beyond_size), initial=0.0) < _FAR for each in losses)
+    return _beyond_size(observables) < _FAR
+
+
+def _beyond_size(observables: tuple[ObservableComparison, ...]) -> float:
+    """Largest deviation of the losses from theory and expected shift, in standard errors; ``nan`` if not known."""
+    return float(np.max([each.max_z_beyond_size for each in observables if each.name in LOSSES]))
 
 
 def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:

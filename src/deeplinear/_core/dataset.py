@@ -30,6 +30,8 @@ class _Field(NamedTuple):
 FIELDS: dict[str, _Field] = {
     "test_loss": _Field("test loss", 1),
     "train_loss": _Field("train loss", 1),
+    "averaged_test_loss": _Field("test loss of averaged weights", 1, "average"),
+    "task_loss": _Field("test loss on the target of each phase", 1, "phase"),
     "feature_correlation": _Field("correlation of the forward fields", 2, "layer"),
     "gradient_correlation": _Field("correlation of the backward fields", 2, "gradient_layer"),
     "error_correlation": _Field("correlation of the errors in weight space", 2),
@@ -38,8 +40,6 @@ FIELDS: dict[str, _Field] = {
     "gradient_response": _Field("response of the backward fields", 2, "gradient_layer"),
     "error_response": _Field("response of the errors in weight space", 2),
     "residual_response": _Field("response of the residuals", 2),
-    "averaged_test_loss": _Field("test loss of averaged weights", 1, "average"),
-    "task_loss": _Field("test loss on the task of each phase", 1, "task"),
     "kernel": _Field("effective tangent kernel over time", 1),
     "bias": _Field("bias part of the test loss", 1),
     "width": _Field("width part of the test loss", 1),
@@ -82,7 +82,7 @@ def to_dataset(
     Returns
     -------
     xarray.Dataset
-        With dimensions among seed, layer (0 .. L), gradient_layer (1 .. L), average, task, time, output,
+        With dimensions among seed, layer (0 .. L), gradient_layer (1 .. L), average, phase, time, output,
         time_prime and output_prime.
 
     Examples
@@ -104,12 +104,12 @@ def to_dataset(
         "seed": (np.array(seeds), "seed"),
         "layer": (np.arange(depth + 1), "layer"),
         "gradient_layer": (np.arange(1, depth + 1), "layer"),
-        "average": (np.arange(_length(values, "averaged_test_loss")), "average of the weights"),
-        "task": (np.arange(_length(values, "task_loss")), "phase whose task it is"),
         "time": (times, "training step"),
         "output": (np.arange(outputs), "output"),
         "time_prime": (times, "training step"),
         "output_prime": (np.arange(outputs), "output"),
+        "average": (np.arange(_length(variables, "average")), "average of the weights"),
+        "phase": (np.arange(_length(variables, "phase")), "phase of training"),
     }
     used = {dim for variable in variables.values() for dim in variable.dims}
     coords = {dim: (dim, values, {"long_name": text}) for dim, (values, text) in coordinates.items() if dim in used}
@@ -119,9 +119,9 @@ def to_dataset(
     return xr.Dataset(variables, coords, {**(attrs or {}), "deeplinear_version": version("deeplinear")})
 
 
-def _length(values: Mapping[str, ArrayLike], name: str) -> int:
-    """Number of curves in a set of them."""
-    return np.shape(values[name])[-2] if name in values else 0
+def _length(variables: Mapping[str, "xr.Variable"], dim: str) -> int:
+    """Length of a dimension that some variables have, 0 if none has it."""
+    return max((variable.sizes.get(dim, 0) for variable in variables.values()), default=0)
 
 
 def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:

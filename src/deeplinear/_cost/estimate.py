@@ -16,7 +16,7 @@ import psutil
 from deeplinear._core.device import CPU
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
-from deeplinear._cost.model import matrices_read, numbers_per_step, work_of
+from deeplinear._cost.model import numbers_per_step
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.products import rows_times, rows_times_symmetric
@@ -28,7 +28,9 @@ from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
+from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
+from deeplinear._solvers.panels.solver import BEGINNING, Panels
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -36,6 +38,8 @@ _PROBE = 128e6
 _PROBE_STEPS = 12
 _PROBE_SECONDS = 0.03
 """A shorter run does not stand out from the noise."""
+_MOST_PROBING = 0.6
+"""Seconds that the beginning of panels may take."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,8 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
 
-    Takes about a second at most, whatever the problem. What ``solve`` takes is that of the method it begins with; a run
-    that this does not resolve is solved step by step if there is memory for it, which takes more.
+    Takes about a second at most, whatever the problem. What ``solve`` takes is that of the method it begins with, and
+    of every step where a long run still oscillates after some hundred steps.
 
     Parameters
     ----------
@@ -129,9 +133,24 @@ def estimate(
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record, method)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record, method), memory)
-    solver, work = work_of(problem)
-    theory = Cost(work.passes * solve_seconds(problem)(work.shape.steps), work.bytes)
-    return Estimate(theory, experiment, solver, available=psutil.virtual_memory().available)
+    method, theory = _solving(problem)
+    return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
+
+
+def _solving(problem: Problem) -> tuple[str, Cost]:
+    """Say how a problem is solved, and what that takes.
+
+    Where panels do not begin, because training oscillates, a run is solved at every step; if it is too long for that,
+    panels take single steps until it is smooth, or else until they give up.
+    """
+    choice, seconds = Choice(), solve_seconds(problem)
+    solver = choice.solver(problem)
+    work = solver.estimate(problem)
+    if isinstance(solver, Panels) and BEGINNING * seconds(1) < _MOST_PROBING and not solver.begins(problem):
+        dense = choice.instead(problem, solver)
+        work = solver.without_panels(problem) if dense is None else dense.estimate(problem)
+        return (dense or solver).name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
+    return solver.name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
 
 
 def solve_seconds(problem: Problem) -> Callable[[int], float]:
@@ -142,7 +161,7 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
     shape = Dense().shape(problem)
     overhead = _overhead(problem)
     seconds_per_byte = _seconds_per_byte(shape)
-    bytes_per_step = _FLOAT * matrices_read(shape) * shape.outputs**2  # times t^2
+    bytes_per_step = _FLOAT * system.matrices_read(shape) * shape.outputs**2  # times t^2
 
     def seconds(steps: int) -> float:
         return steps * overhead + bytes_per_step * steps**3 / 3 * seconds_per_byte

@@ -6,8 +6,9 @@ machine goes through in a second is measured where seconds are wanted.
 
 import math
 
-from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
+from deeplinear._equations.data_sets import DataSets
+from deeplinear._equations.system import matrices_read
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
@@ -32,18 +33,11 @@ def longest_short(outputs: int) -> int:
     return SHORT // outputs
 
 
-def matrices_read(shape: Structure) -> float:
-    """Count the matrices read in one step; a product with a causal one reads half of it."""
-    causal, symmetric = system.products(shape)
-    return causal / 2 + symmetric
-
-
 def numbers_of_solving(problem: Problem) -> float:
-    """Numbers that the solver chosen for a problem goes through: step t reads the leading block of every matrix."""
+    """Numbers that the solver chosen for a problem goes through, and those that its calls take the time of."""
     _, work = work_of(problem)
-    shape = work.shape
-    layers = shape.nodes or shape.depth
-    return work.passes * (matrices_read(shape) * shape.size**3 / 3 / shape.outputs + _CALLS * layers * shape.steps)
+    layers = work.shape.nodes or work.shape.depth
+    return work.numbers + work.passes * _CALLS * layers * work.shape.steps
 
 
 def held_in_files(problem: Problem) -> int:
@@ -82,8 +76,11 @@ def step_costs(steps: int = 100) -> dict[str, float]:
     """
 
     def read(depth: int, nodes: int = 0, modes: int = 1, skip: bool = False) -> float:
-        flags = dict.fromkeys(("centered", "subsamples", "decays", "nesterov", "own_noise"), False)
-        return matrices_read(Structure(depth, nodes, steps, 1, modes, skip, reuses_data=True, **flags))
+        flags = dict.fromkeys(("centered", "decays", "own_noise"), False)
+        sets, groups = DataSets(reused=True, subsampled=False), (0,) * (max(depth, 2) + 1)
+        return matrices_read(
+            Structure(depth, nodes, steps, 1, modes, skip, sets=sets, rules=(), groups=groups, **flags)
+        )
 
     return {
         "first": read(1),

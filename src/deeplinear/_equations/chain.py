@@ -28,7 +28,8 @@ class Chain(Protocol):
        time, first to last; each item has shape (batch, rows, rows).
     5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
     6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps), and
-       ``squared_gradients`` the squared norms of the gradients of each weight layer at one time.
+       ``squared_gradients`` the squared norms of the gradients of each weight layer at one time. ``fields_around``
+       are the correlations of the fields that make up the gradients of a weight layer.
     7. The rows of a panel depend on each other, and ``backward`` and ``forward`` sweep them once. ``prepare``
        comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
        responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
@@ -70,6 +71,8 @@ class Chain(Protocol):
     def kernel(self) -> Array: ...
 
     def squared_gradients(self, rows: slice) -> list[Array]: ...
+
+    def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]: ...
 
 
 def make_chain(c: Coefficients, weights: WeightLayers, Ch_data: Symmetric, room: Room) -> Chain:
@@ -145,6 +148,11 @@ class Layers:
                 both = times(c.f[layer], c.f[layer], ratio, Cg * Ch).sum(axis=-1)
             squares.append(c.whole_gamma0[..., 0] ** 2 * both.sum(axis=-1, keepdims=True))
         return squares[::-1]
+
+    def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]:
+        """C_g above and C_h below a weight layer, at all pairs of these rows."""
+        above, below = self.covariances.Cg[layer + 1], self.covariances.Ch[layer]
+        return correlation_rows(self.c, above, rows), below[rows]
 
     def prepare(self, Rhr_data: Causal, rows: slice) -> None:
         """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""

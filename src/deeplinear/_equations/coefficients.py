@@ -201,3 +201,9 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
         "target": targets(problem),
     }
     return {name: np.asarray(value) for name, value in numbers.items()}
+
+
+def row_set(c: Coefficients, step: int) -> slice:
+    """Rows of one step: one per output."""
+    outputs = c.structure.outputs
+    return slice(step * outputs, (step + 1) * outputs)

@@ -309,6 +309,24 @@ class DeepChain:
         total: Array = of_input * first + first_decay * learning
         return total
 
+    def squared_gradients(self, rows: slice) -> list[Array]:
+        """Squared norms of the gradients of the input weights, of all edges together, and of the readout."""
+        gamma0, beta2 = self.c.whole_gamma0[..., 0] ** 2, self._beta2[:, 0, 0]
+        first, up = (correlation_rows(self.c, C, rows)[..., rows] for C in (self.Cg_first, self.Cg_up))
+        edges = (up * self.Ch_low.block(rows)).sum(axis=(-2, -1)) @ beside(self.nodes.total, gamma0)
+        F = self.upper.dh.matrix[:, :, -1, rows, : rows.stop]
+        sources = (self.S_up, self.D_up)
+        last = sum(
+            (f @ C.matrix[:, -1, : rows.stop, : rows.stop] * f).sum(axis=(-2, -1))
+            for f, C in zip(F, sources, strict=True)
+        )
+        inputs = (first * self._Ch_data.block(rows)).sum(axis=(-2, -1))
+        return [gamma0 * each[:, None] for each in (inputs, beta2[:, 0] * edges, last)]
+
+    def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]:
+        """Nodes stand for layers that are trained by one rule."""
+        raise NotImplementedError
+
     @property
     def Cg_first(self) -> Symmetric:
         """C_g of layer 1."""

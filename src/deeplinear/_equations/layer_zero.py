@@ -276,7 +276,9 @@ class DataCovariances:
             return residual
         own = reuse[:, rows.start // outputs : rows.stop // outputs, None]
         seen = own != 0
-        return self.c.xp.where(seen, remembered / self.c.xp.where(seen, own, 1.0 + own), self._fresh(rows)[..., rows])
+        fresh = self._fresh(rows)[..., rows]
+        residual = self.c.xp.where(seen, remembered / self.c.xp.where(seen, own, 1.0 + own), fresh)
+        return residual
 
     def _fresh(self, rows: slice) -> Array:
         """Rows of C_v + sigma^2, the correlation of residuals on fresh examples."""

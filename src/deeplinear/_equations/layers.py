@@ -235,11 +235,20 @@ def kernel_on_h(
     c: Coefficients, w: Weights, R: Array, Cg: Symmetric, rows: slice, initial: Array | None, learned: Array | None
 ) -> Array:
     """Rows of initial dd o R + learned a o C_g, from the same rows of R."""
-    return _weight_kernel(w, R, correlation_rows(c, Cg, rows), rows, initial, learned)
+    return _weight_kernel(w, R, correlation_rows(c, Cg, rows), rows, initial, learned, transposed=True)
 
 
-def _weight_kernel(w: Weights, R: Array, C: Array, rows: slice, initial: Array | None, learned: Array | None) -> Array:
+def _weight_kernel(
+    w: Weights,
+    R: Array,
+    C: Array,
+    rows: slice,
+    initial: Array | None,
+    learned: Array | None,
+    *,
+    transposed: bool = False,
+) -> Array:
     """Rows of initial dd o R + learned a o C, from the same rows of R and C; None stands for 1."""
-    kernel: Array = times(learned, w.learned(C, rows))  # eq-kernels
+    kernel: Array = times(learned, w.learned(C, rows, transposed=transposed))  # eq-kernels
     kernel += times(initial, w.initial(R, rows))
     return kernel

@@ -57,6 +57,17 @@ class Rule:
         return self.scales or self.ascends or self.orthogonal is not None
 
 
+def orthogonal_layers(rules: Sequence[Rule], count: int) -> tuple[int, ...]:
+    """Return which of ``count`` weight layers take orthogonal steps in some phase."""
+    found = {
+        layer
+        for rule in rules
+        if rule.orthogonal is not None
+        for layer in range(0 if rule.orthogonal.input else 1, count - 1)
+    }
+    return tuple(sorted(found))
+
+
 def rule_of(stage: Stage) -> Rule:
     """Return the rule of one phase of training."""
     optimizer, scaling, orthogonal = stage.optimizer, stage.optimizer.scaling, stage.optimizer.orthogonal

@@ -9,7 +9,7 @@ from deeplinear._core.arrays import Array, to_numpy
 from deeplinear._core.cached import cached_property
 from deeplinear._equations import deep_chain, layer_zero, layers
 from deeplinear._equations.chain import Chain, make_chain
-from deeplinear._equations.coefficients import Coefficients, Structure
+from deeplinear._equations.coefficients import Coefficients, Structure, row_set
 from deeplinear._equations.layer_zero import DataCovariances, DataResponses
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.two_time import Room
@@ -71,6 +71,16 @@ class Equations:
         """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""
         return self.chain.squared_gradients(row_set(self.c, step))
 
+    def fields_around(self, layer: int, end: int) -> tuple[Array, Array]:
+        """C_g above and C_h below a weight layer, up to a row, each of shape (batch, end, end)."""
+        return self.chain.fields_around(layer, slice(0, end))
+
+    def gradient_factor(self, layer: int) -> Array:
+        """gamma0 and branch in front of the gradient of a weight layer, shape (batch, 1)."""
+        branch = self.c.f[layer]
+        factor: Array = self.c.whole_gamma0 if branch is None else self.c.whole_gamma0 * branch
+        return factor[..., 0]
+
     def replica(self, same_data: bool) -> tuple[DataCovariances, "Chain | None"]:
         """Return empty covariances with another network, that shares the data only, or the initial weights only.
 
@@ -128,7 +138,7 @@ class Equations:
         def bias(mean: NDArray[Any]) -> NDArray[Any]:
             """sum_k p_k lam_k tr(mean target mean^T), shape (batch, steps)."""
             flat = mean.reshape(*mean.shape[:-2], tasks * outputs)
-            return np.einsum("bk,bktci,bkij,bktcj->bt", moments, flat, target, flat)
+            return np.asarray(np.einsum("bk,bktci,bkij,bktcj->bt", moments, flat, target, flat))
 
         losses = []
         for task in range(tasks):
@@ -224,7 +234,7 @@ def _first_rows(shape: Structure) -> list[int]:
     return [int(row) for row in np.cumsum([0, *lengths[:-1]])]
 
 
-def row_set(c: Coefficients, step: int) -> slice:
-    """Rows of one step: one per output."""
-    outputs = c.structure.outputs
-    return slice(step * outputs, (step + 1) * outputs)
+def matrices_read(shape: Structure) -> float:
+    """Count the matrices read in one step; a product with a causal one reads half of it."""
+    causal, symmetric = products(shape)
+    return causal / 2 + symmetric

@@ -12,14 +12,17 @@ Rules that look at the size of gradients scale each by
 with |G|^2 = gamma0^2 C_g^{l+1}(t, t) C_h^l(t, t) for weight layer l, or the sum over all of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deeplinear._core.arrays import Array, beside, computing, namespace, zeros
-from deeplinear._equations.coefficients import Coefficients, is_complex
-from deeplinear._equations.rules import Evaluation, evaluations, numbers_of
+from deeplinear._equations.coefficients import Coefficients, is_complex, row_set
+from deeplinear._equations.matrix_track import MatrixTrack
+from deeplinear._equations.rules import Evaluation, evaluations, numbers_of, orthogonal_layers
 from deeplinear._equations.two_time import Room
 from deeplinear._equations.weights import GrowingWeights, WeightLayers
 from deeplinear._problem.averages import Average
@@ -59,6 +62,9 @@ class Training:
         self._means = {group: zeros((c.batch, 1 + s.steps), c.gamma0) for group in self._tracks}
         # Weights of all steps so far, which averages are made of.
         self._history: dict[int, list[Array]] = {group: [] for group in self._tracks}
+        self._matrices = {
+            group: MatrixTrack(self._growing.X(group)) for group in orthogonal_layers(s.rules, len(s.groups))
+        }
         self._squares: dict[int, Array] = {}  # running means of squared gradients
         self._gradients = 0  # that these have seen
         self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
@@ -94,8 +100,8 @@ class Training:
             self._history[group].append(weights)
         for number, shares in enumerate(self._shares):
             mine = [(float(share), then) for then, share in enumerate(shares[evaluation.step]) if share]
-            means = {
-                group: sum(share * history[then] for share, then in mine) for group, history in self._history.items()
+            means: dict[int, Array] = {
+                group: _sum(share * history[then] for share, then in mine) for group, history in self._history.items()
             }
             self._fill(evaluation, means)
             yield number
@@ -105,11 +111,13 @@ class Training:
         if not self.is_open and not self.has_passive:
             return
         if evaluation.rule.ascends and evaluation.number == 0:
-            total = sum(equations.squared_gradients(evaluation.row))
+            total = _sum(equations.squared_gradients(evaluation.row))
             self._up = self._numbers["ascent"][evaluation.step] * _over_root(total)
             return
         scales = self._scales(evaluation, equations) if evaluation.rule.scales else None
         self._step(evaluation, scales)
+        if self._matrices:
+            self._step_matrices(evaluation, scales, equations)
 
     def _begin(self, evaluation: Evaluation) -> None:
         """Let a rule that begins start from the weights that the one before has come to."""
@@ -117,6 +125,8 @@ class Training:
             for group, track in self._tracks.items():
                 track.change = self._means[group]
                 track.velocity = namespace(track.velocity).zeros_like(track.velocity)
+            for matrix in self._matrices.values():
+                matrix.rest()
 
     def _place(self, evaluation: Evaluation) -> None:
         self._begin(evaluation)
@@ -128,6 +138,9 @@ class Training:
             last = zeros((1, 1 + self._c.structure.steps), self._c.gamma0)
             last[:, evaluation.row] = 1.0  # the gradient of the row before
             where = {group: weights - self._up * last for group, weights in where.items()}
+        before = row_set(self._c, evaluation.row - 1)
+        for matrix in self._matrices.values():
+            matrix.shift(before, -self._up if evaluation.number and self._up is not None else None)
         self._fill(evaluation, where)
 
     def _fill(self, evaluation: Evaluation, where: Mapping[int, Array]) -> None:
@@ -142,6 +155,8 @@ class Training:
         rule, step, _, row = evaluation
         rate, decay, momentum = (self._numbers[name][step] for name in ("rate", "decay", "momentum"))
         for group, track in self._tracks.items():
+            if rule.orthogonal and group in orthogonal_layers([rule], len(self._c.structure.groups)):
+                continue
             scale = 1.0 if scales is None else scales[group]
             track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
             if rule.averages:
@@ -150,11 +165,25 @@ class Training:
             else:
                 self._means[group] = track.change
 
+    def _step_matrices(self, evaluation: Evaluation, scales: dict[int, Array] | None, equations: "Equations") -> None:
+        """Take the step of weights that take orthogonal steps, now or in another phase."""
+        rule, step, _, row = evaluation
+        rows, number = row_set(self._c, row), {name: values[step] for name, values in self._numbers.items()}
+        now = orthogonal_layers([rule], len(self._c.structure.groups))
+        for group, matrix in self._matrices.items():
+            rate, momentum, decay = number["rate"][group], number["momentum"], number["decay"][group]
+            if rule.orthogonal is None or group not in now:
+                matrix.step(rows, rate, momentum, decay, rule.nesterov, 1.0 if scales is None else scales[group])
+                continue
+            above, below = equations.fields_around(group, rows.stop)
+            rate = number["orthogonal_rate"] / equations.gradient_factor(group)
+            matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
+
     def _scales(self, evaluation: Evaluation, equations: "Equations") -> dict[int, Array]:
         """What each group's gradient is multiplied by, shape (batch, 1)."""
         rule, step = evaluation.rule, evaluation.step
         squares = equations.squared_gradients(evaluation.row)
-        each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, sum(squares))
+        each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, _sum(squares))
         clip, beta2 = self._numbers["clip"][step], self._numbers["beta2"][step]
         if bool(namespace(clip).all(namespace(clip).isfinite(clip))):
             return {group: _clipped(clip, square) for group, square in each.items()}
@@ -169,7 +198,13 @@ class Training:
 def growing_weights(c: Coefficients, room: Room) -> GrowingWeights:
     """Return weights whose rows are still to be filled."""
     s = c.structure
-    return GrowingWeights(room, c.batch, s.groups, s.outputs, s.decays, c.variances, c.rate_factors)
+    orthogonal = orthogonal_layers(s.rules, len(s.groups))
+    return GrowingWeights(room, c.batch, s.groups, s.outputs, s.decays, c.variances, c.rate_factors, orthogonal)
+
+
+def _sum(parts: Iterable[Array]) -> Array:
+    """Sum of arrays, of which there is at least one."""
+    return functools.reduce(operator.add, parts)
 
 
 def _over_root(square: Array) -> Array:

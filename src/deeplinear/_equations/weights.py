@@ -33,7 +33,11 @@ class Weights:
     decays
         Whether d is other than 1.
     rate
-        Factor on the learning rate, shape (batch, 1); None stands for 1.
+        Factor on the learning rate, shape (batch, 1, 1); None stands for 1.
+    X
+        What has been learned by the row that is filled, as a matrix over pairs of rows (batch, rows, rows), where
+        steps are orthogonal: the coefficient of every outer product of g of one row with h of another. None if only
+        those of one row with itself occur, which ``a`` has.
     """
 
     d: Array
@@ -42,14 +46,18 @@ class Weights:
     decays: bool
     variance: Array | None = None
     rate: Array | None = None
+    X: Array | None = None
 
     def initial(self, x: Array, rows: slice) -> Array:
         """Rows of variance dd o x, given those of x."""
         decayed = x * _spread(dd(self.d, rows), x) if self.decays else x
         return decayed if self.variance is None else decayed * _spread(self.variance, x)
 
-    def learned(self, C: Array, rows: slice) -> Array:
-        """Rows of a o C, given those of C."""
+    def learned(self, C: Array, rows: slice, *, transposed: bool = False) -> Array:
+        """Rows of a o C, given those of C, or of what stands for it where steps are orthogonal: C X^T, or C X."""
+        if self.X is not None:
+            X = self.X[:, : rows.stop, : rows.stop]
+            return C @ (X if transposed else X.mT)
         product: Array = _spread(self.a[rows], C) * C  # eq-propagator
         return product
 
@@ -101,6 +109,8 @@ class GrowingWeights:
     variances, rates
         Variance of initial entries and factor on the learning rate of each weight layer, each of shape (batch, 1, 1);
         None stands for 1.
+    orthogonal
+        Groups that take orthogonal steps.
     """
 
     def __init__(
@@ -112,12 +122,15 @@ class GrowingWeights:
         decays: bool,
         variances: Sequence[Array | None],
         rates: Sequence[Array | None],
+        orthogonal: Sequence[int] = (),
     ) -> None:
         self._outputs, self._last = outputs, groups[-1]
         self._groups = {
             group: Weights(room.series((batch, room.size)), room.causal(batch), room.series((batch, room.size)), decays)
             for group in dict.fromkeys(groups)
         }
+        for group in orthogonal:
+            self._groups[group] = replace(self._groups[group], X=self._groups[group].a.matrix)
         self._readout = None if outputs == 1 else room.causal(batch)
         every = [
             replace(self._groups[group], variance=variance, rate=rate)
@@ -127,11 +140,19 @@ class GrowingWeights:
         alike = len({id(variance) for variance in variances[1:-1]}) == len(set(groups[1:-1])) == 1
         self.layers = WeightLayers(every[0], every[1:2] if alike else every[1:-1], readout)
 
+    def X(self, group: int) -> Array:
+        """Return the matrix of what a group has learned, to be filled, shape (batch, rows, rows)."""
+        X = self._groups[group].X
+        assert X is not None
+        return X
+
     def append(self, group: int, rows: slice, lost: Array, a: Array, d: Array | None = None) -> None:
         """Fill rows of a group, given d - 1 (batch, r) and a (batch, r, e) over times; d where it is known better."""
         xp, w, outputs = namespace(a), self._groups[group], self._outputs
         for kept, values in ((w.lost, lost), (w.d, 1.0 + lost if d is None else d)):
             kept[:, rows] = values if outputs == 1 else xp.repeat(values, outputs, axis=-1)
+        if w.X is not None:
+            return
         if self._readout is None:
             w.a[rows] = a
             return

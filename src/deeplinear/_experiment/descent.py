@@ -182,8 +182,8 @@ class Ascent:
 class Muon(Rule):
     """Orthogonal steps for hidden matrices, plain ones for the rest; explicit weights only.
 
-    With X the momentum after iterations of Newton and Schulz, W_l <- W_l + lr sqrt(N_{l+1}) X: weights of layer l are
-    divided by sqrt(N_l), so that a step has the size sqrt(N_{l+1} / N_l) lr that keeps features of order one.
+    With X the momentum after iterations of Newton and Schulz, W_l <- W_l + lr sqrt(N_{l+1}) X: weights of layer l act
+    divided by sqrt(N_l), so that a step has the size sqrt(N_{l+1} / N_l) lr, which keeps features of order one.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ class Muon(Rule):
             if self._rule.nesterov:
                 ahead = self._rule.momentum * momentum
                 add_outer(ahead, outers[layer])
-            size = float(self._rates[t]) * weight.shape[-2] ** 0.5  # of neurons above
-            add(weight, orthogonal(ahead, self._rule.iterations), size)
+            fan_out = weight.shape[-2]
+            add(weight, orthogonal(ahead, self._rule.iterations), float(self._rates[t]) * fan_out**0.5)
         self._plain.step(t, Gradient([outers[layer] for layer in self._rest], gradient.squares))
 
 

@@ -129,7 +129,7 @@ class Ensemble:
     def to_xarray(self) -> "xr.Dataset":
         """Label every axis; with several outputs n is split into (time, output).
 
-        Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), average and task where there
+        Dimensions are seed, time, time_prime, layer (0 .. L), gradient_layer (1 .. L), average and phase where there
         are any, and with several outputs output and output_prime. The problem is in the attributes, as TOML.
         """
         values = {name: getattr(self, name) for name in (*LOSSES, *MORE_LOSSES, *CORRELATIONS)}
@@ -188,5 +188,6 @@ class Ensemble:
             raise Refusal("name", name, f"one of {', '.join(known)}")
         values: Array | None = getattr(self, name)
         if values is None:
-            raise ValueError(f"{name} was not recorded; simulate with record='all'")
+            text = f"{name} was not recorded; simulate with record='all'"
+            raise Refusal("name", name, "an observable that was recorded", text=text)
         return values

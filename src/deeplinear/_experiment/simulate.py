@@ -1,6 +1,5 @@
 """Train many finite networks: seeds, workers, memory and progress. One network is ``_train``'s job."""
 
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import count_cores, one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
@@ -23,6 +22,9 @@ from deeplinear._experiment.train import train, train_revealed
 from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.from_data import Fit
 from deeplinear._problem.problem import Problem
+
+_REPORT = 0.01
+"""Part of all training steps between two reports of progress."""
 
 
 def simulate(
@@ -188,7 +190,7 @@ def train_all(
     parts, trainers = _parts(counts.need(method), method, len(seeds), workers, device)
     results = {name: np.empty((len(seeds), *shape)) for name, shape in counts.result_shapes.items()}
     diverged_at = np.full(len(seeds), -1)
-    counter = _Counter(len(seeds) * problem.steps, progress)
+    counter = Counter(progress, len(seeds) * problem.steps, every=_REPORT)
     how: dict[str, Any] = {"device": device, "workers": workers if device != CPU else 1, "advance": counter.advance}
     how["averages"] = counts.averages
 
@@ -214,35 +216,6 @@ def train_all(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return results, diverged_at
-
-
-class _Stopped(Exception):
-    """Raised inside a network's training once another has failed."""
-
-
-class _Counter:
-    """Counts training steps over all workers and reports about a hundred times."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._total = total
-        self._progress = progress
-        self._done = 0
-        self._reported = 0
-        self._stopped = False
-        self._lock = threading.Lock()
-
-    def stop(self) -> None:
-        self._stopped = True
-
-    def advance(self, steps: int) -> None:
-        if self._stopped:
-            raise _Stopped
-        with self._lock:
-            self._done += steps
-            is_due = self._done == self._total or 100 * (self._done - self._reported) >= self._total
-            if self._progress and is_due:
-                self._reported = self._done
-                self._progress(self._done, self._total)
 
 
 def read_arguments(

@@ -8,7 +8,6 @@ import math
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -241,7 +240,7 @@ def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Es
 
 def _first_steps(problem: dl.Problem, count: int) -> dl.Problem:
     """Return the problem of the first steps alone: they do not depend on what follows."""
-    return replace(problem, optimizer=problem.optimizer.first(count, problem.steps), steps=count)
+    return problem.first(count)
 
 
 def _steps(

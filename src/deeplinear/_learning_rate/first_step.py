@@ -62,7 +62,7 @@ def first_rise_lr(problem: Problem) -> float:
     >>> dl.first_rise_lr(problem)  # 2 over the kernel, which is depth + 1
     0.5
     """
-    if problem.optimizer.weight_decay:
+    if problem.stages[0].optimizer.plain.decays(problem.stages[0].of).any():
         decay = problem.optimizer.weight_decay
         raise Refusal("weight_decay", decay, "0 for the rate at which the loss first rises")
     if _has_closed_form(problem):
@@ -86,9 +86,12 @@ def first_rise_lr(problem: Problem) -> float:
 
 
 def _has_closed_form(problem: Problem) -> bool:
-    network, optimizer = problem.network, problem.optimizer
+    network, (first, *others), rule = problem.network, problem.stages, problem.optimizer
+    plain = not (others or rule.nesterov or rule.scaling or rule.ascent or rule.averaging or rule.orthogonal)
+    alike = (problem.layer_rates(rule) == 1).all() and (network.initial_scales == 1).all()
     one_width = len(network.given_widths) == 1
-    return one_width and not network.skip and network.centered and not optimizer.nesterov and not optimizer.weight_decay
+    decays = first.optimizer.plain.decays(first.of).any()
+    return bool(plain and alike and one_width and not network.skip and network.centered and not decays)
 
 
 def _coefficients(problem: Problem) -> tuple[float, float, float]:

@@ -1,12 +1,13 @@
 """Best learning rates of real networks of several sizes, how they move, and what it costs not to follow them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.progress import Counter
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._core.words import percent
@@ -107,19 +108,20 @@ def measure_optima(
     predicted: Array,
     objective: str,
     experiment: dict[str, Any],
-    advance: Callable[[int], object],
+    counter: Counter,
 ) -> MeasuredOptima:
     """Train networks at the rates for each problem, and at others where the best one is, to find it.
 
     The best rates that theory predicts are among the first that are tried: a narrow minimum may hide between those of a
-    grid. The same seeds are used at every rate. ``advance`` is called with the number of networks that were trained.
+    grid. The same seeds are used at every rate. ``counter`` counts the networks that are trained.
     """
     kept: list[dict[float, Array]] = [{} for _ in problems]
 
     def losses_at(index: int, lr: float) -> Array:
         if lr not in kept[index]:
             ensemble = simulate(with_rate(problems[index], lr), record="losses", **experiment)
-            advance(len(ensemble.seeds))
+            counter.expect(2 * len(ensemble.seeds))  # as many again, while the number of rates is not known
+            counter.advance(len(ensemble.seeds))
             kept[index][lr] = _final_loss(ensemble, objective)
         return kept[index][lr]
 

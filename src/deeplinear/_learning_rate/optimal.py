@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._learning_rate.counter import Counter
 from deeplinear._learning_rate.ladder import check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
 from deeplinear._learning_rate.scan import Scan
@@ -166,7 +165,7 @@ def optimal_lr(
         raise Refusal("horizon", horizon, f"at most steps - 1 ({last})")
     problem = up_to(problem, horizon)
     check(problem)
-    excess, counter = Excess.of(problem, objective), Counter(problem.steps, progress, REFINING)
+    excess, counter = Excess.of(problem, objective), Counter(progress, REFINING, scale=problem.steps)
     scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
     found = _refine(problem, excess, scan, valleys, tolerance, counter)
@@ -222,7 +221,8 @@ def _refine(
     evaluate, shape = _slope(problem, excess, scan, counter), valleys.shape()
     # Beyond the edge of stability, lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t); with
     # heavy-ball momentum the edge is at 2 (1 + momentum), and the growth is larger by 1 / (1 - momentum).
-    momentum = 0.0 if problem.optimizer.nesterov else problem.optimizer.momentum
+    rule = problem.optimizer.plain
+    momentum = 0.0 if rule.nesterov else float(rule.momenta(problem.steps).max())
     steepness = 4.0 * (problem.steps - 1) * (1 + momentum) / (1 - momentum)
     return find_minimum(
         evaluate, lambda x: max(scan.at(x), excess.rounding), known, tolerance, steepness, excess.rounding, shape

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._learning_rate.counter import Counter
+from deeplinear._core.progress import Counter
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, solve_rates
 from deeplinear._learning_rate.scan import Scan
 from deeplinear._learning_rate.valleys import NEARLY
@@ -62,8 +62,8 @@ class Excess:
 
     @classmethod
     def of(cls, problem: Problem, objective: str) -> "Excess":
-        is_fit = objective == "train" and problem.sampling.reuse > 0
-        label_noise = 0.0 if is_fit else problem.data.outputs * problem.data.noise**2
+        is_fit = objective == "train" and problem.stages[-1].sampling.reuse > 0
+        label_noise = 0.0 if is_fit else problem.data.outputs * problem.stages[-1].noise ** 2
         (curve,) = curves([up_to(problem, 0)])
         rounding = _ROUNDING * float(curve.loss(objective)[0] - label_noise)
         return cls(objective, label_noise, max(rounding, np.finfo(float).tiny))

@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Progress
-from deeplinear._learning_rate.counter import Counter
+from deeplinear._core.progress import Counter, Progress
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
@@ -118,7 +117,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     stable up to learning rate 0.5
     """
     check(problem)
-    counter = Counter(problem.steps, progress, _USUAL)
+    counter = Counter(progress, _USUAL, scale=problem.steps)
     edges = _Edges(problem, checks.positive("tolerance", tolerance), counter)
     rates, good = edges.table()
     first = good.index(False)
@@ -131,7 +130,8 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
 
 def stable_loss(problem: Problem) -> float:
     """Train loss that a stable run does not exceed at its last step."""
-    changes = {"centered": False} if problem.optimizer.weight_decay > 0 else {}
+    decays = any(stage.optimizer.plain.decays(stage.of).any() for stage in problem.stages)
+    changes = {"centered": False} if decays else {}
     loss: float = curves([replace(up_to(problem, 0), changes)])[0].train_loss[0]
     return loss
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
 from deeplinear._experiment.sizes import sizes_of
@@ -196,7 +197,7 @@ def transfer(
     lrs: Iterable[float] | None = None,
     objective: str = "test",
     experiment: Mapping[str, Any] | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> Transfer:
     """Find how the optimal learning rate moves when one field of a problem is changed.
 
@@ -252,8 +253,8 @@ def transfer(
         for each in problems:
             sizes_of(each, arguments.get("dim"))  # refuses what no network has, before the work begins
     grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
-    count = _Counter(len(at), 0 if arguments is None else len(arguments["seeds"]), progress)
-    count.expect(_USUAL_RATES if grid is None else len(grid))
+    seeds = 0 if arguments is None else len(arguments["seeds"])
+    count = Counter(progress, len(at) * (_OPTIMUM + _work(_USUAL_RATES if grid is None else len(grid), seeds)))
     optima, local_exponents = [], []
     for each in problems:
         optimum = optimal_lr(each, objective=objective, tolerance=_TOLERANCE)
@@ -263,15 +264,16 @@ def transfer(
     best = np.array([optimum.lr for optimum in optima])
     if grid is None:
         grid = _grid_around(best)
-        count.expect(len(grid))
+        count.settle(len(at) * _work(len(grid), seeds))
     loss = _losses(problems, grid, objective, count.advance)
     finite = np.isfinite(at)
     exponent, scatter = loglog_slope(at[finite], best[finite])
     regret = _regret(problems, optima, float(best[np.argmin(at)]), count.advance)
     measured = None
     if arguments is not None:
-        measured = measure_optima(problems, at, grid, best, objective, arguments, count.train)
-        count.finish()
+        measured = measure_optima(problems, at, grid, best, objective, arguments, count)
+    count.settle(0)
+    count.end()
     return Transfer(
         problem=problem,
         over=over,
@@ -346,32 +348,9 @@ def _grid_around(optima: Array) -> Array:
     return np.array([2.0 ** (0.5 * power) for power in range(low, high + 1)])
 
 
-class _Counter:
-    """Counts what is done: for each value an optimum, a curve and a regret, and networks at all rates and some more."""
-
-    def __init__(self, values: int, seeds: int, progress: Callable[[int, int], object] | None) -> None:
-        self._values, self._seeds, self._progress = values, seeds, progress
-        self._done, self._theory, self._networks, self._trained = 0.0, 0, 0, 0
-
-    def expect(self, rates: int) -> None:
-        self._theory = self._values * (_OPTIMUM + rates + 1)
-        self._networks = self._values * (rates + _REFINED) * self._seeds
-
-    def advance(self, runs: float) -> None:
-        before, self._done = round(self._done), self._done + runs
-        if self._progress is not None and round(self._done) > before:
-            self._progress(round(self._done), self._theory + self._networks)
-
-    def train(self, networks: int) -> None:
-        """Count networks; what is still to be trained is at least as much again while their number is not known."""
-        self._trained += networks
-        self._networks = max(self._networks, self._trained + networks)
-        self.advance(networks)
-
-    def finish(self) -> None:
-        self._networks = self._trained
-        if self._progress is not None and self._seeds:
-            self._progress(round(self._done), self._theory + self._networks)
+def _work(rates: int, seeds: int) -> int:
+    """How many solutions and trained networks a value takes once its optimum is known, with this many rates."""
+    return rates + 1 + seeds * (rates + _REFINED)
 
 
 def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:

@@ -81,6 +81,8 @@ class TailMean:
 
 Average = EMA | TailMean
 
+_KINDS = {kind.__name__: kind for kind in (EMA, TailMean)}
+
 
 def read_averages(averages: Any) -> tuple[Average, ...]:
     """Return averages as they are kept, checked to be such."""
@@ -95,25 +97,17 @@ def read_averages(averages: Any) -> tuple[Average, ...]:
     return read
 
 
-def read_average(values: dict[str, Any]) -> Average:
-    """Return an average from its kind and its number, as results keep it."""
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in (EMA, TailMean)}
-    options = dict(values)
-    made: Average = kinds[options.pop("kind")](**options)
-    return made
-
-
 def averages_to_json(averages: Iterable[Average]) -> str:
     """Return averages as text, as files hold them.
 
     Examples
     --------
     >>> averages_to_json([EMA(0.5)])
-    '[{"kind": "EMA", "decay": 0.5}]'
+    '[{"type": "EMA", "decay": 0.5}]'
     """
-    return json.dumps([{"kind": type(average).__name__} | asdict(average) for average in averages])
+    return json.dumps([{"type": type(average).__name__} | asdict(average) for average in averages])
 
 
 def averages_from_json(text: str) -> tuple[Average, ...]:
     """Return the averages that ``averages_to_json`` wrote."""
-    return tuple(read_average(each) for each in json.loads(text))
+    return tuple(_KINDS[each.pop("type")](**each) for each in json.loads(text))

@@ -344,7 +344,8 @@ class ResNet(Network):
     @property
     def beta(self) -> float:
         """Factor in front of every branch: branch / depth^p."""
-        return self.branch / self.depth**self.branch_power  # eq-branch
+        beta: float = self.branch / self.depth**self.branch_power  # eq-branch
+        return beta
 
     @property
     def branch_factor(self) -> float:

@@ -2,16 +2,17 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deeplinear._core import checks
 from deeplinear._core.about import keep
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
-from deeplinear._problem.optimizer import GradientDescent, Optimizer
+from deeplinear._problem.optimizer import GradientDescent
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
 
 OPTIMIZERS = (GradientDescent, NormalizedDescent, Muon, ScheduleFree, SAM)
+AnyOptimizer = GradientDescent | NormalizedDescent | Muon | ScheduleFree | SAM
 SAMPLINGS = (Population, FullBatch, OnlineSGD, MultiPassSGD)
 
 
@@ -45,7 +46,7 @@ class Phase:
     new_samples: bool = True
     sampling: Sampling | None = None
     noise: float | None = None
-    optimizer: Optimizer | None = None
+    optimizer: AnyOptimizer | None = None
 
     def __post_init__(self) -> None:
         overlap = checks.Number("a number from -1 to 1", lambda value: -1 <= value <= 1)
@@ -81,7 +82,7 @@ class Stage:
     stop: int
     sampling: Sampling
     noise: float
-    optimizer: Optimizer
+    optimizer: AnyOptimizer
     of: int
     since: int
     of_samples: int
@@ -95,11 +96,26 @@ class Stage:
         return self.stop - self.start
 
 
+def first_phases(phases: Sequence[Phase], count: int) -> tuple[Phase, ...]:
+    """Return the phases of the first ``count`` steps alone."""
+    found, left = [], count
+    for phase in phases:
+        if left <= 0:
+            break
+        steps = min(phase.steps, left)
+        optimizer = phase.optimizer and phase.optimizer.first(steps, phase.steps)
+        sampling = phase.sampling and phase.sampling.first(steps, phase.steps)
+        found.append(replace(phase, steps=steps, optimizer=optimizer, sampling=sampling))
+        left -= steps
+    return tuple(found)
+
+
 def stages(
-    phases: Sequence[Phase], sampling: Sampling, noise: float, optimizer: Optimizer, steps: int
+    phases: Sequence[Phase], sampling: Sampling, noise: float, optimizer: AnyOptimizer, steps: int
 ) -> tuple[Stage, ...]:
     """Return phases with the rules of the problem where they have none of their own."""
-    found, start, of, begun = [], 0, steps, 0
+    found: list[Stage] = []
+    start, of, begun = 0, steps, 0
     before = sampling
     for index, phase in enumerate(phases):
         if phase.optimizer is not None:

@@ -1,5 +1,6 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
+import math
 import tomllib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from deeplinear._problem.data import Isotropic
 from deeplinear._problem.layers import Layers, every_layer
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import GradientDescent, Optimizer
-from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, Phase, Stage, stages
+from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.sampling import FullBatch, Sampling
 from deeplinear._problem.schedules import Schedule
 from deeplinear._problem.series import is_constant
@@ -79,7 +80,7 @@ class Problem:
     network: MLP | ResNet = field(metadata=_NETWORK.metadata)
     data: Isotropic | Spectrum = field(metadata=_DATA.metadata)
     sampling: Sampling = field(metadata=_SAMPLING.metadata)
-    optimizer: Optimizer = field(metadata=_OPTIMIZER.metadata)
+    optimizer: AnyOptimizer = field(metadata=_OPTIMIZER.metadata)
     steps: int = field(metadata=_STEPS.metadata)
     phases: tuple[Phase, ...] = ()
 
@@ -94,6 +95,7 @@ class Problem:
             if not is_constant(getattr(stage.sampling, "batch", 0.0)):
                 stage.sampling.subsampling(stage.of_samples)
             self._layer_factors(stage.optimizer)
+            self._check_limits(stage)
         if self.sampling.small_batch and not (self.data.dimension_free and self.data.outputs == 1):
             raise Refusal(
                 "small_batch",
@@ -113,17 +115,42 @@ class Problem:
             allowed = "1 in the first phase, which has no target before it"
             raise Refusal("target_overlap", self.phases[0].target_overlap, allowed)
 
+    def _check_limits(self, stage: Stage) -> None:
+        """Refuse update rules that have no limit of infinite depth or width, or that sampling does not go with."""
+        rule, name = stage.optimizer, type(stage.optimizer).__name__
+        by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
+        if by_layer and self.network.depth == math.inf:
+            allowed = "another one at infinite depth, or a finite depth"
+            why = ": gradients of single layers vanish there, and steps that do not depend on them add up to infinity"
+            raise Refusal("optimizer", rule, allowed, got=name, rest=why)
+        if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
+            allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
+            raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients have no size there")
+        if rule.ascent is not None and stage.sampling.subsamples and not stage.sampling.fresh:
+            raise Refusal("sampling", stage.sampling, "another one with SAM, such as OnlineSGD or FullBatch")
+
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
+
+    def first(self, steps: int) -> "Problem":
+        """Return the problem of the first steps alone, which are the same whatever follows."""
+        return replace(
+            self,
+            steps=steps,
+            sampling=self.sampling.first(steps, self.steps),
+            optimizer=self.optimizer.first(steps, self.steps),
+            phases=first_phases(self.phases, steps),
+        )
 
     def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
 
         At infinite depth one entry stands for all hidden matrices.
         """
-        return self.network.rate_factors * self._layer_factors(optimizer)[0]
+        factors: NDArray[Any] = self.network.rate_factors * self._layer_factors(optimizer)[0]
+        return factors
 
     def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the weight decay of each weight layer, first to last, likewise."""
@@ -209,7 +236,8 @@ def _phase_table(phase: Phase) -> dict[str, Any]:
 def _phase(table: Any) -> Phase:
     if not isinstance(table, dict):
         raise Refusal("phases", table, "a list of tables")
-    return _made("phases", Phase, table)
+    phase: Phase = _made("phases", Phase, table)
+    return phase
 
 
 def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:

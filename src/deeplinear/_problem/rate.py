@@ -32,4 +32,4 @@ def with_rate(problem: Problem, rate: float) -> Problem:
 
 def up_to(problem: Problem, step: int) -> Problem:
     """Return the problem with steps 0 .. ``step`` only; these are the same whatever follows."""
-    return replace(problem, {"steps": step + 1, "optimizer": problem.optimizer.first(step + 1, problem.steps)})
+    return problem.first(step + 1)

@@ -77,6 +77,10 @@ class Population:
         """Probability of each example at each step, 1, shape (steps,)."""
         return np.ones(steps)
 
+    def first(self, count: int, steps: int) -> "Population":
+        """The same rule for the first ``count`` of ``steps`` steps alone."""
+        return self
+
     def merged(self, steps: float) -> "Population":
         """The rule of one step that stands for several: the same, as there is no noise."""
         return self
@@ -124,6 +128,10 @@ class FullBatch:
     def keeps(self, steps: int) -> NDArray[Any]:
         """Probability of each example at each step, 1, shape (steps,)."""
         return np.ones(steps)
+
+    def first(self, count: int, steps: int) -> "FullBatch":
+        """The same rule for the first ``count`` of ``steps`` steps alone."""
+        return self
 
     def merged(self, steps: float) -> "FullBatch":
         """The rule of one step that stands for several: the same, as there is no noise."""
@@ -178,6 +186,10 @@ class OnlineSGD:
     def keeps(self, steps: int) -> NDArray[Any]:
         """Probability of each example at each step, 1, shape (steps,)."""
         return np.ones(steps)
+
+    def first(self, count: int, steps: int) -> "OnlineSGD":
+        """The same rule for the first ``count`` of ``steps`` steps alone."""
+        return self if is_constant(self.batch) else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
 
     def merged(self, steps: float) -> "OnlineSGD":
         """The rule of one step that stands for several, with as much noise as all of them."""
@@ -240,6 +252,10 @@ class MultiPassSGD:
     def subsampling(self, steps: int) -> NDArray[Any]:
         """(1 - b) / (b alpha) at each step, with b the probability of keeping an example, shape (steps,)."""
         return np.asarray((1.0 - self.keeps(steps)) / self.batches(steps))
+
+    def first(self, count: int, steps: int) -> "MultiPassSGD":
+        """The same rule for the first ``count`` of ``steps`` steps alone."""
+        return self if is_constant(self.batch) else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
 
     def merged(self, steps: float) -> "MultiPassSGD":
         """The rule of one step that stands for several: it keeps b' with (1 - b') / b' = (1 - b) / (steps b)."""

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-slope = loglog_slope
-"""Slope of log(y) against log(x), and its standard error from the scatter about the line."""
-
 
 @dataclass(frozen=True)
 class Agreement:
@@ -202,7 +199,7 @@ class Timed:
         is wider than the normal one, so that as many of them count as significant.
         """
         large = slice(len(self.sizes) // 3, None)
-        found, error = slope(self.sizes[large], self.seconds[large])
+        found, error = loglog_slope(self.sizes[large], self.seconds[large])
         freedom = len(self.sizes[large]) - 2
         if freedom < 1:
             return found, float("nan")
@@ -265,7 +262,7 @@ class Optima(Lines):
     @property
     def exponent(self) -> float:
         """Slope of log(lr*) against log(value) in theory."""
-        return slope(self.values, np.array([each.lr for each in self.lines]))[0]
+        return loglog_slope(self.values, np.array([each.lr for each in self.lines]))[0]
 
     @property
     def measured_exponent(self) -> tuple[float, float]:
@@ -327,7 +324,7 @@ def distance(theory: Array, networks: Array, weights: Array | None = None) -> tu
 
 def measured_slope(x: Array, y: Array, error: Array) -> tuple[float, float]:
     """Slope of log(y) against log(x); its error is the larger of scatter about the line and of what y's error does."""
-    found, scatter = slope(x, y)
+    found, scatter = loglog_slope(x, y)
     log_x = np.log(x) - np.log(x).mean()
     sampling = float(np.sqrt(((log_x * error / y) ** 2).sum()) / (log_x @ log_x))
     return found, float(np.nanmax([scatter, sampling]))

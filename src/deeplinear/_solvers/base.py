@@ -3,19 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.progress import Progress
+from deeplinear._equations.coefficients import Structure
+from deeplinear._equations.system import Equations, matrices_read
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_constant
 from deeplinear._time.axis import TimeAxis
-
-if TYPE_CHECKING:
-    from deeplinear._equations.coefficients import Structure
-    from deeplinear._equations.system import Equations
 
 Array = NDArray[Any]
 
@@ -47,7 +45,7 @@ class Overlaps(NamedTuple):
 class Run(Protocol):
     """Equations of a batch of problems whose rows have all been filled."""
 
-    equations: "Equations"
+    equations: Equations
     diverged_at: NDArray[np.int64]
 
     @property
@@ -115,9 +113,14 @@ class Answer:
 class Work(NamedTuple):
     """What a solver has to do: its equations, how often all of their matrices are gone through, and the bytes held."""
 
-    shape: "Structure"
+    shape: Structure
     passes: float
     bytes: int
+
+    @property
+    def numbers(self) -> float:
+        """Numbers that are read: step t reads the leading block of every matrix."""
+        return self.passes * matrices_read(self.shape) * self.shape.size**3 / 3 / self.shape.outputs
 
 
 @dataclass(frozen=True)

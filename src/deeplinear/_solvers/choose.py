@@ -7,8 +7,10 @@ from typing import Any
 
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._problem.averages import Average, read_average
+from deeplinear._core.words import in_bytes, in_time
+from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Solver, Unresolved
 from deeplinear._solvers.dense import Dense
@@ -20,6 +22,9 @@ METHODS = ("auto", "dense", "panels", "coarse", "reference")
 
 SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
+
+_MOST_NUMBERS, _NUMBERS_PER_SECOND = 1e11, 1.5e9
+"""Numbers that are gone through at most in place of what was not resolved, a minute or two; and in a second, about."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Choice:
         Averages of the weights whose losses are wanted too, which only every step has.
     patience
         Part of the work of solving every step after which other solvers are given up, where every step can be solved.
+        They are also given up when they do several times their usual work.
 
     Examples
     --------
@@ -71,21 +77,22 @@ class Choice:
         if self.method != "auto":
             (solver,) = self.solvers()
             if reason := solver.why_not(problem):
-                raise ValueError(f'method must be "dense" or "auto" {reason}, got "{self.method}"')
+                raise Refusal("method", self.method, f'"dense" or "auto" {reason}', got=f'"{self.method}"')
             return solver
         if self._is_long(problem) and not self.averages:
             for solver in self.solvers()[:-1]:
                 if solver.why_not(problem) is None:
-                    return solver.hurried(self.patience) if self.instead(problem, solver) else solver
+                    return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
         return self.solvers()[-1]
 
     def instead(self, problem: Problem, solver: Solver) -> Dense | None:
-        """Return what solves a problem that a solver could not resolve, None if nothing else may, or has the memory."""
+        """Return what solves a problem that a solver could not resolve, None if nothing may or can within minutes."""
         dense = Dense(self.tolerance, averages=self.averages)
         rows = problem.steps * problem.data.outputs
         if self.method != "auto" or solver.name == dense.name or rows > self.most_rows:
             return None
-        return dense if dense.estimate(problem).bytes <= CPU.available() else None
+        work = dense.estimate(problem)
+        return dense if work.bytes <= CPU.available() and work.numbers <= _MOST_NUMBERS else None
 
     def _is_long(self, problem: Problem) -> bool:
         """Whether there are so many steps that it is not worth solving every one of them."""
@@ -95,8 +102,8 @@ class Choice:
 def write_solver(solver: Solver) -> dict[str, Any]:
     """Return a solver as plain values; it runs on the processor when it is read again."""
     values = {name: value for name, value in vars(solver).items() if name not in ("device", "averages")}
-    averages = [{"kind": type(each).__name__} | vars(each) for each in getattr(solver, "averages", ())]
-    return {"name": solver.name} | values | ({"averages": averages} if averages else {})
+    averages = getattr(solver, "averages", ())
+    return {"name": solver.name} | values | ({"averages": averages_to_json(averages)} if averages else {})
 
 
 def read_solver(values: dict[str, Any]) -> Solver:
@@ -110,7 +117,7 @@ def read_solver(values: dict[str, Any]) -> Solver:
     kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense, Reference)}
     options = dict(values)
     if "averages" in options:
-        options["averages"] = tuple(read_average(each) for each in options["averages"])
+        options["averages"] = averages_from_json(options["averages"])
     return kinds[options.pop("name")](**options)
 
 
@@ -158,8 +165,17 @@ def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Pr
     """Solve a batch; what is not resolved is solved at every step, if the choice was free."""
     try:
         return solver.solve(members, progress)
-    except Unresolved:
+    except Unresolved as reason:
         dense = choice.instead(members[0], solver)
         if dense is None:
-            raise
+            raise Unresolved(f"{reason}{_or_every_step(members[0], solver, choice)}") from reason
     return dense.solve(members, progress)
+
+
+def _or_every_step(problem: Problem, solver: Solver, choice: Choice) -> str:
+    """End of a sentence: what it would take to solve every step, where that was left out for its cost."""
+    if choice.method != "auto" or solver.name == Dense.name:
+        return ""
+    work = Dense(choice.tolerance).estimate(problem)
+    takes = f"{in_bytes(work.bytes)} and some {in_time(work.numbers / _NUMBERS_PER_SECOND)}"
+    return f'; or take method="dense", which solves every step in {takes}'

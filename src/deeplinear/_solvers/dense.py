@@ -17,9 +17,9 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, structure
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, row_set, structure
 from deeplinear._equations.rules import Evaluation, evaluations
-from deeplinear._equations.system import Equations, row_set
+from deeplinear._equations.system import Equations
 from deeplinear._equations.training import Training
 from deeplinear._equations.two_time import Room
 from deeplinear._problem.averages import Average
@@ -207,10 +207,10 @@ class DenseRun:
                 eq.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
         reported, outputs = eq.c.structure.reported, eq.c.structure.outputs
-        rows = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
+        rows_of: Any = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
         return Overlaps(
-            same_data=to_numpy(same_data.Cv.diagonal())[:, rows],
-            same_init=to_numpy(same_init.Cv.diagonal())[:, rows],
+            same_data=to_numpy(same_data.Cv.diagonal())[:, rows_of],
+            same_init=to_numpy(same_init.Cv.diagonal())[:, rows_of],
             independent=eq.equal_times.bias,
         )
 

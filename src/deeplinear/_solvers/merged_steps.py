@@ -174,7 +174,7 @@ def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[
     times = spacing / _FINEST * np.arange(count * _FINEST + 1)
     late = times >= EXACT
     found, error = {}, 0.0
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         for name, finest in runs[_FINEST]._asdict().items():
             curve = finest
             for group in _GROUPS:
@@ -189,8 +189,9 @@ def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[
             found[name] = curve
             if name in ("test_loss", "train_loss"):
                 between = spline(times[::2], curve[::2])(times) - curve
-                scale = np.maximum(curve, LOSS_FLOOR * curve[0])
-                error = max(error, float(((np.abs(correction) + np.abs(between)) / scale)[late].max()))
+                off = (np.abs(correction) + np.abs(between))[late]
+                scale = np.maximum(curve, LOSS_FLOOR * curve[0])[late]  # a loss may stay at zero
+                error = max(error, float((off / np.where(off > 0, scale, 1.0)).max()))
     return Curves(**found), error
 
 

@@ -128,8 +128,8 @@ def _results(
         **{"bias": over_time(k.bias), "width": over_time(k.width), "data": over_time(k.data)},
         "overlap_data": over_time(same_data.Cv),
         "overlap_init": over_time(same_init.Cv),
-        "kernel": _tangent_kernel(problem, rows, np.stack([over_time(C_) / C for C_ in k.Cg[1:]])),
     }
+    kernel = _tangent_kernel(problem, rows, np.stack([over_time(C_) / C for C_ in k.Cg[1:]]))
     matrices = {name: shown(getattr(k, name)) for name in ("Cv", "CDelta", "RDelta", "Rvu", "K", "Ch", "Rhr")}
     matrices |= {"Cg": shown(k.Cg[1:]), "Rgu": shown(k.Rgu[1:])}
     averaged = [test[of(f"average {index}")] for index in range(averages)]
@@ -137,6 +137,7 @@ def _results(
         {name: curve[of("reported")] for name, curve in losses.items()}
         | matrices
         | {
+            "kernel": kernel[of("shown")],
             "averaged_test_loss": np.array(averaged).reshape(averages, problem.steps),
             "task_loss": _task_losses(problem, rows, k, test)[:, of("reported")],
         }

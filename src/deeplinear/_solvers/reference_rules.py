@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deeplinear._problem.averages import Average
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.sampling import MultiPassSGD, OnlineSGD
 
 Array = NDArray[Any]
 
@@ -100,7 +101,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
             x = list(W)
         data_set += stage.new_samples
         fresh = stage.sampling.fresh and stage.sampling.subsamples
-        batches = stage.sampling.batches(stage.of_samples) if stage.sampling.subsamples else np.ones(stage.of_samples)
+        batches = _batches(stage)
         factors, decays = problem.layer_rates(rule), problem.layer_decays(rule)
         for step in range(stage.steps):
             now = stage.since + step
@@ -176,6 +177,14 @@ def newton_schulz(M: Array, above: Array, below: Array, iterations: int) -> Arra
         S = X @ below @ X.T @ above
         X = _A * X + _B * S @ X + _C * S @ S @ X
     return np.pad(X, (0, len(M) - rows))
+
+
+def _batches(stage: Stage) -> Array:
+    """Size of the batch at each step of the rule of sampling; 1 where none are drawn."""
+    match stage.sampling:
+        case OnlineSGD() | MultiPassSGD():
+            return stage.sampling.batches(stage.of_samples)
+    return np.ones(stage.of_samples)
 
 
 def _gradient(row: int, outputs: int, most: int) -> _Weight:

@@ -273,9 +273,7 @@ class DaskCluster:
         except queue.Empty:
             answer = TimeoutError()
         if isinstance(answer, ValueError):
-            raise ValueError(
-                f"scheduler must be an address such as 'tcp://127.0.0.1:8786', got {address!r}"
-            ) from answer
+            raise Refusal("scheduler", address, "an address such as 'tcp://127.0.0.1:8786'") from answer
         if isinstance(answer, OSError):  # among them what says that time is up
             raise ConnectionError(f"scheduler {address} does not answer within {_ANSWER_SECONDS:g} s") from None
         if isinstance(answer, Exception):

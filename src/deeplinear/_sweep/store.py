@@ -105,11 +105,10 @@ class Folder:
         root = local_path(path)
         try:
             if root.exists() and not root.is_dir():
-                raise ValueError(f"store must be a folder, got the file {root}")
+                raise Refusal("store", root, "a folder", got=f"the file {root}")
             if root.is_dir() and any(root.iterdir()) and not (root / WORK_FOLDER).is_dir():
-                raise ValueError(
-                    f"store must be new or hold a sweep; the folder {root} has something else in it{_left(root)}"
-                )
+                text = f"store must be new or hold a sweep; the folder {root} has something else in it{_left(root)}"
+                raise Refusal("store", root, "new or hold a sweep", text=text)
             (root / WORK_FOLDER / "points").mkdir(parents=True, exist_ok=True)
             found = _write_once(root, manifest, resume)
             return cls(root, found, Claims(root / WORK_FOLDER))
@@ -177,10 +176,11 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         return _manifest(root)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not _intact_results(root):
-            raise ValueError(f"store must hold a sweep, and {root} does not{_left(root)}") from None
-        raise ValueError(_lost(root, "is missing")) from error
+            text = f"store must hold a sweep, and {root} does not{_left(root)}"
+            raise Refusal("store", root, "a folder that holds a sweep", text=text) from None
+        raise _lost(root, "is missing") from error
     except Damaged:
-        raise ValueError(_lost(root, "is damaged")) from None
+        raise _lost(root, "is damaged") from None
 
 
 def read_results(root: Path, manifest: dict[str, Any], damaged: list[Path]) -> Iterator[tuple[Batch, Result]]:
@@ -254,21 +254,22 @@ def _manifest(root: Path) -> dict[str, Any]:
     if document.get("layout") != 1:  # which had no checksum
         document = read_json(path)
     if document["layout"] != LAYOUT:
-        raise ValueError(
+        text = (
             f"store {root} was written by deeplinear {document.get('deeplinear_version')}, whose stores this version "
             "does not read; choose another store, or continue with that version"
         )
+        raise Refusal("store", root, f"a store of layout {LAYOUT}", text=text)
     return document
 
 
 def _check_same(root: Path, found: dict[str, Any], wanted: dict[str, Any], resume: bool) -> None:
     different = differences(found, wanted)
     if different:
-        raise ValueError(
-            f"store {root} holds another sweep: it differs in {' and '.join(different)}; choose another store"
-        )
+        text = f"store {root} holds another sweep: it differs in {' and '.join(different)}; choose another store"
+        raise Refusal("store", root, "new or hold this sweep", text=text)
     if not resume:
-        raise ValueError(f"store {root} holds this sweep already; resume it, or choose another store")
+        text = f"store {root} holds this sweep already; resume it, or choose another store"
+        raise Refusal("store", root, "new, or resumed", text=text)
 
 
 def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
@@ -276,13 +277,15 @@ def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
     found = _intact_results(root)
     foreign = set(found) - {fingerprint(wanted, batch) for batch in batches_of(wanted)}
     if foreign:
-        raise ValueError(
+        text = (
             f"store {root} is damaged: the description of its sweep is lost, and {len(foreign)} of its {len(found)} "
             "intact results belong to another one than this; choose another store, or ask for the sweep that it was "
             "made for, which restores it"
         )
+        raise Refusal("store", root, "new or hold this sweep", text=text)
     if found and not resume:
-        raise ValueError(f"store {root} holds this sweep already, damaged; resume it, or choose another store")
+        text = f"store {root} holds this sweep already, damaged; resume it, or choose another store"
+        raise Refusal("store", root, "new, or resumed", text=text)
 
 
 def _intact_results(root: Path) -> list[str]:
@@ -303,12 +306,13 @@ def _left(root: Path) -> str:
     return f"; it has lost its folder {WORK_FOLDER}, and xarray.open_zarr may still read what it published"
 
 
-def _lost(root: Path, how: str) -> str:
-    return (
+def _lost(root: Path, how: str) -> Refusal:
+    text = (
         f"store {root} is damaged: the description of its sweep, {WORK_FOLDER}/manifest.json, {how}; "
         f"{len(_intact_results(root))} of its files of results are intact, and are kept when sweep is called again "
         "with the same problem, grid and store, which writes the description again"
     )
+    return Refusal("store", root, "a folder that holds a whole sweep", text=text)
 
 
 def new_folder_beside(folder: Path) -> Path:

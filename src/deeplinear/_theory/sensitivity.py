@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import field_names, get_field, replace_unchecked
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.series import is_constant
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import EVERY_STEP, Curve, curves
@@ -140,7 +142,7 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     array([ 0.   , -3.2  , -4.096])
     """
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}")
+        raise Refusal("problem", problem, "a Problem")
     names = _names(problem, wrt)
     solved = derivatives([(problem, name) for name in names], choice=_CHOICE)
     if _is_long(problem):
@@ -197,10 +199,11 @@ def _nudged(problem: Problem, name: str, size: float) -> Problem:
     """Give a field an imaginary part."""
     value = get_field(problem, name)
     changed: Any
-    if callable(value):
-        changed = tuple(rate * (1 + 1j * size) for rate in problem.optimizer.rates(problem.steps).tolist())
-    elif isinstance(value, tuple):
-        changed = tuple(each * (1 + 1j * size) for each in value)
+    if not is_constant(value):
+        steps, optimizer, sampling = problem.steps, problem.optimizer, problem.sampling
+        of = {"lr": optimizer.rates, "momentum": optimizer.momenta, "weight_decay": optimizer.decays}
+        values = value if isinstance(value, tuple) else of.get(name, getattr(sampling, "batches", None))(steps)  # type: ignore[misc]
+        changed = tuple(complex(each) * (1 + 1j * size) for each in values)
     else:
         changed = complex(value, size)
     return replace_unchecked(problem, {name: changed})
@@ -230,9 +233,9 @@ def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:
     for name in names:
         if name not in allowed:
             why = f": {refused.get(name, f'{name} does not change continuously')}" if name in own else ""
-            raise ValueError(f"wrt must be among {', '.join(allowed)} for this problem, got {name!r}{why}")
+            raise Refusal("wrt", name, f"among {', '.join(allowed)} for this problem", rest=why)
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"wrt must be one or more distinct names, got {list(names)}")
+        raise Refusal("wrt", list(names), "one or more distinct names")
     return names
 
 

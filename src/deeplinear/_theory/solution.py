@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
@@ -252,15 +253,15 @@ class Solution:
         last = self.problem.steps - 1
         whole = steps.dtype.kind in "iuf" and bool((steps == np.floor(steps)).all())
         if not whole or steps.ndim > 1 or steps.size == 0 or steps.min() < 0 or steps.max() > last:
-            raise ValueError(f"step must be whole numbers from 0 to {last}, got {step!r}")
+            raise Refusal("step", step, f"whole numbers from 0 to {last}")
         numbers = np.atleast_1d(steps).astype(np.int64)
         ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
         known = numbers < ended
         losses = {}
-        for name in ("test_loss", "train_loss"):
+        for name, least in (("test_loss", self.decomposition.label_noise[0]), ("train_loss", 0.0)):
             values = np.full(len(numbers), np.inf)
             values[known] = self.axis.at(getattr(self, name), numbers[known])
-            losses[name] = ("time", np.maximum(values, 0.0))
+            losses[name] = ("time", np.maximum(values, least))
         dataset = xr.Dataset(losses, {"time": numbers})
         return dataset.isel(time=0) if steps.ndim == 0 else dataset
 
@@ -444,13 +445,14 @@ class Solution:
                 status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
                 solver=read_solver(json.loads(dataset.attrs["solver"])),
                 stats=stats,
-                **{name: arrays[name] for name in SETS if name in arrays},
+                averaged_test_loss=arrays.get("averaged_test_loss", np.zeros((0, 0))),
+                task_loss=arrays.get("task_loss", np.zeros((0, 0))),
                 _matrices={name: arrays[name] for name in MATRICES if name in arrays},
             )
 
     @classmethod
     def of(cls, problem: Problem, answer: Answer) -> "Solution":
-        """Make a solution of what a solver found; what rounding makes negative is zero."""
+        """Make a solution of what a solver found; what rounding makes negative is zero, or label noise."""
         curves = answer.curves.map(lambda curve: np.maximum(curve, 0.0))
         noise = np.full(len(curves.test_loss), problem.data.outputs * problem.data.noise**2)
         if len(problem.stages) > 1:
@@ -459,7 +461,7 @@ class Solution:
         return cls(
             problem=problem,
             axis=answer.axis,
-            test_loss=curves.test_loss,
+            test_loss=np.maximum(curves.test_loss, noise),
             train_loss=curves.train_loss,
             kernel=curves.kernel,
             decomposition=Decomposition(curves.bias, curves.width, curves.data, noise),

@@ -7,7 +7,7 @@ from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, find_device
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.averages import Average
+from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import METHODS, Choice, answers, batches
 from deeplinear._theory.solution import Solution
@@ -64,7 +64,8 @@ def solve(
     method
         ``"dense"``, ``"panels"``, ``"coarse"``, or ``"auto"``: for runs that are long (more than 1000 steps times
         outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, or
-        panels not pay, it is solved densely if there is memory for it. ``"reference"`` is slow and plain, and shares
+        panels not pay, it is solved densely if that takes a minute or two and fits into memory; otherwise it is
+        refused, with what the dense method would take. ``"reference"`` is slow and plain, and shares
         no line with the others: to check them with, at some dozens of steps.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
@@ -121,15 +122,14 @@ def solve(
     checks.word("method", method, METHODS)
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
-            raise ValueError(f"problem[{index}] must be a Problem, got {each!r}")
+            raise Refusal(f"problem[{index}]", each, "a Problem")
     place = find_device(device)
     if place != CPU and method == "panels":
-        raise ValueError(
-            f'method must be "dense", "coarse" or "auto" on {device}, got "panels": they need the processor'
-        )
+        why = ": they need the processor"
+        raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got='"panels"', rest=why)
     if averages and method not in ("auto", "dense", "reference"):
         raise Refusal("method", method, '"dense" or "auto" with averages')
-    choice = Choice(method, tolerance, place, averages=tuple(averages))
+    choice = Choice(method, tolerance, place, averages=read_averages(averages))
     todo = batches(problems, choice)
     memory.require(
         sum(batch.solver.memory([problems[index] for index in batch.members]) for batch in todo),

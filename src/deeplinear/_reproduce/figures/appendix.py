@@ -19,7 +19,8 @@ from deeplinear._reproduce.panel import (
     Stability,
     Training,
 )
-from deeplinear._reproduce.results import Edge, Edges, Trained, Trainings, measured_slope, slope
+from deeplinear._reproduce.results import Edge, Edges, Trained, Trainings, measured_slope
+from deeplinear._scaling import loglog_slope
 
 # --- A1: the largest stable learning rate ---------------------------------------------------------------------
 
@@ -45,7 +46,7 @@ def growth(lines: list[Edge]) -> tuple[float, tuple[float, float]]:
     rich = [each for each in lines if RICH[0] <= each.line.value <= RICH[1]]
     widths = np.array([each.line.value for each in rich])
     measured, errors = np.array([each.measured for each in rich]).T
-    return slope(widths, np.array([each.lr for each in rich]))[0], measured_slope(widths, measured, errors)
+    return loglog_slope(widths, np.array([each.lr for each in rich]))[0], measured_slope(widths, measured, errors)
 
 
 def grown(results: Edges, group: str, low: float, high: float) -> tuple[Check, Check]:
@@ -138,13 +139,13 @@ def powers(results: Trainings) -> list[tuple[str, Any, Any]]:
 
 def caption_factor(problem: dl.Problem) -> float:
     """The factor in the caption of the paper's figure."""
-    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.batch  # type: ignore[union-attr]
+    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.drawn
     return (1 - L * LR) ** 2 + (L * LR) ** 2 * (1 / batch + 1 / nu + 2 / (batch * nu))  # type: ignore[operator]
 
 
 def text_factor(problem: dl.Problem) -> float:
     """The factor in the recursion of the paper's appendix, with L where L + 1 is right."""
-    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.batch  # type: ignore[union-attr]
+    L, nu, batch = problem.network.depth, problem.network.width, problem.sampling.drawn
     width = LR**2 * L * (L + 1) * (2 * L + 1) / (6 * nu)  # type: ignore[operator]
     return (1 - L * LR) ** 2 + (L * LR) ** 2 / batch + width * (1 + 1 / batch)
 

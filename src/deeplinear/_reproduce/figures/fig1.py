@@ -10,7 +10,8 @@ import deeplinear as dl
 from deeplinear._reproduce.claim import Check, Claim
 from deeplinear._reproduce.measure import both, follows, lists, ordered, steps_to
 from deeplinear._reproduce.panel import Line, OverSteps, Panel, Size, Training
-from deeplinear._reproduce.results import Trainings, slope
+from deeplinear._reproduce.results import Trainings
+from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ def tends_to_linear(results: Trainings) -> Claim:
         return float(np.abs(loss - limit).max() / limit[0])
 
     def exponent(*losses: Array) -> float:
-        return slope(widths, np.array([distance(loss) for loss in losses]))[0]
+        return loglog_slope(widths, np.array([distance(loss) for loss in losses]))[0]
 
     far = [distance(each.theory()) for each in finite]
     return Claim(

@@ -10,7 +10,8 @@ import deeplinear as dl
 from deeplinear._reproduce.claim import LINE_WIDTH, Check, Claim
 from deeplinear._reproduce.measure import ROUNDING, both, follows, jackknife, lists, ordered, steps_to
 from deeplinear._reproduce.panel import Line, OverSteps, Panel, Size, Training
-from deeplinear._reproduce.results import Trained, Trainings, slope
+from deeplinear._reproduce.results import Trained, Trainings
+from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 
@@ -40,7 +41,7 @@ def same_initial_slope(results: Trainings) -> Claim:
 
 def exponent(results: Trainings, losses: list[Array]) -> float:
     """Power of the lines' value with which the first step changes the loss."""
-    return slope(results.values, np.array([loss[0] - loss[1] for loss in losses]))[0]
+    return loglog_slope(results.values, np.array([loss[0] - loss[1] for loss in losses]))[0]
 
 
 def faster_when_rich(results: Trainings) -> Claim:
@@ -125,7 +126,7 @@ def converges_in_depth(results: Trainings) -> Claim:
     depths = results.values[:-1]
 
     def power(*losses: Array) -> float:
-        return slope(depths, np.array([np.abs(loss - limit).max() for loss in losses]))[0]
+        return loglog_slope(depths, np.array([np.abs(loss - limit).max() for loss in losses]))[0]
 
     distance = [float(np.abs(each.theory() - limit).max()) for each in finite]
     return Claim(

@@ -11,7 +11,8 @@ import deeplinear as dl
 from deeplinear._reproduce.claim import MOVES, Check, Claim
 from deeplinear._reproduce.measure import STAYING, moves, optima
 from deeplinear._reproduce.panel import Line, OverRates, Panel, Rates, Size
-from deeplinear._reproduce.results import Optima, Tuned, slope
+from deeplinear._reproduce.results import Optima, Tuned
+from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 
@@ -85,7 +86,7 @@ def settles(results: Optima) -> Claim:
 def shrinking(depths: Array, lrs: Sequence[float]) -> tuple[float, float]:
     """Power of L with which log(lr(L) / lr(2 L)) falls."""
     shifts = -np.diff(np.log(lrs))
-    return slope(depths[:-1], shifts) if (shifts > 0).all() else (math.nan, math.nan)
+    return loglog_slope(depths[:-1], shifts) if (shifts > 0).all() else (math.nan, math.nan)
 
 
 def measured_shrinking(results: Optima) -> tuple[float, float]:

@@ -45,6 +45,9 @@ _ROOM = START + 20 * NODES
 _FIRST = 2 * NODES
 """Length of the first panel."""
 
+_MOST_GROUPS = 32
+"""Groups of single steps, at most, before another panel is tried."""
+
 _SWEEP, _SWEEP_IN_DEPTH = 5.0, 1.0
 """Cost of a sweep over a panel, in units of that of a single step; with nodes in depth, that is many sweeps itself."""
 
@@ -96,6 +99,8 @@ class PanelRun:
         The time grid.
     equations
         Every two-time function, with a row for each node and output.
+    begun
+        Whether a panel has been taken.
     error
         Estimate of the relative error of the losses.
     error_floor
@@ -109,7 +114,7 @@ class PanelRun:
         self._work_left = most_work
         self.grid = Grid()
         self.diverged_at = np.array([-1])
-        self.error = self._panel_error = 0.0
+        self.begun, self.error, self._panel_error = False, 0.0, 0.0
         # What rounding leaves of a smaller loss is more than the tolerance.
         self.error_floor = max(LOSS_FLOOR, _VANISHED / tolerance)
         self._goal = tolerance  # of a single panel
@@ -138,7 +143,9 @@ class PanelRun:
                 # What follows a jump of the learning rate is fast at first, and unlike the panel before it.
                 if min(length, left) < NODES or self.grid.end in self._ends:
                     self._single_steps(min(groups * NODES, steps - 1 - self.grid.end))
-                    length, groups = _FIRST, min(2 * groups, 32)
+                    if groups == _MOST_GROUPS:
+                        self._check_that_oscillations_end()
+                    length, groups = _FIRST, min(2 * groups, _MOST_GROUPS)
                     continue
                 # No panel is much shorter than the one before, from which its first guess is taken.
                 length = -(-left // 2) if length < left < 2 * length else min(length, left)
@@ -185,13 +192,18 @@ class PanelRun:
             if self._panel_error:
                 self._amplify()
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether as much work has been done as was given."""
+        return self._work_left < 0
+
     def _take(self, steps: float) -> None:
         """Count the work of so many steps here; raise Unresolved when as much is done as was given."""
         self._work_left -= steps * _step_work(len(self.grid) * self._outputs)
-        if self._work_left < 0:
+        if self.exhausted:
             raise Unresolved(
-                f"panels have come to step {self.grid.end} of {self.problem.steps} and are no faster than solving "
-                "every step, as training does not become smooth enough; lower lr or raise tolerance"
+                f"panels have come to step {self.grid.end} of {self.problem.steps} and take far more work than usual, "
+                "as training does not become smooth enough; lower lr or raise tolerance"
             )
 
     def _amplify(self) -> None:
@@ -201,6 +213,25 @@ class PanelRun:
         self.error = max(self.error, _ALTERNATING * self._panel_error * amplified)
         if not self.error <= self.tolerance:
             raise self._at_the_edge()
+
+    def _check_that_oscillations_end(self) -> None:
+        """Raise Unresolved if, after hundreds of single steps, disturbances still alternate and do not die out.
+
+        Not if every step may have a row, nor if the schedule breaks, which disturbs as well.
+        """
+        nodes, end = len(self.grid), self.grid.end
+        broken = ((self._ends > end - _PROBED) & (self._ends <= end)).any()
+        if self.problem.steps * self._outputs <= MOST_ROWS or self.diverged_at[0] >= 0 or broken:
+            return
+        if grows(self._answer_to(nodes - _PROBED)):
+            raise self._at_the_edge()
+
+    def _answer_to(self, node: int) -> Array:
+        """How the modes answer to a disturbance of a single step, shape (modes, steps, outputs, outputs)."""
+        first, probed = self.rows(slice(node, node + 1)), self.rows(slice(node, node + _PROBED))
+        answer = self.equations.data.H.matrix[0, :, probed, first].real.copy()
+        found: Array = answer.reshape(len(answer), _PROBED, self._outputs, self._outputs)
+        return found
 
     def _at_the_edge(self) -> Unresolved:
         return Unresolved(
@@ -220,7 +251,7 @@ class PanelRun:
             good = residual <= max(0.1 * self._goal, _ROUNDING)
             error = max(error, self._truncation(rows)) if good else np.inf
             if error <= self._goal:
-                self._panel_error = max(self._panel_error, error, residual)
+                self.begun, self._panel_error = True, max(self._panel_error, error, residual)
                 left = self.error_floor * _relative(self._losses(rows)[:, -1:], self._loss_floors)
                 self.error = max(self.error, self._panel_error * self._added_up(float(left.min())))
                 if left.min() < 1e-3 * self.error_floor:
@@ -247,19 +278,22 @@ class PanelRun:
                 self._take(1.0)
                 rows = self._place(1)[0]  # which may make room in new equations
                 self.equations.fill(rows)
-        first, probed = self.rows(slice(nodes, nodes + 1)), self.rows(slice(nodes, nodes + _PROBED))
-        answer = self.equations.data.H.matrix[0, :, probed, first].real.copy()
-        answer = answer.reshape(len(answer), _PROBED, self._outputs, self._outputs)
+        answer = self._answer_to(nodes)
         for _ in range(_PROBED):
             self.grid.remove()
-        self.equations.room.clear(probed)
+        self.equations.room.clear(self.rows(slice(nodes, nodes + _PROBED)))
         if grows(answer):
             raise self._at_the_edge()
         self._probed = stiffness
 
     def _place(self, length: int) -> tuple[slice, float]:
         """Append a set to the grid, and to the weights; return its rows and the misfit of the learning rate."""
-        nodes = self.grid.add(length)
+        nodes, steps = self.grid.add(length), self.problem.steps
+        if len(self.grid) * self._outputs > MOST_ROWS + _PROBED * self._outputs and steps * self._outputs > MOST_ROWS:
+            raise Unresolved(
+                f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
+                "smooth enough; lower lr or steps, or raise tolerance"
+            )
         if len(self.grid) > self.equations.c.structure.steps:
             self._resize(self._larger())
         rows, misfits = self.rows(nodes), [0.0]
@@ -273,12 +307,7 @@ class PanelRun:
 
     def _larger(self) -> int:
         size, steps = self.equations.c.structure.steps, self.problem.steps
-        if len(self.grid) * self._outputs > MOST_ROWS and steps * self._outputs > MOST_ROWS:
-            raise Unresolved(
-                f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
-                "smooth enough; lower lr or steps, or raise tolerance"
-            )
-        return max(len(self.grid), min(steps, size + size // 2))
+        return max(len(self.grid), min(steps, _more_room(size, self._outputs)))
 
     def _allocate(self, size: int) -> None:
         """Make room for a number of nodes."""
@@ -493,13 +522,19 @@ def _correlation(C: Symmetric) -> Unknown:
     return Unknown(C, _FLOOR * max(float(np.abs(C.matrix[..., 0, 0]).max()), 1e-300))
 
 
-def dense_work(shape: Structure) -> float:
-    """Work of solving every step, in the units in which panels count theirs."""
-    return shape.steps * (_step_work(0) + shape.size**2 / 3)
+def single_steps_work(steps: int, outputs: int) -> float:
+    """Work of so many single steps."""
+    return steps * (_step_work(0) + (steps * outputs) ** 2 / 3)
 
 
 def _step_work(rows: int) -> float:
     return float(_OVERHEAD**2 + rows**2)
+
+
+def _more_room(size: int, outputs: int) -> int:
+    """Half as many nodes again, but no more than are taken before panels are given up, with the steps of a trial."""
+    most = max(_PROBED + MOST_ROWS // outputs, size + NODES)
+    return min(size + size // 2, most)
 
 
 def panels_memory(shape: Structure, nodes: int) -> int:
@@ -508,6 +543,6 @@ def panels_memory(shape: Structure, nodes: int) -> int:
     Counted are also the steps of a trial after the last panel.
     """
     room = before = min(shape.steps, _ROOM)
-    while room < nodes + _PROBED:
-        room, before = room + room // 2, room
+    while room < min(nodes + _PROBED, shape.steps):
+        room, before = min(shape.steps, _more_room(room, shape.outputs)), room
     return sum(system.memory(replace(shape, steps=size)) for size in (room, max(before, nodes)))

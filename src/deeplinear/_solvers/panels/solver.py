@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from deeplinear._core.progress import Progress
-from deeplinear._equations.coefficients import structure
+from deeplinear._equations.coefficients import Structure, structure
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.schedules import Schedule
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
-from deeplinear._solvers.base import Answer, Solver, Work, not_plain
-from deeplinear._solvers.panels.run import MOST_ROWS, PanelRun, dense_work, panels_memory
+from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain
+from deeplinear._solvers.panels.run import MOST_ROWS, PanelRun, panels_memory, single_steps_work
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import NodesOfPanels
@@ -27,8 +27,14 @@ _LEAST_RICHNESS = 1e-4
 _PASSES, _PASSES_IN_DEPTH = 15.0, 3.0
 """Passes over all matrices that panels usually take, in units of dense ones, which on nodes in depth sweep as well."""
 
+_OVERRUN = 4.0
+"""Work of panels that are not asked for, in units of the usual one, at which to give up."""
+
 _DECAY_IN_PANEL = 2.0
 """Exponent by which weights decay in the longest panels that follow it, to a tolerance of 1e-6."""
+
+BEGINNING = 300
+"""Single steps whose work tells whether panels begin: at first they take 32, and a hundred more for each panel."""
 
 _NODES_AFTER_BREAK = 60
 """Nodes in time that panels take until they are long again after a schedule jumps or bends."""
@@ -44,14 +50,15 @@ class Panels(Solver):
         Relative error of the losses.
     depth_nodes
         Number of nodes in depth, 0 to solve every layer; None to take as many as the tolerance needs.
-    patience
-        Part of the work of solving every step after which to give up.
+    patience, overrun
+        Part of the work of solving every step, and multiple of the usual work, after which to give up.
     """
 
     name: ClassVar[str] = "panels"
     tolerance: float = 1e-6
     depth_nodes: int | None = None
     patience: float = math.inf
+    overrun: float = math.inf
 
     def why_not(self, problem: Problem) -> str | None:
         """Panels are polynomials in time, which follow no noise and no oscillation."""
@@ -60,11 +67,12 @@ class Panels(Solver):
             return reason
         if problem.sampling.subsamples:
             return "where batches are drawn, whose noise is never smooth"
+        decay = abs(optimizer.decays(1)[0])
         factors = (problem.layer_rates(optimizer) * problem.layer_decays(optimizer)).max()
-        largest_rate = float(np.abs(optimizer.rates(problem.steps)).max() * factors) if optimizer.weight_decay else 0.0
-        if abs(optimizer.weight_decay) * largest_rate >= 0.5:
+        largest_rate = float(np.abs(optimizer.rates(problem.steps)).max() * factors) if decay else 0.0
+        if decay * largest_rate >= 0.5:
             return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
-        if optimizer.weight_decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
+        if decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
             return f"where weights of a centered network decay and its richness is below {_LEAST_RICHNESS:g}"
         return None
 
@@ -81,13 +89,42 @@ class Panels(Solver):
             jumps = breaks(problem.optimizer.rates(problem.steps))
             nodes += _NODES_AFTER_BREAK * int((np.diff(jumps, prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
-        shape = structure(problem, depth.likely_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
+        shape = self._shape(problem)
         passes = depth.passes(shape) * (_PASSES_IN_DEPTH if shape.nodes else _PASSES)
         return Work(replace(shape, steps=count), passes, round(depth.copies(shape) * panels_memory(shape, count)))
 
+    def begins(self, problem: Problem) -> bool:
+        """Whether a panel is found soon, so that ``estimate`` applies: training has become smooth and stable."""
+        shape = self._shape(problem)
+        run = PanelRun(problem, self.tolerance, shape.nodes, single_steps_work(BEGINNING, shape.outputs))
+        try:
+            run.fill()
+        except Unresolved:
+            return run.exhausted and run.begun
+        return True
+
+    def without_panels(self, problem: Problem) -> Work:
+        """As many single steps as are taken before panels are given up."""
+        shape = self._shape(problem)
+        rows = min(MOST_ROWS, (3.0 * self._most_work(problem) * shape.outputs) ** (1 / 3))
+        count = min(problem.steps, math.ceil(rows / shape.outputs))
+        return Work(replace(shape, steps=count), depth.passes(shape), panels_memory(shape, count))
+
+    def _shape(self, problem: Problem) -> Structure:
+        return structure(problem, depth.likely_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
+
+    def _most_work(self, problem: Problem) -> float:
+        """Work after which to give up."""
+        usual, outputs = self.estimate(problem).shape, problem.data.outputs
+        passes = _PASSES_IN_DEPTH if usual.nodes else _PASSES
+        return min(
+            self.patience * single_steps_work(problem.steps, outputs),
+            self.overrun * passes * single_steps_work(usual.steps, outputs),
+        )
+
     def hurried(self, part: float) -> "Panels":
-        """Return the same with so much patience."""
-        return replace(self, patience=part)
+        """Return the same with so much patience, and without much more work than usual."""
+        return replace(self, patience=part, overrun=_OVERRUN)
 
     def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
         """Solve problems one by one."""
@@ -95,7 +132,7 @@ class Panels(Solver):
 
     def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
         start = time.perf_counter()
-        most_work = self.patience * dense_work(structure(problem, self.depth_nodes or 0))
+        most_work = self._most_work(problem)
 
         def run(nodes: int, progress: Progress | None) -> PanelRun:
             filled = PanelRun(problem, self.tolerance, nodes, most_work)
@@ -117,5 +154,5 @@ class Panels(Solver):
         }
         (node,) = rounding_at(run_.equations, len(grid) - (run_.diverged_at >= 0), grid.single)
         rounding = -1 if node < 0 else round(float(grid.times[node]))
-        solver = replace(self, depth_nodes=nodes, patience=math.inf)
+        solver = replace(self, depth_nodes=nodes, patience=math.inf, overrun=math.inf)
         return answer_from(solver, run_, 0, NodesOfPanels(tuple(grid.lengths)), stats, rounding)

@@ -1,0 +1,108 @@
+"""Weights that take orthogonal steps: what they have learned is a matrix over pairs of rows.
+
+A weight matrix is W = d W(0) + sum X(i, i') g(i) h(i')^T, and its momentum is sum_i m(i) g(i) h(i)^T, diagonal. With
+G and H the correlations of g and h, products of such matrices are products of coefficients, X H X'^T G X''. So the
+iteration of Newton and Schulz,
+
+    Y <- a Y + b (Y Y^T) Y + c (Y Y^T)^2 Y
+
+runs on coefficients. It starts from m over the Frobenius norm, n^2 = sum m(i) G(i, i') H(i, i') m(i'). Then
+Y = D^(1/2) Z D^(1/2), with D = m / n, where Z is a polynomial of V_0 = (D^(1/2) H D^(1/2)) (D^(1/2) G D^(1/2)):
+
+    q = a + b V + c V^2 ,    Z <- Z q ,    V <- V q^2                from Z = 1, V = V_0
+
+All of these commute, so an iteration takes four products, and the last one two.
+"""
+
+from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._problem.optimizer import Orthogonal
+
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+"""The coefficients that are in use."""
+
+_FORGOTTEN = 1e-18
+"""Momentum, relative to the largest, that counts as forgotten: one iteration amplifies it by a, all of them by 500."""
+
+
+class MatrixTrack:
+    """What has been learned by weights that take orthogonal steps, as a matrix over pairs of rows.
+
+    Parameters
+    ----------
+    X
+        The matrix as the equations read it, still zero, shape (batch, rows, rows); filled in place.
+    """
+
+    def __init__(self, X: Array) -> None:
+        xp = namespace(X)
+        self._read, self._X, self._velocity = X, xp.zeros_like(X), xp.zeros_like(X)
+        self._momentum = xp.zeros_like(X[..., 0])
+
+    def rest(self) -> None:
+        """Forget all momentum, as a rule does that begins."""
+        self._velocity[...] = 0.0
+        self._momentum[...] = 0.0
+
+    def shift(self, rows: slice, by: Array | None) -> None:
+        """Let the weights be read as they are, or with a multiple (batch, 1) of the gradient of some rows added."""
+        self._read[...] = self._X
+        if by is not None:
+            self._diagonal(self._read, rows, by)
+
+    def step(
+        self, rows: slice, rate: Array, momentum: Array, decay: Array, nesterov: bool, scale: Array | float
+    ) -> None:
+        """Take a plain step along the gradient of some rows; numbers have shape (batch, 1)."""
+        force = -decay[..., None] * self._X
+        self._diagonal(force, rows, scale)
+        self._velocity = momentum[..., None] * self._velocity + force
+        self._X = self._X + rate[..., None] * (
+            momentum[..., None] * self._velocity + force if nesterov else self._velocity
+        )
+
+    def orthogonal_step(
+        self, rows: slice, rate: Array, momentum: Array, rule: Orthogonal, above: Array, below: Array
+    ) -> None:
+        """Take an orthogonal step, given the correlations of the fields above and below up to now."""
+        self._momentum = momentum * self._momentum
+        self._momentum[:, rows] += 1.0
+        m = self._momentum[:, : rows.stop]
+        if rule.nesterov:
+            m = momentum * m
+            m[:, rows] += 1.0
+        start = _first_felt(m)
+        felt = slice(start, rows.stop)
+        Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations)
+        self._X[:, felt, felt] += rate[..., None] * Y
+
+    def _diagonal(self, X: Array, rows: slice, by: Array | float) -> None:
+        """Add a number of each problem to the diagonal of some rows, in place."""
+        block = X[:, rows, rows]
+        block += (by if isinstance(by, float) else by[..., None]) * identity(rows.stop - rows.start, X)
+
+
+def newton_schulz(m: Array, above: Array, below: Array, iterations: int) -> Array:
+    """Return the coefficients of what the iteration makes of sum m(i) g(i) h(i)^T, shape (batch, rows, rows)."""
+    xp = namespace(m)
+    square = ((above * below) @ m[..., None] * m[..., None]).sum(axis=-2, keepdims=True)
+    none = square == 0  # there is no gradient
+    D = m[..., None] / xp.sqrt(xp.where(none, xp.ones_like(square), square))
+    root = xp.sqrt(D)
+    V = (root * below * root.mT) @ (root * above * root.mT)
+    one = identity(V.shape[-1], V)
+    Z = None
+    for iteration in range(iterations):
+        q = _B * V + _C * (V @ V) + _A * one  # eq-muon
+        Z = q if Z is None else Z @ q
+        if iteration + 1 < iterations:
+            V = V @ q @ q
+    Y = root * Z * root.mT
+    coefficients: Array = xp.where(none, xp.zeros_like(Y), Y)
+    return coefficients
+
+
+def _first_felt(m: Array) -> int:
+    """First row whose momentum still counts for some problem."""
+    size = abs(m).max(axis=0)
+    felt = size > _FORGOTTEN * size.max()
+    return int(namespace(m).argmax(namespace(m).astype(felt, namespace(m).int64)))
