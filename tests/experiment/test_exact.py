@@ -74,7 +74,7 @@ PROGRAMS = {
     "SAM, outputs": replace(
         make(data=dl.Isotropic(0.2, GRAM), sampling=dl.OnlineSGD(0.7)), optimizer=SAM(0.08, 0.3, momentum=0.5)
     ),
-    "SAM, multi-pass": replace(make(sampling=dl.MultiPassSGD(1.5, schedules.linear(1.0))), optimizer=SAM(0.08, 0.3)),
+    "clip, multi-pass": make(sampling=dl.MultiPassSGD(1.5, schedules.linear(1.0)), clip=0.3),
     "schedule-free": replace(make(sampling=CHANGING), optimizer=ScheduleFree(0.1, 0.6)),
     "schedule-free, residual": replace(make(dl.ResNet(3, 1.2)), optimizer=ScheduleFree(0.1, 0.6)),
     "phases": replace(

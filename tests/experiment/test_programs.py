@@ -187,8 +187,8 @@ def muon_rule(optimizer):
                 values = values / np.linalg.norm(values)
                 for _ in range(optimizer.iterations):  # on each singular value by itself
                     values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
-                unit = weights[layer].shape[1] if layer else weights[layer].shape[0]
-                weights[layer] = weights[layer] + optimizer.lr * math.sqrt(unit) * (left * values) @ right
+                above = len(weights[layer])
+                weights[layer] = weights[layer] + optimizer.lr * math.sqrt(above) * (left * values) @ right
 
     return rule
 

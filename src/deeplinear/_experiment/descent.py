@@ -182,6 +182,9 @@ class Ascent:
 class Muon(Rule):
     """Orthogonal steps for hidden matrices, plain ones for the rest; explicit weights only.
 
+    With X the momentum after iterations of Newton and Schulz, W_l <- W_l + lr sqrt(N_{l+1}) X: weights of layer l act
+    divided by sqrt(N_l), so that a step has the size sqrt(N_{l+1} / N_l) lr, which keeps features of order one.
+
     Parameters
     ----------
     optimizer
