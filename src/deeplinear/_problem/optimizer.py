@@ -284,7 +284,7 @@ class GradientDescent(Optimizer):
     >>> GradientDescent(lr=lambda step: 0.1 / (1 + step)).rates(3)
     array([0.1       , 0.05      , 0.03333333])
     >>> GradientDescent(lr=0.05, layer_lr={"readout": 0.0}).layer_lr
-    Layers(input=1.0, hidden=1.0, readout=0.0)
+    {'input': 1.0, 'hidden': 1.0, 'readout': 0.0}
     """
 
     lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)
