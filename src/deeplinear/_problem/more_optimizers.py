@@ -53,7 +53,7 @@ _OTHER = About(
     "rule",
     allowed="a GradientDescent without clip; by default one with the same learning rate",
 )
-_MUON_MOMENTUM = replace(_MOMENTUM, form="number", check=checks.fraction_below_one)
+_MUON_MOMENTUM = replace(_MOMENTUM, form="number", check=checks.fraction_below_one, allowed="")
 _BETA = About(
     "Share of the mean",
     "Gradients are taken at this fraction of the way from the fast weights to their mean.",

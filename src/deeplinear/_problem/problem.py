@@ -205,8 +205,10 @@ class Problem:
         if missing:
             raise ValueError(f"the problem must have {', '.join([*PARTS, 'steps'])}; missing: {', '.join(missing)}")
         parts = {name: _part(name, document[name], kinds) for name, kinds in PARTS.items()}
-        phases = [_phase(table) for table in document.get("phases", [])]
-        return cls(**parts, steps=document["steps"], phases=tuple(phases))
+        tables = document.get("phases", [])
+        if not isinstance(tables, list):
+            raise Refusal("phases", tables, "a list of tables")
+        return cls(**parts, steps=document["steps"], phases=tuple(_phase(table) for table in tables))
 
     def save(self, path: str | Path) -> None:
         """Write the problem to a TOML file."""
@@ -246,6 +248,7 @@ def _phase_table(phase: Phase) -> dict[str, Any]:
 def _phase(table: Any) -> Phase:
     if not isinstance(table, dict):
         raise Refusal("phases", table, "a list of tables")
+    _known("phases", table, [each.name for each in fields(Phase)])
     phase: Phase = _made("phases", Phase, table)
     return phase
 
