@@ -132,7 +132,7 @@ class TestProblem:
         for part, kinds in PARTS.items():
             assert set(kinds) == set(_fields.KINDS[part].values())
             names = {name for kind in kinds for name in _fields.names(kind)}
-            assert names == {field.name for field in _fields.FIELDS if field.part == part}
+            assert names == {field.inside or field.name for field in _fields.FIELDS if field.part == part}
 
     def test_help_lists_every_field(self) -> None:
         for command in ("compare", "solve", "simulate", "estimate"):
@@ -272,8 +272,8 @@ class TestRefusals:
     def test_numbers_beyond_all_floats(self) -> None:
         for field in _fields.FIELDS:
             if field.about.form not in ("switch", "choice"):
-                kind = [] if len(field.kinds) != 1 else [f"--{field.part}", field.kinds[0]]
-                message = refused("solve", *(kind if field.part != "optimizer" else []), field.flag, "1" + "0" * 400)
+                kind = [] if field.part is None else [f"--{field.part}", field.kinds[0]]
+                message = refused("solve", *kind, field.flag, "1" + "0" * 400)
                 assert "int too large" not in message
         assert "lr must be a positive finite number, got inf" in refused("solve", "--lr", "1" + "0" * 400)
 

@@ -42,7 +42,7 @@ REFUSED = [
     (lambda: dl.MLP(2, [1.0, 2.0, 3.0]), r"width must be one number or one per hidden layer \(2\), got 3 values"),
     (lambda: dl.MLP(2, 1.0, richness=0), r"richness must be a positive finite number, got 0"),
     (lambda: dl.MLP(2, 1.0, richness=math.inf), r"richness must be a positive finite number, got inf"),
-    (lambda: dl.MLP(2, 1.0, parameterization="sp"), r"parameterization must be 'mup' or 'ntk', got 'sp'"),
+    (lambda: dl.MLP(2, 1.0, parameterization="sp"), r"parameterization must be 'mup' or 'ntk' or 'standard', got 'sp'"),
     (lambda: dl.MLP(2, 1.0, centered=1), r"centered must be True or False, got 1"),
     (lambda: dl.Isotropic(noise=-0.1), r"noise must be a finite number, zero or above, got -0.1"),
     (lambda: dl.Isotropic(noise=math.nan), r"noise must be a finite number, zero or above, got nan"),

@@ -8,18 +8,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.table import Table
 
-from deeplinear import Comparison, Ensemble, Problem, Solution, Verdict
+from deeplinear import EMA, Ensemble, Problem, Solution, TailMean, Verdict
 from deeplinear import compare as compare_both
 from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
-from deeplinear._cli._options import FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
+from deeplinear._cli._options import AVERAGES, FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
+from deeplinear._cli._tables import curves_table, more_losses, observables_table
 from deeplinear._core.threads import count_cores
 from deeplinear._core.words import INFINITE, in_bytes, in_time
 from deeplinear._cost.estimate import Estimate, check_experiment, solve_seconds
@@ -31,6 +30,8 @@ from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
 
 _LOSSES = ("test_loss", "train_loss")
+_SETS = ("averaged_test_loss", "task_loss")
+_Averages = tuple[EMA | TailMean, ...]
 
 _HELP = """Predict from theory how deep linear networks train, and check it against real ones.
 
@@ -95,8 +96,10 @@ def command(*groups: Group) -> Callable[[Callable[..., int]], Callable[..., None
     return register
 
 
-@command(PROBLEM, FINITE, REPORT, TOLERANCE, out("compare.png", FORMATS))
-def compare(problem: Problem, finite: Finite, report: Report, tolerance: float, out: Path | None) -> int:
+@command(PROBLEM, FINITE, AVERAGES, REPORT, TOLERANCE, out("compare.png", FORMATS))
+def compare(
+    problem: Problem, finite: Finite, averages: _Averages, report: Report, tolerance: float, out: Path | None
+) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
     Exit codes: 0 they agree or are close, 1 they disagree, 2 bad input, 4 not enough memory.
@@ -104,7 +107,7 @@ def compare(problem: Problem, finite: Finite, report: Report, tolerance: float, 
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """
     _check(problem, finite)
-    theory, experiment = _solve(problem, report), _simulate(problem, finite, report)
+    theory, experiment = _solve(problem, averages, report), _simulate(problem, finite, averages, report)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
@@ -115,20 +118,20 @@ def compare(problem: Problem, finite: Finite, report: Report, tolerance: float, 
         "experiment": experiment.stats | {"dim": experiment.dim, "method": experiment.method},
     }
     verdict = f"{comparison.verdict}: {comparison.explanation} (p = {comparison.p_value:.2g})"
-    shown = _observables(comparison)
+    shown = observables_table(comparison)
     report.result(document, *_words(problem, experiment), shown, verdict, *_written("picture", out))
     return DISAGREES if comparison.verdict is Verdict.DISAGREES else OK
 
 
-@command(PROBLEM, REPORT, out("solve.nc", (".nc", *FORMATS)))
-def solve(problem: Problem, report: Report, out: Path | None) -> int:
+@command(PROBLEM, AVERAGES, REPORT, out("solve.nc", (".nc", *FORMATS)))
+def solve(problem: Problem, averages: _Averages, report: Report, out: Path | None) -> int:
     """Predict the losses from theory; write everything to a file that xarray opens, or a picture.
 
     Exit codes: 0 done, 2 bad input, 3 training diverged (the result is still written), 4 not enough memory.
 
     Example: deeplinear solve --width infinite --lr 0.05 --steps 400 --out theory.nc
     """
-    theory = _solve(problem, report)
+    theory = _solve(problem, averages, report)
     if out is not None and out.suffix.lower() in FORMATS:
         save_figure(plot_solution(theory), out)
     elif out is not None:
@@ -136,29 +139,31 @@ def solve(problem: Problem, report: Report, out: Path | None) -> int:
     document = _document("solve", problem, out) | {
         "status": {"diverged_at": theory.status.diverged_at, "text": str(theory.status)},
         "times": theory.times,
-        **{name: getattr(theory, name) for name in (*_LOSSES, "kernel")},
+        **{name: getattr(theory, name) for name in (*_LOSSES, *_sets(theory), "kernel")},
         "decomposition": {part: getattr(theory.decomposition, part) for part in vars(theory.decomposition)},
         "stats": theory.stats,
     }
     columns = {"step": theory.times, "test loss": theory.test_loss, "train loss": theory.train_loss}
+    columns |= more_losses({name: getattr(theory, name) for name in _sets(theory)}, averages)
     columns |= {part.replace("_", " "): getattr(theory.decomposition, part) for part in vars(theory.decomposition)}
-    shown = _curves("theory", columns)
+    shown = curves_table("theory", columns)
     report.result(document, *_words(problem), shown, f"training {theory.status}", *_written("result", out))
     return DIVERGED if theory.status.diverged else OK
 
 
-@command(PROBLEM, FINITE, REPORT, out("simulate.nc", (".nc",)))
-def simulate(problem: Problem, finite: Finite, report: Report, out: Path | None) -> int:
+@command(PROBLEM, FINITE, AVERAGES, REPORT, out("simulate.nc", (".nc",)))
+def simulate(problem: Problem, finite: Finite, averages: _Averages, report: Report, out: Path | None) -> int:
     """Train real networks; write what they did to a file that xarray opens.
 
     Exit codes: 0 done, 2 bad input, 3 every network diverged (the result is still written), 4 not enough memory.
 
     Example: deeplinear simulate --dim 400 --seeds 24 --record losses --out networks.nc
     """
-    experiment = _simulate(problem, finite, report)
+    experiment = _simulate(problem, finite, averages, report)
     if out is not None:
         experiment.save(out)
-    losses = {name: (experiment.mean(name), experiment.standard_error(name)) for name in _LOSSES}
+    names = (*_LOSSES, *_sets(experiment))
+    losses = {name: (experiment.mean(name), experiment.standard_error(name)) for name in names}
     diverged = int((experiment.diverged_at >= 0).sum())
     document = _document("simulate", problem, out) | {
         "dim": experiment.dim,
@@ -171,9 +176,11 @@ def simulate(problem: Problem, finite: Finite, report: Report, out: Path | None)
     }
     columns: dict[str, Any] = {"step": experiment.times}
     for name, (mean, error) in losses.items():
-        columns |= {name.replace("_", " "): mean, f"± {name.removesuffix('_loss')}": error}
+        if name in _LOSSES:
+            columns |= {name.replace("_", " "): mean, f"± {name.removesuffix('_loss')}": error}
+    columns |= more_losses({name: losses[name][0] for name in _sets(experiment)}, averages)
     ending = f"{diverged} of {len(experiment.seeds)} networks diverged" if diverged else "training completed"
-    shown = _curves("experiment: mean over networks ± standard error", columns)
+    shown = curves_table("experiment: mean over networks ± standard error", columns)
     report.result(document, *_words(problem, experiment), shown, ending, *_written("result", out))
     return DIVERGED if diverged == len(experiment.seeds) else OK
 
@@ -209,12 +216,12 @@ def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]
     return estimate_sweep(plan, finite.workers or count_cores())
 
 
-def _solve(problem: Problem, report: Report) -> Solution:
+def _solve(problem: Problem, averages: _Averages, report: Report) -> Solution:
     with report.stage("theory", solve_seconds(problem) if report.shows_progress else float) as progress:
-        return solve_theory(problem, progress=progress)
+        return solve_theory(problem, averages=averages, progress=progress)
 
 
-def _simulate(problem: Problem, finite: Finite, report: Report) -> Ensemble:
+def _simulate(problem: Problem, finite: Finite, averages: _Averages, report: Report) -> Ensemble:
     with report.stage("experiment") as progress:
         return simulate_networks(
             problem,
@@ -223,8 +230,14 @@ def _simulate(problem: Problem, finite: Finite, report: Report) -> Ensemble:
             workers=finite.workers,
             record=finite.record,
             method=finite.method,
+            averages=averages,
             progress=progress,
         )
+
+
+def _sets(result: Solution | Ensemble) -> list[str]:
+    """Names of the losses of averages and of tasks that a result has."""
+    return [name for name in _SETS if getattr(result, name).size]
 
 
 def _check(problem: Problem, finite: Finite) -> None:
@@ -261,32 +274,3 @@ def _words(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
 
 def _written(what: str, out: Path | None) -> list[str]:
     return [] if out is None else [f"{what}: {out} ({in_bytes(out.stat().st_size)})"]
-
-
-def _observables(comparison: Comparison) -> Table:
-    """Show the last value of each curve, and how far theory and experiment are apart over all of it."""
-    rows = [
-        [
-            each.name.removesuffix("_correlation").replace("_", " ") + ("" if each.layer is None else f" {each.layer}"),
-            f"{each.theory[-1]:.4g}",
-            f"{each.mean[-1]:.4g}",
-            f"{each.standard_error[-1]:.1g}",
-            f"{each.max_z:.2f}",
-            "" if math.isnan(each.max_z_beyond_size) else f"{each.max_z_beyond_size:.2f}",
-            f"{100 * each.max_relative_error:.2g} %",
-            "" if math.isnan(each.max_detectable) else f"{100 * each.max_detectable:.2g} %",
-            f"{each.p_value:.2g}",
-        ]
-        for each in comparison.observables
-        if len(each.theory)
-    ]
-    columns = ["", "theory", "experiment", "±", "max |z|", "beyond size", "max error", "would notice", "p"]
-    return table("last values, and largest deviations over all steps", columns, rows)
-
-
-def _curves(title: str, columns: dict[str, Any]) -> Table:
-    """Show curves at a few steps that grow in proportion."""
-    last = len(columns["step"]) - 1
-    shown = sorted({0, last, *np.geomspace(1, max(last, 1), 8).round().astype(int).clip(max=last).tolist()})
-    rows = [[f"{values[step]:.4g}" for values in columns.values()] for step in shown]
-    return table(title, list(columns), rows)

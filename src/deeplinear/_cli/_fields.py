@@ -1,105 +1,40 @@
 """Fields of a problem as options of the command line, and the problem that given options describe.
 
-Names, help, defaults and what is allowed come from the fields themselves; what is added here is how text is read.
+Names, help, defaults and what is allowed come from the fields themselves; ``_readers`` has how text is read.
 """
 
-import json
-import re
-import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deeplinear import Problem
-from deeplinear._core.about import About, Described, Form, described, parts_of
+from deeplinear import GradientDescent, Problem
+from deeplinear._cli._readers import Reader, reader_of
+from deeplinear._core.about import About, Described, described, parts_of
 from deeplinear._core.refusal import Refusal
-from deeplinear._core.words import INFINITE
 
 KINDS: dict[str, dict[str, Any]] = {
     part: {kind.kind.option: kind for kind in about.listed} for part, about in parts_of(Problem).items()
 }
 """What each part of a problem may be, by its word on the command line; the first is the default."""
 
-
-def number(text: str) -> int | float:
-    """Read one number; whole numbers stay whole, up to the largest float, beyond which they are infinite."""
-    try:
-        whole = int(text)
-    except ValueError:
-        return float(text)
-    return whole if abs(whole) <= sys.float_info.max else float(text)
-
-
-def numbers(text: str) -> int | float | list[int | float]:
-    """Read one number, or several between commas."""
-    values = [number(each) for each in text.split(",")]
-    return values if len(values) > 1 else values[0]
-
-
-def series(text: str) -> Any:
-    """Read one number, several between commas, or a schedule such as ``cosine(0.1, warmup=0.2)``."""
-    found = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
-    if not found:
-        return numbers(text)
-    shape, inside = found.groups()
-    words = [word.strip() for word in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", inside)]
-    pairs = [word.split("=", 1) if "=" in word else ("peak", word) for word in words]
-    return {"shape": shape} | {name.strip(): json.loads(value) for name, value in pairs}
-
-
-def layers(text: str) -> Any:
-    """Read one number for each weight layer between commas, or some such as ``input=1,readout=0``."""
-    if "=" not in text:
-        return [number(each) for each in text.split(",")]
-    return {name.strip(): number(value) for name, value in (each.split("=", 1) for each in text.split(","))}
-
-
-def sequence(text: str) -> Any:
-    """Read numbers between commas, or JSON."""
-    return json.loads(text) if "[" in text else [number(each) for each in text.split(",")]
-
-
-def widths(text: str) -> Any:
-    """Read numbers, or the word for infinite width."""
-    return text if text == INFINITE else numbers(text)
-
-
-def matrix(text: str) -> Any:
-    """Read a matrix as JSON, or as rows between semicolons."""
-    return json.loads(text) if "[" in text else [[number(each) for each in row.split(",")] for row in text.split(";")]
-
-
-class Reader(NamedTuple):
-    """How text becomes a value, what is expected of it in words, and whether several may stand in one option."""
-
-    read: Callable[[str], Any]
-    expected: str
-    repeats: bool = False
-
-
-_READERS: dict[Form, Reader] = {
-    "number": Reader(number, "a number"),
-    "whole": Reader(number, "a number"),
-    "numbers": Reader(numbers, "a number, or several between commas", repeats=True),
-    "series": Reader(series, "a number, several between commas, or a schedule such as 'cosine(0.1)'", repeats=True),
-    "layers": Reader(layers, "one number for each weight layer, or some such as 'input=1,readout=0'", repeats=True),
-    "list": Reader(sequence, "numbers between commas, or JSON", repeats=True),
-    "matrix": Reader(matrix, "a matrix such as '1,0.2;0.2,1' or JSON"),
-    "choice": Reader(str, "a word"),
-    "switch": Reader(bool, "True or False"),
-}
-_WIDTHS = Reader(widths, f"a number, or several between commas, or {INFINITE}", repeats=True)
+_RULE_FIELDS = [each for each in described(GradientDescent) if not each.name.startswith("clip")]
+"""Fields of an update rule that is itself a field of another."""
 
 
 class Field(NamedTuple):
-    """A field of a problem as an option; ``part`` is None for a field of the problem itself."""
+    """A field of a problem as an option; ``part`` is None for a field of the problem itself.
+
+    ``defaults`` are those of the kinds that have it, by their words. Fields of an update rule within another have the
+    name of that rule in ``inside``, and in front of their own.
+    """
 
     part: str | None
     name: str
     about: About
-    default: Any
+    defaults: tuple[tuple[str, Any], ...]
+    inside: str = ""
 
     @property
     def flag(self) -> str:
@@ -107,9 +42,14 @@ class Field(NamedTuple):
         return "--" + self.name.replace("_", "-")
 
     @property
+    def key(self) -> str:
+        """The name in its own part or rule."""
+        return self.name.removeprefix(f"{self.inside}_") if self.inside else self.name
+
+    @property
     def kinds(self) -> list[str]:
         """Words of the kinds that have this field."""
-        return [word for word, kind in KINDS.get(self.part or "", {}).items() if self.name in names(kind)]
+        return [word for word, _ in self.defaults] if self.part else []
 
     @property
     def is_switch(self) -> bool:
@@ -119,19 +59,30 @@ class Field(NamedTuple):
     @property
     def reader(self) -> Reader:
         """How text becomes a value."""
-        return _WIDTHS if self.about.form == "numbers" and self.about.infinite else _READERS[self.about.form]
+        return reader_of(self.about)
 
 
 def _all_fields() -> Iterator[Field]:
     """Fields of all kinds, each name once, then those of the problem itself."""
     for part, kinds in KINDS.items():
-        found: dict[str, list[Described]] = {}
-        for each in (each for kind in kinds.values() for each in described(kind)):
-            found.setdefault(each.name, []).append(each)
+        found: dict[str, dict[str, Described]] = {}
+        for word, kind in kinds.items():
+            for each in described(kind):
+                found.setdefault(each.name, {})[word] = each
         for name, of_kinds in found.items():
-            about = replace(of_kinds[0].about, infinite=any(each.about.infinite for each in of_kinds))
-            yield Field(part, name, about, of_kinds[0].default)
-    yield from (Field(None, each.name, each.about, each.default) for each in described(Problem))
+            first = next(iter(of_kinds.values())).about
+            if first.form == "rule":
+                yield from _rule_fields(part, name, tuple(of_kinds))
+                continue
+            about = replace(first, infinite=any(each.about.infinite for each in of_kinds.values()))
+            yield Field(part, name, about, tuple((word, each.default) for word, each in of_kinds.items()))
+    yield from (Field(None, each.name, each.about, (("", each.default),)) for each in described(Problem))
+
+
+def _rule_fields(part: str, rule: str, kinds: tuple[str, ...]) -> Iterator[Field]:
+    for each in _RULE_FIELDS:
+        about = replace(each.about, help=f"Of the {rule} weights: {each.about.help}", start=None)
+        yield Field(part, f"{rule}_{each.name}", about, tuple((word, each.default) for word in kinds), rule)
 
 
 def names(kind: Any) -> list[str]:
@@ -152,29 +103,44 @@ def problem_from(values: dict[str, Any]) -> Problem:
     proportional = values["proportional"] or document.get("data", {}).get("proportional", False)
     counts = kinds["data"].counts(proportional)
     for part, kind in kinds.items():
-        kept = {name: value for name, value in document.get(part, {}).items() if name in names(kind)}
         fallback = _defaults(kind, counts, required_only=path is not None)
-        document[part] = {"type": kind.__name__} | fallback | kept | _options(part, kind, given)
+        table = {"type": kind.__name__} | fallback | _kept(kind, document.get(part, {}))
+        document[part] = table | _options(part, kind, given, table)
     steps = {field.name: value for field, value in given.items() if field.part is None}
     return Problem.from_dict({"steps": _field("steps").about.start} | document | steps)
 
 
-def _options(part: str, kind: Any, given: dict[Field, Any]) -> dict[str, Any]:
+def _kept(kind: Any, table: dict[str, Any]) -> dict[str, Any]:
+    """Fields of the part of a file that stay; those of another kind only where they are not its defaults."""
+    same = table.get("type") == kind.__name__
+    by_name = {each.__name__: each for kinds in KINDS.values() for each in kinds.values()}
+    usual = {} if same or not table else {each.name: each.default for each in described(by_name[table["type"]])}
+    shared = {name: value for name, value in table.items() if name in names(kind)}
+    return {name: value for name, value in shared.items() if name not in usual or value != usual[name]}
+
+
+def _options(part: str, kind: Any, given: dict[Field, Any], table: dict[str, Any]) -> dict[str, Any]:
     """Return the values given for one part, all of which must suit its kind."""
-    for field in given:
-        if field.part == part and field.name not in names(kind):
-            word = next(word for word, each in KINDS[part].items() if each is kind)
+    word = next(word for word, each in KINDS[part].items() if each is kind)
+    mine = {field: value for field, value in given.items() if field.part == part}
+    for field, value in mine.items():
+        if word not in field.kinds:
             allowed = " or ".join(field.kinds)
             text = f"{field.flag} does not go with {part} {word}; it goes with {allowed}"
-            raise Refusal(field.name, given[field], allowed, text=text)
-    return {field.name: value for field, value in given.items() if field.part == part}
+            raise Refusal(field.name, value, allowed, text=text)
+    options = {field.name: value for field, value in mine.items() if not field.inside}
+    for rule in {field.inside for field in mine if field.inside}:
+        lr = (table | options)["lr"]
+        own = {field.key: value for field, value in mine.items() if field.inside == rule}
+        options[rule] = {"lr": lr} | table.get(rule, {}) | own
+    return options
 
 
 def _kind(part: str, word: str | None, table: dict[str, Any] | None) -> Any:
     kinds = KINDS[part]
     if word is not None:
         if word not in kinds:
-            raise Refusal(part, word, " or ".join(kinds))
+            raise Refusal(part, word, " or ".join(kinds), rest=parts_of(Problem)[part].why_missing(word))
         return kinds[word]
     by_name = {kind.__name__: kind for kind in kinds.values()}
     return by_name[table["type"]] if table else next(iter(kinds.values()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from deeplinear._cli._fields import number
+from deeplinear._cli._readers import number
 from deeplinear._core.refusal import Refusal
 
 _RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")

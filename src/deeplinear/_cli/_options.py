@@ -9,7 +9,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from deeplinear._cli._fields import FIELDS, KINDS, Field, numbers, problem_from
+from deeplinear import EMA, TailMean
+from deeplinear._cli._fields import FIELDS, KINDS, Field, problem_from
+from deeplinear._cli._readers import number, numbers
 from deeplinear._cli._report import Report
 from deeplinear._core.about import About
 from deeplinear._core.refusal import Refusal
@@ -56,7 +58,7 @@ def _problem_options() -> Iterator[inspect.Parameter]:
         "--problem",
         metavar="FILE.toml",
         show_default=False,
-        help="Read the problem from a file; other options replace its fields.",
+        help="Read the problem, with phases if it has any, from a file; other options replace its fields.",
     )
     for part, kinds in KINDS.items():
         panel = part.capitalize()
@@ -88,13 +90,16 @@ def _field_option(field: Field, panel: str) -> inspect.Parameter:
     return _option(field.name, kind, None, field.flag, metavar=field.about.placeholder, **settings)
 
 
+_SCHEDULE = "'cosine(0.1, warmup=0.2)'"
+
+
 def _sentence(about: About) -> str:
     """Help of a field, with what may be typed in place of a number."""
     sentences = [about.help]
     if about.form in ("numbers", "list"):
         sentences.append("Several values stand between commas.")
     if about.form == "series":
-        sentences.append("One value for each step stands between commas; 'cosine(0.1, warmup=0.2)' is a schedule.")
+        sentences.append(f"One value for each step stands between commas; a schedule is like {_SCHEDULE}.")
     if about.form == "layers":
         sentences.append("One number for each weight layer, or some such as 'input=1,readout=0'.")
     if about.form in ("list", "matrix"):
@@ -108,7 +113,14 @@ def _shown_default(field: Field) -> str:
     about = field.about
     if about.start is not None:
         return f"{about.start}" if about.count is None else f"{about.start}, or {about.count} where sizes are counts"
-    return "" if field.default in (None, MISSING) or field.is_switch else f"{field.default}"
+    if field.inside and field.key == "lr":
+        return "that of --lr"
+    shown = {word: value for word, value in field.defaults if value not in (None, MISSING)}
+    if not shown or field.is_switch:
+        return ""
+    first, *others = dict.fromkeys(shown.values())
+    special = (f"{each} with {', '.join(word for word, value in shown.items() if value == each)}" for each in others)
+    return "; ".join([f"{first}", *special])
 
 
 def _seeds(text: str) -> Any:
@@ -218,6 +230,40 @@ REPORT = Group(
         _option("quiet", bool, False, "--quiet", "-q", help="Show no progress.", rich_help_panel="Output"),
     ),
     lambda values: Report(json=values["json"], quiet=values["quiet"]),
+)
+
+_AVERAGES: dict[str, type[EMA] | type[TailMean]] = {"ema": EMA, "tail": TailMean}
+
+
+def _averages(values: dict[str, Any]) -> tuple[EMA | TailMean, ...]:
+    """Read texts such as ``ema=0.99``."""
+    found = []
+    for text in values["average"] or []:
+        word, _, value = text.partition("=")
+        try:
+            found.append(_AVERAGES[word.strip()](number(value)))
+        except Refusal as refusal:
+            raise Refusal(f"--average {word.strip()}", refusal.value, refusal.allowed) from None
+        except (KeyError, ValueError):
+            raise Refusal("--average", text, "like ema=0.99 or tail=0.5", verb="look") from None
+    return tuple(found)
+
+
+AVERAGES = Group(
+    "averages",
+    (
+        _option(
+            "average",
+            list[str] | None,
+            None,
+            "--average",
+            metavar="ema=DECAY|tail=PART",
+            help="Have the test loss of averaged weights too: a moving average, or the mean of the last part of all "
+            "steps; repeat for more.",
+            rich_help_panel="Output",
+        ),
+    ),
+    _averages,
 )
 
 TOLERANCE = Group(

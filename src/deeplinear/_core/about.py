@@ -13,12 +13,14 @@ from deeplinear._core.checks import Check
 _FIELD, _PART = "about", "part"
 _GREEK = {
     "\\alpha": "α", "\\beta": "β", "\\gamma": "γ", "\\eta": "η", "\\kappa": "κ",
-    "\\lambda": "λ", "\\mu": "μ", "\\nu": "ν", "\\sigma": "σ",
+    "\\lambda": "λ", "\\mu": "μ", "\\nu": "ν", "\\rho": "ρ", "\\sigma": "σ",
 }  # fmt: skip
 
-Form = Literal["number", "whole", "numbers", "series", "layers", "list", "matrix", "choice", "switch"]
+Form = Literal[
+    "number", "whole", "numbers", "series", "layers", "list", "matrix", "choice", "word or number", "switch", "rule"
+]  # fmt: skip
 """What a value looks like: a number, a whole one, one or several, one or several over time, one for each weight layer,
-a list, rows of numbers, a word, on or off."""
+a list, rows of numbers, a word, a word or a number, on or off, an update rule with fields of its own."""
 
 
 @dataclass(frozen=True)
@@ -105,22 +107,26 @@ class About:
         >>> About("Scaling", "With width.", "choice", choices={"mup": "muP", "ntk": "NTK"}).placeholder
         'mup|ntk'
         """
-        of_form = {"choice": "|".join(self.choices), "switch": "", "list": "LIST", "matrix": "MATRIX"}
+        words = "|".join(self.choices)
+        of_form = {"choice": words, "word or number": f"{words}|P", "switch": ""}
+        of_form |= {"list": "LIST", "matrix": "MATRIX", "layers": "LAYERS"}
         symbol = self.symbol.partition("_")[0].removeprefix("\\").upper()
-        return of_form.get(self.form, self.unit or symbol)
+        return of_form.get(self.form, self.unit or symbol or "X")
 
 
 @dataclass(frozen=True)
 class AboutPart:
     """What is known of a part of a problem: its name in plain words, what it is, the kinds there are.
 
-    ``start`` is the kind with which the command line and the page begin.
+    ``start`` is the kind with which the command line and the page begin. ``missing`` has words, in small letters, for
+    kinds that people ask for and that there cannot be, each with the reason and what comes nearest.
     """
 
     label: str
     help: str
     kinds: tuple[Any, ...]
     start: Any
+    missing: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def metadata(self) -> dict[str, "AboutPart"]:
@@ -131,6 +137,11 @@ class AboutPart:
     def listed(self) -> tuple[Any, ...]:
         """The kinds, the one to begin with first."""
         return (self.start, *(kind for kind in self.kinds if kind is not self.start))
+
+    def why_missing(self, word: Any) -> str:
+        """Return why there is no kind of this name, to follow a refusal; nothing where no reason is known."""
+        known = str(word).lower().replace("-", "").replace("_", "")
+        return f": {self.missing[known]}" if known in self.missing else ""
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,22 @@ class Word:
         return str(value)
 
 
+@dataclass(frozen=True)
+class OrNone:
+    """What another check takes, or None."""
+
+    check: Check
+
+    @property
+    def allowed(self) -> str:
+        """What the check takes, in words."""
+        return f"{self.check.allowed}, or None"
+
+    def __call__(self, name: str, value: Any, /) -> Any:
+        """Return None, or what the other check returns."""
+        return None if value is None else self.check(name, value)
+
+
 def word(name: str, value: Any, allowed: Sequence[str]) -> str:
     """Return value if it is one of the allowed words."""
     return Word(tuple(allowed))(name, value)

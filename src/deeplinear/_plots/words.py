@@ -1,14 +1,18 @@
 """A problem in a few words, for titles and tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
-from deeplinear._core.about import described
+from deeplinear._core.about import Described, described
+from deeplinear._problem.layers import Layers
+from deeplinear._problem.optimizer import GradientDescent
+from deeplinear._problem.phase import Phase
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.schedules import Schedule
 
 
 def in_words(problem: Problem) -> list[str]:
-    """Describe network, data with sampling, and optimizer, each in a few words.
+    """Describe network, data with sampling, optimizer, and phases if there are any, each in a few words.
 
     Examples
     --------
@@ -20,35 +24,68 @@ def in_words(problem: Problem) -> list[str]:
     full batch, samples 2, noise 0.3
     lr 0.05, momentum 0.9, 10 steps
     """
-    sampling, data = problem.sampling, problem.data
+    data = problem.data
     outputs = [f"{data.outputs} outputs"] if data.outputs > 1 else []
     usual = [data.kind.title] if data.kind.title else []
+    phases = [f"{len(problem.phases)} phases: {'; '.join(map(_phase, problem.phases))}"] if problem.phases else []
     return [
-        ", ".join([problem.network.kind.title, *_fields_in_words(problem.network)]),
-        ", ".join([sampling.kind.title, *_fields_in_words(sampling), *usual, *_fields_in_words(data), *outputs]),
-        ", ".join([*_fields_in_words(problem.optimizer), f"{problem.steps} steps"]),
+        ", ".join([problem.network.kind.title, *_fields(problem.network)]),
+        ", ".join([_sampling(problem.sampling), *usual, *_fields(data), *outputs]),
+        ", ".join([_rule(problem.optimizer), f"{problem.steps} steps"]),
+        *phases,
     ]
 
 
-def _fields_in_words(part: Any) -> Iterator[str]:
+def _sampling(sampling: Any) -> str:
+    return ", ".join([sampling.kind.title, *_fields(sampling)])
+
+
+def _rule(optimizer: Any) -> str:
+    """An update rule, which has its name unless it is plain descent, without words that are its defaults."""
+    name = [] if isinstance(optimizer, GradientDescent) else [optimizer.kind.title]
+    words = [each for each in described(optimizer) if each.about.form == "choice"]
+    plain = {each.name for each in words if getattr(optimizer, each.name) == each.default}
+    other = getattr(optimizer, "other", None)
+    rest = [] if other is None else [f"other weights {_rule(other)}"]
+    return ", ".join([*name, *_fields(optimizer, plain | {"other"}), *rest])
+
+
+def _phase(phase: Phase) -> str:
+    words = [f"{phase.steps} steps"]
+    words += [f"target overlap {phase.target_overlap:g}"] if phase.target_overlap != 1.0 else []
+    words += [] if phase.new_samples else ["samples kept"]
+    words += [_sampling(phase.sampling)] if phase.sampling else []
+    words += [f"noise {phase.noise:g}"] if phase.noise is not None else []
+    return ", ".join(words + ([_rule(phase.optimizer)] if phase.optimizer else []))
+
+
+def _fields(part: Any, left_out: Set[str] = frozenset()) -> Iterator[str]:
     """Fields of a part; options that are off or absent, and matrices, are left out."""
     for each in described(part):
-        value, name = getattr(part, each.name), each.name.replace("_", " ")
-        if value is None or value is False or (value == 0 and each.default == 0):
-            continue
-        if value is True:
-            yield name
-        elif isinstance(value, str):
-            yield each.about.choices.get(value, f"{value} {name}")
-        elif isinstance(value, tuple):
-            if not isinstance(value[0], tuple):
-                yield f"{name} {_short(value)}"
-        elif isinstance(value, float | int | complex):
-            yield f"{name} {value:g}"
-        else:
-            yield (
-                f"{name} {getattr(value, 'shape', 'schedule')}" if callable(value) or hasattr(value, "shape") else name
-            )
+        value = getattr(part, each.name)
+        off = value is None or value is False or (value == 0 and each.default == 0)
+        if not off and each.name not in left_out:
+            yield from _field(each, value)
+
+
+def _field(each: Described, value: Any) -> Iterator[str]:
+    name = each.name.replace("_", " ")
+    if value is True:
+        yield name
+    elif isinstance(value, str):
+        yield f"{name} {value}" if name in ("per", "clip by") else each.about.choices.get(value, f"{value} {name}")
+    elif isinstance(value, Layers):
+        changed = [f"{layer} {factor:g}" for layer, factor in value.to_dict().items() if factor != 1.0]
+        yield f"{name} {' '.join(changed) or 1}"
+    elif isinstance(value, Schedule):
+        yield f"{name} {value.peak:g} {value.shape}" + (" after warm-up" if value.warmup else "")
+    elif isinstance(value, tuple):
+        if not isinstance(value[0], tuple):
+            yield f"{name} {_short(value)}"
+    elif isinstance(value, float | int | complex):
+        yield f"{name} {value:g}"
+    else:
+        yield f"{name} schedule"
 
 
 def _short(values: tuple[float, ...]) -> str:

@@ -3,15 +3,22 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.about import keep
+from deeplinear._core.about import About, check_fields
 from deeplinear._core.refusal import Refusal
+
+_DECAY = About("Decay", "How much of the average is carried on at each step.", check=checks.fraction_below_one)
+_PART = About(
+    "Part",
+    "Fraction of the time that has passed over which the mean is taken, up to now.",
+    check=checks.Number("a number above 0 and at most 1", lambda value: 0 < value <= 1),
+)
 
 
 @dataclass(frozen=True)
@@ -31,10 +38,10 @@ class EMA:
            [0.25, 0.25, 0.5 ]])
     """
 
-    decay: float
+    decay: float = field(metadata=_DECAY.metadata)
 
     def __post_init__(self) -> None:
-        keep(self, decay=checks.fraction_below_one("decay", self.decay))
+        check_fields(self)
 
     def weights(self, steps: int) -> NDArray[np.float64]:
         """How much the average at time t has of the weights at each time, shape (steps, steps)."""
@@ -61,11 +68,10 @@ class TailMean:
            [0. , 0.5, 0.5]])
     """
 
-    part: float
+    part: float = field(metadata=_PART.metadata)
 
     def __post_init__(self) -> None:
-        check = checks.Number("a number above 0 and at most 1", lambda value: 0 < value <= 1)
-        keep(self, part=check("part", self.part))
+        check_fields(self)
 
     def length(self, t: int) -> int:
         """Number of steps in the mean at time t."""

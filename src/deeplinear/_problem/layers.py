@@ -11,13 +11,19 @@ from deeplinear._core.checks import Check
 from deeplinear._core.refusal import Refusal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Layers:
-    """One number for the input weights, one for all matrices between hidden layers, one for the readout."""
+    """One number for the input weights, one for all matrices between hidden layers, one for the readout.
+
+    It prints as the mapping that arguments take.
+    """
 
     input: float = 1.0
     hidden: float = 1.0
     readout: float = 1.0
+
+    def __repr__(self) -> str:
+        return repr(self.to_dict())
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers by name."""

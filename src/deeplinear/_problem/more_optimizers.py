@@ -47,7 +47,13 @@ _ITERATIONS = About(
 _INPUT = About(
     "Input weights too", "Let the input weights take orthogonal steps, as hidden ones do.", "switch", check=checks.flag
 )
-_MUON_MOMENTUM = replace(_MOMENTUM, form="number", check=checks.fraction_below_one)
+_OTHER = About(
+    "Rule of other weights",
+    "How weights change that take no orthogonal steps: the readout, and the input weights as a rule.",
+    "rule",
+    allowed="a GradientDescent without clip; by default one with the same learning rate",
+)
+_MUON_MOMENTUM = replace(_MOMENTUM, form="number", check=checks.fraction_below_one, allowed="")
 _BETA = About(
     "Share of the mean",
     "Gradients are taken at this fraction of the way from the fast weights to their mean.",
@@ -129,8 +135,8 @@ class Muon(Optimizer):
     input
         Whether the input weights take such steps too.
     other
-        The rule of the readout, and of the input weights: a ``GradientDescent`` without clipping. By default plain
-        descent with the same learning rate.
+        The rule of the readout, and of the input weights: a ``GradientDescent`` without clipping. None is plain
+        descent with the same learning rate, whatever that becomes.
 
     Examples
     --------
@@ -143,27 +149,46 @@ class Muon(Optimizer):
     nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
     iterations: int = field(default=5, metadata=_ITERATIONS.metadata)
     input: bool = field(default=False, metadata=_INPUT.metadata)
-    other: GradientDescent | None = None
+    other: GradientDescent | None = field(default=None, metadata=_OTHER.metadata)
     kind = Kind("muon", "Muon", "Muon")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nesterov and self.momentum == 0.0:
             raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
-        if self.other is None:
-            keep(self, other=GradientDescent(self.lr))
-        elif not isinstance(self.other, GradientDescent) or self.other.clip is not None:
+        if self.other is not None and (not isinstance(self.other, GradientDescent) or self.other.clip is not None):
             raise Refusal("other", self.other, "a GradientDescent without clip")
 
     @property
     def plain(self) -> GradientDescent:
         """The rule of the weights that take no orthogonal steps."""
-        assert self.other is not None
-        return self.other
+        if self.other is not None:
+            return self.other
+        rule = GradientDescent(1.0)
+        keep(rule, lr=self.lr)  # as it is: checked before, or complex
+        return rule
+
+    def check(self, steps: int) -> None:
+        """Refuse series that do not fit the number of steps, those of other weights too."""
+        super().check(steps)
+        self.plain.check(steps)
+
+    def tabulated(self, steps: int) -> "Muon":
+        """As in every rule, and for the other weights."""
+        return replace(super().tabulated(steps), other=self.other and self.other.tabulated(steps))
+
+    def first(self, count: int, steps: int) -> "Muon":
+        """As in every rule, and for the other weights."""
+        return replace(super().first(count, steps), other=self.other and self.other.first(count, steps))
 
     def steady(self, lr: float, steps: int) -> "Muon":
         """As in every rule; the other weights have the same rate."""
         return replace(self, lr=lr, other=self.plain.steady(lr, steps))
+
+    @property
+    def changes_in_time(self) -> bool:
+        """Whether any number of the rule depends on the step, or of that for other weights."""
+        return super().changes_in_time or self.plain.changes_in_time
 
     @property
     def orthogonal(self) -> Orthogonal:

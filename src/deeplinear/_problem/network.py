@@ -91,8 +91,9 @@ class _WordOrPower:
 
 _BRANCH_SCALING = About(
     "Scaling with depth",
-    "In depth-muP the branches shrink as 1/√L, so that very deep networks have a limit.",
-    "choice",
+    "In depth-muP the branches shrink as 1/√L, so that very deep networks have a limit. A number p lets them shrink as "
+    "1/L^p, with rates of the hidden weights to match: 1 is CompleteP's.",
+    "word or number",
     check=_WordOrPower(),
     choices=_BRANCH_SCALINGS,
 )

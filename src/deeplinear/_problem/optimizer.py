@@ -38,7 +38,7 @@ _MOMENTUM = About(
     "How much of the last step is carried on.",
     "series",
     symbol=r"\mu",
-    allowed=checks.fraction_below_one.allowed,
+    allowed=f"{checks.fraction_below_one.allowed}, one for each step, or a schedule",
     usual=(0.0, 0.99),
 )
 _NESTEROV = About(
@@ -49,7 +49,7 @@ _WEIGHT_DECAY = About(
     "How strongly all weights are pulled towards zero.",
     "series",
     symbol=r"\kappa",
-    allowed=checks.non_negative.allowed,
+    allowed=f"{checks.non_negative.allowed}, one for each step, or a schedule",
 )
 _LAYER_LR = About(
     "Rate of each layer",
@@ -66,20 +66,10 @@ _LAYER_DECAY = About(
 _PER = {"global": "all weights", "layer": "each layer"}
 
 
-@dataclass(frozen=True)
-class _Positive:
-    """A positive number, or None."""
-
-    allowed: str = f"{checks.positive.allowed}, or None"
-
-    def __call__(self, name: str, value: Any, /) -> float | None:
-        return None if value is None else checks.positive(name, value)
-
-
 _CLIP = About(
     "Largest gradient",
     "Gradients that are larger than this are scaled down to it.",
-    check=_Positive(),
+    check=checks.OrNone(checks.positive),
     usual=(0.01, 10.0),
     log=True,
 )
@@ -284,7 +274,7 @@ class GradientDescent(Optimizer):
     >>> GradientDescent(lr=lambda step: 0.1 / (1 + step)).rates(3)
     array([0.1       , 0.05      , 0.03333333])
     >>> GradientDescent(lr=0.05, layer_lr={"readout": 0.0}).layer_lr
-    Layers(input=1.0, hidden=1.0, readout=0.0)
+    {'input': 1.0, 'hidden': 1.0, 'readout': 0.0}
     """
 
     lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)

@@ -2,10 +2,10 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deeplinear._core import checks
-from deeplinear._core.about import keep
+from deeplinear._core.about import About, check_fields
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
 from deeplinear._problem.optimizer import GradientDescent
@@ -14,6 +14,31 @@ from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Pop
 OPTIMIZERS = (GradientDescent, NormalizedDescent, Muon, ScheduleFree, SAM)
 AnyOptimizer = GradientDescent | NormalizedDescent | Muon | ScheduleFree | SAM
 SAMPLINGS = (Population, FullBatch, OnlineSGD, MultiPassSGD)
+
+
+_STEPS = About("Steps", "How long the phase lasts.", "whole", check=checks.Whole())
+_TARGET_OVERLAP = About(
+    "Overlap of targets",
+    "Overlap of the target with that of the phase before.",
+    check=checks.Number("a number from -1 to 1", lambda value: -1 <= value <= 1),
+    usual=(-1.0, 1.0),
+)
+_NEW_SAMPLES = About("New samples", "Draw a data set anew at the start of the phase.", "switch", check=checks.flag)
+_PHASE_SAMPLING = About(
+    "Sampling",
+    "Which examples each training step sees from here on.",
+    "rule",
+    allowed=f"{', '.join(kind.__name__ for kind in SAMPLINGS)}, or None for that of the problem",
+)
+_PHASE_NOISE = About(
+    "Label noise", "Standard deviation of the label noise in this phase.", check=checks.OrNone(checks.non_negative)
+)
+_PHASE_OPTIMIZER = About(
+    "Training",
+    "A rule that starts afresh with this phase.",
+    "rule",
+    allowed=f"{', '.join(kind.__name__ for kind in OPTIMIZERS)}, or None to go on as before",
+)
 
 
 @dataclass(frozen=True)
@@ -41,20 +66,15 @@ class Phase:
     True
     """
 
-    steps: int
-    target_overlap: float = 1.0
-    new_samples: bool = True
-    sampling: Sampling | None = None
-    noise: float | None = None
-    optimizer: AnyOptimizer | None = None
+    steps: int = field(metadata=_STEPS.metadata)
+    target_overlap: float = field(default=1.0, metadata=_TARGET_OVERLAP.metadata)
+    new_samples: bool = field(default=True, metadata=_NEW_SAMPLES.metadata)
+    sampling: Sampling | None = field(default=None, metadata=_PHASE_SAMPLING.metadata)
+    noise: float | None = field(default=None, metadata=_PHASE_NOISE.metadata)
+    optimizer: AnyOptimizer | None = field(default=None, metadata=_PHASE_OPTIMIZER.metadata)
 
     def __post_init__(self) -> None:
-        overlap = checks.Number("a number from -1 to 1", lambda value: -1 <= value <= 1)
-        keep(self, steps=checks.whole("steps", self.steps))
-        keep(self, target_overlap=overlap("target_overlap", self.target_overlap))
-        checks.flag("new_samples", self.new_samples)
-        if self.noise is not None:
-            keep(self, noise=checks.non_negative("noise", self.noise))
+        check_fields(self)
         for name, kinds in (("sampling", SAMPLINGS), ("optimizer", OPTIMIZERS)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kinds):
                 raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))

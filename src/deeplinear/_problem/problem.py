@@ -37,7 +37,17 @@ _SAMPLING = AboutPart(
     SAMPLINGS,
     FullBatch,
 )
-_OPTIMIZER = AboutPart("Training", "How the weights are changed, and for how long.", OPTIMIZERS, GradientDescent)
+_BY_ENTRY = (
+    "it acts on single entries of a matrix, whose distribution is Gaussian no longer, so that the theory has no closed "
+    "equations; the nearest thing is NormalizedDescent with a size for each layer"
+)
+_OPTIMIZER = AboutPart(
+    "Training",
+    "How the weights are changed, and for how long.",
+    OPTIMIZERS,
+    GradientDescent,
+    dict.fromkeys(("adam", "adamw", "adagrad", "rmsprop", "lion", "signsgd", "sgdsign", "signdescent"), _BY_ENTRY),
+)
 _STEPS = About(
     "Training steps",
     "How long to train.",
@@ -196,8 +206,10 @@ class Problem:
         if missing:
             raise ValueError(f"the problem must have {', '.join([*PARTS, 'steps'])}; missing: {', '.join(missing)}")
         parts = {name: _part(name, document[name], kinds) for name, kinds in PARTS.items()}
-        phases = [_phase(table) for table in document.get("phases", [])]
-        return cls(**parts, steps=document["steps"], phases=tuple(phases))
+        tables = document.get("phases", [])
+        if not isinstance(tables, list):
+            raise Refusal("phases", tables, "a list of tables")
+        return cls(**parts, steps=document["steps"], phases=tuple(_phase(table) for table in tables))
 
     def save(self, path: str | Path) -> None:
         """Write the problem to a TOML file."""
@@ -237,6 +249,7 @@ def _phase_table(phase: Phase) -> dict[str, Any]:
 def _phase(table: Any) -> Phase:
     if not isinstance(table, dict):
         raise Refusal("phases", table, "a list of tables")
+    _known("phases", table, [each.name for each in fields(Phase)])
     phase: Phase = _made("phases", Phase, table)
     return phase
 
@@ -245,7 +258,10 @@ def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
     if not isinstance(table, dict):
         raise Refusal(name, table, "a table")
     by_name = {kind.__name__: kind for kind in kinds}
-    kind = by_name[checks.word(f"{name}.type", table.get("type", kinds[0].__name__), list(by_name))]
+    word = table.get("type", kinds[0].__name__)
+    if name in PARTS and (why := parts_of(Problem)[name].why_missing(word)):
+        raise Refusal(f"{name}.type", word, " or ".join(map(repr, by_name)), rest=why)
+    kind = by_name[checks.word(f"{name}.type", word, list(by_name))]
     return _made(name, kind, {key: value for key, value in table.items() if key != "type"})
 
 

@@ -177,6 +177,9 @@ _fraction = checks.Number("a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 _SHAPES: dict[str, type[Schedule]] = {each.shape: each for each in (Constant, Linear, Cosine, WSD, Power, Piecewise)}
 
+SHAPES = tuple(_SHAPES)
+"""Words of all shapes, which are the names of the functions below."""
+
 
 def constant(peak: float, warmup: float = 0.0) -> Schedule:
     """Return the peak at all steps, after a warm-up."""
@@ -222,7 +225,12 @@ def from_dict(name: str, values: dict[str, Any]) -> Schedule:
     for key in options:
         if key not in known:
             raise Refusal(name, values, f"a {shape} schedule of {', '.join(known)}", got=repr(key))
-    return _SHAPES[shape](**options)
+    if "peak" not in options:
+        raise Refusal(name, values, f"a {shape} schedule with a peak")
+    try:
+        return _SHAPES[shape](**options)
+    except Refusal as refusal:  # in words that name the argument
+        raise Refusal(f"{name}.{refusal.field}", refusal.value, refusal.allowed) from None
 
 
 def _several(name: str, values: Any, check: checks.Number) -> tuple[float, ...]:

@@ -1,0 +1,49 @@
+"""Tables of results for the terminal."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from deeplinear import EMA, Comparison, TailMean
+from deeplinear._cli._report import table
+
+
+def observables_table(comparison: Comparison) -> Table:
+    """Show the last value of each curve, and how far theory and experiment are apart over all of it."""
+    rows = [
+        [
+            each.name.removesuffix("_correlation").replace("_", " ") + ("" if each.layer is None else f" {each.layer}"),
+            f"{each.theory[-1]:.4g}",
+            f"{each.mean[-1]:.4g}",
+            f"{each.standard_error[-1]:.1g}",
+            f"{each.max_z:.2f}",
+            "" if math.isnan(each.max_z_beyond_size) else f"{each.max_z_beyond_size:.2f}",
+            f"{100 * each.max_relative_error:.2g} %",
+            "" if math.isnan(each.max_detectable) else f"{100 * each.max_detectable:.2g} %",
+            f"{each.p_value:.2g}",
+        ]
+        for each in comparison.observables
+        if len(each.theory)
+    ]
+    columns = ["", "theory", "experiment", "±", "max |z|", "beyond size", "max error", "would notice", "p"]
+    return table("last values, and largest deviations over all steps", columns, rows)
+
+
+def curves_table(title: str, columns: dict[str, Any]) -> Table:
+    """Show curves at a few steps that grow in proportion."""
+    last = len(columns["step"]) - 1
+    shown = sorted({0, last, *np.geomspace(1, max(last, 1), 8).round().astype(int).clip(max=last).tolist()})
+    rows = [[f"{values[step]:.4g}" for values in columns.values()] for step in shown]
+    return table(title, list(columns), rows)
+
+
+def more_losses(sets: Mapping[str, Any], averages: Sequence[EMA | TailMean]) -> dict[str, Any]:
+    """Return the losses of averaged weights and of the tasks of phases, each as a column under its title."""
+    titles = {
+        "averaged_test_loss": [f"{each}" for each in averages],
+        "task_loss": [f"task {phase + 1}" for phase in range(len(sets.get("task_loss", ())))],
+    }
+    return {title: values for name, each in sets.items() for title, values in zip(titles[name], each, strict=True)}
