@@ -73,7 +73,7 @@ class MatrixTrack:
         start = _first_felt(m)
         felt = slice(start, rows.stop)
         Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations)
-        self._X[:, felt, felt] += rate[..., None] * Y
+        self._X[:, felt, felt] += rate[..., None] * Y  # eq-muon-step
 
     def _diagonal(self, X: Array, rows: slice, by: Array | float) -> None:
         """Add a number of each problem to the diagonal of some rows, in place."""

@@ -101,7 +101,8 @@ class Training:
         for number, shares in enumerate(self._shares):
             mine = [(float(share), then) for then, share in enumerate(shares[evaluation.step]) if share]
             means: dict[int, Array] = {
-                group: _sum(share * history[then] for share, then in mine) for group, history in self._history.items()
+                group: _sum(share * history[then] for share, then in mine)  # eq-average
+                for group, history in self._history.items()
             }
             self._fill(evaluation, means)
             yield number
@@ -137,7 +138,7 @@ class Training:
         if evaluation.number:
             last = zeros((1, 1 + self._c.structure.steps), self._c.gamma0)
             last[:, evaluation.row] = 1.0  # the gradient of the row before
-            where = {group: weights - self._up * last for group, weights in where.items()}
+            where = {group: weights - self._up * last for group, weights in where.items()}  # eq-sam
         before = row_set(self._c, evaluation.row - 1)
         for matrix in self._matrices.values():
             matrix.shift(before, -self._up if evaluation.number and self._up is not None else None)
@@ -148,7 +149,7 @@ class Training:
         outputs, row = self._c.structure.outputs, evaluation.row
         for group, weights in where.items():
             rows = slice(row * outputs, (row + 1) * outputs)
-            self._growing.append(group, rows, weights[:, :1], weights[:, None, 1 : 2 + row])
+            self._growing.append(group, rows, weights[:, :1], weights[:, None, 1 : 2 + row])  # eq-rows
 
     def _step(self, evaluation: Evaluation, scales: dict[int, Array] | None) -> None:
         """Take a step along the gradient of an evaluation."""
@@ -161,7 +162,7 @@ class Training:
             track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
             if rule.averages:
                 part = 1.0 / (step - rule.start + 2.0)
-                self._means[group] = (1.0 - part) * self._means[group] + part * track.change
+                self._means[group] = (1.0 - part) * self._means[group] + part * track.change  # eq-schedule-free
             else:
                 self._means[group] = track.change
 
@@ -191,7 +192,7 @@ class Training:
             self._squares, self._gradients = {}, 0
         self._gradients += 1
         for group, square in each.items():
-            self._squares[group] = beta2 * self._squares.get(group, 0.0) + (1.0 - beta2) * square
+            self._squares[group] = beta2 * self._squares.get(group, 0.0) + (1.0 - beta2) * square  # eq-second-moment
         return {group: _over_root(v / (1.0 - beta2**self._gradients)) for group, v in self._squares.items()}
 
 
@@ -220,5 +221,5 @@ def _clipped(clip: Array, square: Array) -> Array:
     xp = namespace(square)
     ratio = clip * _over_root(square)
     large = xp.real(square) > xp.real(clip) ** 2 if xp.isdtype(square.dtype, "complex floating") else square > clip**2
-    scale: Array = xp.where(large, ratio, xp.ones_like(ratio))
+    scale: Array = xp.where(large, ratio, xp.ones_like(ratio))  # eq-clip
     return scale
