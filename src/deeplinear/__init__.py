@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from deeplinear import schedules
 from deeplinear._comparison.compare import Comparison, compare
 from deeplinear._comparison.finite_size import FiniteSize, SizeEffect, finite_size
 from deeplinear._comparison.observables import ObservableComparison
@@ -13,7 +14,6 @@ from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_sta
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._learning_rate.transfer import Transfer, transfer
-from deeplinear._problem import schedules
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree

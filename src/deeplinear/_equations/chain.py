@@ -146,7 +146,7 @@ class Layers:
                 ratio = ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])
                 Cg = correlation_rows(c, C.Cg[layer + 1], rows)[..., rows]
                 both = times(c.f[layer], c.f[layer], ratio, Cg * Ch).sum(axis=-1)
-            squares.append(c.whole_gamma0[..., 0] ** 2 * both.sum(axis=-1, keepdims=True))
+            squares.append(c.whole_gamma0[..., 0] ** 2 * both.sum(axis=-1, keepdims=True))  # eq-gradient-size
         return squares[::-1]
 
     def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]:

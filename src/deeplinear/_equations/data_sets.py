@@ -98,5 +98,5 @@ def targets(problem: Problem) -> Array:
             )
     gram = problem.data.modes.target
     modes, outputs = gram.shape[:2]
-    products = Q[None, :, None, :, None] * gram[:, None, :, None, :]
+    products = Q[None, :, None, :, None] * gram[:, None, :, None, :]  # eq-targets
     return np.asarray(products.reshape(modes, count * outputs, count * outputs))

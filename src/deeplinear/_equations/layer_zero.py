@@ -368,7 +368,7 @@ def _shares(c: Coefficients) -> Array:
     """Return reuse S, shape (batch, rows, rows)."""
     outputs, sets = c.structure.outputs, np.array(c.structure.sets.sets)
     same = beside(np.kron(sets[:, None] == sets, np.ones((outputs, outputs))), c.reuse)
-    shares: Array = c.xp.repeat(c.reuse, outputs, axis=-1)[:, :, None] * same
+    shares: Array = c.xp.repeat(c.reuse, outputs, axis=-1)[:, :, None] * same  # eq-shared-data
     return shares
 
 

@@ -81,7 +81,7 @@ class MatrixTrack:
         felt = slice(start, rows.stop)
         Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations)
         self._X = namespace(Y).asarray(self._X, copy=True)
-        self._X[:, felt, felt] += rate[..., None] * Y
+        self._X[:, felt, felt] += rate[..., None] * Y  # eq-muon-step
 
     def _diagonal(self, X: Array, rows: slice, by: Array | float) -> None:
         """Add a number of each problem to the diagonal of some rows, in place."""

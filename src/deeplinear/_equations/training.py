@@ -103,7 +103,8 @@ class Training:
         for number, shares in enumerate(self._shares):
             mine = [(float(share), then) for then, share in enumerate(shares[evaluation.step]) if share]
             means: dict[int, Array] = {
-                group: _sum(share * history[then] for share, then in mine) for group, history in self._history.items()
+                group: _sum(share * history[then] for share, then in mine)  # eq-average
+                for group, history in self._history.items()
             }
             self._fill(evaluation, means)
             yield number
@@ -139,7 +140,7 @@ class Training:
         if evaluation.number:
             last = zeros((1, 1 + self._c.structure.steps), self._c.gamma0)
             last[:, evaluation.row] = 1.0  # the gradient of the row before
-            where = {group: weights - self._up * last for group, weights in where.items()}
+            where = {group: weights - self._up * last for group, weights in where.items()}  # eq-sam
         for matrix in self._matrices.values():
             matrix.look(self._numbers["averaging"][evaluation.step] if evaluation.rule.averages else None)
             if evaluation.number and self._up is not None:
@@ -151,7 +152,7 @@ class Training:
         outputs, row = self._c.structure.outputs, evaluation.row
         for group, weights in where.items():
             rows = slice(row * outputs, (row + 1) * outputs)
-            self._growing.append(group, rows, weights[:, :1], weights[:, None, 1 : 2 + row])
+            self._growing.append(group, rows, weights[:, :1], weights[:, None, 1 : 2 + row])  # eq-rows
 
     def _step(self, evaluation: Evaluation, scales: dict[int, Array] | None) -> None:
         """Take a step along the gradient of an evaluation."""
@@ -162,8 +163,8 @@ class Training:
             if group not in elsewhere:
                 scale = 1.0 if scales is None else scales[group]
                 track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
-            part = _part(evaluation)
-            self._means[group] = (1.0 - part) * self._means[group] + part * track.change if part < 1 else track.change
+            mean, part = self._means[group], _part(evaluation)
+            self._means[group] = (1.0 - part) * mean + part * track.change if part < 1 else track.change
 
     def _step_matrices(self, evaluation: Evaluation, scales: dict[int, Array] | None, equations: "Equations") -> None:
         """Take the step of weights that take orthogonal steps, now or in another phase."""
@@ -193,7 +194,7 @@ class Training:
             self._squares, self._gradients = {}, 0
         self._gradients += 1
         for group, square in each.items():
-            self._squares[group] = beta2 * self._squares.get(group, 0.0) + (1.0 - beta2) * square
+            self._squares[group] = beta2 * self._squares.get(group, 0.0) + (1.0 - beta2) * square  # eq-second-moment
         return {group: _over_root(v / (1.0 - beta2**self._gradients)) for group, v in self._squares.items()}
 
 
@@ -207,7 +208,7 @@ def growing_weights(c: Coefficients, room: Room) -> GrowingWeights:
 def _part(evaluation: Evaluation) -> float:
     """How much of the weights a step takes into their mean; all where a rule keeps no mean."""
     rule = evaluation.rule
-    return 1.0 / (evaluation.step - rule.start + rule.since + 2.0) if rule.averages else 1.0
+    return 1.0 / (evaluation.step - rule.start + rule.since + 2.0) if rule.averages else 1.0  # eq-schedule-free
 
 
 def _sum(parts: Iterable[Array]) -> Array:
@@ -228,5 +229,5 @@ def _clipped(clip: Array, square: Array) -> Array:
     xp = namespace(square)
     ratio = clip * _over_root(square)
     large = xp.real(square) > xp.real(clip) ** 2 if xp.isdtype(square.dtype, "complex floating") else square > clip**2
-    scale: Array = xp.where(large, ratio, xp.ones_like(ratio))
+    scale: Array = xp.where(large, ratio, xp.ones_like(ratio))  # eq-clip
     return scale

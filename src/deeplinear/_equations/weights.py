@@ -50,14 +50,14 @@ class Weights:
 
     def initial(self, x: Array, rows: slice) -> Array:
         """Rows of variance dd o x, given those of x."""
-        decayed = x * _spread(dd(self.d, rows), x) if self.decays else x
+        decayed = x * _spread(dd(self.d, rows), x) if self.decays else x  # eq-layer-kernels
         return decayed if self.variance is None else decayed * _spread(self.variance, x)
 
     def learned(self, C: Array, rows: slice, *, transposed: bool = False) -> Array:
         """Rows of a o C, given those of C, or of what stands for it where steps are orthogonal: C X^T, or C X."""
         if self.X is not None:
             X = self.X[:, : rows.stop, : rows.stop]
-            return C @ (X if transposed else X.mT)
+            return C @ (X if transposed else X.mT)  # eq-matrix-weights
         product: Array = _spread(self.a[rows], C) * C  # eq-propagator
         return product
 
