@@ -24,7 +24,7 @@ EXPLICIT, LAZY, REDUCED, AUTO = "explicit", "lazy", "reduced", "auto"
 METHODS = (AUTO, EXPLICIT, LAZY, REDUCED)
 """What may be asked for."""
 
-_PASS = 0.6e-9
+PASS = 0.6e-9
 """Seconds to multiply and add one number of a matrix."""
 
 _DRAW = 10e-9
@@ -118,7 +118,7 @@ class Counts:
         seconds, numbers = (self._explicit if method == EXPLICIT else self._revealed)(kept)
         supplies = 0 if method == EXPLICIT else _SUPPLIES
         in_flight = 8 * (numbers + self.n * sites + results) + supplies
-        return Need(seconds + self.n**2 * sites * _PASS, in_flight, 8 * results + _BOOKKEEPING)
+        return Need(seconds + self.n**2 * sites * PASS, in_flight, 8 * results + _BOOKKEEPING)
 
     def _explicit(self, kept: Sizes) -> tuple[float, int]:
         """Seconds without the correlations, and numbers that are stored."""
@@ -127,7 +127,7 @@ class Counts:
         data = kept.samples * kept.dim
         drawings = steps if self.problem.sampling.fresh else 1
         passes = steps * ((5 if momentum else 3) * weights + 2 * data)
-        seconds = _STEP * steps + _PASS * passes + _DRAW * (weights + drawings * data)
+        seconds = _STEP * steps + PASS * passes + _DRAW * (weights + drawings * data)
         return seconds, weights * (2 if momentum else 1) + data + 2 * kept.samples * kept.outputs
 
     def _revealed(self, kept: Sizes) -> tuple[float, int]:
@@ -142,7 +142,7 @@ class Counts:
             stored += 2 * looks * (kept.dim + kept.samples)
         stored += 8 * (kept.dim + max(kept.widths)) * kept.outputs + 6 * kept.samples * kept.outputs  # fields of a step
         overhead = 2 * self.n * layers * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
-        return overhead + _PASS * passes + _ENTRY * entries, stored
+        return overhead + PASS * passes + _ENTRY * entries, stored
 
 
 def choose(counts: Counts, available: float) -> str:
