@@ -221,7 +221,7 @@ def finite_size() -> Table:
 
 # --- finite size: coefficients of 1/D, and where that law fails -----------------------------------------------
 
-LARGE, PAIRS = 10**6, 256
+LARGE, PAIRS = 10**6, 128
 """Input dimension at which coefficients are measured, and pairs of networks that are drawn."""
 
 FRACTIONS = (0.1, 0.5, 0.9, 0.98)
@@ -274,7 +274,7 @@ def size_coefficients() -> Table:
 
 EDGE = size_problem(dl.MLP(3, 0.5), dl.FullBatch(2.0), noise=0.0, steps=40)
 EDGE_RATES = (0.05, 0.08, 0.1)
-EDGE_DIMS = (10**2, 10**3, 10**4, 10**5, 10**6, 10**9)
+EDGE_DIMS = (10**2, 10**3, 10**4, 10**6, 10**9)
 
 
 def size_law() -> Table:
