@@ -23,7 +23,7 @@ NETWORKS = {50: 8000, 100: 8000, 200: 4000, 400: 2000}
 LARGER = {"near the edge": {1000: 200, 2000: 48}}
 """Further sizes, where those above do not show how the deviation ends."""
 
-REPEATED = (50, 400)
+REPEATED = (50, 100)
 """Input dimension and number of the networks that a test trains again."""
 
 

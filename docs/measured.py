@@ -6,10 +6,14 @@ measures each table anew, or those that are named, and writes it into its page, 
 """
 
 import itertools
+import json
+import math
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -215,6 +219,90 @@ def finite_size() -> Table:
     return table
 
 
+# --- finite size: coefficients of 1/D, and where that law fails -----------------------------------------------
+
+LARGE, PAIRS = 10**6, 128
+"""Input dimension at which coefficients are measured, and pairs of networks that are drawn."""
+
+FRACTIONS = (0.1, 0.5, 0.9, 0.98)
+"""Learning rates in units of the largest stable one."""
+
+
+def size_problem(network: Any, sampling: Any, noise: float = 0.3, steps: int = 30) -> dl.Problem:
+    """Return a problem with isotropic data, whose learning rate is to be chosen."""
+    return dl.Problem(network, dl.Isotropic(noise), sampling, dl.GradientDescent(0.01), steps)
+
+
+SIZE_PROBLEMS = {
+    "MLP, depth 1, full batch": size_problem(dl.MLP(1, 1.0), dl.FullBatch(2.0)),
+    "MLP, depth 2, full batch": size_problem(dl.MLP(2, 1.0), dl.FullBatch(2.0)),
+    "MLP, depth 4, full batch": size_problem(dl.MLP(4, 1.0), dl.FullBatch(2.0)),
+    "the same, width 1/4": size_problem(dl.MLP(4, 0.25), dl.FullBatch(2.0)),
+    "the same, width 4": size_problem(dl.MLP(4, 4.0), dl.FullBatch(2.0)),
+    "residual, depth 4, full batch": size_problem(dl.ResNet(4, 1.0), dl.FullBatch(2.0)),
+    "MLP, depth 2, P = D/2": size_problem(dl.MLP(2, 1.0), dl.FullBatch(0.5)),
+    "MLP, depth 2, richness 4": size_problem(dl.MLP(2, 1.0, richness=4.0), dl.FullBatch(2.0)),
+    "MLP, depth 2, population": size_problem(dl.MLP(2, 1.0), dl.Population()),
+    "MLP, depth 2, online": size_problem(dl.MLP(2, 1.0), dl.OnlineSGD(0.5)),
+}
+
+
+def size_effect(problem: dl.Problem, dim: int, pairs: int = PAIRS) -> tuple[float, float, float]:
+    """Return D times the relative shift of the final test loss, its standard error, and sqrt(D) times the scatter."""
+    effect = dl.finite_size(problem, dim, pairs=pairs)["test_loss"]
+    at_end = [float(each[-1] / effect.theory[-1]) for each in (effect.shift, effect.shift_error, effect.scatter)]
+    return dim * at_end[0], dim * at_end[1], math.sqrt(dim) * at_end[2]
+
+
+def with_error(value: float, error: float) -> str:
+    """Write a number to the digits that its error leaves."""
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def size_coefficients() -> Table:
+    """Return coefficients of 1/D, for several problems and learning rates, and of 1/sqrt(D) at the least one."""
+    table = [["", *(f"{part:g} of the largest stable rate" for part in FRACTIONS), "scatter at half of it"]]
+    for name, problem in SIZE_PROBLEMS.items():
+        largest = dl.max_stable_lr(problem).lr
+        rates = (replace(problem, optimizer=dl.GradientDescent(part * largest)) for part in FRACTIONS)
+        found = [size_effect(each, LARGE) for each in rates]
+        scatter = found[FRACTIONS.index(0.5)][2]
+        table.append([name, *(with_error(*each[:2]) for each in found), f"{scatter:.2g}"])
+    return table
+
+
+EDGE = size_problem(dl.MLP(3, 0.5), dl.FullBatch(2.0), noise=0.0, steps=40)
+EDGE_RATES = (0.05, 0.08, 0.1)
+EDGE_DIMS = (10**2, 10**3, 10**4, 10**6, 10**9)
+
+
+def size_law() -> Table:
+    """Return D times the relative shift of a loss at several sizes, farther from the edge of stability and nearer."""
+    table = [["lr", *(f"$D = 10^{round(math.log10(dim))}$" for dim in EDGE_DIMS)]]
+    for lr in EDGE_RATES:
+        problem = replace(EDGE, optimizer=dl.GradientDescent(lr))
+        table.append([f"{lr:g}", *(with_error(*size_effect(problem, dim)[:2]) for dim in EDGE_DIMS)])
+    return table
+
+
+def size_predicted() -> Table:
+    """Return what explicit networks do, as ``finite_size.py`` found it, beside what is predicted."""
+    script = runpy.run_path(str(HERE / "finite_size.py"))
+    recorded = json.loads(script["RESULTS"].read_text())
+    table = [["", *(f"D = {dim}, {what}" for dim in script["NETWORKS"] for what in ("networks", "predicted"))]]
+    for name, problem in script["PROBLEMS"].items():
+        cells = []
+        for row in recorded[name]["sizes"][: len(script["NETWORKS"])]:
+            shift, error, _ = size_effect(problem, row["dim"], 2 * PAIRS)
+            seen = (row["test_loss_bias"], row["test_loss_bias_error"])
+            cells += [
+                with_error(*(100 * each for each in pair)) for pair in (seen, (shift / row["dim"], error / row["dim"]))
+            ]
+        table.append([name, *cells])
+    return table
+
+
 # --- pages ----------------------------------------------------------------------------------------------------
 
 HERE = Path(__file__).parent
@@ -223,6 +311,9 @@ TABLES: dict[str, tuple[str, Callable[[], Table]]] = {
     "small_batches": ("findings.md", small_batches),
     "stable_rates": ("findings.md", stable_rates),
     "finite_size": ("limits.md", finite_size),
+    "size_coefficients": ("limits.md", size_coefficients),
+    "size_law": ("limits.md", size_law),
+    "size_predicted": ("limits.md", size_predicted),
 }
 """Page and measurement of each table."""
 

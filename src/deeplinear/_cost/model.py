@@ -9,6 +9,7 @@ import math
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.data_sets import DataSets
 from deeplinear._equations.system import matrices_read
+from deeplinear._experiment.methods import PASS, Counts, Need, choose
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
@@ -17,9 +18,6 @@ from deeplinear._solvers.depth import NODES
 
 _CALLS = 4e4
 """Numbers that could be gone through while the calls of a step are made for one layer."""
-
-_DRAWING = 4
-"""Time to draw a random number, in units of reading it."""
 
 
 def work_of(problem: Problem) -> tuple[str, Work]:
@@ -54,16 +52,19 @@ def numbers_per_step(sizes: Sizes) -> int:
 
 
 def numbers_of_training(problem: Problem, dim: int, seeds: int) -> float:
-    """Numbers that training several networks goes through; fresh examples are drawn at every step."""
-    sizes = sizes_of(problem, dim)
-    drawn = 0.0 if problem.sampling.reuse else (_DRAWING - 1) * sizes.samples * sizes.dim
-    calls = _CALLS / 2 * problem.network.layers
-    return seeds * problem.steps * (numbers_per_step(sizes) + drawn + calls)
+    """Numbers that training several networks goes through, or could in the time that it takes to draw and to call."""
+    return seeds * _network(problem, dim).seconds / PASS
 
 
 def bytes_of_networks(problem: Problem, dim: int, together: int) -> float:
-    """Bytes of the weights and inputs of networks that are trained at the same time."""
-    return 8.0 * together * numbers_per_step(sizes_of(problem, dim))
+    """Bytes of networks that are trained at the same time."""
+    return float(together * _network(problem, dim).in_flight)
+
+
+def _network(problem: Problem, dim: int) -> Need:
+    """What one network needs of which only the losses are kept, its matrices kept as ``simulate`` chooses."""
+    counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
+    return counts.need(choose(counts, math.inf))
 
 
 def step_costs(steps: int = 100) -> dict[str, float]:

@@ -29,7 +29,7 @@ EXPLICIT, LAZY, REDUCED, AUTO = "explicit", "lazy", "reduced", "auto"
 METHODS = (AUTO, EXPLICIT, LAZY, REDUCED)
 """What may be asked for."""
 
-_PASS = 0.6e-9
+PASS = 0.6e-9
 """Seconds to multiply and add one number of a matrix."""
 
 _DRAW = 10e-9
@@ -143,7 +143,7 @@ class Counts:
         seconds, numbers = (self._explicit if method == EXPLICIT else self._revealed)(kept)
         supplies = 0 if method == EXPLICIT else _SUPPLIES
         in_flight = 8 * (numbers + self.n * sites + results) + supplies
-        return Need(seconds + self.n**2 * sites * _PASS, in_flight, 8 * results + _BOOKKEEPING)
+        return Need(seconds + self.n**2 * sites * PASS, in_flight, 8 * results + _BOOKKEEPING)
 
     def _explicit(self, kept: Sizes) -> tuple[float, int]:
         """Seconds without the correlations, and numbers that are stored."""
@@ -152,7 +152,7 @@ class Counts:
         seconds, most = _STEP * steps + _DRAW * weights, 0
         for stage in self.problem.stages:
             passes, buffers = _rule_cost(stage.optimizer, stage.of)
-            seconds += _PASS * stage.steps * weights * (passes + 3 * len(self.averages))
+            seconds += PASS * stage.steps * weights * (passes + 3 * len(self.averages))
             most = max(most, buffers * weights)
             if stage.optimizer.orthogonal is not None:
                 products, room = _orthogonal_cost(stage.optimizer.orthogonal, shapes[:-1])
@@ -161,7 +161,7 @@ class Counts:
         for data in self._data:
             looks = int(data.residuals.sum() + data.signals.sum())
             drawings = data.samples.sum() if data.fresh else data.samples[0]
-            seconds += kept.dim * (_PASS * looks * float(data.samples.mean()) + _DRAW * int(drawings))
+            seconds += kept.dim * (PASS * looks * float(data.samples.mean()) + _DRAW * int(drawings))
             samples = max(samples, int(data.samples.max()))
         copies = 1 + sum(kept_copies(average, steps) for average in self.averages)
         return seconds, copies * weights + most + samples * (kept.dim + 2 * kept.outputs)
@@ -185,7 +185,7 @@ class Counts:
         stored += most + copies * layers * (1 + gradients) + (copies - 1) * kept.widths[-1] * outputs
         stored += 8 * (kept.dim + max(kept.widths)) * outputs + 6 * kept.samples * outputs  # fields of a step
         overhead = products * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
-        return overhead + _PASS * passes + _ENTRY * entries, stored
+        return overhead + PASS * passes + _ENTRY * entries, stored
 
     @property
     def _data(self) -> list[DataSet]:

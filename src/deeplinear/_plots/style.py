@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -75,6 +76,18 @@ def styled(steps: int | None = None) -> Iterator[None]:
         if steps == 1:
             matplotlib.rcParams["lines.marker"] = "o"
         yield
+
+
+def theory_in(color: Any) -> dict[str, Any]:
+    """Look of what theory says of networks that are drawn in a colour: a dark shade of it, to be seen on their line.
+
+    Examples
+    --------
+    >>> theory_in((1.0, 0.5, 0.0))["color"]
+    (0.5, 0.25, 0.0)
+    """
+    red, green, blue = to_rgb(color)
+    return THEORY | {"color": (red / 2, green / 2, blue / 2)}
 
 
 def new_figure(width: float, height: float) -> Figure:

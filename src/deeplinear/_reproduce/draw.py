@@ -1,4 +1,4 @@
-"""Pictures of panels: theory dashed, networks solid with a band.
+"""Pictures of panels: theory dashed, networks solid with a band, in two shades of one colour.
 
 The band is one standard error of the mean; over learning rates it is from quartile to quartile around the median, since
 some networks diverge there.
@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from deeplinear._core.statistics import typical_loss
-from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, styled
+from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, styled, theory_in
 from deeplinear._plots.transfer import MARKERS, lr_axis, smooth
 from deeplinear._reproduce.measure import late_exponent
 from deeplinear._reproduce.panel import (
@@ -39,10 +40,16 @@ _WIDTH, _HEIGHT, _DPI = 5.4, 3.4, 200
 _COLORS = 96
 """Size of the palette: enough for bands that overlap, and a third of the bytes."""
 
+_GREY = "#999999"
+"""Of the line that stands for all networks in a legend."""
+
 _PATTERNS: Sequence[Any] = ((0, (1, 1)), (0, (5, 1, 1, 1)), "solid")
 """Of lines that are neither theory nor networks."""
 
 _LOSSES = {"test_loss": "test loss", "train_loss": "train loss"}
+
+_Key = tuple[Any, str]
+"""What stands for something in a legend, one artist or several over each other, and its label."""
 
 
 def draw(panel: Panel, results: Any, note: str) -> Figure:
@@ -72,24 +79,22 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
     last = max(len(each.mean()) - 1 if each.has_networks else 0 for each in results) or max(
         e.times[-1] for e in results
     )
-    keys = []
+    keys: list[_Key] = []
     for color, each in zip(_sequence(len(results)), results, strict=True):
         for name in view.losses:
             thin = 0.55 if name == "train_loss" else 1.0
             _curve(ax, each, name, color, first, last, thin)
-        keys.append(Line2D([], [], color=color, label=each.line.label, linestyle="-" if each.has_networks else "--"))
+        keys.append(_key(each.line.label, color, each.has_networks))
     if view.guides is not None:
         guides = view.guides(results)
         patterns = dict(zip(dict.fromkeys(label for label, _, _ in guides), _PATTERNS, strict=False))
         for label, x, y in guides:
             ax.plot(x, y, color=INK, linestyle=patterns[label], linewidth=1.0, zorder=4)
-        keys += [
-            Line2D([], [], color=INK, linestyle=each, linewidth=1.0, label=label) for label, each in patterns.items()
-        ]
+        keys += [(Line2D([], [], color=INK, linestyle=each, linewidth=1.0), label) for label, each in patterns.items()]
     if len(view.losses) > 1:
         keys += [
-            Line2D([], [], color=INK, linewidth=2.2, label="test loss"),
-            Line2D([], [], color=INK, linewidth=1.2, label="train loss"),
+            (Line2D([], [], color=INK, linewidth=width), _LOSSES[name])
+            for name, width in (("test_loss", 2.2), ("train_loss", 1.2))
         ]
     ax.set_xscale(view.x)
     ax.set_xlim(view.xlim if view.xlim is not None else (first, last))
@@ -102,9 +107,9 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
 
 
 def _curve(ax: Axes, each: Trained, name: str, color: Any, first: int, last: float, thin: float) -> None:
-    """One line: networks solid with a band, theory dashed over it, or coloured where there are no networks."""
+    """One line: networks solid with a band, theory dashed over it in a darker shade."""
     known = (each.times >= first) & (each.times <= 1.2 * last)
-    style = dict(THEORY) if each.has_networks else THEORY | {"color": color, "linewidth": 1.6}
+    style = theory_in(color) if each.has_networks else THEORY | {"color": color, "linewidth": 1.6}
     ax.plot(each.times[known], _positive(each.theory(name)[known]), **style)
     if each.has_networks:
         mean, error = each.mean(name)[first:], each.error(name)[first:]
@@ -117,11 +122,11 @@ def _over_values(figure: Figure, view: OverValues, results: Trainings) -> None:
     for color, fraction in zip(_sequence(len(view.at)), view.at, strict=True):
         step = round(fraction * (len(results[0].times) - 1))
         trained = results.trained
-        ax.plot(results.values, [each.theory()[step] for each in results], **THEORY)
+        ax.plot(results.values, [each.theory()[step] for each in results], **theory_in(color))
         at = np.array([each.line.value for each in trained])
         mean, error = (np.array([f(each)[step] for each in trained]) for f in (Trained.mean, Trained.error))
         _band(ax, at, mean, error, color, marker="o", markersize=3)
-        keys.append(Line2D([], [], color=color, marker="o", markersize=3, label=f"step {step}"))
+        keys.append(_key(f"step {step}", color, marker="o", markersize=3))
     ax.set_xlabel(view.x)
     ax.set_ylabel("test loss")
     _set_y(ax, view.y, None)
@@ -135,7 +140,7 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
         rates, losses = each.curve
         last = min(each.lrs[-1], view.beyond * each.lr)
         shown = np.isfinite(losses) & (rates >= each.lrs[0]) & (rates <= last)
-        ax.plot(*smooth(rates[shown], losses[shown]), **THEORY)
+        ax.plot(*smooth(rates[shown], losses[shown]), **theory_in(color))
         tried, networks = each.tried
         median, low, high = (np.where(np.isfinite(level), level, np.nan) for level in typical_loss(networks))
         near = tried <= last
@@ -149,16 +154,7 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
         ax.errorbar(lr, least, xerr=bar, markersize=6.5, markerfacecolor="white", elinewidth=1, capsize=2, **marker)
         best = float(each.data["optimal_loss"].item())
         ax.plot(each.lr, best, markersize=6, markeredgecolor="black", markeredgewidth=0.7, linestyle="none", **marker)
-        keys.append(
-            Line2D(
-                [],
-                [],
-                markersize=5,
-                label=each.line.label,
-                linewidth=1.8,
-                **{k: v for k, v in marker.items() if k != "zorder"},
-            )
-        )
+        keys.append(_key(each.line.label, color, marker=marker["marker"], markersize=5, linewidth=1.8))
         top.append(losses[shown][0])
         bottom.append(min(best, float(np.nanmin(median))))
     ax.set_xscale("log")
@@ -168,8 +164,8 @@ def _over_rates(figure: Figure, view: OverRates, results: Optima) -> None:
     lr_axis(ax)
     dot: dict[str, Any] = {"marker": "o", "color": INK, "markersize": 5, "linestyle": "none"}
     keys += [
-        Line2D([], [], **dot, markeredgecolor="black", label="optimum, theory"),
-        Line2D([], [], **dot, markerfacecolor="white", label="optimum, networks"),
+        (Line2D([], [], **dot, markeredgecolor="black"), "optimum, theory"),
+        (Line2D([], [], **dot, markerfacecolor="white"), "optimum, networks"),
     ]
     _legend(figure, keys, band="quartiles of networks")
 
@@ -179,12 +175,12 @@ def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> N
     groups = list(dict.fromkeys(each.line.group for each in results))
     for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
         lines = results.group(name)
-        ax.plot([each.line.value for each in lines], [each.lr for each in lines], **THEORY)
+        ax.plot([each.line.value for each in lines], [each.lr for each in lines], **theory_in(color))
         trained = [each for each in lines if each.has_networks]
         mean, error = np.array([each.measured for each in trained]).T
         style: dict[str, Any] = {"marker": MARKERS[index], "markersize": 4}
         _band(ax, np.array([each.line.value for each in trained]), mean, error, color, **style)
-        keys.append(Line2D([], [], color=color, label=name, **style))
+        keys.append(_key(name, color, **style))
     ax.set_xscale("log")
     ax.set_xlabel(view.x)
     ax.set_ylabel("largest stable learning rate")
@@ -194,17 +190,18 @@ def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> N
 
 
 def _slope_over_values(figure: Figure, view: SlopeOverValues, results: Trainings) -> None:
-    ax, keys = figure.add_subplot(), []
+    ax, keys = figure.add_subplot(), list[_Key]()
     fine = np.linspace(0.0, 1.0, 101)
     for pattern, (label, law) in zip(_PATTERNS, view.laws.items(), strict=True):
-        keys += ax.plot(fine, law(fine), color=INK, linewidth=1.0, linestyle=pattern, label=label)
+        (line,) = ax.plot(fine, law(fine), color=INK, linewidth=1.0, linestyle=pattern)
+        keys.append((line, label))
     groups = list(dict.fromkeys(each.line.group for each in results))
     for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
         lines = results.group(name)
         exponents, drifts = zip(*(late_exponent(each) for each in lines), strict=True)
         style: dict[str, Any] = {"color": color, "marker": MARKERS[index], "markersize": 6, "linestyle": "none"}
         ax.errorbar([each.line.value for each in lines], exponents, drifts, zorder=5, **style)
-        keys.append(Line2D([], [], label=f"theory, {name}", **style))
+        keys.append((Line2D([], [], **style), f"theory, {name}"))
     ax.set_xlabel(view.x)
     ax.set_ylabel("fitted exponent of the loss")
     ax.set_xlim(0, 1)
@@ -225,8 +222,11 @@ def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
             exponent, _ = each.exponent
             name = each.series.label.split(", ")[1]
             said = ", panels" if each.series.what == "panels" else f" (table: {each.series.exponent:g})"
+            sizes = each.sizes / each.sizes[0]
+            if each.series.exponent is not None:
+                ax.plot(sizes, sizes**each.series.exponent, **theory_in(color))
             ax.plot(
-                each.sizes / each.sizes[0],
+                sizes,
                 each.seconds / each.seconds[0],
                 color=color,
                 marker=MARKERS[index],
@@ -237,6 +237,7 @@ def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_title(title)
+        ax.plot([], [], label="dashed: as in the table", **THEORY)
         ax.legend(loc="upper left", fontsize=6.5, handlelength=1.4)
         ax.yaxis.set_minor_formatter(NullFormatter())
     axes[0].set_ylim(0.5, 3e4)
@@ -261,15 +262,27 @@ def _band(ax: Axes, x: Array, mean: Array, error: Array, color: Any, **style: An
     ax.fill_between(x, low, mean + error, color=color, alpha=0.25, linewidth=0)
 
 
-def _legend(figure: Figure, keys: list[Line2D], theory: bool = True, band: str = "± standard error") -> None:
+def _key(label: str, color: Any, has_networks: bool = True, **style: Any) -> _Key:
+    """A line of the legend: networks with theory over them, or theory alone."""
+    if not has_networks:
+        return Line2D([], [], **THEORY | {"color": color, "linewidth": 1.6}), label
+    return (Line2D([], [], color=color, **style), Line2D([], [], **theory_in(color))), label
+
+
+def _legend(figure: Figure, keys: list[_Key], theory: bool = True, band: str = "± standard error") -> None:
     """Keys beside the axes, where they cover nothing."""
-    common = [Line2D([], [], label="theory", **THEORY), Patch(color=BAND, label=band)] if theory else []
-    figure.legend(handles=[*keys, *common], loc="outside right upper")
+    common: list[_Key] = [
+        (Line2D([], [], **THEORY), "dashed: theory"),
+        (Line2D([], [], color=_GREY), "solid: networks"),
+        (Patch(color=BAND), band),
+    ]
+    handles, labels = zip(*keys, *(common if theory else ()), strict=True)
+    figure.legend(handles, labels, loc="outside right upper", handler_map={tuple: HandlerTuple(ndivide=1)})
 
 
 def _sequence(count: int) -> Array:
-    """Dark to light, distinct in grey too."""
-    return np.asarray(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, count) if count > 1 else [0.3]))
+    """Dark to light, distinct in grey too, and all light enough for dashes of a darker shade."""
+    return np.asarray(matplotlib.colormaps["viridis"](np.linspace(0.25, 0.92, count) if count > 1 else [0.4]))
 
 
 def _set_y(ax: Axes, scale: str, limits: tuple[float, float] | None) -> None:

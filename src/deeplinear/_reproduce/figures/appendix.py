@@ -327,7 +327,7 @@ PANELS = (
         Stability((*stable(1, "ntk"), *stable(2, "ntk"), *stable(3, "ntk"), *stable(3, "mup"))),
         RateOverValues("width  ν = N/D"),
         (flat_in_mup, grows_in_ntk, grows_by_our_law, saturates),
-        {"tiny": Size(8, 3, 6), "quick": Size(50, 16), "full": Size(200, 64)},
+        {"tiny": Size(8, 3, 6), "quick": Size(10**4, 16), "full": Size(10**5, 64)},
     ),
     Panel(
         "A2a",
@@ -339,7 +339,7 @@ PANELS = (
         Training(tuple(Line(b, f"B/D = {b:g}", early(0.25, b)) for b in (0.05, 0.1, 0.2, 1.0))),
         OverSteps(guides=powers, ylim=(0.3, 2.5)),
         (caption_predicts, text_predicts, predicts_the_first_step, predicts_the_first_steps),
-        {"tiny": Size(20, 4, 6, 2), "quick": Size(200, 64), "full": Size(1000, 64)},
+        {"tiny": Size(20, 4, 6, 2), "quick": Size(10**4, 64), "full": Size(10**5, 256)},
     ),
     Panel(
         "A2b",
@@ -350,7 +350,7 @@ PANELS = (
         Training(tuple(Line(nu, f"ν = {nu:g}", early(nu, 0.05)) for nu in (0.25, 0.5, 1.0, 4.0))),
         OverSteps(guides=powers, ylim=(0.3, 2.5)),
         (caption_predicts, text_predicts, predicts_the_first_step, predicts_the_first_steps),
-        {"tiny": Size(20, 4, 6, 2), "quick": Size(200, 48), "full": Size(1000, 64)},
+        {"tiny": Size(20, 4, 6, 2), "quick": Size(10**4, 64), "full": Size(10**5, 256)},
     ),
     Panel(
         "A3",

@@ -16,7 +16,7 @@ from deeplinear._scaling import loglog_slope
 Array = NDArray[np.float64]
 
 WIDTHS = (0.5, 1.0, 2.0, 4.0)
-SIZES = {"tiny": Size(20, 3, 20, 3), "quick": Size(200, 16), "full": Size(1000, 128)}
+SIZES = {"tiny": Size(20, 3, 20, 3), "quick": Size(10**4, 8), "full": Size(10**5, 32)}
 CHOICES = "full batch of alpha = 2 without label noise, gamma0 = 3 (in NTK at nu = 1), lr 0.01, 200 steps"
 
 

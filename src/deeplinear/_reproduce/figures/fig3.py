@@ -15,7 +15,7 @@ from deeplinear._reproduce.results import Trained, Trainings
 
 Array = NDArray[np.float64]
 
-SIZES = {"tiny": Size(20, 3, 30, 3), "quick": Size(200, 16), "full": Size(1000, 128)}
+SIZES = {"tiny": Size(20, 3, 30, 3), "quick": Size(10**4, 8), "full": Size(10**5, 32)}
 
 
 def full_batch(samples: float, noise: float, lr: float, steps: int) -> dl.Problem:
@@ -167,7 +167,7 @@ PANELS = (
         Training(tuple(Line(a, f"α = {a:g}", full_batch(a, 0.5, 0.02, 300), networks=a in TRAINED) for a in SAMPLES)),
         OverValues("samples per dimension  α = P/D", at=(0.02, 0.05, 0.15, 0.4, 1.0)),
         (overfits, follows),
-        {"tiny": Size(20, 3, 40, 7), "quick": Size(150, 16), "full": Size(1000, 64)},
+        {"tiny": Size(20, 3, 40, 7), "quick": Size(10**4, 8), "full": Size(10**5, 16)},
     ),
     Panel(
         "3c",
@@ -182,7 +182,7 @@ PANELS = (
         ),
         OverSteps(),
         (small_batches_are_slower, no_plateau, follows),
-        {"tiny": Size(20, 3, 60, 3), "quick": Size(200, 16), "full": Size(1000, 64)},
+        {"tiny": Size(20, 3, 60, 3), "quick": Size(10**4, 8), "full": Size(10**5, 32)},
     ),
     Panel(
         "3d",
@@ -193,6 +193,6 @@ PANELS = (
         Training(tuple(Line(nu, f"ν = {nu:g}", online(nu, 0.05, 0.01, 100)) for nu in (0.25, 0.5, 1.0, 2.0))),
         OverSteps(x="log"),
         (width_removes_the_rise, follows_in_log_time),
-        {"tiny": Size(20, 3, 20, 3), "quick": Size(400, 16), "full": Size(1000, 64)},
+        {"tiny": Size(20, 3, 20, 3), "quick": Size(10**4, 16), "full": Size(10**5, 64)},
     ),
 )

@@ -15,7 +15,7 @@ from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 
-SIZES = {"tiny": Size(16, 3, 20, 3), "quick": Size(200, 16), "full": Size(1000, 128)}
+SIZES = {"tiny": Size(16, 3, 20, 3), "quick": Size(10**4, 8), "full": Size(10**5, 32)}
 
 
 def problem(depth: float = 16, richness: float = 1.0, branch: float = 1.0) -> dl.Problem:

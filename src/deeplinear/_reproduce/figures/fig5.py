@@ -16,7 +16,7 @@ from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 
-TINY, QUICK = Size(12, 3, 6, 2), Size(100, 16)
+TINY, QUICK = Size(12, 3, 6, 2), Size(10**4, 16)
 CHOICES = "nu = 1, gamma0 = 1, population loss without label noise, test loss after 10 steps"
 
 
@@ -107,7 +107,7 @@ PANELS = (
         across((2, 4, 8, 16), 1.0, "none"),
         OverRates(),
         (shifts_by_orders,),
-        {"tiny": TINY, "quick": QUICK, "full": Size(400, 64)},
+        {"tiny": TINY, "quick": QUICK, "full": Size(10**5, 64)},
     ),
     Panel(
         "5b",
@@ -118,6 +118,6 @@ PANELS = (
         across((2, 4, 8, 16, 32), 1.25, "depth-mup", (0.008, 0.32, 17)),
         OverRates(),
         (stays, settles),
-        {"tiny": TINY, "quick": QUICK, "full": Size(200, 24)},
+        {"tiny": TINY, "quick": QUICK, "full": Size(10**5, 32)},
     ),
 )

@@ -136,7 +136,7 @@ PANELS = (
         ),
         OverSteps(x="log"),
         (follows_in_log_time,),
-        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 16), "full": Size(1000, 256)},
+        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 16), "full": Size(1000, 64)},
     ),
     Panel(
         "6b",
@@ -147,7 +147,7 @@ PANELS = (
         widths((32, 128, 512), EASY, 0.5, 0.05),
         OverSteps(x="log", xlim=(1, 300), guides=guides(EASY)),
         (lazy_exponent, bends_away, follows_in_log_time),
-        {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(500, 128)},
+        {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(500, 64)},
     ),
     Panel(
         "6c",
