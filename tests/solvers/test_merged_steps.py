@@ -1,5 +1,7 @@
 """Coarse steps: long runs of stochastic gradient descent against the dense method."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -149,3 +151,12 @@ def test_a_loss_may_begin_at_zero():
     assert exact.test_loss[0] == 0.0 < exact.test_loss[-1]
     error = np.abs(solution.at([300, 519]).test_loss.values / exact.test_loss[[300, 519]] - 1)
     assert error.max() <= 10 * solution.stats["error"]
+
+
+def test_merged_steps_beyond_the_edge_are_given_up_in_seconds():
+    """The coarsest run tells, and the finer ones, which take a hundred times as long, are not begun."""
+    problem = make(dl.OnlineSGD(0.25), depth=4, lr=0.03, steps=5000)
+    start = time.process_time()
+    with pytest.raises(ArithmeticError, match=r"raise tolerance, or lower lr or steps; or take method=.dense."):
+        dl.solve(problem)
+    assert time.process_time() - start < 20  # 0.3 s, 140 s before

@@ -57,8 +57,8 @@ class OptimalLr:
         Second derivative of the loss with respect to log(lr) at the optimum, from the slopes of the search. Its error
         is about 1 %, and a few per cent at an edge of stability.
     at_edge
-        Whether the optimum sits at the edge of stability: a rate 5 % higher no longer trains (see ``max_stable_lr``),
-        or raises the loss more than ten times as much as a rate 5 % lower.
+        Whether the optimum sits at the edge of stability: a rate up to 5 % higher no longer trains (see
+        ``max_stable_lr``), or raises the loss more than ten times as much as a rate 5 % lower.
     is_resolved
         False where the loss at the optimum, less the label noise that no rate can lower, is lost in rounding (below
         10^-12 of its initial value), so that many rates are equally good; ``lr`` is then one of them.
@@ -249,11 +249,14 @@ def _slope(problem: Problem, excess: Excess, scan: Scan, counter: Counter) -> Ca
 
 
 def _is_at_edge(problem: Problem, excess: Excess, scan: Scan, found: Minimum, counter: Counter) -> bool:
-    """Whether a rate a little higher does much worse; solved unless it follows from a run at a still higher one."""
+    """Whether a rate a little higher does much worse; solved unless it is known or follows from a run."""
     places = [found.x + math.log1p(_EDGE), found.x - math.log1p(_EDGE)]
     higher, lower = (math.exp(scan.expected(x)) - found.value for x in places)
     if higher < 0.5 * _STEEPER * lower:
         return False
+    least = max(scan.bound(places[1]) - found.value, excess.rounding)
+    if any(probe.final - found.value > _STEEPER * least for probe in scan.probes if found.x < probe.x <= places[0]):
+        return True
     curve, other = solve_rates(problem, [math.exp(x) for x in places], counter.advance)
     if not is_stable(curve, stable_loss(problem)):
         return True

@@ -216,6 +216,12 @@ class Scan:
         followed = self.followed(after - 1) if len(near) == 2 else None
         return math.nan if followed is None else followed.at(x)
 
+    def bound(self, x: float) -> float:
+        """The larger loss of the solved rates on either side of one; inf at the ends."""
+        after = bisect.bisect_right([probe.x for probe in self.probes], x)
+        inside = 0 < after < len(self.probes)
+        return max(probe.final for probe in self.probes[after - 1 : after + 1]) if inside else math.inf
+
     def curve(self) -> tuple[Array, Array]:
         """Logarithms of rates and of losses: what is solved, and what follows in between."""
         places, heights = [], []

@@ -23,6 +23,9 @@ _ROUNDING = 1e-12
 _BEYOND = 3
 """Rungs in a row, at the top, whose loss must end above where it began."""
 
+_LOWER = 2
+"""Rungs that are tried at a time below the others, as few of them may be enough."""
+
 _BEHIND = 1.3
 """How much more loss the lowest rate must have than the best."""
 
@@ -90,12 +93,13 @@ def search(problem: Problem, excess: Excess, counter: Counter) -> Scan:
     is_long = problem.steps * problem.data.outputs >= _LONG
     resolution = rung / (_RESOLUTION_IF_LONG if is_long else _RESOLUTION)
     scan = Scan(solve, count, excess.rounding, excess.label_noise, resolution)
-    scan.add([top - 2 * rung * index for index in range(max(count, 4))])
+    scan.add([top])  # which soon ends, and others would go on with it
+    scan.add([top - 2 * rung * (index + 1) for index in range(max(count, 3))])
     while not _is_enclosed_below(scan):
         if len(scan.probes) > MOST_RUNGS // 2:
             tried = f"from {math.exp(scan.probes[0].x):.3g} to {math.exp(top):.3g}"
             raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
-        scan.add([scan.probes[0].x - 2 * rung * (index + 1) for index in range(count)])
+        scan.add([scan.probes[0].x - 2 * rung * (index + 1) for index in range(min(count, _LOWER))])
     while any(probe.final <= probe.loss[0] for probe in scan.probes[-_BEYOND:]):  # what blew up early has recovered
         scan.add([scan.probes[-1].x + rung * (index + 1) for index in range(_BEYOND)])
     scan.divide()

@@ -173,9 +173,11 @@ def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Pr
 
 
 def _or_every_step(problem: Problem, solver: Solver, choice: Choice) -> str:
-    """End of a sentence: what it would take to solve every step, where that was left out for its cost."""
+    """End of a sentence: what it would take to solve every step, where that was left out for the time it takes."""
     if choice.method != "auto" or solver.name == Dense.name:
         return ""
     work = Dense(choice.tolerance).estimate(problem)
+    if work.bytes > CPU.available():
+        return ""
     takes = f"{in_bytes(work.bytes)} and some {in_time(work.numbers / _NUMBERS_PER_SECOND)}"
     return f'; or take method="dense", which solves every step in {takes}'

@@ -171,6 +171,8 @@ def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[
 
         (answer,) = dense.solve([_merged(problem, spacing / run, count * run + 1)], part)
         runs[run] = answer.curves.map(_positive)
+        if answer.diverged_at is not None:
+            return runs[run], math.inf
     times = spacing / _FINEST * np.arange(count * _FINEST + 1)
     late = times >= EXACT
     found, error = {}, 0.0
@@ -182,7 +184,7 @@ def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[
                 values = [getattr(runs[run], name)[:: run // shared] for run in group]
                 at = slice(None, None, _FINEST // shared)
                 rest = _at_one([spacing / run for run in group], values) - curve[at]
-                if not np.isfinite(rest).all():  # a run of larger steps diverges
+                if not np.isfinite(rest).all():  # kernels of a run of larger steps overflow
                     return runs[_FINEST], math.inf
                 correction = spline(times[at], rest)(times)
                 curve = curve + correction
