@@ -125,7 +125,7 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
     """
     rules = tuple(map(rule_of, problem.stages))
     rows = sum(rule.evaluations * (rule.stop - rule.start) for rule in rules)
-    decays = any(np.any(stage.optimizer.plain.decays(stage.of) != 0) for stage in problem.stages)
+    decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
     return Structure(
         depth=0 if problem.network.depth == math.inf else problem.network.layers,
         nodes=nodes,

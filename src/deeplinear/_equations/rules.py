@@ -117,11 +117,12 @@ def groups_of(problem: Problem, rules: Sequence[Rule]) -> tuple[int, ...]:
 
     Layers that divide gradients by a size of their own, or take orthogonal steps, are groups of their own.
     """
-    numbers = numbers_of(problem)
-    layers = range(len(numbers["rate"]))
+    factors = [
+        each(stage.optimizer) for stage in problem.stages for each in (problem.layer_rates, problem.layer_decays)
+    ]
     if any(rule.by_layer or rule.orthogonal for rule in rules):
-        return tuple(layers)
-    alike = [(numbers["rate"][layer].tobytes(), numbers["decay"][layer].tobytes()) for layer in layers]
+        return tuple(range(len(factors[0])))
+    alike = list(zip(*(each.tolist() for each in factors), strict=True))
     return tuple(alike.index(each) for each in alike)
 
 

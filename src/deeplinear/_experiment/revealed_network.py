@@ -17,6 +17,7 @@ from deeplinear._experiment.spaces import Space, kept_coordinates
 from deeplinear._experiment.streams import Inputs, Stream, fixed_stream, fresh_stream, population_stream
 from deeplinear._experiment.targets import join_targets, target_roots
 from deeplinear._problem.data import Modes
+from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
 
 
@@ -120,7 +121,7 @@ def draw_network(
         layers = layers[:1] * len(layers)
     beta = network.branch_factor if network.skip else None
     fan_in = (sizes.unit, *sizes.widths[:-1])
-    initial = network.initial_scales.tolist()
+    initial = spread(network.initial_scales, network.layers + 1).tolist()
     weights = []
     for layer, (rows, columns) in enumerate(zip(layers, (inputs, *layers[:-1]), strict=True)):
         branch = beta if beta is not None and layer else 1.0

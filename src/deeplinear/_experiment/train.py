@@ -25,6 +25,7 @@ from deeplinear._experiment.targets import draw_targets, join_targets
 from deeplinear._experiment.training import Task, Training
 from deeplinear._problem.averages import Average
 from deeplinear._problem.from_data import Fit
+from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
@@ -85,7 +86,11 @@ def train(
     sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
     beta = problem.network.branch_factor if problem.network.skip else None
     init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
-    scales = None if problem.network.init_scale is None else problem.network.initial_scales.tolist()
+    scales = (
+        None
+        if problem.network.init_scale is None
+        else spread(problem.network.initial_scales, problem.network.layers + 1).tolist()
+    )
     network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta, scales)
     inputs = Inputs.of(finite, sizes.unit, device)
     if rows is None:

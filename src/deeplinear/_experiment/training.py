@@ -11,6 +11,7 @@ from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
 from deeplinear._experiment.streams import Batch, Inputs, Stream
 from deeplinear._problem.averages import Average
+from deeplinear._problem.layers import spread
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
 
@@ -109,7 +110,8 @@ class Training:
     def _start(self, stage: Stage) -> Rule:
         """Return the rule of a phase, which starts afresh from the weights that count."""
         problem, optimizer = self._task.problem, stage.optimizer
-        rates, decays = problem.layer_rates(optimizer), problem.layer_decays(optimizer)
+        count = problem.network.layers + 1
+        rates, decays = (spread(each(optimizer), count) for each in (problem.layer_rates, problem.layer_decays))
         return rule_of(optimizer, self._rule.weights, stage.of, rates.tolist(), decays.tolist())
 
     def _step(self, t: int, phase: int, stage: Stage) -> bool:

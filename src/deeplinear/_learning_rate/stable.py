@@ -130,7 +130,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
 
 def stable_loss(problem: Problem) -> float:
     """Train loss that a stable run does not exceed at its last step."""
-    decays = any(stage.optimizer.plain.decays(stage.of).any() for stage in problem.stages)
+    decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
     changes = {"centered": False} if decays else {}
     loss: float = curves([replace(up_to(problem, 0), changes)])[0].train_loss[0]
     return loss

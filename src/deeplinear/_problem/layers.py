@@ -70,7 +70,7 @@ def every_layer(name: str, value: PerLayer, hidden: int | None) -> NDArray[Any]:
     name, value
         The argument.
     hidden
-        Number of matrices between hidden layers; None at infinite depth, where one entry stands for all of them.
+        Number of matrices between hidden layers; None if one entry stands for all of them, as at infinite depth.
 
     Examples
     --------
@@ -83,8 +83,19 @@ def every_layer(name: str, value: PerLayer, hidden: int | None) -> NDArray[Any]:
     if isinstance(value, Layers):
         return np.array([value.input, *[value.hidden] * count, value.readout])
     if hidden is None:
-        raise Refusal(name, value, f"given as {', '.join(_NAMES)} at infinite depth")
+        raise Refusal(name, value, f"given as {', '.join(_NAMES)} in a network of so many layers")
     if len(value) != count + 2:
         allowed = f"one number for each of {count + 2} weight layers, or some of {', '.join(_NAMES)}"
         raise Refusal(name, value, allowed, got=f"{len(value)} values")
     return np.array(value)
+
+
+def spread(values: NDArray[Any], layers: int) -> NDArray[Any]:
+    """Return the number of each of ``layers`` weight layers, where one entry may stand for all hidden matrices.
+
+    Examples
+    --------
+    >>> spread(np.array([1.0, 0.5, 2.0]), layers=5)
+    array([1. , 0.5, 0.5, 0.5, 2. ])
+    """
+    return values if len(values) == layers else np.array([values[0], *[values[1]] * (layers - 2), values[-1]])

@@ -22,6 +22,9 @@ _MOST_LOG_GAIN = 100 * math.log(10)
 """Likewise for branches that amplify more, as the logarithm of their gain."""
 
 
+_MOST_LISTED = 1024
+"""Most hidden layers whose weights are told apart, unless their widths differ."""
+
 _DEPTH = About(
     "Depth",
     "Number of hidden layers.",
@@ -138,8 +141,13 @@ class Network:
 
     @property
     def hidden_matrices(self) -> int | None:
-        """Number of weight matrices between hidden layers; None at infinite depth."""
-        return None if self.depth == math.inf else self.layers - 1
+        """Number of weight matrices between hidden layers; None where one entry of a list stands for all of them.
+
+        This is so at infinite depth, and where there are so many of equal width that nobody lists them.
+        """
+        if self.depth == math.inf:
+            return None
+        return None if self.layers > _MOST_LISTED and len(self.given_widths) == 1 else self.layers - 1
 
     @property
     def branch_factor(self) -> float:
@@ -150,7 +158,7 @@ class Network:
     def initial_scales(self) -> NDArray[Any]:
         """Standard deviation of the initial weights of each layer, first to last, shape (L + 1,).
 
-        At infinite depth one entry stands for all hidden matrices.
+        One entry stands for all hidden matrices at infinite depth, or where there are very many.
         """
         return every_layer("init_scale", self.init_scale, self.hidden_matrices)
 
@@ -170,7 +178,10 @@ class Network:
     def log_initial_gain(self) -> float:
         """Logarithm of how much the initial hidden weights amplify in all."""
         scales = self.initial_scales[1:-1]
-        return float(2 * np.log(np.abs(scales)).sum()) if scales.all() else -math.inf
+        if not scales.all():
+            return -math.inf
+        logs = 2 * np.log(np.abs(scales))
+        return float(logs.sum() if self.hidden_matrices is not None else (self.layers - 1) * logs[0])
 
     @property
     def given_widths(self) -> tuple[float, ...]:
@@ -340,7 +351,8 @@ class ResNet(Network):
         scales = self.initial_scales[1:-1]
         if self.depth == math.inf:
             return float(np.abs(self.branch * scales[0]) ** 2)
-        return float(np.log1p(np.abs(self.beta * scales) ** 2).sum())
+        logs = np.log1p(np.abs(self.beta * scales) ** 2)
+        return float(logs.sum() if self.hidden_matrices is not None else (self.layers - 1) * logs[0])
 
     @property
     def beta(self) -> float:

@@ -235,6 +235,10 @@ class Optimizer:
         """Weight decay at each of ``steps`` steps, shape (steps,)."""
         return self._values("weight_decay", steps)
 
+    def has_decay(self, steps: int) -> bool:
+        """Whether weights decay at any of ``steps`` steps."""
+        return bool(self.weight_decay != 0 if is_constant(self.weight_decay) else self.decays(steps).any())
+
     def _values(self, name: str, steps: int) -> NDArray[Any]:
         each = checks.fraction_below_one if name == "momentum" else checks.non_negative
         return series_values(name, getattr(self, name), steps, each)

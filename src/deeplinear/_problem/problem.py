@@ -1,6 +1,5 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
-import math
 import tomllib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -130,8 +129,8 @@ class Problem:
         """Refuse update rules that have no limit of infinite depth or width, or that sampling does not go with."""
         rule, name = stage.optimizer, type(stage.optimizer).__name__
         by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
-        if by_layer and self.network.depth == math.inf:
-            allowed = "another one at infinite depth, or a finite depth"
+        if by_layer and self.network.hidden_matrices is None:
+            allowed = "another one at infinite depth, or a smaller depth"
             why = ": gradients of single layers vanish there, and steps that do not depend on them add up to infinity"
             raise Refusal("optimizer", rule, allowed, got=name, rest=why)
         if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
