@@ -45,9 +45,12 @@ EQUATIONS = Suite(
     ],
     mutants={
         "_time/propagator.py": [
-            ("force = -weight_decay * weight", "force = -1.1 * weight_decay * weight"),
-            ("velocity = momentum * velocity + force", "velocity = 1.1 * momentum * velocity + force"),
-            ("(momentum * velocity + force if nesterov", "(velocity + force if nesterov"),
+            ("force = -weight_decay * self.change", "force = -1.1 * weight_decay * self.change"),
+            (
+                "self.velocity = momentum * self.velocity + force",
+                "self.velocity = 1.1 * momentum * self.velocity + force",
+            ),
+            ("(momentum * self.velocity + force if nesterov", "(self.velocity + force if nesterov"),
         ],
         "_equations/coefficients.py": [
             (
@@ -58,7 +61,6 @@ EQUATIONS = Suite(
             ("/ in_units_of_scale**2", "/ in_units_of_scale"),
             ("1.0 if infinite else nu[0] / nu[-1]", "1.0 if infinite else nu[-1] / nu[0]"),
             ("if infinite else nu[1:] / nu[:-1]", "if infinite else nu[:-1] / nu[1:]"),
-            ('"sigma2": data.noise**2', '"sigma2": data.noise'),
             (
                 "f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))",
                 "f = np.array([network.branch_factor] * len(nu))",
@@ -66,11 +68,11 @@ EQUATIONS = Suite(
             ('"k": f[::-1]', '"k": f'),
         ],
         "_problem/network.py": [
-            ("return self.branch / math.sqrt(self.depth) if", "return self.branch / self.depth if"),
-            ("return 1.0 / root if", "return root if"),
+            ("self.branch / self.depth**self.branch_power", "self.branch / self.depth"),
+            ('return 1.0 if self.parameterization == "mup" else 1.0 / root', "return 1.0 / root"),
         ],
         "_problem/sampling.py": [
-            ("return (1.0 - self.keep) / self.batch", "return 1.0 / self.batch"),
+            ("(1.0 - self.keeps(steps)) / self.batches(steps)", "1.0 / self.batches(steps)"),
         ],
         "_equations/source.py": [
             ("self.on(x), self.correlation", "x, self.correlation"),
@@ -96,29 +98,29 @@ EQUATIONS = Suite(
             ("fill_sandwich(filled, self.dh, (u, r), rows)", "fill_sandwich(filled, self.dh, (r, u), rows)"),
         ],
         "_equations/layers.py": [
-            ("(_product(k, rho, f), _product(k, k, rho))", "(_product(k, rho), _product(k, k, rho))"),
-            ("(_product(k, rho, f), _product(k, k, rho))", "(_product(k, f), _product(k, k, rho))"),
-            ("(_product(k, rho, f), _product(k, k, rho))", "(_product(k, rho, f), _product(k, rho))"),
-            ("(_product(k, rho, f), _product(k, k, rho))", "(_product(k, rho, f), _product(k, k))"),
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho), times_or_one(k, k, rho))"),
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, f), times_or_one(k, k, rho))"),
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho, f), times_or_one(k, rho))"),
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho, f), times_or_one(k, k))"),
             ("times(f, f, c.whole_gamma0))", "times(f, c.whole_gamma0))"),
             ("(c.feedback, *c.k)", "(None, *c.k)"),
             ("kernel += times(initial, w.initial(R, rows))", "kernel += 1.1 * times(initial, w.initial(R, rows))"),
             (
-                "kernel: Array = times(learned, w.learned(C, rows))",
-                "kernel: Array = 1.1 * times(learned, w.learned(C, rows))",
+                "kernel: Array = times(learned, w.learned(C, rows, transposed=transposed))",
+                "kernel: Array = 1.1 * times(learned, w.learned(C, rows, transposed=transposed))",
             ),
             (
-                "self.Cg[layer + 1], _product(k, k, rho)",
-                "self.Cg[layer + 1], _product(k, rho)",
+                "self.Cg[layer + 1], times_or_one(k, k, rho)",
+                "self.Cg[layer + 1], times_or_one(k, rho)",
             ),
             (
-                "self.Cg[layer + 1], _product(k, k, rho)",
-                "self.Cg[layer + 1], _product(k, k)",
+                "self.Cg[layer + 1], times_or_one(k, k, rho)",
+                "self.Cg[layer + 1], times_or_one(k, k)",
             ),
             ("kernel += times(initial, decayed_on_g", "kernel += 1.1 * times(initial, decayed_on_g"),
             ("kernel = times_E(c, times(learned", "kernel = 1.1 * times_E(c, times(learned"),
             ("_weight_kernel(w, R, correlation_rows(c, Cg, rows),", "_weight_kernel(w, R, Cg[rows],"),
-            ("_product(f, f)", "f"),
+            ("times_or_one(f, f, w.variance)", "times_or_one(f, w.variance)"),
             (
                 "return backward_source(c, weights.readout, None)",
                 "return Source(None, None, None, c.structure.outputs, c.scale)",
@@ -144,10 +146,10 @@ EQUATIONS = Suite(
             ("    y[..., : c.structure.outputs] = 0.0", "    pass"),
         ],
         "_equations/weights.py": [
-            ("return x * _spread(dd(self.d, rows), x) if self.decays else x", "return x"),
+            ("decayed = x * _spread(dd(self.d, rows), x) if self.decays else x", "decayed = x"),
         ],
         "_equations/layer_zero.py": [
-            ("past @ draws @ past.T", "R @ draws @ R.T"),
+            ("past @ (draws * finite(equal_times)) @ past.T", "R @ (draws * finite(equal_times)) @ R.T"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, c.first_to_last, None)"),
             ("Rhr = -self.mean_H(rows)", "Rhr = -1.1 * self.mean_H(rows)"),
@@ -155,7 +157,7 @@ EQUATIONS = Suite(
             ("self.H, -c.eigenvalues * KR", "self.H, -1.1 * c.eigenvalues * KR"),
             ("mode_sum(c, H, 1)", "mode_sum(c, H, 2)"),
             ("Rvu = -rows_times(self.mean_H(rows)", "Rvu = -1.1 * rows_times(self.mean_H(rows)"),
-            ("self.RDelta, c.reuse * Rvu", "self.RDelta, 1.1 * c.reuse * Rvu"),
+            ("self.RDelta, self.reused(Rvu, rows)", "self.RDelta, 1.1 * self.reused(Rvu, rows)"),
             ("Rhr = -self.times_mean_H(RDelta)", "Rhr = -1.1 * self.times_mean_H(RDelta)"),
             ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
             ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
@@ -164,12 +166,17 @@ EQUATIONS = Suite(
             ("bias = R.H1[..., rows, :] @ c.target", "bias = 1.1 * R.H1[..., rows, :] @ c.target"),
             ("data = for_all_modes(self._times_Z, D)", "data = 1.1 * for_all_modes(self._times_Z, D)"),
             ("data = data + D * self._own", "data = data + 1.1 * D * self._own"),
-            ("c.subsampling[:, None] * Cv[..., rows])", "1.1 * c.subsampling[:, None] * Cv[..., rows])"),
-            ("@ F.mT / c.reuse", "@ F.mT"),
-            ("= c.reuse * (rows_times_symmetric(", "= c.reuse * (1.1 * rows_times_symmetric("),
+            ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
+            (
+                "residual: Array = remembered / reuse[..., None]",
+                "residual: Array = remembered / 1.1 / reuse[..., None]",
+            ),
+            (
+                "total = rows_times_symmetric(x, self._remembered)",
+                "total = 1.1 * rows_times_symmetric(x, self._remembered)",
+            ),
             ("errors: Array = self.Cv[rows] + noise", "errors: Array = self.Cv[rows] + 1.1 * noise"),
-            ("noise = over_time(x, outputs) @", "noise = 1.1 * over_time(x, outputs) @"),
-            ("= self.c.subsampling * by_step", "= 1.1 * self.c.subsampling * by_step"),
+            ("(subsampling * by_step).reshape", "(1.1 * subsampling * by_step).reshape"),
             ("Psi = c.eigenvalues[:, 0] * self.Cv[rows] if", "Psi = 1.1 * c.eigenvalues[:, 0] * self.Cv[rows] if"),
             ("add_identity(learned, rows, self._mean_eigenvalue)", "add_identity(learned, rows)"),
             ("return R.times_mean_H_transpose(self._Z", "return 0.9 * R.times_mean_H_transpose(self._Z"),
@@ -232,7 +239,7 @@ PANELS = Suite(
             ),
         ],
         "_equations/weights.py": [
-            ("xp.kron(a, identity(self._outputs, a))", "xp.kron(a, xp.ones((self._outputs, self._outputs)))"),
+            ("xp.where(within != 0, spread, 0.0)", "spread"),
         ],
         "_equations/two_time.py": [
             ("target[common] = source[common]", "target[common] = 0.0"),
@@ -327,6 +334,60 @@ PROGRAMS = Suite(
     },
 )
 
+RULES = Suite(
+    tests=["solvers/test_programs.py"],
+    mutants={
+        "_equations/training.py": [
+            ("where = {group: weights - self._up * last", "where = {group: weights + self._up * last"),
+            ("(1.0 - beta) * z + beta * self._means[group]", "beta * z + (1.0 - beta) * self._means[group]"),
+            ("+ rule.since + 2.0)", "+ rule.since + 1.0)"),
+            ("+ (1.0 - beta2) * square", "+ square"),
+            ("v / (1.0 - beta2**self._gradients)", "v"),
+            ("track.change = self._means[group]", "pass"),
+            ("if group not in elsewhere:", "if True:"),
+            ("ratio = clip * _over_root(square)", "ratio = clip * _over_root(square) ** 2"),
+        ],
+        "_equations/matrix_track.py": [
+            ("V = V @ q @ q", "V = V @ q"),
+            ("_C * (V @ V)", "_C * V"),
+            ("m = momentum * m\n", "m = 1.0 * m\n"),
+            ("share[..., None] * (self._mean - self._X)", "0.0 * (self._mean - self._X)"),
+            ("force = -decay[..., None] * self._X", "force = 0.0 * self._X"),
+        ],
+        "_equations/chain.py": [
+            ("ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])", "ratio"),
+            ("both = times(c.f[layer], c.f[layer], ratio, Cg * Ch)", "both = times(c.f[layer], ratio, Cg * Ch)"),
+        ],
+        "_equations/deep_chain.py": [
+            ("for each in (inputs, beta2[:, 0] * edges, last)]", "for each in (inputs, edges, last)]"),
+        ],
+        "_equations/weights.py": [
+            ("decayed if self.variance is None else decayed *", "decayed if True else decayed *"),
+            ("return C @ (X if transposed else X.mT)", "return C @ (X.mT if transposed else X)"),
+            ("squares if self.variance is None else self.variance[..., 0] * squares", "squares"),
+        ],
+        "_equations/data_sets.py": [
+            ("reuse += [draws[step] if shares else sampling.reuse]", "reuse += [sampling.reuse]"),
+            ("number += stage.new_samples", "number += 1"),
+            (
+                "stage.target_overlap for stage in problem.stages[early + 1 : late + 1]",
+                "1.0 for stage in problem.stages[:0]",
+            ),
+        ],
+        "_equations/layer_zero.py": [
+            ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
+        ],
+        "_equations/system.py": [
+            ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),
+            ("CDelta_equal[:, times] = 0.0", "CDelta_equal[:, times] *= 1.0"),
+        ],
+        "_problem/network.py": [
+            ("self.depth ** (2 * self.branch_scaling - 1)", "self.depth**self.branch_scaling"),
+            ("return np.array([1.0, *widths])", "return np.array([*widths, 1.0])"),
+        ],
+    },
+)
+
 SIMULATOR = Suite(
     tests=["experiment/test_simulate.py", "experiment/test_spectrum_networks.py"],
     mutants={
@@ -340,13 +401,11 @@ SIMULATOR = Suite(
             ("return 1.0 / math.sqrt(weight.shape[-1])", "return 1.0 / math.sqrt(weight.shape[-2])"),
         ],
         "_experiment/descent.py": [
-            ("add_outer(momentum, gradient, keep=mu)", "add_outer(momentum, gradient, keep=1.0)"),
-            ("_add(momentum, weight, -decay)", "_add(momentum, weight, -1.1 * decay)"),
-            ("_add(weight, momentum, lr * mu)", "_add(weight, momentum, lr)"),
-            (
-                "lr, keep=1.0 - lr * decay)\n            return",
-                "lr, keep=1.0 - decay)\n            return",
-            ),
+            ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer, keep=1.0)"),
+            ("add(momentum, weight, -decay)", "add(momentum, weight, -1.1 * decay)"),
+            ("add(weight, momentum, lr * mu)", "add(weight, momentum, lr)"),
+        ],
+        "_experiment/in_place.py": [
             ("elif keep == 1.0 and outer.left", "elif outer.left"),
         ],
         "_experiment/streams.py": [
@@ -354,19 +413,19 @@ SIMULATOR = Suite(
             ("+ error.shape[-1] * noise**2", "+ noise**2"),
             ("/ math.sqrt(self.unit) + label_noise", "/ math.sqrt(self.unit)"),
             ("(math.sqrt(self.unit) / standard.shape[-2])", "(math.sqrt(self.unit) / standard.shape[-1])"),
-            ("h_0 = self._inputs.deviation * self._inputs.felt(error)", "h_0 = self._inputs.felt(error)"),
-            ("< self._keep) / self._keep", "< self._keep)"),
-            ("every: Array = error_correlation + at_all_times(gram, steps)", "every: Array = error_correlation"),
-            ("return standard, self._noise * label_noise", "return standard, label_noise"),
-            ("math.sqrt(dim) * directions @ roots", "directions @ roots"),
-            ("* np.sqrt(np.maximum(values, 0.0))", "* np.maximum(values, 0.0)"),
+            ("residual * self.kept / self.keep", "residual * self.kept"),
             (
-                "mean: Array = _sum_of_squares(residual) / samples",
-                "mean: Array = _sum_of_squares(residual) / (samples + 1)",
+                "yield SampleBatch(inputs, standard, noise * label_noise)",
+                "yield SampleBatch(inputs, standard, label_noise)",
             ),
+            ("_sum_of_squares(residual) / self.standard.shape[-2]", "_sum_of_squares(residual)"),
         ],
-        "_experiment/train.py": [
-            ("subtracted = function if problem.network.centered else 0.0", "subtracted = 0.0"),
+        "_experiment/targets.py": [
+            ("math.sqrt(size) * known[-1] @ roots", "known[-1] @ roots"),
+            ("* np.sqrt(np.maximum(values, 0.0))", "* np.maximum(values, 0.0)"),
+        ],
+        "_experiment/training.py": [
+            ("self._subtracted = function if self._task.problem.network.centered else 0.0", "self._subtracted = 0.0"),
         ],
         "_experiment/record.py": [
             ("zip(self._h, (unit, *widths), strict=True)", "zip(self._h, (unit, unit, *widths[1:]), strict=True)"),
@@ -396,7 +455,7 @@ MERGED_STEPS = Suite(
         ],
         "_problem/sampling.py": [
             ("replace(self, batch=steps * self.batch)", "replace(self, batch=self.batch)"),
-            ("keep = steps * self.keep / (1.0 - self.keep + steps * self.keep)", "keep = min(steps * self.keep, 1.0)"),
+            ("steps * b / (1.0 - b + steps * b)", "min(steps * b, 1.0)"),
         ],
     },
 )
@@ -429,7 +488,7 @@ COMPILED = Suite(
 
 MUTANTS = [
     Mutant(suite.tests, file, right, wrong)
-    for suite in (EQUATIONS, PANELS, NETWORKS, PROGRAMS, SIMULATOR, MERGED_STEPS, COMPILED)
+    for suite in (EQUATIONS, PANELS, NETWORKS, RULES, PROGRAMS, SIMULATOR, MERGED_STEPS, COMPILED)
     for file, lines in suite.mutants.items()
     for right, wrong in lines
 ]

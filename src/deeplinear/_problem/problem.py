@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_of
-from deeplinear._core.cached import cached_property
 from deeplinear._core.files import write_atomically
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Isotropic
@@ -139,7 +138,7 @@ class Problem:
         if rule.ascent is not None and stage.sampling.subsamples and not stage.sampling.fresh:
             raise Refusal("sampling", stage.sampling, "another one with SAM, such as OnlineSGD or FullBatch")
 
-    @cached_property
+    @property
     def stages(self) -> tuple[Stage, ...]:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)

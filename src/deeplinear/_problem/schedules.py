@@ -177,7 +177,7 @@ _fraction = checks.Number("a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 _SHAPES: dict[str, type[Schedule]] = {each.shape: each for each in (Constant, Linear, Cosine, WSD, Power, Piecewise)}
 
-SHAPES = tuple(_SHAPES)
+SHAPES: tuple[str, ...] = tuple(_SHAPES)
 """Words of all shapes, which are the names of the functions below."""
 
 
