@@ -12,7 +12,7 @@ import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.controls import CONTROLS, PARTS, field_of
 from deeplinear._explore.presets import PRESETS
-from deeplinear._explore.problems import SHAPES, read_problem
+from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM, changed
 
 
@@ -20,10 +20,12 @@ from explorer import PROBLEM, changed
 def test_every_field_of_a_problem_has_a_control() -> None:
     power_law = type(dl.Spectrum.power_law(2.0, 1.0))
     kinds = [dl.MLP, dl.ResNet, dl.Isotropic, dl.Spectrum, power_law, dl.Population, dl.FullBatch, dl.OnlineSGD]
-    kinds += [dl.MultiPassSGD, dl.GradientDescent]
+    rules = [dl.GradientDescent, dl.NormalizedDescent, dl.Muon, dl.ScheduleFree, dl.SAM]
+    kinds += [dl.MultiPassSGD, *rules]
     fields = {(kind.__name__, field.name) for kind in kinds for field in dataclasses.fields(kind) if field.init}
     controls = {(kind, control.name) for control in CONTROLS for kind in control.kinds}
-    assert controls - fields == {("GradientDescent", "schedule")}  # the page's own word
+    own = {(rule.__name__, word) for rule in rules for word in ("schedule", "warmup", "shape")}
+    assert controls - fields == own  # the page's own words
     assert fields <= controls
     assert {kind for about in PARTS.values() for kind in about.kinds} == set(kinds)
     assert [control.name for control in CONTROLS if not control.part] == ["steps"]
@@ -36,7 +38,7 @@ def test_every_control_has_words_and_its_slider_ends_are_allowed() -> None:
         assert control.allowed or control.widget in ("choice", "switch")  # which show all that is allowed
         if control.widget != "slider":
             continue
-        assert control.symbol
+        assert control.symbol or control.name in ("warmup", "clip", "iterations", "other")
         counts = [] if control.count is None else list(control.count)
         for kind in control.kinds or ("",):
             for value in (*control.ends[kind], control.default, *counts):
@@ -44,6 +46,7 @@ def test_every_control_has_words_and_its_slider_ends_are_allowed() -> None:
                 table = problem[control.part] if control.part else problem
                 if kind:
                     needed = {other.name: other.default for other in CONTROLS if kind in other.kinds}
+                    assert control.default == control.defaults.get(kind, control.default) or control.name == "momentum"
                     table.clear()
                     table.update({"type": kind} | {name: each for name, each in needed.items() if each is not None})
                 table[control.name] = value
@@ -110,10 +113,21 @@ def test_the_words_of_the_page() -> None:
     assert read_problem(PROBLEM) == dl.Problem.from_dict(PROBLEM)
     deep = read_problem(changed("network", type="ResNet", depth="infinite"))
     assert deep.network.depth == np.inf
-    for shape, (words, _) in SHAPES.items():
-        scheduled = read_problem(changed("optimizer", schedule=shape))
-        rates = [0.05 * eval(words.format(steps=20), {"math": __import__("math"), "t": t}) for t in range(20)]
-        np.testing.assert_array_equal(scheduled.optimizer.lr, rates)
+    for shape in dl.schedules.SHAPES[1:]:
+        scheduled = read_problem(changed("optimizer", schedule=shape, warmup=0.2))
+        options = {"power": {"exponent": 1.0}, "piecewise": {"at": [0.5], "factors": [0.1]}}.get(shape, {})
+        assert scheduled.optimizer.lr == getattr(dl.schedules, shape)(0.05, warmup=0.2, **options)
+    wsd = read_problem(changed("optimizer", schedule="wsd", shape=["end=0.1", "decay=0.3"]))
+    assert wsd.optimizer.lr == dl.schedules.wsd(0.05, decay=0.3, end=0.1)
+    assert read_problem(changed("optimizer", warmup=0.5)).optimizer.lr == dl.schedules.constant(0.05, warmup=0.5)
+    assert read_problem(changed("optimizer", schedule="constant", warmup=0)).optimizer.lr == 0.05
+    muon = read_problem(changed("optimizer", type="Muon", other=0.1, momentum=0.9))
+    assert muon.optimizer == dl.Muon(0.05, momentum=0.9, other=dl.GradientDescent(0.1))
+    frozen = read_problem(changed("optimizer", layer_lr=["input=0", "readout = 2"]))
+    assert frozen.optimizer.layer_lr.to_dict() == {"input": 0.0, "hidden": 1.0, "readout": 2.0}
+    assert read_problem(changed("network", init_scale=[1, 0.5, 2])).network.init_scale == (1.0, 0.5, 2.0)
+    complete = read_problem(changed("network", type="ResNet", branch_scaling="1"))
+    assert complete.network.branch_scaling == 1.0
 
 
 @pytest.mark.parametrize(
@@ -127,7 +141,25 @@ def test_the_words_of_the_page() -> None:
         (changed("data", target_gram=[[1, 2], [3, 4]]), "data.target_gram", "symmetric"),
         (changed("sampling", type="MultiPassSGD", batch=3.0), "sampling.batch", "batch must be at most samples"),
         (changed("optimizer", momentum=1), "optimizer.momentum", "momentum must be"),
-        (changed("optimizer", schedule="sudden"), "optimizer.schedule", "schedule must be constant or warmup"),
+        (changed("optimizer", schedule="sudden"), "optimizer.schedule", "schedule must be constant or linear"),
+        (changed("optimizer", schedule=["cosine"]), "optimizer.schedule", "schedule must be constant or linear"),
+        (changed("optimizer", schedule="cosine") | {"steps": 10**5}, "optimizer.schedule", "beyond 20000 steps"),
+        (changed("optimizer", schedule="cosine", lr=-1), "optimizer.lr", "lr.peak must be a finite number"),
+        (changed("optimizer", schedule="cosine", lr="fast"), "optimizer.lr", "lr.peak must be a finite number"),
+        (changed("optimizer", warmup=1), "optimizer.warmup", "lr.warmup must be a number from 0 up to"),
+        (changed("optimizer", schedule="linear", shape=["end=2"]), "optimizer.shape", "lr.end must be a number from 0"),
+        (changed("optimizer", schedule="linear", shape=["speed=2"]), "optimizer.lr", "got 'speed'"),
+        (changed("optimizer", schedule="linear", shape=["end=much"]), "optimizer.shape", "numbers by name"),
+        (changed("optimizer", schedule="linear", shape=[0.5]), "optimizer.shape", "numbers by name"),
+        (changed("optimizer", layer_lr=["input=x"]), "optimizer.layer_lr", "numbers by name"),
+        (changed("optimizer", layer_lr=["head=1"]), "optimizer.layer_lr", "layer_lr must be for input, hidden"),
+        (changed("optimizer", layer_lr=[1, 0]), "optimizer.layer_lr", "one number for each of 3 weight layers"),
+        (changed("network", init_scale=[1, -1, 1]), "network.init_scale", "init_scale[1] must be a finite number"),
+        (changed("optimizer", clip=0), "optimizer.clip", "clip must be a positive finite number"),
+        (changed("optimizer", type="Muon", other=-1), "optimizer.lr", "lr must be a positive finite number"),
+        (changed("optimizer", type="SAM", rho=0), "optimizer.rho", "rho must be a positive finite number"),
+        (changed("optimizer", type="Adam"), None, "it acts on single entries of a matrix"),
+        (changed("network", type="ResNet", branch_scaling="x"), "network.branch_scaling", "branch_scaling must be"),
         (PROBLEM | {"steps": 0.5}, "steps", "steps must be a whole number"),
         (PROBLEM | {"steps": 10**8}, "steps", "steps must be at most"),
         (changed("data", type="Spectrum", eigenvalues=[1.0] * 3000), "data.eigenvalues", "at most 2000 entries"),

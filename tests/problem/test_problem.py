@@ -127,6 +127,12 @@ def test_a_constant_rate_takes_no_room_however_many_the_steps():
     assert problem(steps=10**15).steps == 10**15
 
 
+def test_layers_take_no_room_however_many_there_are():
+    deep = dl.ResNet(10**15, 1.0, init_scale={"hidden": 0.5})
+    assert problem(network=deep, optimizer=dl.GradientDescent(0.1, layer_lr={"input": 0})).network.depth == 10**15
+    assert dl.MLP(10**15, 1.0).log_initial_gain == 0.0
+
+
 def test_problems_are_immutable_comparable_hashable_and_printable():
     one, other = problem(), problem()
     assert one == other

@@ -110,7 +110,12 @@ def newton_schulz(m: Array, above: Array, below: Array, iterations: int) -> Arra
 
 
 def _first_felt(m: Array) -> int:
-    """First row whose momentum still counts for some problem."""
-    size = abs(m).max(axis=0)
-    felt = size > _FORGOTTEN * size.max()
-    return int(namespace(m).argmax(namespace(m).astype(felt, namespace(m).int64)))
+    """First row whose momentum still counts for some problem, or whose tiny imaginary part does in a derivative."""
+    xp = namespace(m)
+    parts = [xp.real(m), xp.imag(m)] if xp.isdtype(m.dtype, "complex floating") else [m]
+    firsts = []
+    for part in parts:
+        size = abs(part).max(axis=0)
+        felt = size > _FORGOTTEN * size.max()
+        firsts += [int(xp.argmax(xp.astype(felt, xp.int64)))] if bool(felt.any()) else []
+    return min(firsts)

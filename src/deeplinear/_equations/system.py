@@ -146,7 +146,10 @@ class Equations:
             for output in range(outputs):
                 shift[:, output, task, output] += 1.0
                 shift[np.arange(len(own)), output, own, output] -= 1.0
-            losses.append(errors - bias(equal.mean) + bias(equal.mean + shift) + sigma[:, task, None])  # eq-task-loss
+            with np.errstate(over="ignore", invalid="ignore"):  # of runs that have diverged, whose losses are cut off
+                losses.append(
+                    errors - bias(equal.mean) + bias(equal.mean + shift) + sigma[:, task, None]  # eq-task-loss
+                )
         return np.stack(losses, axis=1)
 
     def diverges(self, steps: slice) -> NDArray[np.bool_]:

@@ -3,10 +3,11 @@
 import math
 from typing import Any
 
+import deeplinear as dl
 from deeplinear._core.about import described
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.kinds import KINDS, read_kind
-from deeplinear._explore.problems import SHAPES, read_problem
+from deeplinear._explore.problems import read_problem
 from deeplinear._explore.rates import GRID
 
 VIEWS = ("loss", "kernel", "decomposition", "correlations", "rates")
@@ -80,11 +81,6 @@ def _text(curve: dict[str, Any], key: str) -> str:
 
 def _problem(document: Any, indent: str = "    ") -> str:
     problem = read_problem(document)
-    lr = f"{problem.optimizer.lr!r}"
-    shape = document["optimizer"].get("schedule", "constant")
-    if shape != "constant":
-        words = SHAPES[shape][0].format(steps=problem.steps)
-        lr = f"[{float(document['optimizer']['lr'])!r} * {words} for t in range({problem.steps})]"
     inner = indent + "    "
     return "\n".join(
         [
@@ -92,17 +88,17 @@ def _problem(document: Any, indent: str = "    ") -> str:
             f"{inner}network={_part(problem.network)},",
             f"{inner}data={_part(problem.data)},",
             f"{inner}sampling={_part(problem.sampling)},",
-            f"{inner}optimizer={_part(problem.optimizer, lr=lr)},",
+            f"{inner}optimizer={_part(problem.optimizer)},",
             f"{inner}steps={problem.steps},",
             f"{indent})",
         ]
     )
 
 
-def _part(part: Any, **words: str) -> str:
+def _part(part: Any) -> str:
     """Write one part with the values that differ from their defaults."""
     values = [
-        f"{each.name}={words.get(each.name) or _value(getattr(part, each.name))}"
+        f"{each.name}={_value(getattr(part, each.name))}"
         for each in described(part)
         if getattr(part, each.name) != each.default
     ]
@@ -110,6 +106,10 @@ def _part(part: Any, **words: str) -> str:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, dl.schedules.Schedule):
+        return f"dl.{value!r}"
+    if hasattr(value, "kind"):  # an update rule within another
+        return _part(value)
     return "math.inf" if value == math.inf else repr(value)
 
 
@@ -174,7 +174,7 @@ def _draw_rates(curves: list[dict[str, Any]], train: bool) -> list[str]:
         "    rates = problem.optimizer.rates(problem.steps)",
         "    best = optimum.lr * rates.max() if optimum.is_factor else optimum.lr",
         f"    lrs = np.array(lrs or best * np.append(np.geomspace{below}, np.geomspace{above}[1:]))",
-        "    optimizers = [dataclasses.replace(problem.optimizer, lr=rates * lr / rates.max()) for lr in lrs]",
+        "    optimizers = [problem.optimizer.scaled(lr / rates.max(), problem.steps) for lr in lrs]",
         "    solved = dl.solve([dataclasses.replace(problem, optimizer=each) for each in optimizers])",
         '    ax.plot(lrs, [theory.test_loss[-1] for theory in solved], "--", color=color, label=name)',
     ]

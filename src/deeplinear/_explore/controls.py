@@ -30,6 +30,8 @@ class Control:
         ``"slider"``, ``"choice"``, ``"switch"`` or ``"text"``.
     default
         Value at the start.
+    defaults
+        The same for each kind, of which some differ.
     allowed
         What may be typed, in words.
     ends
@@ -56,6 +58,7 @@ class Control:
     help: str
     widget: str
     default: Any
+    defaults: dict[str, Any] = field(default_factory=dict)
     allowed: str = ""
     ends: dict[str, tuple[float, float]] = field(default_factory=dict)
     log: bool = False
@@ -83,7 +86,7 @@ _STARTS: dict[str, Any] = {
 
 _MORE = {
     "centered", "init_scale", "target_gram", "small_batch", "momentum", "nesterov", "weight_decay", "layer_lr",
-    "layer_decay", "clip", "clip_by",
+    "layer_decay", "clip", "clip_by", "per", "iterations", "input",
 }  # fmt: skip
 """Fields that few people change."""
 
@@ -95,15 +98,31 @@ _SEVERAL = {"width"}
 
 _WIDGETS = {
     "number": "slider", "whole": "slider", "numbers": "slider", "series": "slider",
-    "layers": "text", "list": "text", "matrix": "text",
+    "layers": "text", "list": "text", "matrix": "text", "word or number": "choice",
 }  # fmt: skip
 
-_SCHEDULE = Control(
-    "optimizer", "schedule", ("GradientDescent",), "Schedule", "η(t)", "How the learning rate changes over training.",
-    "choice", "constant",
-    choices=(("constant", "constant"), ("warmup", "warm-up"), ("cosine", "cosine"), ("decay", "1/√t")), more=True,
+_MORE_CHOICES = {"branch_scaling": (("1", "CompleteP"),)}
+"""Numbers that have a name, where a word or a number is allowed."""
+
+_RULES = tuple(kind.__name__ for kind in PARTS["optimizer"].listed)
+_SHAPE_WORDS = {"wsd": "stable, then decay", "piecewise": "steps"}
+_OWN = (
+    Control(
+        "optimizer", "schedule", _RULES, "Schedule", "η(t)", "How the learning rate changes over training.",
+        "choice", "constant", choices=tuple((each, _SHAPE_WORDS.get(each, each)) for each in dl.schedules.SHAPES),
+        more=True,
+    ),
+    Control(
+        "optimizer", "warmup", _RULES, "Warm-up", "", "Fraction of all steps in which the learning rate rises.",
+        "slider", 0.0, allowed=checks.fraction_below_one.allowed, ends=dict.fromkeys(_RULES, (0.0, 0.9)), more=True,
+    ),
+    Control(
+        "optimizer", "shape", _RULES, "Details of the schedule", "", "Numbers that are not the usual ones.",
+        "text", None, allowed="numbers by name, such as end=0.1 or decay=0.3 or exponent=2, with commas",
+        several=True, optional=True, more=True,
+    ),
 )  # fmt: skip
-"""A word of the page for the values of ``lr`` at every step."""
+"""Words of the page for the schedule of ``lr``, which is then the largest rate."""
 
 
 def _controls() -> Iterator[Control]:
@@ -114,7 +133,7 @@ def _controls() -> Iterator[Control]:
             for each in described(kind):
                 found.setdefault(each.name, {})[kind.__name__] = each
         yield from (_control(part, name, of_kinds) for name, of_kinds in found.items())
-    yield _SCHEDULE
+    yield from _OWN
     yield from (_control("", each.name, {"": each}) for each in described(dl.Problem))
 
 
@@ -122,6 +141,12 @@ def _control(part: str, name: str, of_kinds: dict[str, Described]) -> Control:
     """Return the control of a field, which several kinds may have."""
     first = next(iter(of_kinds.values()))
     about = first.about
+    if about.form == "rule":
+        return _rate_of_others(part, name, tuple(of_kinds))
+    defaults = {
+        kind: _STARTS.get(name, each.default if each.about.start is None else each.about.start)
+        for kind, each in of_kinds.items()
+    }
     return Control(
         part=part,
         name=name,
@@ -130,14 +155,15 @@ def _control(part: str, name: str, of_kinds: dict[str, Described]) -> Control:
         symbol=about.letter,
         help=about.help,
         widget=_WIDGETS.get(about.form, about.form),
-        default=_STARTS.get(name, first.default if about.start is None else about.start),
+        default=next(iter(defaults.values())),
+        defaults=defaults if part else {},
         allowed=_allowed(name, about),
         ends={kind: each.about.usual for kind, each in of_kinds.items()},
         log=about.log,
         whole=about.form == "whole",
         count=None if about.usual_count is None else (about.count, *about.usual_count),
         infinite=tuple(kind for kind, each in of_kinds.items() if each.about.infinite),
-        choices=tuple(about.choices.items()),
+        choices=(*about.choices.items(), *_MORE_CHOICES.get(name, ())),
         several=name in _SEVERAL,
         rows=about.form == "matrix",
         optional=first.default is None,
@@ -145,15 +171,24 @@ def _control(part: str, name: str, of_kinds: dict[str, Described]) -> Control:
     )
 
 
+def _rate_of_others(part: str, name: str, kinds: tuple[str, ...]) -> Control:
+    """Return the control of the rule of other weights, of which the page has the learning rate."""
+    return Control(
+        part, name, kinds, "Learning rate of other weights", "", "Of the readout, and of the input weights as a rule.",
+        "slider", None, dict.fromkeys(kinds), f"{checks.positive.allowed}; if empty, the same as above",
+        dict.fromkeys(kinds, (0.0005, 2.0)), log=True, optional=True,
+    )  # fmt: skip
+
+
 def _allowed(name: str, about: About) -> str:
     """What may be typed, in words; choices and switches show it themselves."""
-    if about.form in ("choice", "switch"):
+    if about.form in ("choice", "switch", "word or number"):
         return ""
     if about.form == "series":
-        return checks.positive.allowed if name in ("lr", "batch") else about.allowed
+        return about.allowed.removesuffix(", one for each step, or a schedule")
     typed = {
         "numbers": ", with commas",
-        "layers": ", with commas",
+        "layers": ", with commas, such as input=1, readout=0",
         "list": ", with commas",
         "matrix": ", with semicolons between rows",
     }
@@ -163,6 +198,10 @@ def _allowed(name: str, about: About) -> str:
 
 CONTROLS = tuple(_controls())
 """Every control."""
+
+
+_SCHEDULED = {"shape": "schedule", "warmup": "warmup", "end": "shape", "decay": "shape", "exponent": "shape"}
+"""Controls of what a schedule is made from."""
 
 
 def field_of(error: Exception) -> str | None:
@@ -175,7 +214,10 @@ def field_of(error: Exception) -> str | None:
     """
     names = {control.name: ".".join(filter(None, (control.part, control.name))) for control in CONTROLS}
     names |= {"dim": "experiment.dim", "seeds": "experiment.seeds"}
-    return names.get(error.field) if isinstance(error, Refusal) else None
+    if not isinstance(error, Refusal):
+        return None
+    outer, _, inner = error.field.partition(".")  # such as lr.warmup, of a schedule
+    return names.get(_SCHEDULED.get(inner, outer)) if inner else names.get(outer)
 
 
 def as_plain() -> dict[str, Any]:

@@ -1,25 +1,19 @@
-"""Problems as the page writes them: the shape of a problem's TOML, with two words of its own, within bounds.
+"""Problems as the page writes them: the shape of a problem's TOML, with some words of its own, within bounds.
 
-An infinite depth is the word "infinite", which JSON can hold, and the optimizer may have a ``schedule``, a word for the
-shape over time of a learning rate of which ``lr`` is the largest value.
+An infinite depth is the word "infinite", which JSON can hold. The optimizer may have a ``schedule``, a word for the
+shape over time of a learning rate of which ``lr`` is the largest value, with a ``warmup`` and numbers of its ``shape``.
+Numbers by name are lists such as ``["end=0.1"]``, as they are typed, and ``other`` is a learning rate.
 """
 
 import math
+import re
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._cost.model import numbers_of_solving
-
-SHAPES: dict[str, tuple[str, Callable[[int, int], float]]] = {
-    "warmup": ("min(1, 10 * (t + 1) / {steps})", lambda t, steps: min(1.0, 10 * (t + 1) / steps)),
-    "cosine": ("(1 + math.cos(math.pi * t / {steps})) / 2", lambda t, steps: (1 + math.cos(math.pi * t / steps)) / 2),
-    "decay": ("1 / math.sqrt(1 + t)", lambda t, _: 1 / math.sqrt(1 + t)),
-}
-"""Shapes of a schedule over steps t: the words for Python, and the function."""
 
 MOST = {"layers": 256, "steps": 10_000_000, "scheduled": 20_000, "modes": 2000, "outputs": 6}
 """Largest problems that the page takes; the library itself has no such bounds."""
@@ -44,13 +38,61 @@ def read_problem(document: Any) -> dl.Problem:
     _check_numbers(document)
     document = {name: dict(part) if isinstance(part, dict) else part for name, part in document.items()}
     network, optimizer = document.get("network"), document.get("optimizer")
-    if isinstance(network, dict) and network.get("depth") == "infinite":
-        network["depth"] = math.inf
-    shape = optimizer.pop("schedule", "constant") if isinstance(optimizer, dict) else "constant"
     _check_bounds(document)
+    if isinstance(network, dict):
+        _read_network(network)
+    if isinstance(optimizer, dict):
+        _read_optimizer(optimizer, document.get("steps"))
     problem = dl.Problem.from_dict(document)
     _check_size(problem)
-    return problem if shape == "constant" else _scheduled(problem, shape)
+    return problem
+
+
+def _read_network(network: dict[str, Any]) -> None:
+    """Bring the words of the page into those of a problem."""
+    if network.get("depth") == "infinite":
+        network["depth"] = math.inf
+    scaling = network.get("branch_scaling")
+    if isinstance(scaling, str) and re.fullmatch(r"[0-9.]{1,10}", scaling):
+        network["branch_scaling"] = float(scaling)
+    if "init_scale" in network:
+        network["init_scale"] = _by_name("init_scale", network["init_scale"])
+
+
+def _read_optimizer(optimizer: dict[str, Any], steps: Any) -> None:
+    for name in ("layer_lr", "layer_decay"):
+        if name in optimizer:
+            optimizer[name] = _by_name(name, optimizer[name])
+    if optimizer.get("other", 0) is None:
+        del optimizer["other"]
+    if isinstance(optimizer.get("other"), int | float | str):
+        optimizer["other"] = {"lr": optimizer["other"]}
+    shape, warmup = optimizer.pop("schedule", "constant"), optimizer.pop("warmup", 0.0)
+    options = _by_name("shape", optimizer.pop("shape", None)) or {}
+    if shape == "constant" and warmup == 0.0 and not options:
+        return
+    if not isinstance(options, dict):
+        raise Refusal("shape", options, "numbers by name, such as end=0.1")
+    lr = optimizer.get("lr")
+    if isinstance(lr, list | dict) or (isinstance(steps, int | float) and steps > MOST["scheduled"]):
+        raise Refusal("schedule", shape, f"constant beyond {MOST['scheduled']} steps and for a list of rates")
+    if not isinstance(shape, str) or shape not in dl.schedules.SHAPES:
+        raise Refusal("schedule", shape, " or ".join(dl.schedules.SHAPES))
+    optimizer["lr"] = {"shape": shape, "peak": lr, "warmup": warmup} | options
+
+
+def _by_name(field: str, value: Any) -> Any:
+    """Return numbers by name as a mapping, where they were typed as such; all else as it is."""
+    if not isinstance(value, list) or not any(isinstance(each, str) and "=" in each for each in value):
+        return value
+    found: dict[str, Any] = {}
+    for each in value:
+        name, _, text = each.partition("=") if isinstance(each, str) else ("", "", "")
+        try:
+            found[name.strip()] = float(text)
+        except ValueError:
+            raise Refusal(field, value, "numbers by name, such as input=1, readout=0") from None
+    return found
 
 
 def scaled(problem: dl.Problem, factor: float) -> dl.Problem:
@@ -70,7 +112,7 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
         raise Refusal("steps", problem.steps, f"at most {MOST_FINITE['steps']} to train real networks")
     unit = 1 if problem.data.dimension_free else dim
     sizes = [("width", width) for width in problem.network.given_widths if math.isfinite(width)]
-    sizes += [(name, getattr(problem.sampling, name, 0.0)) for name in ("samples", "batch")]
+    sizes += [(name, problem.sampling.drawn) for name in ("samples", "batch") if hasattr(problem.sampling, name)][:1]
     for name, size in sizes:
         if size * unit > MOST_FINITE["neurons"]:
             allowed = f"to at most {MOST_FINITE['neurons']} in a network"
@@ -117,15 +159,3 @@ def _check_size(problem: dl.Problem) -> None:
     if problem.data.outputs > MOST["outputs"]:
         allowed = f"at most {MOST['outputs']} outputs on this page"
         raise Refusal("target_power", problem.data.outputs, allowed, verb="have")
-
-
-def _scheduled(problem: dl.Problem, shape: Any) -> dl.Problem:
-    if not isinstance(shape, str) or shape not in SHAPES:
-        raise Refusal("schedule", shape, f"constant or {' or '.join(SHAPES)}")
-    steps = problem.steps
-    if steps > MOST["scheduled"] or problem.optimizer.has_schedule:
-        raise Refusal("schedule", shape, f"constant beyond {MOST['scheduled']} steps and for a list of rates")
-    _, function = SHAPES[shape]
-    rate = problem.optimizer.highest_rate(steps)
-    rates = tuple(rate * function(t, steps) for t in range(steps))
-    return replace(problem, optimizer=replace(problem.optimizer, lr=rates))

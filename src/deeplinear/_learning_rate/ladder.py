@@ -34,6 +34,9 @@ def check(problem: Any) -> None:
         raise Refusal("problem", problem, "a Problem")
     if problem.steps < 2:
         raise Refusal("steps", problem.steps, "at least 2 for the learning rate to matter")
+    if problem.phases and problem.phases[0].optimizer is not None:
+        allowed = "without an optimizer of its own in the first phase for the learning rate of the problem to matter"
+        raise Refusal("phases", problem.phases, allowed, got=f"one of {type(problem.phases[0].optimizer).__name__}")
     if not problem.optimizer.rates(problem.steps)[:-1].any():
         allowed = f"above zero at some step before step {problem.steps - 1}, at which the loss counts"
         raise Refusal("lr", problem.optimizer.lr, allowed, got="a schedule that is zero at all of them")

@@ -12,7 +12,7 @@ from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, solve_ra
 from deeplinear._learning_rate.scan import Scan
 from deeplinear._learning_rate.valleys import NEARLY
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.rate import up_to
+from deeplinear._problem.rate import changes_without_rate, up_to
 from deeplinear._theory.curves import Curve, curves, worth_batching
 
 Array = NDArray[np.float64]
@@ -25,6 +25,9 @@ _BEYOND = 3
 
 _LOWER = 2
 """Rungs that are tried at a time below the others, as few of them may be enough."""
+
+_VANISHING = 1e-12
+"""Fraction of a rate that blows up which is as good as zero."""
 
 _BEHIND = 1.3
 """How much more loss the lowest rate must have than the best."""
@@ -95,15 +98,23 @@ def search(problem: Problem, excess: Excess, counter: Counter) -> Scan:
     scan = Scan(solve, count, excess.rounding, excess.label_noise, resolution)
     scan.add([top])  # which soon ends, and others would go on with it
     scan.add([top - 2 * rung * (index + 1) for index in range(max(count, 3))])
-    while not _is_enclosed_below(scan):
+    start = float(solve([top + math.log(_VANISHING)])[0][-1]) if changes_without_rate(problem) else None
+    while not (_is_enclosed_below(scan) if start is None else _is_back_at(start, scan)):
         if len(scan.probes) > MOST_RUNGS // 2:
             tried = f"from {math.exp(scan.probes[0].x):.3g} to {math.exp(top):.3g}"
             raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
         scan.add([scan.probes[0].x - 2 * rung * (index + 1) for index in range(min(count, _LOWER))])
-    while any(probe.final <= probe.loss[0] for probe in scan.probes[-_BEYOND:]):  # what blew up early has recovered
+    # What blew up early has recovered.
+    while any(probe.final <= (probe.loss[0] if start is None else start) for probe in scan.probes[-_BEYOND:]):
         scan.add([scan.probes[-1].x + rung * (index + 1) for index in range(_BEYOND)])
     scan.divide()
     return scan
+
+
+def _is_back_at(start: float, scan: Scan) -> bool:
+    """Whether the lowest rate is far below the best, and its loss nearly that of a vanishing rate."""
+    lowest, best = scan.probes[0], scan.best
+    return best.x - lowest.x > _FAR and lowest.final > 0.5 * (best.final + start)
 
 
 def _is_enclosed_below(scan: Scan) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -32,6 +32,8 @@ _PARTS: dict[str, dict[str, Any]] = {
     "data": {"color": "#CC79A7", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
     "label_noise": {"color": "#999999", "linestyle": "solid"},
 }
+_MORE = {"averaged_test_loss": "YlGnBu", "task_loss": "YlOrBr"}
+"""Losses of averaged weights and of the tasks of phases, with the colours of their curves, dark to light."""
 _DECADE = 10.0
 _ROUNDING = 1e-9
 """Values this far below those at the start are left out of the picture: rounding, not training."""
@@ -39,6 +41,8 @@ _ROUNDING = 1e-9
 
 def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
     """Draw the losses that theory predicts and the parts of the test loss, over training steps.
+
+    Losses of averaged weights and of the tasks of all phases are drawn too where there are any, and then no parts.
 
     Parameters
     ----------
@@ -65,7 +69,10 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
         for name, (label, color) in _losses(solution).items():
             style = THEORY | {"color": color, "linewidth": 1.8}
             ax.plot(solution.times, _drawable(getattr(solution, name)), label=label, **style)
-        for part in PARTS:
+        more = _more_losses(solution)
+        for each in more:
+            ax.plot(solution.times, _drawable(each.of(solution)), color=each.color, linewidth=1.2, label=each.label)
+        for part in () if more else PARTS:
             values = _drawable(getattr(solution.decomposition, part))
             if np.isfinite(values).any():
                 label = "noise of test labels" if part == "label_noise" else f"{part} part of test loss"
@@ -73,6 +80,7 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
         log_axis(ax)
         ax.set_ylabel("mean squared residual")
         _step_axis(ax, solution)
+        _mark_phases(ax, solution)
         _mark_divergence(ax, solution)
         ax.legend(loc="best", ncols=2)
         return figure_of(ax)
@@ -123,6 +131,30 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
         return figure
 
 
+class _More(NamedTuple):
+    """One of the losses of averaged weights, or of tasks."""
+
+    name: str
+    row: int
+    label: str
+    color: Any
+
+    def of(self, solution: Solution) -> Array:
+        """Its values."""
+        values: Array = getattr(solution, self.name)[self.row]
+        return values
+
+
+def _more_losses(solution: Solution) -> list[_More]:
+    averages = [f"test loss of {each}" for each in getattr(solution.solver, "averages", ())]
+    tasks = [f"test loss on task {phase + 1}" for phase in range(len(solution.task_loss))]
+    found = []
+    for (name, map_name), labels in zip(_MORE.items(), (averages, tasks), strict=True):
+        colors = matplotlib.colormaps[map_name](np.linspace(0.9, 0.5, max(len(labels), 1)))
+        found += [_More(name, row, label, colors[row]) for row, label in enumerate(labels)]
+    return found
+
+
 def _verdict(comparison: Comparison) -> str:
     verdict = f"verdict: {comparison.verdict}, p = {comparison.p_value:.2g}"
     least = comparison["test_loss"].max_detectable
@@ -133,7 +165,12 @@ def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
     for name, (label, color) in _losses(theory).items():
         mean, error = experiment.mean(name), experiment.standard_error(name)
         _draw_pair(ax, theory.times, getattr(theory, name), experiment.times, mean, error, color, label)
+    for more in _more_losses(theory):
+        if more.row < getattr(experiment, more.name).shape[1]:
+            mean, error = (of(more.name)[more.row] for of in (experiment.mean, experiment.standard_error))
+            _draw_pair(ax, theory.times, more.of(theory), experiment.times, mean, error, more.color, more.label)
     log_axis(ax)
+    _mark_phases(ax, theory)
     ax.set_ylabel("mean squared residual")
     _mark_divergence(ax, theory)
     keys = [Line2D([], [], label="theory", **THEORY), Patch(color=BAND, label="± standard error")]
@@ -237,6 +274,11 @@ def _step_axis(ax: Axes, theory: Solution, label: bool = True) -> None:
 def _log1p(step: Array) -> Array:
     """log(1 + t), also where a margin of the axis asks for t below zero."""
     return np.asarray(np.log1p(np.maximum(step, -0.9)))
+
+
+def _mark_phases(ax: Axes, theory: Solution) -> None:
+    for stage in theory.problem.stages[1:]:
+        ax.axvline(stage.start, color=INK, linewidth=0.5, alpha=0.5)
 
 
 def _mark_divergence(ax: Axes, theory: Solution) -> None:

@@ -77,17 +77,22 @@ def every_layer(name: str, value: PerLayer, hidden: int | None) -> NDArray[Any]:
     >>> every_layer("layer_lr", Layers(readout=0.0), hidden=2)
     array([1., 1., 1., 0.])
     """
-    count = 1 if hidden is None else hidden
-    if value is None:
-        value = Layers()
-    if isinstance(value, Layers):
-        return np.array([value.input, *[value.hidden] * count, value.readout])
+    check_count(name, value, hidden)
+    if isinstance(value, tuple):
+        return np.array(value)
+    value = value or Layers()
+    return np.array([value.input, *[value.hidden] * (1 if hidden is None else hidden), value.readout])
+
+
+def check_count(name: str, value: PerLayer, hidden: int | None) -> None:
+    """Refuse numbers that are not as many as there are weight layers; however many these are."""
+    if not isinstance(value, tuple):
+        return
     if hidden is None:
         raise Refusal(name, value, f"given as {', '.join(_NAMES)} in a network of so many layers")
-    if len(value) != count + 2:
-        allowed = f"one number for each of {count + 2} weight layers, or some of {', '.join(_NAMES)}"
+    if len(value) != hidden + 2:
+        allowed = f"one number for each of {hidden + 2} weight layers, or some of {', '.join(_NAMES)}"
         raise Refusal(name, value, allowed, got=f"{len(value)} values")
-    return np.array(value)
 
 
 def spread(values: NDArray[Any], layers: int) -> NDArray[Any]:

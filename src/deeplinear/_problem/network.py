@@ -12,7 +12,7 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
-from deeplinear._problem.layers import LayerCheck, Layers, every_layer
+from deeplinear._problem.layers import LayerCheck, Layers, check_count, every_layer
 
 _LEAST_RICHNESS = 1e-100
 """Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
@@ -218,7 +218,7 @@ class Network:
 
     def _check_limits(self) -> None:
         """Refuse what leaves the range of numbers, once depth and width are known."""
-        every_layer("init_scale", self.init_scale, self.hidden_matrices)  # as many as there are layers
+        check_count("init_scale", self.init_scale, self.hidden_matrices)
         if self.parameterization == "standard" and self.width == INFINITE:
             allowed = "'mup' or 'ntk' at infinite width"
             raise Refusal("parameterization", "standard", allowed, rest=": steps grow with the width")
@@ -348,10 +348,9 @@ class ResNet(Network):
     @property
     def log_initial_gain(self) -> float:
         """Logarithm of how much the initial branches amplify in all, (1 + beta^2)^(L - 1) or exp(branch^2)."""
-        scales = self.initial_scales[1:-1]
         if self.depth == math.inf:
-            return float(np.abs(self.branch * scales[0]) ** 2)
-        logs = np.log1p(np.abs(self.beta * scales) ** 2)
+            return float(np.abs(self.branch * self.initial_scales[1]) ** 2)
+        logs = np.log1p(np.abs(self.beta * self.initial_scales[1:-1]) ** 2)
         return float(logs.sum() if self.hidden_matrices is not None else (self.layers - 1) * logs[0])
 
     @property

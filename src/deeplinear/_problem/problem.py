@@ -13,7 +13,7 @@ from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_o
 from deeplinear._core.files import write_atomically
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Isotropic
-from deeplinear._problem.layers import Layers, every_layer
+from deeplinear._problem.layers import Layers, check_count, every_layer
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import GradientDescent, Optimizer
 from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, AnyOptimizer, Phase, Stage, first_phases, stages
@@ -102,7 +102,8 @@ class Problem:
             stage.optimizer.check(stage.of)
             if not is_constant(getattr(stage.sampling, "batch", 0.0)):
                 stage.sampling.subsampling(stage.of_samples)
-            self._layer_factors(stage.optimizer)
+            for name in ("layer_lr", "layer_decay"):
+                check_count(name, getattr(stage.optimizer.plain, name), self.network.hidden_matrices)
             self._check_limits(stage)
         small_batch = self.sampling.small_batch or any(stage.sampling.small_batch for stage in self.stages)
         if small_batch and not (self.data.dimension_free and self.data.outputs == 1):

@@ -14,6 +14,11 @@ def rate_of(problem: Problem) -> float:
     return 1.0 if has_schedule(problem) else float(problem.optimizer.rates(1)[0])
 
 
+def changes_without_rate(problem: Problem) -> bool:
+    """Return whether losses change at a learning rate of zero too: by another rule, or in another phase."""
+    return bool(problem.phases) or getattr(problem.optimizer, "other", None) is not None
+
+
 def with_rate(problem: Problem, rate: float) -> Problem:
     """Return the problem with another learning rate, or with its schedule multiplied by a factor.
 

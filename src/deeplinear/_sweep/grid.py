@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
 from deeplinear._problem.edit import find_field
+from deeplinear._problem.layers import Layers
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.schedules import Schedule
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,14 @@ def _plain(name: str, value: Any) -> Any:
     """Return a value as a file can hold it."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    if isinstance(value, Schedule | Layers):
+        value = value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(name, each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(name, each) for each in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if callable(value):
         raise Refusal(name, value, "a number or one number per step", got=f"the function {value!r}")
-    raise Refusal(name, value, "a number, a word, or a list of these")
+    raise Refusal(name, value, "a number, a word, a schedule, or a list or mapping of numbers")

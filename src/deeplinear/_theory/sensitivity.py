@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-CONTINUOUS = ("lr", "richness", "width", "samples", "batch", "noise", "branch", "momentum", "weight_decay")
+CONTINUOUS = (
+    "lr", "richness", "width", "samples", "batch", "noise", "branch", "momentum", "weight_decay", "clip", "beta2",
+    "rho", "beta",
+)  # fmt: skip
 """Fields with derivatives, as far as a problem has them."""
 
 _CHOICE = Choice(tolerance=1e-8, only=("panels", "dense"), most_rows=2400, patience=math.inf)
@@ -117,9 +120,9 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
         Where to differentiate.
     wrt
         Names of fields: ``lr``, ``richness``, ``width``, ``samples``, ``batch``, ``noise``, ``branch``, ``momentum``,
-        ``weight_decay``, as far as the problem has them; by default all of these, but ``momentum`` only where every
-        step is solved anyway. All else is held fixed,
-        ``richness`` rather than gamma0 when the width of an NTK network changes, say. For a learning rate that
+        ``weight_decay``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them; by default all of
+        these, but ``momentum`` only where every step is solved anyway. All else is held fixed: ``richness`` rather
+        than gamma0 when the width of an NTK network changes, say, and what phases have of their own. For a number that
         depends on the step, and for widths given by layer, the derivative is with respect to a common factor, at 1.
 
     Raises
@@ -244,4 +247,6 @@ def _refused(problem: Problem) -> dict[str, str]:
     refused = {}
     if math.isinf(problem.network.end_widths[0]):
         refused["width"] = "the width is infinite"
+    if getattr(problem.optimizer, "clip", 1.0) is None:
+        refused["clip"] = "nothing is clipped"
     return refused

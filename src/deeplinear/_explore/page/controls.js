@@ -80,13 +80,22 @@ export class Controls {
     select.setAttribute("aria-label", `Kind of ${label.toLowerCase()}`);
     select.addEventListener("change", () => {
       const counted = this.counts;
-      this.kinds[part] = select.value;
+      this.changeKind(part, select.value);
       if (counted !== this.counts) this.changeUnits();
       this.show();
       this.changed(false);
     });
     this.rows.set(`${part}.type`, { show: () => (select.value = this.kinds[part]), error: element("span") });
     return element("div", { className: "kind" }, select);
+  }
+
+  // Values that are defaults of some kind become those of the new one.
+  changeKind(part, kind) {
+    this.kinds[part] = kind;
+    for (const control of this.controls.filter((each) => each.part === part && kind in each.defaults)) {
+      const id = idOf(control);
+      if (Object.values(control.defaults).includes(this.values[id])) this.values[id] = control.defaults[kind];
+    }
   }
 
   changeUnits() {
@@ -143,10 +152,10 @@ export class Controls {
 const idOf = ({ part, name }) => (part ? `${part}.${name}` : name);
 
 // What a problem may leave out is then empty.
-const valueIn = (problem, { part, name, optional, default: usual }) => (part ? problem[part] : problem)[name] ?? (optional ? null : usual);
+const valueIn = (problem, { part, name, optional, default: usual, defaults }) => (part ? problem[part] : problem)[name] ?? (optional ? null : (defaults[problem[part]?.type] ?? usual));
 
 function put(problem, { part, name }, value) {
-  if (value === null || (name === "schedule" && value === "constant")) return;
+  if (value === null || (name === "schedule" && value === "constant") || (name === "warmup" && value === 0)) return;
   (part ? problem[part] : problem)[name] = value;
 }
 
@@ -195,14 +204,14 @@ const BUILD = {
     };
     slider.addEventListener("input", () => set(fromSlider(Number(slider.value)), true));
     slider.addEventListener("change", () => set(fromSlider(Number(slider.value)), false));
-    text.addEventListener("input", () => set(readNumbers(text.value, !control.several)));
+    text.addEventListener("input", () => set(control.optional && text.value.trim() === "" ? null : readNumbers(text.value, !control.several)));
     infinite?.addEventListener("click", () => set(this.values[idOf(control)] === "infinite" ? (this.counts && control.count ? control.count[0] : control.default) : "infinite"));
     const show = (value, keep) => {
-      if (keep !== text) text.value = Array.isArray(value) ? value.join(", ") : value;
+      if (keep !== text) text.value = Array.isArray(value) ? value.join(", ") : (value ?? "");
       slider.max = slides();
       if (keep !== slider && typeof value === "number") slider.value = toSlider(value);
-      slider.disabled = typeof value !== "number";
-      slider.setAttribute("aria-valuetext", String(value));
+      slider.disabled = typeof value !== "number" && !(control.optional && value === null);
+      slider.setAttribute("aria-valuetext", value === null ? "none" : String(value));
       slider.style.setProperty("--part", `${(100 * slider.value) / slider.max}%`);
       if (infinite) {
         infinite.hidden = !control.infinite.includes(this.kinds[control.part]);
@@ -231,11 +240,13 @@ const BUILD = {
     const text = element("input", { type: "text", autocomplete: "off", spellcheck: false });
     text.addEventListener("input", () => set(text.value.trim() === "" ? null : control.rows ? text.value.split(";").map((row) => readList(row)) : readList(text.value)));
     const show = (value, keep) => {
-      if (keep !== text) text.value = value === null ? "" : Array.isArray(value) ? value.map((each) => (Array.isArray(each) ? each.join(", ") : each)).join(control.rows ? "; " : ", ") : value;
+      if (keep !== text) text.value = value === null ? "" : isNamed(value) ? Object.entries(value).map((pair) => pair.join("=")).join(", ") : Array.isArray(value) ? value.map((each) => (Array.isArray(each) ? each.join(", ") : each)).join(control.rows ? "; " : ", ") : value;
     };
     return { nodes: [element("div", { className: "head" }, label(control, idOf(control))), text], main: text, show };
   },
 };
+
+const isNamed = (value) => typeof value === "object" && !Array.isArray(value); // numbers by name, as files have them
 
 // Text that is no number goes to the server as it is, whose message then says what is allowed.
 function readNumber(text) {

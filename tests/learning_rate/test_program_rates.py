@@ -1,0 +1,66 @@
+"""Best learning rates of update rules, schedules and phases, against rates tried one by one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+from deeplinear._problem.rate import with_rate
+
+s = dl.schedules
+TWO = (dl.Phase(6), dl.Phase(6, target_overlap=0.5))
+TUNED = (dl.Phase(6), dl.Phase(6, target_overlap=0.5, noise=0.5, optimizer=dl.GradientDescent(0.02)))
+
+
+def problem(optimizer: Any, phases: Any = ()) -> dl.Problem:
+    return dl.Problem(dl.MLP(2, 0.8), dl.Isotropic(0.3), dl.FullBatch(1.5), optimizer, steps=12, phases=phases)
+
+
+CASES = {
+    "clipped": problem(dl.GradientDescent(0.1, clip=0.3)),
+    "normalized": problem(dl.NormalizedDescent(0.05, beta2=0.5)),
+    "muon": problem(dl.Muon(0.02)),
+    "muon and another": problem(dl.Muon(0.02, other=dl.GradientDescent(0.1))),
+    "muon with a schedule": problem(dl.Muon(s.cosine(0.02), momentum=0.5)),
+    "schedule-free": problem(dl.ScheduleFree(0.05)),
+    "sam": problem(dl.SAM(0.05, rho=0.1)),
+    "phases": problem(dl.GradientDescent(0.05), TWO),
+    "fine-tuning": problem(dl.GradientDescent(0.05), TUNED),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_rate_is_better(name: str) -> None:
+    one = CASES[name]
+    found = dl.optimal_lr(one)
+    rates = found.lr * np.geomspace(1e-3, 30, 200)
+    losses = np.array([run.test_loss[-1] for run in dl.solve([with_rate(one, rate) for rate in rates])])
+    assert found.loss <= losses.min() * (1 + 1e-6)
+    assert found.is_factor == one.optimizer.has_schedule
+    (best,) = dl.solve([with_rate(one, found.lr)])
+    assert best.test_loss[-1] == pytest.approx(found.loss, rel=1e-9)
+
+
+def test_the_best_rate_of_muon_does_not_depend_on_its_own() -> None:
+    one, other = (dl.optimal_lr(problem(dl.Muon(lr))).lr for lr in (0.02, 0.3))
+    assert one == pytest.approx(other, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["muon", "phases"])
+def test_the_best_rate_is_followed_over_width(name: str) -> None:
+    widths = (0.5, 1.0)
+    found = dl.transfer(CASES[name], "width", widths)
+    expected = [dl.optimal_lr(dl.Problem(dl.MLP(2, width), *_rest(CASES[name]))).lr for width in widths]
+    np.testing.assert_allclose([optimum.lr for optimum in found.optima], expected, rtol=1e-6)
+
+
+def test_a_rate_that_nothing_uses_is_refused() -> None:
+    phases = (dl.Phase(6, optimizer=dl.Muon(0.1)), dl.Phase(6))
+    with pytest.raises(Refusal, match="phases must be without an optimizer of its own in the first phase"):
+        dl.optimal_lr(problem(dl.GradientDescent(0.1), phases))
+
+
+def _rest(one: dl.Problem) -> tuple[Any, ...]:
+    return one.data, one.sampling, one.optimizer, one.steps, one.phases

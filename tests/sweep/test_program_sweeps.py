@@ -1,0 +1,59 @@
+"""Sweeps over the fields of update rules, over schedules and factors of layers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._problem.edit import replace
+from deeplinear._sweep.plan import Plan
+from deeplinear._sweep.sweep import sweep
+
+s = dl.schedules
+PHASES = (dl.Phase(3), dl.Phase(3, target_overlap=0.5))
+
+
+def problem(optimizer: Any, network: Any = None, phases: Any = ()) -> dl.Problem:
+    network = network or dl.MLP(2, 1.0)
+    return dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), optimizer, steps=6, phases=phases)
+
+
+GRIDS = [
+    (problem(dl.SAM(0.05, rho=0.1)), {"rho": [0.05, 0.2]}),
+    (problem(dl.GradientDescent(0.1, clip=1.0)), {"clip": [None, 0.1, 1.0]}),
+    (problem(dl.NormalizedDescent(0.05)), {"beta2": [0.0, 0.9]}),
+    (problem(dl.Muon(0.02)), {"momentum": [0.0, 0.95], "iterations": [1, 5]}),
+    (problem(dl.ScheduleFree(0.05)), {"beta": [0.0, 0.9]}),
+    (problem(dl.GradientDescent(0.05), dl.ResNet(3, 1.0)), {"branch_scaling": ["none", 0.5, 1.0]}),
+    (problem(dl.GradientDescent(0.05)), {"lr": [0.05, s.cosine(0.05, warmup=0.2), {"shape": "linear", "peak": 0.1}]}),
+    (problem(dl.GradientDescent(0.05)), {"layer_lr": [None, [1.0, 0.0, 1.0], {"readout": 0.0}]}),
+    (problem(dl.GradientDescent(0.05), phases=PHASES), {"width": [0.5, 1.0]}),
+]
+
+
+@pytest.mark.parametrize(("one", "grid"), GRIDS, ids=["-".join(grid) for _, grid in GRIDS])
+def test_points_are_problems_that_a_file_can_hold(one: dl.Problem, grid: dict[str, list[Any]]) -> None:
+    plan = Plan.read(one, grid, True, None)
+    assert not plan.invalid
+    assert len(set(plan.problems.values())) == plan.size
+    again = Plan.from_manifest(plan.manifest())
+    assert again.problems == plan.problems
+    first = {name: values[0] for name, values in grid.items()}
+    assert plan.problems[0] == replace(one, first)
+
+
+@pytest.mark.parametrize(("one", "grid"), [GRIDS[0], GRIDS[3], GRIDS[6]], ids=["rho", "muon", "schedules"])
+def test_every_point_is_what_solve_gives(one: dl.Problem, grid: dict[str, list[Any]]) -> None:
+    found = sweep(one, grid, workers=1)
+    assert found.done.all()
+    losses = found.test_loss.values.reshape(-1, one.steps)
+    solved = dl.solve(list(Plan.read(one, grid, True, None).problems.values()))
+    np.testing.assert_allclose(losses, [each.test_loss for each in solved], rtol=1e-11)
+
+
+def test_values_that_no_file_holds_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"grid\['lr'\]\[0\] must be a number, a word, a schedule, or a list or mapping"
+    ):
+        Plan.read(problem(dl.GradientDescent(0.1)), {"lr": [object()]}, True, None)

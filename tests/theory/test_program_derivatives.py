@@ -1,0 +1,96 @@
+"""Derivatives of every update rule against central differences of solutions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+from deeplinear._problem.edit import get_field, replace
+
+s = dl.schedules
+PHASES = (
+    dl.Phase(5),
+    dl.Phase(5, target_overlap=0.5, noise=0.1, optimizer=dl.Muon(0.02), sampling=dl.FullBatch(1.0)),
+)
+
+
+def problem(optimizer: Any, network: Any = None, sampling: Any = None, phases: Any = ()) -> dl.Problem:
+    network, sampling = network or dl.MLP(2, 0.8, richness=0.7), sampling or dl.FullBatch(1.5)
+    return dl.Problem(network, dl.Isotropic(0.3), sampling, optimizer, steps=10, phases=phases)
+
+
+CASES = {
+    "clipped": problem(dl.GradientDescent(0.1, 0.3, weight_decay=0.1, clip=0.3)),
+    "clipped by layer": problem(dl.GradientDescent(0.1, weight_decay=0.1, clip=0.2, clip_by="layer")),
+    "normalized": problem(dl.NormalizedDescent(0.05, beta2=0.5, momentum=0.3, weight_decay=0.1)),
+    "normalized globally": problem(dl.NormalizedDescent(0.05, per="global", beta2=0.5)),
+    "muon": problem(dl.Muon(0.02, momentum=0.5)),
+    "muon and another": problem(dl.Muon(0.02, 0.5, True, other=dl.GradientDescent(0.05, 0.5, weight_decay=0.1))),
+    "schedule-free": problem(dl.ScheduleFree(0.05, beta=0.7)),
+    "sam": problem(dl.SAM(0.05, rho=0.1, momentum=0.3, weight_decay=0.1)),
+    "schedules": problem(
+        dl.GradientDescent(s.cosine(0.05, warmup=0.2), s.linear(0.5), weight_decay=s.linear(0.1)),
+        sampling=dl.OnlineSGD(s.linear(1.0, end=0.5)),
+    ),
+    "layers": problem(
+        dl.GradientDescent(0.05, layer_lr={"input": 0.5}),
+        dl.ResNet(3, 0.8, branch_scaling=1.0, init_scale={"readout": 0.5}),
+    ),
+    "standard": problem(dl.GradientDescent(0.02), dl.MLP(2, [0.8, 1.2], parameterization="standard")),
+    "phases": problem(dl.GradientDescent(0.05, 0.3), phases=PHASES),
+}
+_H = 1e-4
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    if isinstance(value, tuple):
+        return tuple(factor * each for each in value)
+    return value.scaled(factor) if isinstance(value, s.Schedule) else factor * value
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_are_those_of_central_differences(name: str) -> None:
+    """The error of differences is h^2 = 1e-8 times third derivatives, and rounding, 1e-15 / h."""
+    one = CASES[name]
+    found = dl.sensitivity(one)
+    names = [field for field, value in found.at.items() if value != 0]  # which a factor cannot change
+    assert {"lr", "richness", "width"} < set(names)
+    ends = [replace(one, {field: _scaled(get_field(one, field), 1 + h)}) for field in names for h in (_H, -_H)]
+    solved = dl.solve(ends)
+    for field, above, below in zip(names, solved[::2], solved[1::2], strict=True):
+        size = 2 * _H * found.at[field]
+        for loss in ("test_loss", "train_loss"):
+            expected = (getattr(above, loss) - getattr(below, loss)) / size
+            np.testing.assert_allclose(
+                getattr(found, f"d_{loss}")[field], expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max()
+            )
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "field"),
+    [
+        (dl.Muon(0.05, momentum=0.0, other=dl.GradientDescent(0.05)), "momentum"),
+        (dl.NormalizedDescent(0.05), "momentum"),
+        (dl.NormalizedDescent(0.05), "beta2"),
+        (dl.SAM(0.05, rho=0.1), "weight_decay"),
+        (dl.ScheduleFree(0.05, beta=0.0), "beta"),
+    ],
+)
+def test_derivatives_at_zero_are_those_of_one_sided_differences(optimizer: Any, field: str) -> None:
+    """Differences over h and 2 h leave an error of order h^2."""
+    one, h = problem(optimizer), 1e-4
+    at, near, far = (run.test_loss for run in dl.solve([replace(one, {field: k * h}) for k in range(3)]))
+    expected = (4 * near - 3 * at - far) / (2 * h)
+    assert np.abs(expected).max() > 1e-3  # a derivative that is lost would be zero
+    np.testing.assert_allclose(
+        dl.sensitivity(one, field).d_test_loss[field], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max()
+    )
+
+
+def test_nothing_clipped_has_no_derivative() -> None:
+    one = problem(dl.GradientDescent(0.1))
+    assert "clip" not in dl.sensitivity(one).at
+    with pytest.raises(Refusal, match=r"wrt must be among .*, got 'clip': nothing is clipped"):
+        dl.sensitivity(one, "clip")
