@@ -36,7 +36,7 @@ RULES: dict[str, Any] = {
 }
 """Update rules whose rates fall linearly to zero; the factor on these rates is what is sought."""
 
-NETWORKS = 12
+NETWORKS = 8
 """Number of networks at each rate."""
 
 
@@ -244,7 +244,8 @@ def forgetting() -> Table:
         for ax, (name, losses) in zip(figure.subplots(1, 4, sharey=True), curves.items(), strict=True):
             for label, curve in zip(("old task", "new task"), zip(*losses, strict=True), strict=True):
                 ax.plot(FORGETTING[name], curve, "o-", label=label, linewidth=1.2, markersize=3)
-            ax.set(xlabel=name, xscale="linear" if name == "overlap" else "log")
+            units = {"width": "width N/D", "samples": "samples P/D"}
+            ax.set(xlabel=units.get(name, name), xscale="linear" if name == "overlap" else "log")
         figure.axes[0].set(ylabel="test loss after fine-tuning")
         figure.axes[0].legend()
         save_figure(figure, IMAGES / "training-forgetting.png")
@@ -325,6 +326,8 @@ def averages() -> Table:
         for name, curve in zip(names, zip(*curves, strict=True), strict=True):
             ax.plot(NOISY_RATES, curve, "o-", label=name, linewidth=1.2, markersize=3)
         ax.set(xscale="log", xlabel="learning rate", ylabel="test loss after 150 steps")
+        ax.set_xticks(NOISY_RATES, [f"{lr:g}" for lr in NOISY_RATES])
+        ax.minorticks_off()
         ax.legend()
         save_figure(figure, IMAGES / "training-averages.png")
     return table
