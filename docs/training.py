@@ -24,32 +24,38 @@ IMAGES = Path(__file__).parent / "images"
 
 # --- whether the best rate transfers --------------------------------------------------------------------------
 
-OTHER = 0.2
+OTHER = 0.1
 """Rate of the weights that Muon leaves to gradient descent, held fixed while its own is sought."""
 
 RULES: dict[str, Any] = {
     "gradient descent": dl.GradientDescent(dl.schedules.linear(1.0)),
-    "clipped at 0.5": dl.GradientDescent(dl.schedules.linear(1.0), clip=0.5),
+    "clipped at 1.5": dl.GradientDescent(dl.schedules.linear(1.0), clip=1.5),
     "normalised, global": dl.NormalizedDescent(dl.schedules.linear(1.0), per="global"),
     "normalised by layer": dl.NormalizedDescent(dl.schedules.linear(1.0)),
     "Muon": dl.Muon(dl.schedules.linear(1.0), momentum=0.9, other=dl.GradientDescent(dl.schedules.linear(OTHER))),
 }
 """Update rules whose rates fall linearly to zero; the factor on these rates is what is sought."""
 
-NETWORKS = 8
-"""Number of networks at each rate."""
+NETWORKS, DIM = 24, 80
+"""Number of networks at each rate, and their input dimension."""
 
 
-def power_law(network: dl.MLP | dl.ResNet, optimizer: Any, steps: int = 40) -> dl.Problem:
-    """Return a problem with forty modes of a power law, whose slow ones no rate learns in time, and fresh batches."""
-    data = dl.Spectrum.power_law(capacity=1.5, source=0.8, modes=40, noise=0.1)
-    return dl.Problem(network, data, dl.OnlineSGD(64), optimizer, steps)
+def staircase(network: dl.MLP | dl.ResNet, optimizer: Any, steps: int = 40) -> dl.Problem:
+    """Return a problem with fresh batches of D, whose directions are of five kinds.
+
+    From one kind to the next the variance is a quarter and the share in the target a half, so that no rate learns all
+    of them in time.
+    """
+    variance, share = 0.25 ** np.arange(5), 0.5 ** np.arange(5)
+    variance, share = variance / variance.mean(), share / share.mean()
+    data = dl.Spectrum(variance, share / variance, multiplicity=[0.2] * 5, proportional=True, noise=0.1)
+    return dl.Problem(network, data, dl.OnlineSGD(1.0), optimizer, steps)
 
 
 def best_rates(problem: dl.Problem, over: str, values: Sequence[float], networks: int = NETWORKS) -> dl.Transfer:
     """Return the best rates of theory and networks."""
-    lrs = dl.optimal_lr(problem).lr * np.array([0.5, 0.71, 1.0, 1.41])
-    return dl.transfer(problem, over, values, lrs=lrs, experiment={"seeds": networks})
+    lrs = dl.optimal_lr(problem).lr * np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+    return dl.transfer(problem, over, values, lrs=lrs, experiment={"dim": DIM, "seeds": networks})
 
 
 def percent(value: float) -> str:
@@ -123,17 +129,17 @@ def draw_transfer(name: str, found: Mapping[str, dl.Transfer]) -> None:
         save_figure(figure, IMAGES / f"training-{name}.png")
 
 
+WIDTHS = [0.5, 1.0, 2.0, 4.0]
+
 HEAD = ["best rates", "exponent of theory", "of networks", "loss", "cost of keeping the first rate (networks)"]
 
 
 def widths() -> Table:
     """Return best rates over width."""
-    network = dl.MLP(2, 128, centered=True)
-    found = {name: best_rates(power_law(network, rule), "width", [32, 128, 512]) for name, rule in RULES.items()}
-    standard = dl.MLP(2, 128, parameterization="standard", centered=True)
-    found["gradient descent, standard"] = best_rates(
-        power_law(standard, RULES["gradient descent"]), "width", [32, 128, 512]
-    )
+    network = dl.MLP(2, 1.0, centered=True)
+    found = {name: best_rates(staircase(network, rule), "width", WIDTHS) for name, rule in RULES.items()}
+    standard = dl.MLP(2, 1.0, parameterization="standard", centered=True)
+    found["gradient descent, standard"] = best_rates(staircase(standard, RULES["gradient descent"]), "width", WIDTHS)
     draw_transfer("widths", found)
     return [["rule", *HEAD], *([name, *row_of(each)] for name, each in found.items())]
 
@@ -142,9 +148,9 @@ def depths() -> Table:
     """Return best rates over depth, of residual networks with either rule for branches."""
     found = {}
     for power, name in ((0.5, "depth-muP"), (1.0, "CompleteP")):
-        network = dl.ResNet(4, 64, centered=True, branch_scaling=power)
+        network = dl.ResNet(4, 1.0, centered=True, branch_scaling=power)
         for rule in ("gradient descent", "normalised, global", "normalised by layer", "Muon"):
-            found[f"{rule}, {name}"] = best_rates(power_law(network, RULES[rule]), "depth", [4, 8, 16])
+            found[f"{rule}, {name}"] = best_rates(staircase(network, RULES[rule]), "depth", [4, 8, 16])
     draw_transfer("depths", found)
     return [["rule", *HEAD], *([name, *row_of(each)] for name, each in found.items())]
 
@@ -168,11 +174,11 @@ def branches() -> Table:
     for depth in [*DEPTHS, math.inf]:
         row = ["infinite" if depth == math.inf else str(depth)]
         for name, power in BRANCHES.items():
-            network = dl.ResNet(depth, 64, centered=True, branch_scaling=power)
-            problem = power_law(network, dl.GradientDescent(dl.schedules.linear(0.2)))
+            network = dl.ResNet(depth, 1.0, centered=True, branch_scaling=power)
+            problem = staircase(network, dl.GradientDescent(dl.schedules.linear(0.04)))
             solution = dl.solve(problem)
             start, end = movement(solution)
-            measured = "" if depth == math.inf else final_of(problem, 24)
+            measured = "" if depth == math.inf else final_of(problem, 24, DIM)
             row += [f"{solution.test_loss[-1]:.4f}", measured, f"{start:.2f} to {end:.2f}"]
             lines[name].append(float(solution.test_loss[-1]))
         table.append(row)
@@ -258,7 +264,7 @@ FROZEN = {"input": 0.0, "hidden": 0.0}
 
 
 def features() -> Table:
-    """Return losses at the best rate of each, with all weights trained and with all but the readout frozen."""
+    """Return losses with all weights trained, and with the readout alone, each at its best rate with a margin."""
     trained = {"all weights": None, "readout alone": FROZEN}
     head = [f"{name}: {what}" for name in trained for what in ("best rate", "loss", "networks")]
     table = [["samples", "width", *head]]
@@ -271,10 +277,10 @@ def features() -> Table:
                 network, sampling = dl.MLP(2, width, centered=True), dl.FullBatch(samples)
                 rule = dl.GradientDescent(0.03, layer_lr=factors)
                 best = dl.optimal_lr(dl.Problem(network, dl.Isotropic(0.3), sampling, rule, steps=60))
-                rule = dl.GradientDescent(best.lr, layer_lr=factors)
+                rule = dl.GradientDescent(best.safe_lr, layer_lr=factors)
                 problem = dl.Problem(network, dl.Isotropic(0.3), sampling, rule, steps=60)
-                row += [f"{best.lr:.3g}", f"{best.loss:.4f}", final_of(problem, 24, 100)]
-                curves.setdefault((samples, name), []).append(best.loss)
+                row += [f"{best.safe_lr:.3g}", f"{best.safe_loss:.4f}", final_of(problem, 24, 100)]
+                curves.setdefault((samples, name), []).append(best.safe_loss)
             table.append(row)
     with styled():
         figure = new_figure(4.2, 2.8)
@@ -284,7 +290,7 @@ def features() -> Table:
             ax.plot(
                 widths, losses, marker="o", label=f"{name}, P/D = {samples:g}", linewidth=1.2, markersize=3, **style
             )
-        ax.set(xscale="log", xlabel="width N/D", ylabel="test loss at the best rate")
+        ax.set(xscale="log", xlabel="width N/D", ylabel="test loss at the best rate with a margin")
         ax.set_xticks(widths, [f"{width:g}" for width in widths])
         ax.minorticks_off()
         ax.legend()
