@@ -167,10 +167,14 @@ def movement(solution: dl.Solution) -> tuple[float, float]:
     return float(Cg[0, 0, 0] / Cg[-1, 0, 0]), float(Cg[0, -1, -1] / Cg[-1, -1, -1])
 
 
+BRANCH_RATES = 0.02 * 2 ** (np.arange(17) / 4)
+
+
 def branches() -> Table:
-    """Return losses and gains at one rate over depth, up to infinite depth."""
-    table = [["depth", *(f"{name}: {what}" for name in BRANCHES for what in ("loss", "networks", "gain"))]]
-    lines: dict[str, list[float]] = {name: [] for name in BRANCHES}
+    """Return losses and gains at one rate over depth, up to infinite depth, and the best rate of a grid."""
+    what = ("loss", "networks", "gain", "best rate", "its loss")
+    table = [["depth", *(f"{name}: {each}" for name in BRANCHES for each in what)]]
+    curves: dict[tuple[str, str], list[float]] = {}
     for depth in [*DEPTHS, math.inf]:
         row = ["infinite" if depth == math.inf else str(depth)]
         for name, power in BRANCHES.items():
@@ -179,20 +183,25 @@ def branches() -> Table:
             solution = dl.solve(problem)
             start, end = movement(solution)
             measured = "" if depth == math.inf else final_of(problem, 24, DIM)
+            rules = [dl.GradientDescent(dl.schedules.linear(lr)) for lr in BRANCH_RATES.tolist()]
+            losses = [each.test_loss[-1] for each in dl.solve([staircase(network, rule) for rule in rules])]
+            best = int(np.argmin(losses))
             row += [f"{solution.test_loss[-1]:.4f}", measured, f"{start:.2f} to {end:.2f}"]
-            lines[name].append(float(solution.test_loss[-1]))
+            row += [f"{BRANCH_RATES[best]:.3f}", f"{losses[best]:.4f}"]
+            curves[name, row[0]] = losses
         table.append(row)
     with styled():
-        figure = new_figure(4.2, 2.8)
-        ax = figure.subplots()
-        for name, losses in lines.items():
-            gaps = np.abs(np.array(losses[:-1]) / losses[-1] - 1)
-            ax.plot(DEPTHS, gaps, "o-", label=name, linewidth=1.2, markersize=4)
-        ax.plot(DEPTHS, 0.2 / np.array(DEPTHS), "k:", linewidth=1, label="1 / depth")
-        ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="relative distance of the loss from infinite depth")
-        ax.set_xticks(DEPTHS, [str(depth) for depth in DEPTHS])
-        ax.minorticks_off()
-        ax.legend()
+        figure = new_figure(7.2, 2.8)
+        for ax, name in zip(figure.subplots(1, 2, sharey=True), BRANCHES, strict=True):
+            for index, depth in enumerate([*map(str, DEPTHS), "infinite"]):
+                losses = np.array(curves[name, depth])
+                shown = losses < 0.3
+                ax.plot(BRANCH_RATES[shown], losses[shown], color=f"C{index}", label=f"depth {depth}", linewidth=1.2)
+            ax.set(xscale="log", xlabel="largest learning rate", title=name)
+            ax.set_xticks([0.02, 0.05, 0.1, 0.2], ["0.02", "0.05", "0.1", "0.2"])
+            ax.minorticks_off()
+        figure.axes[0].set(ylabel="test loss")
+        figure.axes[0].legend()
         save_figure(figure, IMAGES / "training-branches.png")
     return table
 
