@@ -63,7 +63,7 @@ numpydoc_show_class_members = False
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed)(\..*)?"),
     ("py:.*", r"(Any|Array|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure)"),
-    ("py:.*", r"deeplinear\._[\w.]+\.(Cost|Modes)"),
+    ("py:.*", r"deeplinear\._[\w.]+\.(Cost|Modes|Layers|Scaling|Orthogonal|Stage|Optimizer)"),
 ]
 
 html_theme = "pydata_sphinx_theme"

@@ -318,29 +318,30 @@ TABLES: dict[str, tuple[str, Callable[[], Table]]] = {
 """Page and measurement of each table."""
 
 
-def _cut(name: str) -> tuple[str, str, str]:
+def _cut(name: str, page: str, script: str = "measured") -> tuple[str, str, str]:
     """Return what stands before, in and after the table on its page."""
-    before, begin, rest = (HERE / TABLES[name][0]).read_text().partition(f"<!-- docs/measured.py {name} -->\n")
+    before, begin, rest = (HERE / page).read_text().partition(f"<!-- docs/{script}.py {name} -->\n")
     table, end, after = rest.partition("<!-- end -->")
     if not (begin and end):
-        raise ValueError(f"{TABLES[name][0]} must have a place for {name}, between two comments")
+        raise ValueError(f"{page} must have a place for {name}, between two comments")
     return before + begin, table, end + after
 
 
 def read(name: str) -> Table:
     """Return a table as it stands on its page."""
-    lines = [line for line in _cut(name)[1].splitlines() if line.startswith("|")]
+    lines = [line for line in _cut(name, TABLES[name][0])[1].splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("|---")]
 
 
-def write(name: str, table: Table) -> None:
+def write(name: str, table: Table, page: str, script: str = "measured") -> None:
     """Write a table into its page."""
-    before, _, after = _cut(name)
+    before, _, after = _cut(name, page, script)
     header, *rows = (f"| {' | '.join(row)} |" for row in table)
     lines = ["", header, "|---" * len(table[0]) + "|", *rows, ""]
-    (HERE / TABLES[name][0]).write_text(before + "\n".join(lines) + "\n" + after)
+    (HERE / page).write_text(before + "\n".join(lines) + "\n" + after)
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or TABLES:
-        write(name, TABLES[name][1]())
+        page, measure = TABLES[name]
+        write(name, measure(), page)

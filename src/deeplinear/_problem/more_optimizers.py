@@ -76,9 +76,9 @@ _RHO = About(
 class NormalizedDescent(Optimizer):
     """Gradient descent whose steps do not grow with the gradient.
 
-    Gradients are divided by the root of a running mean v of their squared norm, v <- beta2 v + (1 - beta2) |G|^2 with
-    v / (1 - beta2^(t+1)) for v after step t, and nothing is added under the root. One number for all weights or one
-    for each weight layer, as in LARS; momentum and weight decay come after, as in ``GradientDescent``.
+    Gradients are divided by the root of a running mean v of their squared norm, ``v <- beta2 v + (1 - beta2) |G|^2``
+    with ``v / (1 - beta2^(t+1))`` for v after step t, and nothing is added under the root. One number for all weights
+    or one for each weight layer, as in LARS; momentum and weight decay come after, as in ``GradientDescent``.
 
     Parameters
     ----------
@@ -231,8 +231,8 @@ class ScheduleFree(Optimizer):
 class SAM(Optimizer):
     """Sharpness-aware descent: the gradient is taken a distance ``rho`` up the slope, on the same batch.
 
-    Each step evaluates the gradient at the weights, and then, for the step, at W - rho G / |G|, where G is minus the
-    gradient and its norm, over all weights, is divided by the root of the width. Losses are those of the weights.
+    Each step evaluates the gradient at the weights, and then, for the step, at ``W - rho G / |G|``, where G is minus
+    the gradient and its norm, over all weights, is divided by the root of the width. Losses are those of the weights.
 
     Parameters
     ----------
