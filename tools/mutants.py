@@ -448,6 +448,7 @@ MERGED_STEPS = Suite(
             ("spacing = (problem.steps - 1) / count", "spacing = problem.steps / count"),
             ("np.append(first, then[-late:])", "np.append(first, then[-late - 1 : -1])"),
             ("if error <= self.tolerance:", "if error <= 1e3 * self.tolerance:"),
+            ("error = max(error, _error_at_the_joint(problem, start.curves, curves))", "pass"),
         ],
         "_time/axis.py": [
             ("spaced = (self.steps - 1) / self.intervals", "spaced = self.steps / self.intervals"),

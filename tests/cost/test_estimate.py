@@ -224,7 +224,7 @@ def test_jumps_of_a_schedule_take_memory() -> None:
 
 def test_nodes_in_depth_are_counted_with_what_they_are_compared_to() -> None:
     deep = dl.Problem(
-        dl.ResNet(depth=np.inf, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.02), steps=60
+        dl.ResNet(depth=np.inf, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.02), steps=40
     )
     measured = peak_bytes(lambda: dl.solve(deep))
     assert measured < 1.2 * estimate(deep).theory.bytes

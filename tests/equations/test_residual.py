@@ -55,7 +55,7 @@ def residual_problems(draw):
     return dl.Problem(network, draw(two_at_most), draw(samplings()), slow, steps)
 
 
-@settings(max_examples=75, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(residual_problems())
 def test_agrees_with_all_pairs_of_layers(problem):
     assert_agrees_with_the_reference(problem)

@@ -299,7 +299,7 @@ def test_experiment_with_progress_and_cancel(explorer: Explorer, address: str, t
     explorer.control("steps").fill("1500")
     explorer.control("optimizer.lr").fill("0.000001")
     explorer.control("experiment.dim").fill("600")
-    explorer.control("experiment.seeds").fill("60")
+    explorer.control("experiment.seeds").fill("24")
     page.click("#train")
     page.wait_for_selector("#experiment-progress progress[value]", timeout=SLOW)
     explorer.wait_for("document.querySelector('#experiment-progress span').textContent.includes('left')")

@@ -72,7 +72,7 @@ def test_server_from_start_to_end() -> None:
 
             # Who hangs up ends the work.
             long = changed("optimizer", lr=1e-6) | {"steps": 1500}
-            request = {"problem": long, "dim": 500, "seeds": 64}
+            request = {"problem": long, "dim": 500, "seeds": 24}
             with client.stream("POST", "api/experiment", json=request) as stream:
                 lines = stream.iter_lines()
                 while "training" not in next(lines):
@@ -85,7 +85,7 @@ def test_server_from_start_to_end() -> None:
         assert workers
         # Interrupted in the middle of work, it leaves nothing behind.
         sock = socket.create_connection(tuple(listening[0].laddr))
-        body = json.dumps({"problem": long, "dim": 500, "seeds": 64}).encode()
+        body = json.dumps({"problem": long, "dim": 500, "seeds": 24}).encode()
         headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": len(body)}
         head = ["POST /api/experiment HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         sock.sendall("\r\n".join(head).encode() + body)

@@ -124,7 +124,7 @@ def test_rates_report_how_far_the_search_is() -> None:
 
 
 def test_a_search_that_nobody_waits_for_ends(client: httpx.Client) -> None:
-    problem = PROBLEM | {"sampling": {"type": "OnlineSGD", "batch": 0.5}, "steps": 600}
+    problem = PROBLEM | {"sampling": {"type": "OnlineSGD", "batch": 0.5}, "steps": 400}
     with client.stream("POST", "/api/rates", json={"problem": problem}) as stream:
         lines = stream.iter_lines()
         while '"part": 0.' not in (line := next(lines)):

@@ -62,10 +62,21 @@ def test_progress_goes_up_to_the_steps_of_the_problem():
 def test_more_steps_of_a_lower_rate_need_no_more_nodes():
     few, many = (
         dl.solve(make(steps=steps, lr=8.0 / steps, sampling=dl.OnlineSGD(2000 / steps)), tolerance=1e-4)
-        for steps in (2000, 100_000)
+        for steps in (2000, 1_000_000)
     )
     assert few.stats["method"] == many.stats["method"] == "coarse"
     assert many.stats["nodes"] < 1.5 * few.stats["nodes"]
+
+
+def test_a_finer_tolerance_takes_finer_steps():
+    """At the loosest, the largest error is just after the exact steps, before the first time that all runs share."""
+    problem = make(steps=20_000, lr=2e-4, sampling=dl.OnlineSGD(0.05))
+    solutions = [dl.solve(problem, method="coarse", tolerance=tolerance) for tolerance in (1e-3, 1e-5, 1e-6)]
+    errors, nodes = zip(*((each.stats["error"], each.stats["nodes"]) for each in solutions), strict=True)
+    assert all(error <= tolerance for error, tolerance in zip(errors, (1e-3, 1e-5, 1e-6), strict=True))
+    assert nodes[0] < nodes[1] < nodes[2]
+    rough, _, fine = (each.at(np.arange(problem.steps)).test_loss.values for each in solutions)
+    assert np.abs(rough / fine - 1).max() <= 10 * errors[0]
 
 
 def test_divergence_is_reported_with_its_step():

@@ -12,7 +12,7 @@ from deeplinear._solvers.reference import propagator, reference
 from deeplinear._theory.solution import CURVES, MATRICES
 from strategies import optimizers, problems
 
-any_problem = settings(max_examples=60, deadline=None, derandomize=True)
+any_problem = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 class TwoLevels(dl.Isotropic):

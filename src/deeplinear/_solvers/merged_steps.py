@@ -43,6 +43,9 @@ lets a first, large correction of the finest run be found there, before the smal
 
 _RUNS, _FINEST = _GROUPS[-1], _GROUPS[-1][-1]
 
+_JOINT = 32
+"""Steps at the end of these in which what is extrapolated is compared with them."""
+
 _FEWEST = 16
 """Shared times of the first attempt."""
 
@@ -116,6 +119,8 @@ class MergedSteps(Solver):
                 progress(round((1.0 - left + 0.5 * left * part) * problem.steps), problem.steps)
 
             curves, error = _extrapolated(problem, count, self._dense, attempt)
+            if math.isfinite(error):
+                error = max(error, _error_at_the_joint(problem, start.curves, curves))
             if error <= self.tolerance:
                 break
             left *= 0.5
@@ -195,6 +200,23 @@ def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[
                 scale = np.maximum(curve, LOSS_FLOOR * curve[0])[late]  # a loss may stay at zero
                 error = max(error, float((off / np.where(off > 0, scale, 1.0)).max()))
     return Curves(**found), error
+
+
+def _error_at_the_joint(problem: Problem, exact: Curves, curves: Curves) -> float:
+    """Relative error of the losses where they are known, in the last of the exact steps.
+
+    Training changes fastest at the start, so that what comes after these steps is no worse than they are. Corrections
+    are known at shared times only, which may be far apart, and say little of what is between the first two.
+    """
+    known = np.arange(EXACT - _JOINT, EXACT)
+    error = 0.0
+    for name in ("test_loss", "train_loss"):
+        true, found = _positive(getattr(exact, name)), getattr(curves, name)
+        times = (problem.steps - 1) / (len(found) - 1) * np.arange(len(found))
+        off = np.abs(spline(times, found)(known) - true[known])
+        scale = np.maximum(true[known], LOSS_FLOOR * true[0])
+        error = max(error, float((off / np.where(off > 0, scale, 1.0)).max()))  # a loss may stay at zero
+    return error
 
 
 def _merged(problem: Problem, merged: float, steps: int) -> Problem:
