@@ -224,7 +224,7 @@ def _flat(document: dict[str, Any]) -> dict[str, Any]:
 def _predicted(problem: Problem, dim: int) -> FiniteSize | None:
     """Draw networks of this size, independent of those that are compared; None where that would take long."""
     counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
-    if 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
+    if 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE or not counts.resolves(REDUCED):
         return None
     try:
         return finite_size(problem, dim, pairs=_PAIRS, workers=1)
