@@ -231,6 +231,27 @@ def test_centered_networks_start_at_zero():
     assert_allclose(experiment.test_loss[:, 0], 1.5 + 2 * 0.3**2, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("method", "least", "error"), [("explicit", 1e-10, 1e-5), ("reduced", 1e-4, 1e-4)])
+def test_lazy_centered_networks_are_right_or_refused(method, least, error):
+    """What is learned is a difference of functions as large as 1 / richness, of which rounding takes its part."""
+    limit, lazy = (
+        dl.simulate(make(richness=each, centered=True, steps=20), 60, 4, method=method).test_loss
+        for each in (2 * least, 1.001 * least)
+    )
+    np.testing.assert_allclose(lazy, limit, rtol=error)
+    with pytest.raises(ValueError, match=f"richness must be at least {least:g} for centered networks with {method}"):
+        dl.simulate(make(richness=0.5 * least, centered=True), 60, 4, method=method)
+
+
+def test_lazy_networks_are_compared_without_reduced_ones():
+    problem = make(richness=1e-8, centered=True, lr=0.01)
+    experiment = dl.simulate(problem, 60, 4)
+    assert experiment.method == "explicit"
+    assert math.isfinite(dl.compare(dl.solve(problem), experiment).finite_size)
+    with pytest.raises(ValueError, match=r"richness must be at least 0\.0001"):
+        dl.finite_size(problem, 60)
+
+
 def test_first_online_step_of_a_lazy_network_at_finite_size():
     # One hidden layer, centered, richness -> 0: v(1) = v - lr (|g|^2/N + W^T W/N) X^T X v / B, and the average over
     # Gaussian g, W, X is exact at any size; as dim grows it is the theory's growth of the loss in one step.

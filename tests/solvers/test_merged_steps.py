@@ -1,17 +1,20 @@
 """Coarse steps: long runs of stochastic gradient descent against the dense method."""
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
 
 import deeplinear as dl
 from deeplinear._solvers.choose import Choice
-from deeplinear._solvers.merged_steps import EXACT
+from deeplinear._solvers.merged_steps import EXACT, MergedSteps
 from factories import maker
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
 
+
+LAZY = dl.MLP(1, "infinite", richness=1e-3, centered=True)
 
 make = maker("sampling", depth=1, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.25), lr=0.004, steps=900)
 
@@ -171,3 +174,24 @@ def test_merged_steps_beyond_the_edge_are_given_up_in_seconds():
     with pytest.raises(ArithmeticError, match=r"raise tolerance, or lower lr or steps; or take method=.dense."):
         dl.solve(problem)
     assert time.process_time() - start < 20  # 0.3 s, 140 s before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": dl.Isotropic(0.1, np.eye(2).tolist()), "lr": 1e-4, "steps": 600},
+        {"steps": 1200},
+        {"network": LAZY, "noise": 0.0, "sampling": dl.OnlineSGD(0.5), "lr": 5e-4, "steps": 6000},
+    ],
+    ids=["two outputs", "noise", "no noise"],
+)
+def test_what_merged_steps_take_is_foreseen(change):
+    """Numbers 839 and 1405 of ``make fuzz``: the first steps, which are exact, and losses that fall by many decades."""
+    problem = make(**change)
+    work = MergedSteps().estimate(problem)
+    tracemalloc.start()
+    solution = dl.solve(problem, method="coarse")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * work.bytes
+    assert max(solution.axis.intervals, EXACT) / 2 < work.shape.steps < 2 * max(solution.axis.intervals, EXACT)

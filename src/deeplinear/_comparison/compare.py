@@ -231,7 +231,8 @@ def _flat(document: dict[str, Any]) -> dict[str, Any]:
 def _predicted(problem: Problem, dim: int) -> FiniteSize | None:
     """Draw networks of this size, independent of those that are compared; None where that would take long."""
     counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
-    if REDUCED not in counts.methods or 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
+    able = REDUCED in counts.methods and counts.resolves(REDUCED)
+    if not able or 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
         return None
     try:
         return finite_size(problem, dim, pairs=_PAIRS, workers=1)

@@ -22,7 +22,7 @@ from deeplinear._core.progress import Progress
 from deeplinear._core.words import percent
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._experiment.methods import REDUCED, Counts
-from deeplinear._experiment.simulate import read_arguments, train_all
+from deeplinear._experiment.simulate import check_richness, read_arguments, train_all
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solve import solve
 
@@ -199,6 +199,7 @@ def finite_size(
     seeds, worker_count, sizes = read_arguments(problem, dim, chosen, workers, record)
     counts = Counts(problem, sizes, problem.data.finite(dim), record)
     counts.check(REDUCED)
+    check_richness(counts, REDUCED)
     total = 2 * pairs * problem.steps
 
     def report(before: int) -> Progress | None:

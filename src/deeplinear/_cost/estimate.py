@@ -28,6 +28,7 @@ from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
+from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.panels.solver import BEGINNING, Panels
@@ -38,8 +39,8 @@ _PROBE = 128e6
 _PROBE_STEPS = 12
 _PROBE_SECONDS = 0.03
 """A shorter run does not stand out from the noise."""
-_MOST_PROBING = 0.6
-"""Seconds that the beginning of panels may take."""
+_MOST_PROBED = 6e8
+"""Numbers that the beginning of panels may go through, in half a second: counted, so that all machines do the same."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
     choice, seconds = Choice(), solve_seconds(problem)
     solver = choice.solver(problem)
     work = solver.estimate(problem)
-    if isinstance(solver, Panels) and BEGINNING * seconds(1) < _MOST_PROBING and not solver.begins(problem):
+    beginning = Work(replace(Dense().shape(problem), steps=BEGINNING), 1.0, 0)
+    if isinstance(solver, Panels) and beginning.numbers < _MOST_PROBED and not solver.begins(problem):
         dense = choice.instead(problem, solver)
         work = solver.without_panels(problem) if dense is None else dense.estimate(problem)
         return (dense or solver).name, Cost(work.passes * seconds(work.shape.steps), work.bytes)

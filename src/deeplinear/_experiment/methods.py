@@ -59,6 +59,10 @@ _CACHE = 32e6
 _SUPPLIES = 8 * 20_480
 """Bytes of random numbers that each network has in stock."""
 
+_LARGEST = {EXPLICIT: 1e10, LAZY: 1e4, REDUCED: 1e4}
+"""Size of the function at initialisation up to which it can be subtracted: rounding changes losses by 1e-5 or less.
+Directions of which new ones differ by little more than rounding are known less closely."""
+
 _BOOKKEEPING = 2000
 """Bytes, about, that each seed takes while it waits for its turn: its number and its place in the queue."""
 
@@ -134,6 +138,18 @@ class Counts:
             layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
             shapes |= {name: (*layers.get(name, ()), self.n, self.n) for name in CORRELATIONS}
         return shapes
+
+    def least_richness(self, method: str) -> float:
+        """Least richness of a network whose function can be told from the one at initialisation, if that is subtracted.
+
+        What is learned is of order one, and the function at initialisation of order 1 / richness.
+        """
+        network = self.problem.network
+        return float(np.sqrt(network.initial_variance)) / _LARGEST[method] if network.centered else 0.0
+
+    def resolves(self, method: str) -> bool:
+        """Whether what is learned does not drown in rounding errors."""
+        return self.problem.network.richness >= self.least_richness(method)
 
     def need(self, method: str) -> Need:
         """Return what one network needs if its matrices are kept in this way."""
@@ -217,7 +233,9 @@ def choose(counts: Counts, available: float) -> str:
     available
         Memory in bytes.
     """
-    needs = {method: counts.need(method) for method in (EXPLICIT, REDUCED) if method in counts.methods}
+    able = [method for method in (EXPLICIT, REDUCED) if method in counts.methods]
+    able = [method for method in able if method == EXPLICIT or counts.resolves(method)]
+    needs = {method: counts.need(method) for method in able}
     fitting = {method: need for method, need in needs.items() if need.in_flight <= available} or needs
     if EXPLICIT in fitting and needs[EXPLICIT].seconds <= _QUICK:
         return EXPLICIT

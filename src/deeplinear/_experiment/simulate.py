@@ -92,7 +92,9 @@ def simulate(
     ImportError
         If a device is asked for and PyTorch is missing.
     ValueError
-        If an argument is not allowed, or the problem has infinite width.
+        If an argument is not allowed, the problem has infinite width, or a centered network is so lazy that what it
+        learns would be lost in rounding (richness below 1e-10 with explicit matrices, 1e-4 with the others, if all
+        widths are 1).
     MemoryError
         Before anything is trained, if the memory available is not enough.
 
@@ -118,7 +120,7 @@ def simulate(
     place = find_device(device)
     counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages))
     rows = None if data is None else _read_data(problem, data, method, place)
-    kept = read_method(method, counts, place) if rows is None else EXPLICIT
+    kept = read_method(method if rows is None else EXPLICIT, counts, place)
     start = time.perf_counter()
     results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, progress, rows=rows)
     return Ensemble(
@@ -245,7 +247,17 @@ def read_method(method: Any, counts: Counts, device: Device) -> str:
     """Return how matrices are kept."""
     checks.word("method", method, METHODS)
     counts.check(method)
-    return choose(counts, device.available()) if method == AUTO else str(method)
+    kept = choose(counts, device.available()) if method == AUTO else str(method)
+    check_richness(counts, kept)
+    return kept
+
+
+def check_richness(counts: Counts, method: str) -> None:
+    """Refuse networks whose function, less that at initialisation, would be lost in rounding."""
+    if not counts.resolves(method):
+        allowed = f"at least {counts.least_richness(method):.2g} for centered networks with {method} matrices"
+        why = ": the function at initialisation, which is subtracted, is as large as 1 / richness"
+        raise Refusal("richness", counts.problem.network.richness, allowed, rest=why)
 
 
 def _read_data(problem: Problem, data: Any, method: Any, device: Device) -> Fit:

@@ -88,10 +88,16 @@ class MergedSteps(Solver):
         return None
 
     def estimate(self, problem: Problem) -> Work:
-        """The finest run usually needs 20 steps in each relaxation time of the first kernel."""
+        """In each relaxation time of the first kernel the finest run needs some 25 steps, and 13 per decade fallen.
+
+        Losses fall to the label noise, and below a fraction of the initial one they need not be accurate.
+        """
         start = Dense(depth_nodes=depth.likely_nodes(problem), device=self.device)  # enough for an estimate
-        kernel = start.solve([replace(problem, steps=1)])[0].curves.kernel[0]
-        steps = round(128 + 20 * float(_rate(problem, float(kernel))) * problem.steps)
+        first = start.solve([replace(problem, steps=1)])[0].curves
+        times = float(_rate(problem, float(first.kernel[0]))) * problem.steps
+        noise = max(problem.data.outputs * problem.data.noise**2 / max(float(first.test_loss[0]), 1e-300), LOSS_FLOOR)
+        decades = max(0.0, min(-math.log10(noise), 2 * times / math.log(10)))
+        steps = max(EXACT, _FEWEST * _FINEST, round((25 + 13 * decades) * times))
         shape = replace(self._dense.shape(problem), steps=min(problem.steps, steps))
         return Work(shape, depth.passes(shape) * _ALL_RUNS, round(depth.copies(shape) * system.memory(shape)))
 
@@ -111,6 +117,7 @@ class MergedSteps(Solver):
             return self._answer(start, problem, started, 0, start.curves, 0.0)
         # The largest steps, of the coarsest run, must be stable to be of any use.
         rate = float(_rate(problem, float(start.curves.kernel.max())))
+        start = replace(start, run=None)  # whose matrices would be kept
         count, error, left = max(_FEWEST, math.ceil(rate * problem.steps / (2 * _RUNS[0]))), math.inf, 1.0
         while True:
             self._check_size(problem, count, error)
@@ -175,8 +182,9 @@ def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[
             attempt((work[run] + (run * step / steps) ** 3) / total)
 
         (answer,) = dense.solve([_merged(problem, spacing / run, count * run + 1)], part)
-        runs[run] = answer.curves.map(_positive)
-        if answer.diverged_at is not None:
+        runs[run], diverged_at = answer.curves.map(_positive), answer.diverged_at
+        del answer  # its matrices would be kept beside those of the next run
+        if diverged_at is not None:
             return runs[run], math.inf
     times = spacing / _FINEST * np.arange(count * _FINEST + 1)
     late = times >= EXACT
