@@ -115,7 +115,7 @@ def _first_felt(m: Array) -> int:
     parts = [xp.real(m), xp.imag(m)] if xp.isdtype(m.dtype, "complex floating") else [m]
     firsts = []
     for part in parts:
-        size = abs(part).max(axis=0)
-        felt = size > _FORGOTTEN * size.max()
-        firsts += [int(xp.argmax(xp.astype(felt, xp.int64)))] if bool(felt.any()) else []
-    return min(firsts)
+        xp = namespace(m)
+    size = xp.max(abs(m), axis=0)
+    felt = size > _FORGOTTEN * xp.max(size)
+    return int(xp.argmax(xp.astype(felt, xp.int64)))
