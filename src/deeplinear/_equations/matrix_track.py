@@ -115,7 +115,7 @@ def _first_felt(m: Array) -> int:
     parts = [xp.real(m), xp.imag(m)] if xp.isdtype(m.dtype, "complex floating") else [m]
     firsts = []
     for part in parts:
-        xp = namespace(m)
-    size = xp.max(abs(m), axis=0)
-    felt = size > _FORGOTTEN * xp.max(size)
-    return int(xp.argmax(xp.astype(felt, xp.int64)))
+        size = xp.max(abs(part), axis=0)
+        felt = size > _FORGOTTEN * xp.max(size)
+        firsts += [int(xp.argmax(xp.astype(felt, xp.int64)))] if bool(xp.any(felt)) else []
+    return min(firsts)
