@@ -25,6 +25,7 @@ def test_every_field_of_a_problem_has_a_control() -> None:
     fields = {(kind.__name__, field.name) for kind in kinds for field in dataclasses.fields(kind) if field.init}
     controls = {(kind, control.name) for control in CONTROLS for kind in control.kinds}
     own = {(rule.__name__, word) for rule in rules for word in ("schedule", "warmup", "shape")}
+    own |= {("Two", word) for word in ("steps", "target_overlap", "new_samples")}
     assert controls - fields == own  # the page's own words
     assert fields <= controls
     assert {kind for about in PARTS.values() for kind in about.kinds} == set(kinds)
@@ -38,18 +39,19 @@ def test_every_control_has_words_and_its_slider_ends_are_allowed() -> None:
         assert control.allowed or control.widget in ("choice", "switch")  # which show all that is allowed
         if control.widget != "slider":
             continue
-        assert control.symbol or control.name in ("warmup", "clip", "iterations", "other")
+        assert control.symbol or control.name in ("warmup", "clip", "iterations", "other") or control.part == "phases"
         counts = [] if control.count is None else list(control.count)
         for kind in control.kinds or ("",):
             for value in (*control.ends[kind], control.default, *counts):
                 problem = json.loads(json.dumps(PROBLEM))
-                table = problem[control.part] if control.part else problem
+                table = problem.setdefault(control.part, {}) if control.part else problem
                 if kind:
                     needed = {other.name: other.default for other in CONTROLS if kind in other.kinds}
                     assert control.default == control.defaults.get(kind, control.default) or control.name == "momentum"
                     table.clear()
                     table.update({"type": kind} | {name: each for name, each in needed.items() if each is not None})
                 table[control.name] = value
+                problem["steps"] = 2000 if control.part == "phases" else problem["steps"]
                 if "batch" in table and "samples" in table:
                     other = "samples" if control.name == "batch" else "batch"
                     table[other] = value
@@ -126,6 +128,9 @@ def test_the_words_of_the_page() -> None:
     frozen = read_problem(changed("optimizer", layer_lr=["input=0", "readout = 2"]))
     assert frozen.optimizer.layer_lr.to_dict() == {"input": 0.0, "hidden": 1.0, "readout": 2.0}
     assert read_problem(changed("network", init_scale=[1, 0.5, 2])).network.init_scale == (1.0, 0.5, 2.0)
+    two = read_problem(PROBLEM | {"phases": {"type": "Two", "steps": 5, "target_overlap": 0.2}})
+    assert two.phases == (dl.Phase(15), dl.Phase(5, target_overlap=0.2))
+    assert read_problem(PROBLEM | {"phases": {"type": "One"}}).phases == ()
     complete = read_problem(changed("network", type="ResNet", branch_scaling="1"))
     assert complete.network.branch_scaling == 1.0
 
@@ -160,6 +165,9 @@ def test_the_words_of_the_page() -> None:
         (changed("optimizer", type="SAM", rho=0), "optimizer.rho", "rho must be a positive finite number"),
         (changed("optimizer", type="Adam"), None, "it acts on single entries of a matrix"),
         (changed("network", type="ResNet", branch_scaling="x"), "network.branch_scaling", "branch_scaling must be"),
+        (PROBLEM | {"phases": {"type": "Two", "steps": 20}}, "phases.steps", "less than all steps (20), got 20"),
+        (PROBLEM | {"phases": {"type": "Two", "steps": "x"}}, "phases.steps", "phases.steps must be a whole number"),
+        (PROBLEM | {"phases": {"type": "Two", "steps": 5, "target_overlap": 2}}, "phases.target_overlap", "-1 to 1"),
         (PROBLEM | {"steps": 0.5}, "steps", "steps must be a whole number"),
         (PROBLEM | {"steps": 10**8}, "steps", "steps must be at most"),
         (changed("data", type="Spectrum", eigenvalues=[1.0] * 3000), "data.eigenvalues", "at most 2000 entries"),
@@ -180,6 +188,7 @@ def test_bad_values_are_refused_beside_their_control(
 
 def test_field_of_knows_every_control() -> None:
     for control in CONTROLS:
-        refusal = Refusal(control.name, None, "something")
+        inside = "phases." if (control.part, control.name) == ("phases", "steps") else ""
+        refusal = Refusal(inside + control.name, None, "something")
         assert field_of(refusal) == ".".join(filter(None, (control.part, control.name)))
     assert field_of(ValueError("width must be something")) is None  # the type says what it is about, not its words

@@ -42,6 +42,7 @@ def one_curve(problem: dict[str, Any], **more: Any) -> dict[str, Any]:
         changed("optimizer", type="Muon", momentum=0.5, nesterov=True, other=0.1, schedule="linear"),
         changed("optimizer", type="ScheduleFree", beta=0.5),
         changed("optimizer", type="SAM", rho=0.1, weight_decay=0.1),
+        PROBLEM | {"phases": {"type": "Two", "steps": 4, "target_overlap": 0.5, "new_samples": False}},
         changed("network", type="ResNet", branch_scaling="1", init_scale=[1, 0.5, 2]),
         changed("network", type="ResNet", depth="infinite"),
         changed("network", width="infinite", depth=1),
@@ -138,6 +139,7 @@ def test_numbers_beyond_all_floats_are_refused_in_every_field(client: httpx.Clie
     for part, kind, name in number_fields():
         for value in (10**400, -(10**400), [10**400]):
             problem = json.loads(json.dumps(PROBLEM))
+            problem["steps"] = 100
             if part:
                 needed = {other.name: other.default for other in CONTROLS if kind in other.kinds}
                 problem[part] = {"type": kind} | {each: usual for each, usual in needed.items() if usual is not None}

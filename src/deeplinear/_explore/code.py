@@ -90,6 +90,7 @@ def _problem(document: Any, indent: str = "    ") -> str:
             f"{inner}sampling={_part(problem.sampling)},",
             f"{inner}optimizer={_part(problem.optimizer)},",
             f"{inner}steps={problem.steps},",
+            *([f"{inner}phases=({', '.join(map(_part, problem.phases))}),"] if problem.phases else []),
             f"{indent})",
         ]
     )
@@ -102,7 +103,8 @@ def _part(part: Any) -> str:
         for each in described(part)
         if getattr(part, each.name) != each.default
     ]
-    return f"dl.{part.kind.call or type(part).__name__}({', '.join(values)})"
+    kind = getattr(part, "kind", None)  # a phase has none
+    return f"dl.{(kind and kind.call) or type(part).__name__}({', '.join(values)})"
 
 
 def _value(value: Any) -> str:

@@ -4,14 +4,14 @@ All of it comes from what the fields say of themselves; what is added here is wh
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import deeplinear as dl
 from deeplinear._core import checks
 from deeplinear._core.about import About, Described, described, parts_of
 from deeplinear._core.refusal import Refusal
-from deeplinear._explore.problems import MOST
+from deeplinear._explore.problems import MOST, SECOND_PHASE
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,10 @@ class Control:
 PARTS = parts_of(dl.Problem)
 """What is known of each part of a problem."""
 
+_PHASES = "phases"
+_ONE, _TWO = "One", "Two"
+"""A part of the page's own: whether a second phase of training follows."""
+
 _STARTS: dict[str, Any] = {
     "steps": 150,  # so that theory follows the sliders at once
     "eigenvalues": (4.0, 1.0, 0.25),
@@ -134,6 +138,7 @@ def _controls() -> Iterator[Control]:
                 found.setdefault(each.name, {})[kind.__name__] = each
         yield from (_control(part, name, of_kinds) for name, of_kinds in found.items())
     yield from _OWN
+    yield from (_second_phase(each) for each in described(dl.Phase) if each.name in SECOND_PHASE)
     yield from (_control("", each.name, {"": each}) for each in described(dl.Problem))
 
 
@@ -171,6 +176,13 @@ def _control(part: str, name: str, of_kinds: dict[str, Described]) -> Control:
     )
 
 
+def _second_phase(each: Described) -> Control:
+    """Return the control of a field of the second phase."""
+    start = SECOND_PHASE[each.name]
+    made = _control(_PHASES, each.name, {_TWO: each})
+    return replace(made, default=start, defaults={_TWO: start})
+
+
 def _rate_of_others(part: str, name: str, kinds: tuple[str, ...]) -> Control:
     """Return the control of the rule of other weights, of which the page has the learning rate."""
     return Control(
@@ -188,12 +200,13 @@ def _allowed(name: str, about: About) -> str:
         return about.allowed.removesuffix(", one for each step, or a schedule")
     typed = {
         "numbers": ", with commas",
-        "layers": ", with commas, such as input=1, readout=0",
         "list": ", with commas",
         "matrix": ", with semicolons between rows",
     }
     most = f", at most {_MOST[name]}" if name in _MOST else ""
-    return about.allowed + typed.get(about.form, most)
+    if about.form == "layers":
+        return "one number for each weight layer, with commas, or by name, such as input=1, readout=0"
+    return about.allowed.removesuffix(", or None") + typed.get(about.form, most)
 
 
 CONTROLS = tuple(_controls())
@@ -216,6 +229,8 @@ def field_of(error: Exception) -> str | None:
     names |= {"dim": "experiment.dim", "seeds": "experiment.seeds"}
     if not isinstance(error, Refusal):
         return None
+    if error.field.startswith("phases."):
+        return error.field
     outer, _, inner = error.field.partition(".")  # such as lr.warmup, of a schedule
     return names.get(_SCHEDULED.get(inner, outer)) if inner else names.get(outer)
 
@@ -229,5 +244,10 @@ def as_plain() -> dict[str, Any]:
             "kinds": [(kind.__name__, kind.kind.label if len(about.kinds) > 1 else "") for kind in about.listed],
         }
         for name, about in PARTS.items()
+    }
+    parts[_PHASES] = {
+        "label": "Phases",
+        "help": "Whether training goes on with another task.",
+        "kinds": [(_ONE, "One task"), (_TWO, "A second task follows")],
     }
     return {"parts": parts, "controls": [asdict(control) for control in CONTROLS]}

@@ -18,6 +18,9 @@ from deeplinear._cost.model import numbers_of_solving
 MOST = {"layers": 256, "steps": 10_000_000, "scheduled": 20_000, "modes": 2000, "outputs": 6}
 """Largest problems that the page takes; the library itself has no such bounds."""
 
+SECOND_PHASE = {"steps": 75, "target_overlap": 0.5, "new_samples": True}
+"""What the page says of a second phase, and with which values it begins."""
+
 MOST_FINITE = {"dim": 1_000_000, "seeds": 64, "steps": 2000, "neurons": 100_000_000}
 """Largest experiments; what would take too long is refused by its estimate."""
 
@@ -43,6 +46,8 @@ def read_problem(document: Any) -> dl.Problem:
         _read_network(network)
     if isinstance(optimizer, dict):
         _read_optimizer(optimizer, document.get("steps"))
+    if isinstance(document.get("phases"), dict):
+        document["phases"] = _read_phases(document["phases"], document.get("steps"))
     problem = dl.Problem.from_dict(document)
     _check_size(problem)
     return problem
@@ -79,6 +84,17 @@ def _read_optimizer(optimizer: dict[str, Any], steps: Any) -> None:
     if not isinstance(shape, str) or shape not in dl.schedules.SHAPES:
         raise Refusal("schedule", shape, " or ".join(dl.schedules.SHAPES))
     optimizer["lr"] = {"shape": shape, "peak": lr, "warmup": warmup} | options
+
+
+def _read_phases(phases: dict[str, Any], steps: Any) -> list[dict[str, Any]]:
+    """Return no phases, or two of which the second one is described."""
+    second = SECOND_PHASE | phases
+    kind, length = second.pop("type", "One"), second["steps"]
+    if kind != "Two":
+        return []
+    if not isinstance(length, int) or not isinstance(steps, int) or not 1 <= length < steps:
+        raise Refusal("phases.steps", length, f"a whole number, at least 1 and less than all steps ({steps})")
+    return [{"steps": steps - length}, second]
 
 
 def _by_name(field: str, value: Any) -> Any:
@@ -131,7 +147,7 @@ def _check_numbers(document: dict[str, Any]) -> None:
     while left:
         name, value = left.pop()
         if isinstance(value, dict):
-            left += value.items()
+            left += [(f"phases.{key}" if name == "phases" else key, each) for key, each in value.items()]
         elif isinstance(value, list):
             left += [(name, each) for each in value]
         elif isinstance(value, int) and abs(value) > sys.float_info.max:

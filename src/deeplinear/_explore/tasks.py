@@ -75,6 +75,7 @@ def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
         "width": theory.decomposition.width,
         "data": theory.decomposition.data,
         "label_noise": theory.decomposition.label_noise,
+        "first_task": theory.task_loss[0] if theory.task_loss.size else None,
         "diverged_at": theory.status.diverged_at,
         "steps": problem.steps,
         "seconds": theory.stats["seconds"],

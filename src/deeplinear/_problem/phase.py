@@ -16,7 +16,7 @@ AnyOptimizer = GradientDescent | NormalizedDescent | Muon | ScheduleFree | SAM
 SAMPLINGS = (Population, FullBatch, OnlineSGD, MultiPassSGD)
 
 
-_STEPS = About("Steps", "How long the phase lasts.", "whole", check=checks.Whole())
+_STEPS = About("Steps", "How long the phase lasts.", "whole", check=checks.Whole(), usual=(1, 1000), log=True)
 _TARGET_OVERLAP = About(
     "Overlap of targets",
     "Overlap of the target with that of the phase before.",

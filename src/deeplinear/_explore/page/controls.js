@@ -28,7 +28,7 @@ export class Controls {
     for (const control of this.controls) {
       if (this.isShown(control)) put(problem, control, this.values[idOf(control)]);
     }
-    return problem;
+    return brief(problem);
   }
 
   set problem(problem) {
@@ -45,12 +45,12 @@ export class Controls {
     for (const control of this.controls) {
       if (!control.part || control.kinds.includes(whole[control.part].type)) put(whole, control, valueIn(problem, control));
     }
-    return whole;
+    return brief(whole);
   }
 
   kindOf(part, problem) {
     const kinds = this.parts[part].kinds.map(([kind]) => kind);
-    return kinds.includes(problem[part].type) ? problem[part].type : kinds[0];
+    return kinds.includes(problem[part]?.type) ? problem[part].type : kinds[0];
   }
 
   isShown(control) {
@@ -152,7 +152,13 @@ export class Controls {
 const idOf = ({ part, name }) => (part ? `${part}.${name}` : name);
 
 // What a problem may leave out is then empty.
-const valueIn = (problem, { part, name, optional, default: usual, defaults }) => (part ? problem[part] : problem)[name] ?? (optional ? null : (defaults[problem[part]?.type] ?? usual));
+const valueIn = (problem, { part, name, optional, default: usual, defaults }) => (part ? problem[part] : problem)?.[name] ?? (optional ? null : (defaults[problem[part]?.type] ?? usual));
+
+// One phase is what a problem has that says nothing of them.
+function brief(problem) {
+  if (problem.phases?.type === "One") delete problem.phases;
+  return problem;
+}
 
 function put(problem, { part, name }, value) {
   if (value === null || (name === "schedule" && value === "constant") || (name === "warmup" && value === 0)) return;

@@ -24,11 +24,11 @@ export function namesOf(problems, page) {
 function traitsOf(problem, { parts, controls }) {
   const traits = new Map();
   for (const [part, { kinds }] of Object.entries(parts)) {
-    const kind = kinds.find(([value]) => value === problem[part].type);
+    const kind = kinds.find(([value]) => value === problem[part]?.type);
     if (kind) traits.set(part, kind[1].toLowerCase());
   }
   for (const control of controls) {
-    const value = (control.part ? problem[control.part] : problem)[control.name];
+    const value = (control.part ? problem[control.part] : problem)?.[control.name];
     if (value !== undefined) traits.set(`${control.part}.${control.name}`, inWords(control, value));
   }
   return traits;

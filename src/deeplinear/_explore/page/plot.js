@@ -134,6 +134,7 @@ const DRAW = {
     const traces = [];
     const trained = curves.filter(({ networks }) => networks);
     for (const [index, { name, color, data, before, networks }] of curves.entries()) {
+      if (data?.first_task) traces.push(line(data.times, data.first_task, `${name}, first task`, color, { line: { dash: "dashdot", width: 1.4 }, showlegend: curves.length === 1 }));
       for (const loss of state.train ? ["train_loss", "test_loss"] : ["test_loss"]) {
         // With several curves the text says what is dotted, and the legend only whose it is.
         const listing = { showlegend: loss === "test_loss" || curves.length === 1, legendrank: 2 * index + (loss === "train_loss") };
@@ -281,7 +282,8 @@ const WORDING = {
     const lowest = Math.min(...data.test_loss);
     const at = data.times[data.test_loss.indexOf(lowest)];
     const parts = [`Dashed is the error on new examples: it goes from ${short(start)} to ${short(end)} in ${data.steps} steps.`];
-    if (end > 1.03 * lowest && at > 0) parts.push(`It was lowest at step ${Math.round(at)} (${short(lowest)}); since then the network fits noise.`);
+    if (data.first_task) parts.push(`Another task follows, where the error jumps. Dash-dotted is the error on the first one, ${short(last(data.first_task))} at the end: what is forgotten of it.`);
+    else if (end > 1.03 * lowest && at > 0) parts.push(`It was lowest at step ${Math.round(at)} (${short(lowest)}); since then the network fits noise.`);
     if (state.train && train < 0.97 * end) parts.push(`Dotted is the error on the training examples, ${short(train)} at the end: the gap is what does not carry over to new ones.`);
     else if (state.train) parts.push("Training examples (dotted) do no better: there is no gap.");
     if (networks) parts.push("Solid, with a band of one standard error, are real networks; the z-score under the curves says how many standard errors they are off.");
