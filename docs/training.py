@@ -149,7 +149,7 @@ def depths() -> Table:
     found = {}
     for power, name in ((0.5, "depth-muP"), (1.0, "CompleteP")):
         network = dl.ResNet(4, 1.0, centered=True, branch_scaling=power)
-        for rule in ("gradient descent", "normalised, global", "normalised by layer", "Muon"):
+        for rule in ("gradient descent", "normalised by layer", "Muon"):
             found[f"{rule}, {name}"] = best_rates(staircase(network, RULES[rule]), "depth", [4, 8, 16])
     draw_transfer("depths", found)
     return [["rule", *HEAD], *([name, *row_of(each)] for name, each in found.items())]
