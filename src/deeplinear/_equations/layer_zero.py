@@ -82,8 +82,8 @@ class DataResponses:
         self.H1 = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs))
         self._shares = _shares(c) if s.sets.sets else None
 
-    def step(self, Rgu_hat: Array, Cg: Symmetric, rows: slice) -> None:
-        """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1."""
+    def step(self, Rgu_hat: Array, Cg: Symmetric, rows: slice, *, residuals: bool = True) -> None:
+        """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1; of residuals and h_0 if wanted."""
         c, outputs = self.c, self.c.structure.outputs
         K = kernel_on_h(c, self.weights, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
         self.K[rows] = K
@@ -91,6 +91,8 @@ class DataResponses:
 
         H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)  # eq-H
         self.H1[..., rows, :] = over_tasks(H, outputs, c.structure.sets.tasks)
+        if not residuals:
+            return
         if self._mean_H is not None:
             self._mean_H[rows] = mode_sum(c, H, 1)
 
@@ -182,13 +184,20 @@ class DataCovariances:
         c, H1 = self.c, self.responses.H1[..., rows, :]
         return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
 
-    def step(self, Cg: Symmetric | None, rows: slice) -> None:
-        """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
+    def step(self, Cg: Symmetric | None, rows: slice, *, residuals: bool = True, signal: bool = True) -> None:
+        """Fill rows, from the correlation of g in layer 1 (None where initial weights differ).
+
+        Those of the residuals, and of h_0, are filled if they are wanted.
+        """
         if is_panel(rows, self.c.structure.outputs):
             self._remember(rows)  # what was guessed, or swept before
         self._error(Cg, rows)
+        if not residuals:
+            return
         self._remember(rows)
-        self._signal(rows, self._noise(rows) if self.noisy else None)
+        noise = self._noise(rows) if self.noisy else None
+        if signal:
+            self._signal(rows, noise)
 
     def CDelta(self, index: int) -> NDArray[Any]:
         """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows).

@@ -11,14 +11,26 @@ Y = D^(1/2) Z D^(1/2), with D = m / n, where Z is a polynomial of V_0 = (D^(1/2)
 
     q = a + b V + c V^2 ,    Z <- Z q ,    V <- V q^2                from Z = 1, V = V_0
 
-All of these commute, so an iteration takes four products, and the last one two.
+All of these commute, so an iteration takes four products, and the last one two. Where training is smooth, V_0 has
+few directions: V_0 = Q B, with r columns in Q. Then every polynomial of it is alpha + Q S B with an r x r matrix S,
+
+    (alpha + Q S B) (beta + Q T B) = alpha beta + Q (alpha T + beta S + S B Q T) B
+
+so that the iteration takes products of r x r matrices only.
 """
 
+import numpy as np
+
 from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._equations.products import add_identity
 from deeplinear._problem.optimizer import Orthogonal
 
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 """The coefficients that are in use."""
+
+_MANY, _FEWER, _CHECKS, _MISSED = 48, 4, 4, 1e-15
+"""Rows from which few directions are looked for, what part of the rows they may be, vectors that check them, and what
+of these may be missed, which is rounding."""
 
 _FORGOTTEN = 1e-18
 """Momentum, relative to the largest, that counts as forgotten: one iteration amplifies it by a, all of them by 500."""
@@ -96,17 +108,65 @@ def newton_schulz(m: Array, above: Array, below: Array, iterations: int) -> Arra
     none = square == 0  # there is no gradient
     D = m[..., None] / xp.sqrt(xp.where(none, xp.ones_like(square), square))
     root = xp.sqrt(D)
-    V = (root * below * root.mT) @ (root * above * root.mT)
-    one = identity(V.shape[-1], V)
+    above, below = root * above * root.mT, root * below * root.mT
+    found = _few_directions(above, below) if isinstance(m, np.ndarray) else None
+    if found is None:
+        Z = _iterated(below @ above, identity(m.shape[-1], m), iterations)
+    else:
+        Q, B = found
+        M = B @ Q
+        # Polynomials of V without their value at 0, as matrices S of Q S B: V is 1, and V^2 is B Q.
+        S = _iterated_part(M, iterations)
+        Z = Q @ S @ B
+        add_identity(Z, slice(0, Z.shape[-1]), _A**iterations)
+    Y = root * Z * root.mT
+    coefficients: Array = xp.where(none, xp.zeros_like(Y), Y)
+    return coefficients
+
+
+def _iterated(V: Array, one: Array, iterations: int) -> Array:
+    """Return Z after so many iterations."""
     Z = None
     for iteration in range(iterations):
         q = _B * V + _C * (V @ V) + _A * one  # eq-muon
         Z = q if Z is None else Z @ q
         if iteration + 1 < iterations:
             V = V @ q @ q
-    Y = root * Z * root.mT
-    coefficients: Array = xp.where(none, xp.zeros_like(Y), Y)
-    return coefficients
+    assert Z is not None
+    return Z
+
+
+def _iterated_part(M: Array, iterations: int) -> Array:
+    """Return S of Z = a^n + Q S B after so many iterations, given M = B Q."""
+
+    def times(alpha: float, S: Array, beta: float, T: Array) -> Array:
+        product: Array = alpha * T + beta * S + S @ M @ T
+        return product
+
+    one = identity(M.shape[-1], M)
+    V, constant = one, 1.0
+    Z: Array = namespace(M).zeros_like(M)
+    for iteration in range(iterations):
+        q = _B * V + _C * times(0.0, V, 0.0, V)
+        Z, constant = times(constant, Z, _A, q), constant * _A
+        if iteration + 1 < iterations:
+            V = times(0.0, times(0.0, V, _A, q), _A, q)
+    return Z
+
+
+def _few_directions(above: Array, below: Array) -> tuple[Array, Array] | None:
+    """Return Q and B with Q B = below above to rounding, if there are few enough directions for it to pay."""
+    size = above.shape[-1]
+    if size < _MANY or np.iscomplexobj(above):  # derivatives lie in other directions
+        return None
+    count = size // _FEWER
+    probes = np.random.default_rng(0).standard_normal((size, count + _CHECKS))
+    images = below @ (above @ probes)
+    Q = np.linalg.qr(images[..., :count])[0]
+    B = (Q.mT @ below) @ above
+    checked = images[..., count:]
+    missed = np.linalg.norm(checked - Q @ (B @ probes[:, count:]), axis=(-2, -1))
+    return (Q, B) if (missed <= _MISSED * np.linalg.norm(checked, axis=(-2, -1))).all() else None
 
 
 def _first_felt(m: Array) -> int:

@@ -50,18 +50,23 @@ class Equations:
 
     def fill(self, rows: slice) -> None:
         """Fill rows of everything."""
-        self._look(rows)  # eq-order
-        self.chain.forward(self.data.Rhr, rows)
-
-    def _look(self, rows: slice) -> None:
-        """Fill rows of g and of layer 0, which is all that losses need."""
-        self.chain.backward(rows)
+        self.chain.backward(rows)  # eq-order
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
         self.data_covariances.step(self.chain.Cg_first, rows)
+        self.chain.forward(self.data.Rhr, rows)
+
+    def passive_losses(self, rows: slice) -> NDArray[Any]:
+        """Test loss of each problem at a row that nothing depends on, in the place of one that is filled next."""
+        self.chain.backward(rows)
+        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows, residuals=False)
+        self.data_covariances.step(self.chain.Cg_first, rows, residuals=False)
+        return to_numpy(self.test_loss(rows.start // self.c.structure.outputs))
 
     def passive(self, rows: slice) -> Values:
-        """Return the values of a row that nothing depends on, in the place of one that is filled next."""
-        self._look(rows)
+        """Return the values of such a row, with those of the training set."""
+        self.chain.backward(rows)
+        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
+        self.data_covariances.step(self.chain.Cg_first, rows, signal=False)
         times = slice(rows.start // self.c.structure.outputs, rows.stop // self.c.structure.outputs)
         values = self._values(rows, times, kernel=False)
         self.data_covariances.CDelta_equal[:, times] = 0.0  # its draw is not yet known

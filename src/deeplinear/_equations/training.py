@@ -47,7 +47,8 @@ class Training:
     ) -> None:
         s, self._c = c.structure, c
         self._shares = [average.weights(problems[0].steps) for average in averages]
-        kind = complex if any(map(is_complex, problems)) else float
+        self._is_complex = any(map(is_complex, problems))
+        kind = complex if self._is_complex else float
         each = [numbers_of(problem) for problem in problems]
         # Time first, and one more axis at the end: (steps, [weight layers,] batch, 1).
         self._numbers = {
@@ -61,7 +62,8 @@ class Training:
         self._tracks = {group: Track((c.batch,), s.steps, c.gamma0) for group in dict.fromkeys(s.groups)}
         self._means = {group: zeros((c.batch, 1 + s.steps), c.gamma0) for group in self._tracks}
         # Weights of all steps so far, which averages are made of.
-        self._history: dict[int, list[Array]] = {group: [] for group in self._tracks}
+        kept = (problems[0].steps, c.batch * (1 + s.steps)) if averages else (0, 0)
+        self._history = {group: zeros(kept, c.gamma0) for group in self._tracks}
         self._matrices = {
             group: MatrixTrack(self._growing.X(group)) for group in orthogonal_layers(s.rules, len(s.groups))
         }
@@ -72,9 +74,19 @@ class Training:
         self.has_passive = bool(self._shares) or any(rule.averages for rule in s.rules)
         if not self.is_open and not self.has_passive:
             with computing(c.gamma0):  # rates that no training bears overflow here already
-                for evaluation in evaluations(s.rules):
-                    self._place(evaluation)
-                    self._step(evaluation, None)
+                self._fill_all()
+
+    def _fill_all(self) -> None:
+        """Fill the rows of rules that do not look at gradients."""
+        c, s = self._c, self._c.structure
+        history = {group: zeros((c.batch, s.steps, 1 + s.steps), c.gamma0) for group in self._tracks}
+        for evaluation in evaluations(s.rules):
+            self._begin(evaluation)
+            for group, track in self._tracks.items():
+                history[group][:, evaluation.row] = track.change
+            self._step(evaluation, None)
+        for group, rows in history.items():
+            self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:])
 
     def place(self, evaluation: Evaluation) -> None:
         """Let the weights be those of an evaluation."""
@@ -98,12 +110,13 @@ class Training:
             yield -1
         if not self._shares:
             return
+        step = evaluation.step
         for group, weights in reported.items():
-            self._history[group].append(weights)
+            self._history[group][step] = weights.reshape(-1)
         for number, shares in enumerate(self._shares):
-            mine = [(float(share), then) for then, share in enumerate(shares[evaluation.step]) if share]
-            means: dict[int, Array] = {
-                group: _sum(share * history[then] for share, then in mine)  # eq-average
+            mine = beside(shares[step, : step + 1].astype(complex if self._is_complex else float), self._c.gamma0)
+            means = {
+                group: (mine @ history[: step + 1]).reshape(self._c.batch, -1)  # eq-average
                 for group, history in self._history.items()
             }
             self._fill(evaluation, means)

@@ -185,15 +185,12 @@ class DenseRun:
 
     def _look_aside(self, evaluation: Evaluation) -> None:
         """Look at weights that are reported in place of those of an evaluation, and at averages."""
-        c = self.equations.c
+        rows = row_set(self.equations.c, evaluation.row)
         for number in self._training.passive(evaluation):
-            values = self.equations.passive(row_set(c, evaluation.row))
             if number < 0:
-                self.equations.reported.append((evaluation.row, values))
+                self.equations.reported.append((evaluation.row, self.equations.passive(rows)))
             else:
-                sigma = c.sigma[:, 0] if c.sigma.shape[1] == 1 else c.sigma[:, evaluation.row]
-                loss = values.error.sum(axis=1) + c.structure.outputs * to_numpy(sigma) ** 2
-                self._averages[number].append(loss)
+                self._averages[number].append(self.equations.passive_losses(rows))
 
     @cached_property
     def overlaps(self) -> Overlaps:
