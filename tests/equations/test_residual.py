@@ -213,11 +213,14 @@ def test_losses_converge_with_depth_at_first_order(sampling):
         ({"branch": math.inf}, r"branch must be a finite number, zero or above, got inf"),
         ({"width": [1.0, 2.0]}, r"width must be one number in a residual network, got \[1.0, 2.0\]"),
         ({"width": 0.0}, r"width must be a positive finite number, got 0.0"),
-        ({"branch_scaling": "muP"}, r"branch_scaling must be 'depth-mup' or 'none', got 'muP'"),
+        (
+            {"branch_scaling": "muP"},
+            r"branch_scaling must be 'depth-mup' or 'none', or a power of 1/depth, zero or above, got 'muP'",
+        ),
         ({"depth": 2.5}, r"depth must be a whole number, at least 1, got 2.5"),
         (
             {"depth": math.inf, "branch_scaling": "none"},
-            r"branch_scaling must be 'depth-mup' at infinite depth, got 'none': without it the network has no limit",
+            r"branch_scaling must be 'depth-mup' or a power of 0.5 or more at infinite depth, got 'none': without it the ",
         ),
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value),

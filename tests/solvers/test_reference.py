@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import deeplinear as dl
 from deeplinear._problem.data import Modes, gram_matrix
 from deeplinear._problem.sampling import Sampling
-from deeplinear._solvers.reference import propagator, reference
+from deeplinear._solvers.reference import reference
+from deeplinear._solvers.reference_rules import train
 from deeplinear._theory.solution import CURVES, MATRICES
 from strategies import optimizers, problems
 
@@ -202,6 +203,18 @@ def test_rotation_of_outputs_changes_no_loss() -> None:
     np.testing.assert_allclose(theirs["test_loss"], ours["test_loss"], rtol=1e-12)
     np.testing.assert_allclose(theirs["train_loss"], ours["train_loss"], rtol=1e-12)
     np.testing.assert_allclose(theirs["Cv"], turn @ ours["Cv"] @ turn.T, atol=1e-12)
+
+
+def propagator(optimizer: dl.GradientDescent, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the rules of the reference make of every weight: d and a at each step."""
+    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.Population(), optimizer, steps)
+    training, rows = train(problem, ()), []
+    row = next(training)
+    while row is not None:
+        rows.append(row)
+        row = training.send(([1.0] * 2, []))
+    first = [(each.d[0], np.diag(each.X[0])[:steps]) for each in rows]
+    return np.array([d for d, _ in first]), np.array([a for _, a in first])
 
 
 def test_plain_descent_has_a_constant_propagator() -> None:
