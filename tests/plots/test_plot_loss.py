@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -142,3 +143,62 @@ def test_words_name_what_is_special() -> None:
     assert data == "multi-pass SGD, samples 2, batch 0.4, noise 0.3, 2 outputs"
     assert optimizer == "lr 0.005, momentum 0.5, nesterov, weight decay 0.01, 12 steps"
     assert in_words(problem("online"))[2] == "lr schedule, 20 steps"
+
+
+_S = dl.schedules
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (dl.GradientDescent(_S.cosine(0.1, warmup=0.1), clip=1.0), "lr 0.1 cosine after warm-up, clip 1, 10 steps"),
+        (dl.GradientDescent(0.1, layer_lr={"input": 0}, clip=1.0, clip_by="layer"),
+         "lr 0.1, layer lr input 0, clip 1, clip by layer, 10 steps"),
+        (dl.NormalizedDescent(0.1), "normalised descent, lr 0.1, 10 steps"),
+        (dl.NormalizedDescent(0.1, per="global", beta2=0.9),
+         "normalised descent, lr 0.1, per global, beta2 0.9, 10 steps"),
+        (dl.Muon(0.1), "Muon, lr 0.1, momentum 0.95, iterations 5, 10 steps"),
+        (dl.Muon(0.1, 0.9, True, input=True, other=dl.GradientDescent(0.2, 0.5)),
+         "Muon, lr 0.1, momentum 0.9, nesterov, iterations 5, input, other weights lr 0.2, momentum 0.5, 10 steps"),
+        (dl.ScheduleFree(0.1, layer_lr=[1, 0, 2]), "schedule-free, lr 0.1, beta 0.9, layer lr 1/0/2, 10 steps"),
+        (dl.SAM(0.1, 0.05, momentum=_S.linear(0.9)), "SAM, lr 0.1, rho 0.05, momentum 0.9 linear, 10 steps"),
+    ],
+)  # fmt: skip
+def test_every_update_rule_has_words(optimizer: Any, words: str) -> None:
+    each = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(), dl.Population(), optimizer, steps=10)
+    assert in_words(each)[2] == words
+
+
+_BATCHES = dl.OnlineSGD(_S.linear(2.0, end=0.5))
+PROGRAM = dl.Problem(
+    dl.ResNet(2, 1.0, branch_scaling=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), 10,
+    (dl.Phase(6), dl.Phase(4, 0.5, sampling=_BATCHES, noise=0.1, optimizer=dl.SAM(0.1, 0.1))),
+)  # fmt: skip
+
+
+def test_phases_have_words() -> None:
+    network, *_, phases = in_words(PROGRAM)
+    assert network.endswith("branch 1, branch scaling 1")
+    second = "4 steps, target overlap 0.5, online SGD, batch 2 linear, noise 0.1, SAM, lr 0.1, rho 0.1"
+    assert phases == f"2 phases: 6 steps; {second}"
+
+
+def test_losses_of_averages_and_tasks_are_drawn() -> None:
+    averages = (dl.EMA(0.9), dl.TailMean(0.5))
+    theory, experiment = (
+        dl.solve(PROGRAM, averages=averages), dl.simulate(PROGRAM, 12, 3, averages=averages, record="losses")
+    )  # fmt: skip
+    more = [
+        ("test loss of EMA(decay=0.9)", theory.averaged_test_loss[0]),
+        ("test loss of TailMean(part=0.5)", theory.averaged_test_loss[1]),
+        ("test loss on task 1", theory.task_loss[0]),
+        ("test loss on task 2", theory.task_loss[1]),
+    ]
+    drawn(figure := plot_solution(theory))
+    lines = {line.get_label(): line.get_ydata() for line in figure.axes[0].get_lines()}
+    for label, values in more:
+        np.testing.assert_array_equal(lines[label], values)
+    drawn(figure := plot_comparison(theory, experiment))
+    lines = {line.get_label(): line.get_ydata() for line in figure.axes[0].get_lines()}
+    np.testing.assert_array_equal(lines["test loss on task 1"], experiment.mean("task_loss")[0])
+    np.testing.assert_array_equal(lines[more[0][0]], experiment.mean("averaged_test_loss")[0])

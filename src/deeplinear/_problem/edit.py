@@ -28,8 +28,8 @@ def field_names(problem: Problem) -> tuple[str, ...]:
     --------
     >>> import deeplinear as dl
     >>> network, optimizer = dl.MLP(depth=2, width=1.0), dl.GradientDescent(0.1)
-    >>> field_names(dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10))[-6:]
-    ('samples', 'lr', 'momentum', 'nesterov', 'weight_decay', 'steps')
+    >>> field_names(dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10))[6:10]
+    ('noise', 'target_gram', 'samples', 'lr')
     """
     return tuple(field.name for field in _fields(problem))
 
