@@ -220,7 +220,7 @@ def test_losses_converge_with_depth_at_first_order(sampling):
         ({"depth": 2.5}, r"depth must be a whole number, at least 1, got 2.5"),
         (
             {"depth": math.inf, "branch_scaling": "none"},
-            r"branch_scaling must be 'depth-mup' or a power of 0.5 or more at infinite depth, got 'none': without it the ",
+            r"branch_scaling must be 'depth-mup' or a power of 0.5 or more at infinite depth, got 'none': without",
         ),
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value),
