@@ -9,6 +9,7 @@ draws the picture of the same name from the same numbers. Networks have the seed
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ IMAGES = Path(__file__).parent / "images"
 
 # --- whether the best rate transfers --------------------------------------------------------------------------
 
-OTHER = 0.1
+OTHER = {"width": 0.1, "depth": 0.03}
 """Rate of the weights that Muon leaves to gradient descent, held fixed while its own is sought."""
 
 RULES: dict[str, Any] = {
@@ -32,7 +33,7 @@ RULES: dict[str, Any] = {
     "clipped at 1.5": dl.GradientDescent(dl.schedules.linear(1.0), clip=1.5),
     "normalised, global": dl.NormalizedDescent(dl.schedules.linear(1.0), per="global"),
     "normalised by layer": dl.NormalizedDescent(dl.schedules.linear(1.0)),
-    "Muon": dl.Muon(dl.schedules.linear(1.0), momentum=0.9, other=dl.GradientDescent(dl.schedules.linear(OTHER))),
+    "Muon": dl.Muon(dl.schedules.linear(1.0), momentum=0.9),
 }
 """Update rules whose rates fall linearly to zero; the factor on these rates is what is sought."""
 
@@ -54,6 +55,9 @@ def staircase(network: dl.MLP | dl.ResNet, optimizer: Any, steps: int = 40) -> d
 
 def best_rates(problem: dl.Problem, over: str, values: Sequence[float]) -> dl.Transfer:
     """Return the best rates of theory and networks; those of Muon are half as large, since they take long."""
+    if isinstance(problem.optimizer, dl.Muon):
+        other = dl.GradientDescent(dl.schedules.linear(OTHER[over]))
+        problem = replace(problem, optimizer=replace(problem.optimizer, other=other))
     lrs = dl.optimal_lr(problem).lr * np.array([0.25, 0.5, 1.0, 2.0, 4.0])
     dim = DIM // 2 if isinstance(problem.optimizer, dl.Muon) else DIM
     return dl.transfer(problem, over, values, lrs=lrs, experiment={"dim": dim, "seeds": NETWORKS})
