@@ -1,0 +1,83 @@
+"""Update rules, averages and phases against plain descent."""
+
+from typing import Any
+
+import deeplinear as dl
+from measure import race
+from pictures import COLORS, picture
+from sections import rounded, seconds, table
+
+TITLE = "Training programs: update rules against plain descent"
+
+STEPS = (200, 400)
+PLAIN = dl.GradientDescent(0.02)
+
+RULES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "plain descent": (PLAIN, {}),
+    "rates by layer, and a schedule": (
+        dl.GradientDescent(dl.schedules.cosine(0.02, warmup=0.1), layer_lr=[1.0, 0.5, 2.0, 0.3]),
+        {},
+    ),
+    "clipping": (dl.GradientDescent(0.02, clip=1.0), {}),
+    "an average beside": (PLAIN, {"averages": [dl.EMA(0.9)]}),
+    "three averages": (PLAIN, {"averages": [dl.EMA(0.9), dl.EMA(0.99), dl.TailMean(0.5)]}),
+    "schedule-free": (dl.ScheduleFree(0.02), {}),
+    "SAM, which has twice the rows": (dl.SAM(0.02, 0.1), {}),
+    "Muon, smooth": (dl.Muon(0.002, other=PLAIN), {}),
+    "Muon, oscillating": (dl.Muon(0.02, other=PLAIN), {}),
+}
+
+
+def _problem(rule: Any, steps: int) -> dl.Problem:
+    return dl.Problem(dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), rule, steps)
+
+
+def measure() -> dict[str, Any]:
+    found = {}
+    for steps in STEPS:
+        works = {
+            name: lambda rule=rule, options=options, steps=steps: dl.solve(
+                _problem(rule, steps), method="dense", **options
+            )
+            for name, (rule, options) in RULES.items()
+        }
+        found[str(steps)] = race(works)
+    return found
+
+
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    times = data[str(STEPS[0])]
+    first = times["plain descent"]
+    chosen = list(RULES)[1], "an average beside", "Muon, smooth", "Muon, oscillating"
+    ratios = "; ".join(rounded(times[name] / first) for name in chosen)
+    what = "layers and a schedule; one average; Muon, smooth; Muon, oscillating"
+    return [(f"T = {STEPS[0]}, time over plain descent: {what}", ratios)]
+
+
+def show(data: dict[str, Any]) -> list[str]:
+    with picture("programs") as (ax,):
+        for index, steps in enumerate(STEPS):
+            times = data[str(steps)]
+            ratios = [times[name] / times["plain descent"] for name in RULES]
+            places = [place + 0.36 * (index - 0.5) for place in range(len(RULES))]
+            ax.barh(places, ratios, height=0.34, color=COLORS[index], label=f"T = {steps}")
+        ax.set_yticks(range(len(RULES)), list(RULES))
+        ax.invert_yaxis()
+        ax.set(xlabel="time over that of plain descent")
+        ax.legend(loc="best")
+    rows = ([name, *(_cell(data[str(steps)], name) for steps in STEPS)] for name in RULES)
+    return [
+        "L = 3, full batch, every step solved; ratios to plain descent of the same length in brackets. Rates, decay and "
+        "scales by layer cost a matrix for each group of layers that train alike. A row that is only looked at, as "
+        "averages have, needs the backward fields and the error: less than a row of training. SAM has two rows a step, "
+        "so up to eight times the products. Muon multiplies matrices over all pairs of steps in every step, O(T^4) in "
+        "all, unless training is smooth, so that few directions of them count.",
+        "",
+        "![Time of update rules](images/programs.png)",
+        "",
+        *table(["", *(f"T = {steps}" for steps in STEPS)], rows),
+    ]
+
+
+def _cell(times: dict[str, float], name: str) -> str:
+    return f"{seconds(times[name])} ({rounded(times[name] / times['plain descent'])})"
