@@ -329,9 +329,9 @@ def _cut(name: str, page: str, script: str = "measured") -> tuple[str, str, str]
     return before + begin, table, end + after
 
 
-def read(name: str) -> Table:
+def read(name: str, page: str | None = None, script: str = "measured") -> Table:
     """Return a table as it stands on its page."""
-    lines = [line for line in _cut(name, TABLES[name][0])[1].splitlines() if line.startswith("|")]
+    lines = [line for line in _cut(name, page or TABLES[name][0], script)[1].splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("|---")]
 
 
