@@ -335,7 +335,7 @@ PROGRAMS = Suite(
 )
 
 RULES = Suite(
-    tests=["solvers/test_programs.py"],
+    tests=["solvers/test_any_program.py"],
     mutants={
         "_equations/training.py": [
             ("where = {group: weights - self._up * last", "where = {group: weights + self._up * last"),

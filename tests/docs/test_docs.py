@@ -176,7 +176,7 @@ def test_notation_names_what_the_code_has(row: re.Match[str], solved: dict[str, 
     value = getattr(solved[row["owner"]], row["name"])
     value = getattr(value, "matrix", value)  # of a function of two times
     if callable(value):
-        value = value(sizes["T"]) if row["owner"] == "GradientDescent" else value()
+        value = value(sizes["T"]) if row["owner"] in ("GradientDescent", "MultiPassSGD") else value()
     axes = eval(row["axes"].replace("T C", "T * C"), {}, sizes)
     assert np.shape(value) == axes
 

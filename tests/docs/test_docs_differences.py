@@ -32,17 +32,20 @@ H = "one + lam * k.K @ k.RDelta"
 PRINTED = {
     "eta gamma0 C_g in v": (
         problem(dl.MLP(depth=2, width=1.0, richness=2.0)),
-        {"gamma0 + aa * own.Cg[1]": "gamma0 + gamma0 * aa * own.Cg[1]"},
+        {"gamma0 + learned(0, own.Cg[1]": "gamma0 + gamma0 * learned(0, own.Cg[1]"},
     ),
     "h_0 without its own step": (
         problem(),
         {H: "one + lam * k.K @ (k.RDelta - one)", "lam * k.RDelta @ H": "lam * (k.RDelta - one) @ H"},
     ),
-    "h_l without its own step": (problem(lr=0.03), {"dd * Rhr": "dd * np.tril(Rhr, -1)"}),
-    "R_vu without 1/alpha": (problem(sampling=dl.FullBatch(samples=4.0)), {"k.Rvu / alpha": "k.Rvu"}),
+    "h_l without its own step": (problem(lr=0.03), {"dd[layer - 1] * Rhr": "dd[layer - 1] * np.tril(Rhr, -1)"}),
+    "R_vu without 1/alpha": (
+        problem(sampling=dl.FullBatch(samples=4.0)),
+        {"one - reuse[:, None] * same_set": "one - same_set"},
+    ),
     "plus sign in the centered v": (
         problem(dl.MLP(depth=2, width=1.0, centered=True)),
-        {"gamma0 + aa * own.Cg[1]": "gamma0 - aa * own.Cg[1]"},
+        {"gamma0 + learned(0, own.Cg[1]": "gamma0 - learned(0, own.Cg[1]"},
     ),
     "plus sign in the transfer function": (
         problem(dl.ResNet(depth=3, width=1.0), dl.Population(), lr=0.02),

@@ -258,7 +258,8 @@ class Solution:
         ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
         known = numbers < ended
         losses = {}
-        noise = self.axis.at(self.decomposition.label_noise, numbers)
+        noise = self.decomposition.label_noise  # it changes from phase to phase at most, where every step is known
+        noise = noise[numbers] if isinstance(self.axis, EveryStep) else np.full(len(numbers), noise[0])
         for name, least in (("test_loss", noise), ("train_loss", np.zeros(len(numbers)))):
             values = np.full(len(numbers), np.inf)
             values[known] = self.axis.at(getattr(self, name), numbers[known])
