@@ -246,7 +246,9 @@ def test_list_says_what_there_is_and_what_it_takes(tmp_path):
     quick, full = listed("quick"), listed("full")
     assert [each["id"] for each in quick] == PAPER
     networks = [sum(each["experiment_seconds"] for each in found) for found in (quick, full)]
-    assert networks[1] > 10 * networks[0] > 0
+    # Networks whose matrices are drawn where they are looked at take as long at every size: only their number grows,
+    # and the counts of figures 6 and 7.
+    assert networks[1] > 2 * networks[0] > 0
     assert not any(tmp_path.iterdir())
 
 
