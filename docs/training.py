@@ -106,6 +106,7 @@ def draw_rates(ax: Axes, found: Mapping[str, dl.Transfer]) -> None:
         ylabel=f"best rate, over that of {first.over} {first.values[0]:g}",
     )
     ax.set_xticks(first.values, [f"{value:g}" for value in first.values])
+    ax.set_yticks([0.2, 0.5, 1.0, 2.0, 5.0], ["0.2", "0.5", "1", "2", "5"])
     ax.minorticks_off()
     ax.set_ylim(*SHOWN)
 
@@ -125,6 +126,7 @@ def draw_losses(ax: Axes, found: Mapping[str, dl.Transfer]) -> None:
     first = next(iter(found.values()))
     ax.set(xscale="log", yscale="log", xlabel=first.over, ylabel="test loss at the best rate, less label noise")
     ax.set_xticks(first.values, [f"{value:g}" for value in first.values])
+    ax.set_yticks([0.02, 0.03, 0.05, 0.1], ["0.02", "0.03", "0.05", "0.1"])
     ax.minorticks_off()
     ax.legend(fontsize=6)
 
@@ -163,6 +165,18 @@ def depths() -> Table:
             found[f"{rule}, {name}"] = best_rates(staircase(network, RULES[rule]), "depth", [4, 8, 16])
     draw_transfer("depths", found)
     return [["rule", *HEAD], *([name, *row_of(each)] for name, each in found.items())]
+
+
+def relative_steps() -> Table:
+    """Return best rates over depth of normalised descent with branches 1/L and no further factor on hidden rates."""
+    table = [["depth", "best rate", "loss", "networks"]]
+    for depth in (4, 8, 16):
+        network = dl.ResNet(depth, 1.0, centered=True, branch_scaling=1.0)
+        rule = dl.NormalizedDescent(dl.schedules.linear(1.0), layer_lr={"hidden": 1 / depth})
+        best = dl.optimal_lr(staircase(network, rule))
+        networks = final_of(staircase(network, replace(rule, lr=dl.schedules.linear(best.lr))), 24, DIM)
+        table.append([str(depth), f"{best.lr:.3g}", f"{best.loss:.4f}", networks])
+    return table
 
 
 # --- CompleteP and depth-muP ----------------------------------------------------------------------------------
@@ -389,7 +403,10 @@ def sharpness_aware() -> Table:
     return table
 
 
-TABLES = {each.__name__: each for each in (widths, depths, branches, forgetting, features, averages, sharpness_aware)}
+TABLES = {
+    each.__name__: each
+    for each in (widths, depths, relative_steps, branches, forgetting, features, averages, sharpness_aware)
+}
 """Measurement of each table."""
 
 if __name__ == "__main__":
