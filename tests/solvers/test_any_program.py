@@ -232,8 +232,9 @@ def test_programs_of_one_kind_are_solved_together():
     rules = [dl.Muon(lr, other=dl.GradientDescent(0.03)) for lr in (0.01, 0.03)]
     rules += [dl.SAM(0.03, rho) for rho in (0.05, 0.1)]
     rules += [dl.GradientDescent(0.03, clip=clip, layer_lr=[1, 2, 1, rate]) for clip, rate in ((0.5, 0.0), (1.0, 3.0))]
+    rules += [dl.NormalizedDescent(0.03, layer_lr=[1, 2, 1, 3], per="global")]  # which is of another kind than clipping
     together = dl.solve([make(rule) for rule in rules])
-    assert [each.stats["batch"] for each in together] == [2] * 6
+    assert [each.stats["batch"] for each in together] == [2] * 6 + [1]
     for rule, solution in zip(rules, together, strict=True):
         assert_close(solution.test_loss, dl.solve(make(rule)).test_loss, 1e-12)
 

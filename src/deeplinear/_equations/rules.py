@@ -26,8 +26,8 @@ class Rule:
         Steps that the same rule has taken in earlier phases; none if it starts afresh.
     nesterov
         Whether momentum looks ahead.
-    scales, by_layer
-        Whether gradients are divided by their size, and whether by that of each layer.
+    scales, clips, by_layer
+        Whether gradients are divided by their size, whether only if they are large, and whether by that of each layer.
     ascends
         Whether the gradient of a step is taken up the slope, after one at the weights.
     averages
@@ -41,6 +41,7 @@ class Rule:
     since: int
     nesterov: bool
     scales: bool
+    clips: bool
     by_layer: bool
     ascends: bool
     averages: bool
@@ -77,6 +78,7 @@ def rule_of(stage: Stage) -> Rule:
         since=stage.since,
         nesterov=optimizer.plain.nesterov,
         scales=scaling is not None,
+        clips=scaling is not None and scaling.clip is not None,
         by_layer=scaling is not None and scaling.by_layer,
         ascends=optimizer.ascent is not None,
         averages=optimizer.averaging is not None,

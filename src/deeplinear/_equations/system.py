@@ -12,11 +12,15 @@ from deeplinear._equations.chain import Chain, make_chain
 from deeplinear._equations.coefficients import Coefficients, Structure, row_set
 from deeplinear._equations.layer_zero import DataCovariances, DataResponses
 from deeplinear._equations.products import mean_diagonal
+from deeplinear._equations.rules import orthogonal_layers
 from deeplinear._equations.two_time import Room
 from deeplinear._equations.weights import WeightLayers
 
 DIVERGED = 1e12
 """Training counts as diverged once the loss is this many times its initial value."""
+
+_KEPT_BY_MUON = 4
+"""Matrices that a layer keeps beside its weights where it takes orthogonal steps."""
 
 _LARGEST = 1e300
 """Largest loss of all: products with larger ones overflow."""
@@ -218,7 +222,7 @@ class Equations:
 
 def kept(shape: Structure) -> int:
     """Count the matrices that the equations of one problem keep."""
-    weights = len(set(shape.groups)) + (shape.outputs > 1)
+    weights = len(set(shape.groups)) + (shape.outputs > 1) + _KEPT_BY_MUON * _orthogonal(shape)
     return weights + (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
 
 
@@ -233,7 +237,13 @@ def products(shape: Structure) -> tuple[int, int]:
     """Count the products of a row with causal, and with symmetric, matrices in one step."""
     hidden = deep_chain.products(shape) if shape.nodes else layers.products(shape)
     causal, symmetric = (sum(both) for both in zip(hidden, layer_zero.products(shape), strict=True))
-    return causal, symmetric
+    # A layer that takes orthogonal steps multiplies whole matrices, which takes as long as about so many products.
+    return causal, symmetric + shape.size * _orthogonal(shape)
+
+
+def _orthogonal(shape: Structure) -> int:
+    """Count the weight layers that take orthogonal steps."""
+    return len(orthogonal_layers(shape.rules, len(shape.groups)))
 
 
 def _first_rows(shape: Structure) -> list[int]:

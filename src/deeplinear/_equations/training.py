@@ -200,9 +200,9 @@ class Training:
         rule, step = evaluation.rule, evaluation.step
         squares = equations.squared_gradients(evaluation.row)
         each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, _sum(squares))
-        clip, beta2 = self._numbers["clip"][step], self._numbers["beta2"][step]
-        if bool(namespace(clip).all(namespace(clip).isfinite(clip))):
-            return {group: _clipped(clip, square) for group, square in each.items()}
+        if rule.clips:
+            return {group: _clipped(self._numbers["clip"][step], square) for group, square in each.items()}
+        beta2 = self._numbers["beta2"][step]
         if step == rule.start and not rule.since:
             self._squares, self._gradients = {}, 0
         self._gradients += 1
