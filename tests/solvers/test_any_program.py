@@ -261,6 +261,8 @@ def test_results_are_kept_in_files(tmp_path):
         ),
         (lambda: make(dl.SAM(0.1, 0.1), sampling=dl.MultiPassSGD(2.0, 1.0)), "sampling must be another one with SAM"),
         (lambda: dl.solve(make(dl.Muon(0.1)), averages=[dl.EMA(0.9)]), "averages must be empty with Muon"),
+        (lambda: dl.solve(make(dl.ScheduleFree(0.1))).variance, "optimizer must be another one for the analysis"),
+        (lambda: dl.solve(make(dl.SAM(0.1, 0.1))).sample_sites(3), "optimizer must be another one for drawing sites"),
         (
             lambda: dl.solve(make(dl.GradientDescent(0.1, clip=1.0)), method="panels"),
             'method must be "dense" or "auto" with gradient descent and clip',

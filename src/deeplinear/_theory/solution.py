@@ -3,7 +3,7 @@
 import copy
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
 from deeplinear._equations.observables import TWO_TIME, two_time
+from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Run, Solver
 from deeplinear._solvers.choose import read_solver, write_solver
@@ -336,6 +337,7 @@ class Solution:
     @cached_property
     def variance(self) -> VarianceDecomposition:
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
+        self._check_rules("the analysis of variance", lambda rule: rule.averaging is not None)
         run, index = self._solved
         overlaps = run.overlaps
         outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
@@ -375,8 +377,16 @@ class Solution:
             raise ValueError(f"sites cannot be drawn: training {self.status}")
         if not isinstance(self.axis, EveryStep):
             raise ValueError('sites can be drawn at every step only: solve with method="dense"')
+        self._check_rules("drawing sites", lambda rule: rule.ascent is not None or rule.orthogonal is not None)
         run, index = self._solved
         return sample_sites(run.equations, index, checks.whole("count", count), seed)
+
+    def _check_rules(self, what: str, excludes: Callable[[Optimizer], bool]) -> None:
+        """Refuse what is not known of weights that some update rules make."""
+        for rule in (stage.optimizer for stage in self.problem.stages):
+            if excludes(rule):
+                allowed = f"another one for {what}"
+                raise Refusal("optimizer", rule, allowed, got=type(rule).__name__)
 
     @cached_property
     def _solved(self) -> tuple[Run, int]:
