@@ -1,9 +1,10 @@
 """Theory of update rules, schedules, averages and phases against ensembles of real networks.
 
 Stated sizes: D = 10^5 with 24 networks (seeds 0 .. 23), 12 steps, by matrices that are drawn where they are looked at.
-The mean over networks of every loss must lie within 4 standard errors of the theory at every step, and within 1 %.
+The mean over networks of every loss must lie within 4 standard errors of the theory at every step, and within 0.5 %.
 That is enough to tell a rule from plain descent, which is asserted as well. Muon is trained with explicit matrices, at
-D = 160 with 32 networks, within 4 standard errors and 6 %. Multi-pass SGD, which keeps all samples, has D = 10^4.
+D = 160 with 32 networks, within 4 standard errors and 6 %. Multi-pass SGD, which keeps all samples,
+has D = 10^4, and 1 %.
 """
 
 import numpy as np
@@ -71,7 +72,8 @@ def assert_agrees(problem, dim, seeds, relative, **options):
 
 @pytest.mark.parametrize("name", CASES)
 def test_rules(name):
-    assert_agrees(CASES[name], 10**4 if "multi-pass" in name else 10**5, 24, 1e-2, method="reduced")
+    dim, relative = (10**4, 1e-2) if "multi-pass" in name else (10**5, 5e-3)
+    assert_agrees(CASES[name], dim, 24, relative, method="reduced")
 
 
 @pytest.mark.parametrize("name", MUON)

@@ -239,6 +239,17 @@ def test_programs_of_one_kind_are_solved_together():
         assert_close(solution.test_loss, dl.solve(make(rule)).test_loss, 1e-12)
 
 
+@pytest.mark.parametrize(
+    "rule", [dl.OnlineSGD, lambda batch: dl.MultiPassSGD(2.0, batch)], ids=["online", "multi-pass"]
+)
+def test_batches_that_change_and_those_that_do_not_stand_in_one_list(rule):
+    problems = [
+        make(dl.GradientDescent(0.03), sampling=rule(batch)) for batch in (0.5, [0.5] * 5 + [1.0] * 5, [0.5] * 10)
+    ]
+    for problem, solution in zip(problems, dl.solve(problems), strict=True):
+        assert_close(solution.test_loss, reference(problem)["test_loss"], 1e-12)
+
+
 def test_results_are_kept_in_files(tmp_path):
     problem = make(dl.SAM(0.03, 0.1), phases=[dl.Phase(5), dl.Phase(5, 0.5)])
     solution = dl.solve(problem, averages=[dl.EMA(0.5), dl.TailMean(0.5)])

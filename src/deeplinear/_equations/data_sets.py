@@ -23,8 +23,8 @@ class DataSets:
 
     Attributes
     ----------
-    reused, subsampled
-        Whether examples are seen more than once, and whether batches are drawn.
+    reused, subsampled, resized
+        Whether examples are seen more than once, whether batches are drawn, and whether their size changes.
     sets
         Number of the data set of each row, empty where there is one for all.
     tasks
@@ -33,6 +33,7 @@ class DataSets:
 
     reused: bool
     subsampled: bool
+    resized: bool = False
     sets: tuple[int, ...] = ()
     tasks: tuple[int, ...] = ()
 
@@ -67,7 +68,7 @@ def data_sets(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
     tasks = [rule_of(stage).evaluations * stage.steps for stage in stages]
     numbers = {"sigma": np.array(sigma), "reuse": np.array(reuse), "subsampling": np.array(subsampling)}
     many = len(stages) > 1
-    shape = DataSets(any(reuse), any(subsampling), tuple(sets), tuple(tasks) if many else ())
+    shape = DataSets(any(reuse), any(subsampling), True, tuple(sets), tuple(tasks) if many else ())
     return shape, numbers
 
 
@@ -77,13 +78,13 @@ def _one(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
     sampling = stage.sampling
     constant = is_constant(getattr(sampling, "batch", 0.0))
     draws = sampling.subsampling(1 if constant else stage.of_samples)[0 if constant else stage.since_samples :]
-    alike = (draws == draws[0]).all()
+    alike = bool((draws == draws[0]).all())
     numbers = {
         "sigma": np.array([stage.noise]),
         "reuse": np.array([sampling.reuse]),
         "subsampling": draws[:1] if alike else draws,
     }
-    return DataSets(bool(sampling.reuse != 0), bool((draws != 0).any())), numbers
+    return DataSets(bool(sampling.reuse != 0), bool((draws != 0).any()), not alike), numbers
 
 
 def targets(problem: Problem) -> Array:

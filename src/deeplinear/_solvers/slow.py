@@ -59,12 +59,17 @@ class Reference(Solver):
         found = reference(problem, self.averages)
         if progress is not None:
             progress(problem.steps, problem.steps)
+        curves = Curves(*(found[name] for name in Curves._fields))
+        bad = np.flatnonzero(~np.isfinite(curves.test_loss) | ~np.isfinite(curves.train_loss))
+        end = int(bad[0]) if bad.size else None
+        if end is not None:
+            curves = curves.map(lambda curve: np.where(np.arange(problem.steps) >= end, np.inf, curve))
         return Answer(
             solver=self,
             axis=EveryStep(problem.steps),
-            diverged_at=None,
+            diverged_at=end,
             rounding_at=None,
-            curves=Curves(*(found[name] for name in Curves._fields)),
+            curves=curves,
             stats={"method": self.name, "seconds": time.perf_counter() - start, "batch": 1},
             task_loss=found["task_loss"] if len(problem.stages) > 1 else np.zeros((0, problem.steps)),
             averaged_test_loss=found["averaged_test_loss"],
