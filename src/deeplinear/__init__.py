@@ -10,6 +10,7 @@ from deeplinear._comparison.verdict import Verdict
 from deeplinear._cost.estimate import Estimate, estimate
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.simulate import simulate
+from deeplinear._geometry.sharpness import Sharpness, sharpness
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
@@ -61,6 +62,7 @@ __all__ = [
     "ResNet",
     "ScheduleFree",
     "Sensitivity",
+    "Sharpness",
     "SizeEffect",
     "Solution",
     "Spectrum",
@@ -84,6 +86,7 @@ __all__ = [
     "rich_exponent",
     "schedules",
     "sensitivity",
+    "sharpness",
     "simulate",
     "solve",
     "sweep",

@@ -11,7 +11,7 @@ from deeplinear._equations.coefficients import Coefficients
 from deeplinear._equations.deep_chain import DeepChain
 from deeplinear._equations.increments import correlation_rows
 from deeplinear._equations.layers import HiddenCovariances, HiddenResponses
-from deeplinear._equations.products import mean_diagonal, times
+from deeplinear._equations.products import mean_diagonal, over_outputs, times, within_outputs
 from deeplinear._equations.two_time import Causal, Room, Symmetric
 from deeplinear._equations.weights import WeightLayers
 
@@ -28,8 +28,9 @@ class Chain(Protocol):
        time, first to last; each item has shape (batch, rows, rows).
     5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
     6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps), and
-       ``squared_gradients`` the squared norms of the gradients of each weight layer at one time. ``fields_around``
-       are the correlations of the fields that make up the gradients of a weight layer.
+       ``gradient_products`` the products of the gradients of each weight layer at one time with those up to it, over
+       gamma0^2.
+       ``fields_around`` are the correlations of the fields that make up the gradients of a weight layer.
     7. The rows of a panel depend on each other, and ``backward`` and ``forward`` sweep them once. ``prepare``
        comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
        responses and ``sources`` the covariances that a sweep reads before it writes them. Either kind is left
@@ -70,7 +71,7 @@ class Chain(Protocol):
 
     def kernel(self) -> Array: ...
 
-    def squared_gradients(self, rows: slice) -> list[Array]: ...
+    def gradient_products(self, rows: slice) -> list[Array]: ...
 
     def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]: ...
 
@@ -134,20 +135,20 @@ class Layers:
                 total = times(k, k, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
         return total
 
-    def squared_gradients(self, rows: slice) -> list[Array]:
-        """gamma0^2 f^2 (nu_{l+1} / nu_L) C_g^{l+1} C_h^l of each weight layer, summed over outputs, each (batch, 1)."""
+    def gradient_products(self, rows: slice) -> list[Array]:
+        """f^2 (nu_{l+1} / nu_L) C_g^{l+1} C_h^l of each weight layer, summed over outputs, each (batch, times)."""
         c, C = self.c, self.covariances
-        squares, ratio = [], c.xp.ones_like(c.gamma0)
+        products, ratio = [], c.xp.ones_like(c.gamma0)
         for layer in reversed(range(c.structure.depth + 1)):
-            Ch = C.Ch[layer].block(rows)
+            Ch = C.Ch[layer][rows]
             if layer == c.structure.depth:
-                both = c.xp.linalg.diagonal(Ch)
+                both = within_outputs(Ch)
             else:
                 ratio = ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])
-                Cg = correlation_rows(c, C.Cg[layer + 1], rows)[..., rows]
-                both = times(c.f[layer], c.f[layer], ratio, Cg * Ch).sum(axis=-1)
-            squares.append(c.whole_gamma0[..., 0] ** 2 * both.sum(axis=-1, keepdims=True))  # eq-gradient-size
-        return squares[::-1]
+                Cg = correlation_rows(c, C.Cg[layer + 1], rows)
+                both = times(c.f[layer], c.f[layer], ratio, Cg * Ch)
+            products.append(over_outputs(both))  # eq-gradient-size
+        return products[::-1]
 
     def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]:
         """C_g above and C_h below a weight layer, at all pairs of these rows."""

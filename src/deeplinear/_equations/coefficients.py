@@ -32,6 +32,7 @@ class Structure:
     rules: tuple[Rule, ...]  # of the phases of training
     groups: tuple[int, ...]  # of weight layers that train alike, by the first of each
     own_noise: bool  # whether the noise of a mode by its own error is kept
+    probed: bool = False  # whether products of gradients are asked for, of all weights
 
     @property
     def edges(self) -> int | None:
@@ -63,8 +64,8 @@ class Structure:
 
     @property
     def measures_gradients(self) -> bool:
-        """Whether update rules look at gradients, so that C_h of the last layer is needed."""
-        return any(rule.scales or rule.ascends for rule in self.rules)
+        """Whether sizes of gradients are looked at, so that C_h of the last layer is needed."""
+        return self.probed or any(rule.scales or rule.ascends for rule in self.rules)
 
 
 @dataclass(frozen=True)

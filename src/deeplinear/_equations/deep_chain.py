@@ -39,9 +39,11 @@ from deeplinear._equations.layers import kernel_on_g, kernel_on_h
 from deeplinear._equations.products import (
     is_panel,
     mean_diagonal,
+    over_outputs,
     rows_times,
     rows_times_symmetric,
     rows_times_transpose,
+    within_outputs,
 )
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source
@@ -309,19 +311,16 @@ class DeepChain:
         total: Array = of_input * first + first_decay * learning
         return total
 
-    def squared_gradients(self, rows: slice) -> list[Array]:
-        """Squared norms of the gradients of the input weights, of all edges together, and of the readout."""
-        gamma0, beta2 = self.c.whole_gamma0[..., 0] ** 2, self._beta2[:, 0, 0]
-        first, up = (correlation_rows(self.c, C, rows)[..., rows] for C in (self.Cg_first, self.Cg_up))
-        edges = (up * self.Ch_low.block(rows)).sum(axis=(-2, -1)) @ beside(self.nodes.total, gamma0)
-        F = self.upper.dh.matrix[:, :, -1, rows, : rows.stop]
-        sources = (self.S_up, self.D_up)
-        last = sum(
-            (f @ C.matrix[:, -1, : rows.stop, : rows.stop] * f).sum(axis=(-2, -1))
-            for f, C in zip(F, sources, strict=True)
-        )
-        inputs = (first * self._Ch_data.block(rows)).sum(axis=(-2, -1))
-        return [gamma0 * each[:, None] for each in (inputs, beta2[:, 0] * edges, last)]
+    def gradient_products(self, rows: slice) -> list[Array]:
+        """Products of the gradients of the input weights, of all edges together, and of the readout."""
+        beta2, e = self._beta2[:, 0, 0], rows.stop
+        first, up = (correlation_rows(self.c, C, rows) for C in (self.Cg_first, self.Cg_up))
+        each = up * self.Ch_low[rows]
+        edges = beta2[..., None] * (each * beside(self.nodes.total, beta2)[:, None, None]).sum(axis=1)
+        F, sources = self.upper.dh.matrix[:, :, -1, :e, :e], (self.S_up, self.D_up)
+        last = sum(f[:, rows] @ C.matrix[:, -1, :e, :e] @ f.mT for f, C in zip(F, sources, strict=True))
+        inputs = first * self._Ch_data[rows]
+        return [over_outputs(x) for x in (inputs, edges, within_outputs(last))]
 
     def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]:
         """Nodes stand for layers that are trained by one rule."""

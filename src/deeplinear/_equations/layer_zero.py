@@ -81,11 +81,15 @@ class DataResponses:
         self.H = room.causal(c.batch, s.modes)
         self.H1 = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs))
         self._shares = _shares(c) if s.sets.sets else None
+        self.mixed: list[tuple[slice, Array]] = []  # rows whose signal is a sum over earlier ones, with its factors
 
     def step(self, Rgu_hat: Array, Cg: Symmetric, rows: slice, *, residuals: bool = True) -> None:
         """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1; of residuals and h_0 if wanted."""
         c, outputs = self.c, self.c.structure.outputs
         K = kernel_on_h(c, self.weights, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
+        for own, factors in self.mixed:
+            K[..., : own.start] += K[..., own] @ factors  # eq-mixed
+            K[..., own] = 0.0
         self.K[rows] = K
         KR, panel = rows_times(K, self.RDelta), is_panel(rows, outputs)
 
@@ -103,6 +107,15 @@ class DataResponses:
         else:
             Rhr = -self.mean_H(rows)
         self.Rhr[rows] = without_initial(c, Rhr) if c.structure.centered else Rhr
+
+    def mix(self, rows: slice, factors: Array) -> None:
+        """Let the signal h_0 of rows that were filled be a sum over earlier ones, with factors (rows, earlier rows)."""
+        for function in (self.Rhr, self.RDelta):
+            if function is not None:
+                mixed = factors @ function.matrix[..., : rows.start, : rows.start]
+                function.matrix[..., rows, :] = 0.0
+                function.matrix[..., rows, : rows.start] = mixed
+        self.mixed.append((rows, factors))
 
     def reused(self, x: Array, rows: slice) -> Array:
         """Rows of reuse S o x, given those of x."""
@@ -342,6 +355,15 @@ class DataCovariances:
         self._Psi[rows] = Psi
         if R.RDelta is not None:
             fill_sandwich(self.Ch, R.RDelta.part(None), (Source(self._Psi),), rows)
+        for own, factors in R.mixed:
+            mixed = self.Ch.matrix[:, rows, : own.start] @ factors.mT
+            self.Ch.matrix[:, rows, own] = mixed
+            self.Ch.matrix[:, own, rows] = mixed.mT
+
+    def mix(self, rows: slice, factors: Array) -> None:
+        """Fill C_h^0 of rows whose signal is a sum over earlier ones."""
+        mixed = factors @ self.Ch.matrix[:, : rows.start, : rows.start]
+        self.Ch[rows] = self.c.xp.concat([mixed, mixed @ factors.mT], axis=-1)
 
 
 def kept(shape: Structure) -> int:

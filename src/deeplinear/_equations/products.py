@@ -138,6 +138,19 @@ def over_time(x: Array, outputs: int) -> Array:
     return total
 
 
+def over_outputs(x: Array) -> Array:
+    """Sum of the rows of one time, and over the outputs of every time: (batch, outputs, times * outputs) to (batch, times)."""
+    batch, outputs = x.shape[0], x.shape[-2]
+    total: Array = x.sum(axis=-2).reshape(batch, -1, outputs).sum(axis=-1)
+    return total
+
+
+def within_outputs(x: Array) -> Array:
+    """Rows of one time (batch, outputs, times * outputs) with zeros for pairs of unequal outputs."""
+    outputs = x.shape[-2]
+    return x if outputs == 1 else x * namespace(x).tile(identity(outputs, x), (1, x.shape[-1] // outputs))
+
+
 def mean_diagonal(matrix: Array, outputs: int) -> Array:
     """Equal-time values averaged over outputs: (batch, steps * outputs, ...) to (batch, steps)."""
     diagonal = namespace(matrix).linalg.diagonal(matrix)

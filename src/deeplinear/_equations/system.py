@@ -59,6 +59,15 @@ class Equations:
         self.data_covariances.step(self.chain.Cg_first, rows)
         self.chain.forward(self.data.Rhr, rows)
 
+    def fill_mixed(self, rows: slice, factors: Array) -> None:
+        """Fill rows whose signal is a sum over that of earlier rows, with factors (rows, earlier rows)."""
+        self.chain.backward(rows)
+        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
+        self.data_covariances.step(self.chain.Cg_first, rows)
+        self.data.mix(rows, factors)
+        self.data_covariances.mix(rows, factors)
+        self.chain.forward(self.data.Rhr, rows)
+
     def passive_losses(self, rows: slice) -> NDArray[Any]:
         """Test loss of each problem at a row that nothing depends on, in the place of one that is filled next."""
         self.chain.backward(rows)
@@ -78,7 +87,15 @@ class Equations:
 
     def squared_gradients(self, step: int) -> list[Array]:
         """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""
-        return self.chain.squared_gradients(row_set(self.c, step))
+        gamma0 = self.c.whole_gamma0[..., 0]
+        return [gamma0**2 * products[:, -1:] for products in self.gradient_products(step)]
+
+    def gradient_products(self, step: int) -> list[Array]:
+        """Products of the gradient of each weight layer with those up to it, over the last width and gamma0^2.
+
+        Each has shape (batch, times).
+        """
+        return self.chain.gradient_products(row_set(self.c, step))
 
     def fields_around(self, layer: int, end: int) -> tuple[Array, Array]:
         """C_g above and C_h below a weight layer, up to a row, each of shape (batch, end, end)."""

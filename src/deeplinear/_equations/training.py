@@ -40,6 +40,8 @@ class Training:
     ----------
     layers
         The weights as the equations read them. All rows are known from the start unless a rule looks at gradients.
+    scales
+        What the last gradient of each group was multiplied by, shape (batch, 1), where a rule divides by its size.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Training:
         }
         self._squares: dict[int, Array] = {}  # running means of squared gradients
         self._gradients = 0  # that these have seen
+        self.scales: dict[int, Array] | None = None
         self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
         self.is_open = any(rule.feels_gradients for rule in s.rules)
         self.has_passive = bool(self._shares) or any(rule.averages for rule in s.rules)
@@ -130,7 +133,7 @@ class Training:
             total = _sum(equations.squared_gradients(evaluation.row))
             self._up = self._numbers["ascent"][evaluation.step] * _over_root(total)
             return
-        scales = self._scales(evaluation, equations) if evaluation.rule.scales else None
+        self.scales = scales = self._scales(evaluation, equations) if evaluation.rule.scales else None
         self._step(evaluation, scales)
         if self._matrices:
             self._step_matrices(evaluation, scales, equations)

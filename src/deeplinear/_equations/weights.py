@@ -146,6 +146,13 @@ class GrowingWeights:
         assert X is not None
         return X
 
+    def numbers(self, group: int, row: int) -> Array:
+        """Return d - 1 and then the numbers of all gradients that a group has at a time, shape (batch, 1 + times)."""
+        w, outputs = self._groups[group], self._outputs
+        learned = w.a.matrix[:, row * outputs, ::outputs]
+        own: Array = namespace(learned).concat([w.lost[:, row * outputs, None], learned], axis=-1)
+        return own
+
     def append(self, group: int, rows: slice, lost: Array, a: Array, d: Array | None = None) -> None:
         """Fill rows of a group, given d - 1 (batch, r) and a (batch, r, e) over times; d where it is known better."""
         xp, w, outputs = namespace(a), self._groups[group], self._outputs

@@ -154,6 +154,11 @@ class Problem:
             phases=first_phases(self.phases, steps),
         )
 
+    @property
+    def summary(self) -> str:
+        """The network and the number of steps in a few words."""
+        return f"{type(self.network).__name__} depth {self.network.depth}, {self.steps} steps"
+
     def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
 

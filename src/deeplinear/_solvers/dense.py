@@ -4,7 +4,7 @@ Time O(L T^3), memory O(L T^2) in the number of steps T (times outputs) and laye
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -160,8 +160,13 @@ class DenseRun:
             curves[:, end:] = np.inf
         return curves
 
-    def fill(self, progress: Progress | None = None) -> None:
-        """Fill all rows; stop early once every problem of the batch has diverged."""
+    def fill(
+        self, progress: Progress | None = None, look: Callable[[Evaluation, Training], None] | None = None
+    ) -> None:
+        """Fill all rows; stop early once every problem of the batch has diverged.
+
+        ``look`` is called after each evaluation, while the weights still are those of its row.
+        """
         c, training = self.equations.c, self._training
         times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
@@ -172,6 +177,8 @@ class DenseRun:
                 training.place(evaluation)
                 self.equations.fill(row_set(c, evaluation.row))
                 training.learn(evaluation, self.equations)
+                if look is not None:
+                    look(evaluation, training)
                 if progress is not None:
                     progress(evaluation.step + 1, steps)
                 done = evaluation.row + 1

@@ -201,9 +201,8 @@ class Solution:
     _run: tuple[Run, int] | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
-        network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
         losses = f"test loss {self.test_loss[0]:.3g} -> {self.test_loss[-1]:.3g}"
-        return f"Solution({network}, {self.problem.steps} steps: {losses}, {self.status})"
+        return f"Solution({self.problem.summary}: {losses}, {self.status})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the filled equations behind, which are the matrices of a whole batch, or of a device."""

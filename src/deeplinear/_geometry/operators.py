@@ -1,0 +1,141 @@
+"""Curvature inside the theory: products of the Hessian with directions that are sums of gradients.
+
+A direction in weight space is V = sum_i q(i) P G(i) over evaluations i of the gradient, with P the factors on the
+rates of the weight layers. The gradient at W + x V is another evaluation, for any number x. So the Hessian times V,
+which is minus the derivative of G along V, is a sum over evaluations again,
+
+    H V = -dG/dx = -sum_j s_j G(W + x_j V) / eps ,      x_j = j eps ,  s_j = 2/3, -1/12 for j = 1, 2, and odd
+
+up to eps^4. Products of gradients are known, so directions have products too,
+
+    <V, P^-1 V'> = sum_ij q(i) q'(j) M(i, j) ,          M(i, j) = sum_l P_l <G_l(i), G_l(j)> / gamma0^2
+
+in which P H is symmetric, and the iteration of Lanczos runs on the numbers q. Of the Hessian, the part of Gauss and
+Newton leaves out the curvature of the network: the residuals change by what the derivative of the function along V
+makes of them, and are sent back at the weights as they are. Its eigenvalues are those of the tangent kernel.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._equations.extension import Extension
+
+Array = NDArray[np.float64]
+
+STENCIL = ((1, 2.0 / 3.0), (2, -1.0 / 12.0))
+"""Steps along a direction, and what their evaluations count in the derivative, which is odd."""
+
+EPS = 1e-2
+"""How far a step goes, as the norm of its weights over the root of a width: the error is some eps^4 = 1e-8."""
+
+_LOST = 1e-9
+"""What is left of a squared norm after orthogonalising, relative to it, and is rounding."""
+
+
+class Tridiagonal(NamedTuple):
+    """The matrix that the iteration of Lanczos makes of an operator: ``diagonal`` (K,) and ``beside`` it (K,).
+
+    The last number beside the diagonal leads to the direction that was not taken any more; it is zero where there is
+    none.
+    """
+
+    diagonal: Array
+    beside: Array
+
+
+class Rows:
+    """Evaluations around the weights at one time, whose gradients are the directions of the iteration.
+
+    Parameters
+    ----------
+    extension
+        Filled up to the time that is looked at, with room for ``rows_needed``.
+    rates
+        Factors on the rates of the weight layers.
+    eps
+        As ``EPS``.
+    """
+
+    def __init__(self, extension: Extension, rates: Array, eps: float = EPS) -> None:
+        self._extension, self._rates, self._eps = extension, rates, eps
+        self._at = extension.weights_at(extension.count - 1)
+        self._size = extension.equations.c.structure.steps
+        self._metric, self._plain = np.zeros((2, self._size, self._size))
+        self.gradient = np.zeros(self._size)
+        self.gradient[self._evaluate()] = 1.0
+
+    def product(self, one: Array, other: Array) -> float:
+        """Product of two directions, in which the operators are symmetric."""
+        return float(one @ self._metric @ other)
+
+    def hessian(self, direction: Array) -> Array:
+        """Hessian times a direction."""
+        return self._sum(self._derivative(direction))
+
+    def gauss_newton(self, direction: Array) -> Array:
+        """The part of Gauss and Newton of the Hessian, times a direction."""
+        return self._sum({self._evaluate(signal=self._derivative(direction)): 1.0})
+
+    def _sum(self, factors: dict[int, float]) -> Array:
+        made = np.zeros(self._size)
+        made[list(factors)] = list(factors.values())
+        return made
+
+    def _derivative(self, direction: Array) -> dict[int, float]:
+        """Evaluate along a direction; return the factors whose sum is minus the derivative of a gradient."""
+        gamma0 = float(self._extension.equations.c.whole_gamma0[0, 0, 0])
+        eps = self._eps / (max(gamma0, 1.0) * np.sqrt(direction @ self._plain @ direction))
+        return {
+            self._evaluate(sign * steps * eps * direction): -sign * factor / eps
+            for steps, factor in STENCIL
+            for sign in (1, -1)
+        }
+
+    def _evaluate(self, shift: Array | None = None, signal: dict[int, float] | None = None) -> int:
+        """Add an evaluation at shifted weights, and its products with all others."""
+        weights = self._at
+        if shift is not None:
+            weights = {group: values.copy() for group, values in self._at.items()}
+            for group, values in weights.items():
+                values[:, 1:] += self._rates[group] * shift
+        row = self._extension.evaluate(weights, signal)
+        products = self._extension.products(row)[:, 0]
+        # Where nodes stand for layers, products are those of input weights, all matrices between, and readout.
+        rates = self._rates if len(products) == len(self._rates) else self._rates[[0, 1, -1]]
+        for kept, power in ((self._metric, 1), (self._plain, 2)):
+            kept[row, : row + 1] = kept[: row + 1, row] = np.tensordot(rates**power, products, 1)
+        return row
+
+
+OPERATORS: dict[str, Callable[[Rows, Array], Array]] = {"hessian": Rows.hessian, "kernel": Rows.gauss_newton}
+"""What may be looked at, by its name: the Hessian, and the tangent kernel."""
+
+
+def rows_needed(operator: str, vectors: int) -> int:
+    """Number of evaluations that the iteration takes."""
+    return 1 + vectors * (2 * len(STENCIL) + (operator == "kernel"))
+
+
+def lanczos(rows: Rows, operator: str, vectors: int) -> Tridiagonal:
+    """Iterate an operator from the gradient, up to so many times."""
+    apply, product = OPERATORS[operator], rows.product
+    diagonal, beside, taken = np.zeros(vectors), np.zeros(vectors), []
+    direction, square = rows.gradient, product(rows.gradient, rows.gradient)
+    for k in range(vectors):
+        if not square > 0.0:
+            return Tridiagonal(diagonal[:k], beside[:k])
+        taken.append(direction / np.sqrt(square))
+        image = apply(rows, taken[-1])
+        diagonal[k] = product(taken[-1], image)
+        size = product(image, image)
+        for _ in range(2):  # once leaves what the products of the first round have lost
+            for each in taken:
+                image = image - product(each, image) * each
+        square = product(image, image)
+        if square <= _LOST * size:
+            return Tridiagonal(diagonal[: k + 1], beside[: k + 1])
+        beside[k], direction = np.sqrt(square), image
+    return Tridiagonal(diagonal, beside)

@@ -1,0 +1,288 @@
+"""The sharpness of the training loss over training, from theory."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks, memory
+from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import coefficients, structure
+from deeplinear._equations.extension import Extension
+from deeplinear._equations.rules import Evaluation
+from deeplinear._equations.training import Training
+from deeplinear._geometry.operators import OPERATORS, Rows, Tridiagonal, lanczos, rows_needed
+from deeplinear._geometry.rates import limit, rate_factors, stage_at
+from deeplinear._geometry.spectrum import End, Ritz, end, ritz
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.dense import Dense, DenseRun
+from deeplinear._solvers.depth import likely_nodes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.float64]
+
+_TIMES = 10
+"""Times that are looked at unless others are asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sharpness:
+    """Eigenvalues of the Hessian of the training loss, or of the tangent kernel, at some steps of training.
+
+    They are those of P H, with H the matrix of second derivatives in the units of the learning rate and P the factors
+    on the rates of the weight layers: a step of plain descent is stable along an eigenvector whose eigenvalue is below
+    2 / lr. Values that are not known, as after a divergence, are nan.
+
+    Attributes
+    ----------
+    problem
+        What was solved.
+    operator
+        ``"hessian"`` or ``"kernel"``.
+    times
+        The steps, shape (n,).
+    largest, lowest
+        Ends of the spectrum, shape (n,).
+    largest_error, lowest_error
+        How much these may be off, shape (n,).
+    edge
+        Upper end of the continuous part of the spectrum, shape (n,); the largest eigenvalue itself if none stands
+        beyond it, and nan if there is no continuous part.
+    outliers
+        For each step, the eigenvalues beyond it that stand alone, largest first.
+    limit
+        Largest eigenvalue at which a step does not overshoot, shape (n,): 2 / lr, 2 (1 + momentum) / lr, and so on;
+        nan where the update rule has none.
+    ritz_values, ritz_weights, residuals
+        What the iteration found, largest first, with weights as seen from the gradient, shape (n, vectors). A residual
+        is how far from a Ritz value the nearest eigenvalue can be.
+    curvature_unit
+        What eigenvalues are multiplied with to have them in raw units: those of ``1/(2P) sum Delta^2`` by the weights
+        themselves, times the width N_L.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=40
+    ... )
+    >>> found = dl.sharpness(problem, at=[0, 20, 39])
+    >>> print(found)
+    sharpness of MLP depth 2, 40 steps: 15.6 at step 0, 15.1 at step 39 (edge of a bulk); steps overshoot above 40
+    >>> print(found.largest.round(1), found.lowest.round(1))
+    [15.6 14.5 15.1] [-3.7 -0.5 -0.1]
+    """
+
+    problem: Problem
+    operator: str
+    times: NDArray[np.int64] = field(repr=False)
+    largest: Array = field(repr=False)
+    largest_error: Array = field(repr=False)
+    lowest: Array = field(repr=False)
+    lowest_error: Array = field(repr=False)
+    edge: Array = field(repr=False)
+    outliers: tuple[tuple[float, ...], ...] = field(repr=False)
+    limit: Array = field(repr=False)
+    ritz_values: Array = field(repr=False)
+    ritz_weights: Array = field(repr=False)
+    residuals: Array = field(repr=False)
+    curvature_unit: float = field(repr=False)
+
+    def __str__(self) -> str:
+        name = "sharpness" if self.operator == "hessian" else "largest eigenvalue of the tangent kernel"
+        text = f"{name} of {self.problem.summary}: {self.largest[0]:.3g} at step {self.times[0]}"
+        if len(self.times) > 1:
+            text += f", {self.largest[-1]:.3g} at step {self.times[-1]}"
+        text += " (stands alone)" if self.outliers[-1] else " (edge of a bulk)"
+        if np.isfinite(self.limit[-1]):
+            text += f"; steps overshoot above {self.limit[-1]:.3g}"
+        return text
+
+    def density(self, step: int, eigenvalues: Array, width: float | None = None) -> Array:
+        """Return the density of the spectrum as seen from the gradient, smoothed, at some eigenvalues.
+
+        Parameters
+        ----------
+        step
+            One of ``times``.
+        eigenvalues
+            Where to have it, any shape.
+        width
+            Standard deviation of the Gaussians that stand for the Ritz values; by default what their number resolves,
+            the range over the number of vectors.
+        """
+        index = self._index(step)
+        values, weights = self.ritz_values[index], self.ritz_weights[index]
+        known = np.isfinite(values)
+        spread = np.ptp(values[known]) / known.sum() if width is None else width
+        spread = spread or max(abs(values[known][0]), 1.0) / 100.0
+        z = (np.asarray(eigenvalues)[..., None] - values[known]) / spread
+        density: Array = (weights[known] * np.exp(-0.5 * z**2)).sum(axis=-1) / (spread * np.sqrt(2.0 * np.pi))
+        return density
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the ends of the spectrum over training, with the limit above which steps overshoot."""
+        from deeplinear._plots.geometry import plot_sharpness
+
+        return plot_sharpness(self, ax)
+
+    def _index(self, step: int) -> int:
+        found = np.flatnonzero(self.times == step)
+        if not found.size:
+            raise Refusal("step", step, f"one of {self.times.tolist()}")
+        return int(found[0])
+
+
+def sharpness(
+    problem: Problem,
+    at: int | Iterable[int] | None = None,
+    vectors: int = 16,
+    *,
+    operator: str = "hessian",
+    progress: Progress | None = None,
+) -> Sharpness:
+    """Predict the largest and lowest eigenvalues of the Hessian of the training loss over training.
+
+    The loss is the one that training descends: the mean over the whole training set, or over the distribution where
+    data are unlimited or every batch is fresh. The Hessian is applied to directions that begin with the gradient, by
+    Lanczos's iteration, inside the theory: every product is one more evaluation of the network in its equations.
+    Each direction takes four of these (five for the tangent kernel), so the cost is that of four times ``vectors``
+    steps at every time asked for.
+
+    Parameters
+    ----------
+    problem
+        What is trained. Every step up to the last one of ``at`` is solved.
+    at
+        Step or steps to look at, from 0 to ``problem.steps - 1``; ten of them, evenly spaced, by default.
+    vectors
+        Number of directions, 2 or more. Eigenvalues that stand alone are found to many digits with a dozen; the end of
+        a continuous spectrum is extrapolated from those found, which 16 do to some 1e-3.
+    operator
+        ``"hessian"``, or ``"kernel"`` for the tangent kernel, the part of the Hessian that does not change sign.
+    progress
+        Called as ``progress(done, total)``, counted in evaluations of the network.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not allowed.
+    MemoryError
+        Before anything is solved, if the matrices do not fit into the memory available.
+
+    See Also
+    --------
+    max_stable_lr : The largest rate at which a whole run is stable.
+
+    Examples
+    --------
+    In the lazy limit the Hessian is the kernel (2 for one hidden layer) times the covariance of the samples, whose
+    spectrum ends at (1 + sqrt(1/samples))^2:
+
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=1, width="infinite", parameterization="ntk", centered=True),
+    ...     dl.Isotropic(0.3), dl.FullBatch(4.0), dl.GradientDescent(0.1), steps=10,
+    ... )
+    >>> print(dl.sharpness(problem, at=9).largest.round(2), 2 * (1 + 0.5) ** 2)
+    [4.5] 4.5
+    """
+    steps = _read_steps(problem, at)
+    vectors = checks.whole("vectors", vectors, at_least=2)
+    checks.word("operator", operator, tuple(OPERATORS))
+    cut = problem.first(steps[-1] + 1)
+    nodes = _depth_nodes(cut)
+    extra = rows_needed(operator, vectors)
+    shape = replace(structure(cut, nodes), probed=True)
+    longer = replace(shape, steps=shape.steps + extra)
+    memory.require(system.memory(shape) + system.memory(longer), "solving", "lower steps, outputs or vectors")
+
+    c = coefficients([cut], nodes)
+    run = DenseRun([cut], replace(c, structure=shape))
+    total, found = shape.steps + extra * len(steps), {}
+
+    def look(evaluation: Evaluation, training: Training) -> None:
+        done = evaluation.row + 1 + extra * len(found)
+        if evaluation.step in steps and evaluation.number == 0:
+            factors = rate_factors(problem, evaluation.step, training.scales)
+            extension = Extension(run.equations, evaluation.row, extra, fresh=_sees_fresh_data(problem, evaluation.step))
+            rows = Rows(extension, factors)
+            found[evaluation.step] = (lanczos(rows, operator, vectors), limit(problem, evaluation.step, training.scales))
+            done += extra
+        if progress is not None:
+            progress(min(done, total), total)
+
+    run.fill(look=look)
+    end_at = int(run.diverged_at[0])
+    good = {step: each for step, each in found.items() if end_at < 0 or step < end_at}
+    return _result(problem, operator, steps, vectors, good)
+
+
+def _result(
+    problem: Problem, operator: str, steps: Sequence[int], vectors: int, found: dict[int, tuple[Tridiagonal, float]]
+) -> Sharpness:
+    """Read the spectra off the matrices that were found."""
+    nothing = End(np.nan, np.nan, np.nan, np.nan, ())
+    ends = {False: [nothing] * len(steps), True: [nothing] * len(steps)}
+    every = np.full((3, len(steps), vectors), np.nan)
+    limits = np.full(len(steps), np.nan)
+    for index, step in enumerate(steps):
+        if step in found and len(found[step][0].diagonal):
+            matrix, limits[index] = found[step]
+            every[:, index, : len(matrix.diagonal)] = Ritz(*ritz(matrix))
+            for lowest, values in ends.items():
+                values[index] = end(matrix, lowest=lowest)
+
+    def column(lowest: bool, name: str) -> Array:
+        return np.array([getattr(each, name) for each in ends[lowest]])
+
+    gamma0 = float(problem.network.gamma0)
+    return Sharpness(
+        problem=problem,
+        operator=operator,
+        times=np.array(steps),
+        largest=column(False, "value"),
+        largest_error=column(False, "error"),
+        lowest=column(True, "value"),
+        lowest_error=column(True, "error"),
+        edge=column(False, "edge"),
+        outliers=tuple(each.outliers for each in ends[False]),
+        limit=limits,
+        ritz_values=every[0],
+        ritz_weights=every[1],
+        residuals=every[2],
+        curvature_unit=1.0 / gamma0**2 if gamma0 else np.inf,
+    )
+
+
+def _read_steps(problem: Any, at: Any) -> list[int]:
+    """Return the steps to look at, in order."""
+    if not isinstance(problem, Problem):
+        raise Refusal("problem", problem, "a Problem")
+    if at is None:
+        return sorted({round(step) for step in np.linspace(0, problem.steps - 1, _TIMES)})
+    each = list(at) if isinstance(at, Iterable) else [at]
+    steps = sorted({checks.whole("at", step, at_least=0) for step in each})
+    if not steps or steps[-1] >= problem.steps:
+        raise Refusal("at", at, f"one or more steps from 0 to {problem.steps - 1}")
+    return steps
+
+
+def _depth_nodes(problem: Problem) -> int:
+    """Number of nodes that stand for the layers of a deep network."""
+    if not likely_nodes(problem):
+        return 0
+    (answer,) = Dense().solve([problem])
+    assert isinstance(answer.solver, Dense)
+    return answer.solver.depth_nodes or 0
+
+
+def _sees_fresh_data(problem: Problem, step: int) -> bool:
+    sampling = stage_at(problem, step).sampling
+    return bool(sampling.subsamples and sampling.fresh)

@@ -1,0 +1,135 @@
+"""What the iteration of Lanczos says of a spectrum: points that stand alone, and the ends of what is continuous.
+
+The eigenvalues of the K x K matrix, the Ritz values, approach the ends of the spectrum from inside. One that stands
+alone is found to rounding after some steps. At the end b of a continuous part, where the density falls as a root, the
+largest Ritz value is
+
+    theta(K) = b - c / (K + delta)^2
+
+with any c and delta, and three sizes of the matrix give b.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
+from scipy.optimize import brentq
+
+from deeplinear._geometry.operators import Tridiagonal
+
+Array = NDArray[np.float64]
+
+_ALONE = 0.02
+"""A Ritz value stands alone if its residual is less than this part of the distance to the next one."""
+
+_FEW = 8
+"""Steps below which nothing is extrapolated."""
+
+
+class Ritz(NamedTuple):
+    """Ritz values in falling order, their weights as seen from the gradient, and their residuals, each (K,).
+
+    A residual is how far the nearest eigenvalue can be.
+    """
+
+    values: Array
+    weights: Array
+    residuals: Array
+
+
+class End(NamedTuple):
+    """The end of a spectrum.
+
+    Attributes
+    ----------
+    value, error
+        The largest eigenvalue (or the lowest), and how much it may be off.
+    edge, edge_error
+        The end of the continuous part, likewise; nan if all that is known stands alone.
+    outliers
+        Eigenvalues beyond it that stand alone, from the end inwards.
+    """
+
+    value: float
+    error: float
+    edge: float
+    edge_error: float
+    outliers: tuple[float, ...]
+
+
+def ritz(matrix: Tridiagonal) -> Ritz:
+    """Return Ritz values, weights and residuals.
+
+    Examples
+    --------
+    >>> found = ritz(Tridiagonal(np.array([1.0, 1.0]), np.array([1.0, 0.5])))
+    >>> print(found.values, found.weights.round(2), found.residuals.round(3))
+    [2. 0.] [0.5 0.5] [0.354 0.354]
+    """
+    values, vectors = eigh_tridiagonal(matrix.diagonal, matrix.beside[:-1])
+    down = slice(None, None, -1)
+    return Ritz(values[down], (vectors[0] ** 2)[down], np.abs(matrix.beside[-1] * vectors[-1])[down])
+
+
+def end(matrix: Tridiagonal, *, lowest: bool = False) -> End:
+    """Return the upper end of the spectrum, or the lowest.
+
+    Examples
+    --------
+    The matrix of the semicircle, which goes from -2 to 2:
+
+    >>> found = end(Tridiagonal(np.zeros(16), np.ones(16)))
+    >>> print(found.outliers, abs(found.edge - 2) < 1e-3)
+    () True
+    """
+    if lowest:
+        found = end(Tridiagonal(-matrix.diagonal, matrix.beside))
+        return End(-found.value, found.error, -found.edge, found.edge_error, tuple(-x for x in found.outliers))
+    values, _, residuals = ritz(matrix)
+    alone, count = [], len(values)
+    for j in range(count):
+        gap = values[j] - values[j + 1] if j + 1 < count else np.inf
+        if residuals[j] > _ALONE * gap:
+            break
+        alone.append((float(values[j]), float(residuals[j] ** 2 / gap)))
+    edge, error = (np.nan, np.nan) if len(alone) == count else _edge(matrix, len(alone))
+    value, off = alone[0] if alone else (edge, error)
+    return End(value, off, edge, error, tuple(value for value, _ in alone))
+
+
+def _edge(matrix: Tridiagonal, skipped: int) -> tuple[float, float]:
+    """Return the end of the continuous part inside of some points that stand alone, and its error."""
+    count = len(matrix.diagonal)
+
+    def largest(size: int) -> float:
+        inside = eigvalsh_tridiagonal(
+            matrix.diagonal[:size], matrix.beside[: size - 1], select="i", select_range=(size - 1 - skipped,) * 2
+        )
+        return float(inside[0])
+
+    last = largest(count)
+    if count < _FEW + 2 * skipped:
+        _, _, residuals = ritz(matrix)
+        return last, float(residuals[skipped])
+    found = [_extrapolated([(size, largest(size)) for size in (n // 2, 3 * n // 4, n)]) for n in (count, count - 2)]
+    edge = found[0] if np.isfinite(found[0]) else last
+    # What is left beyond the last value is a guess; two of them tell how good it is.
+    error = max(abs(found[0] - found[1]), 0.02 * (edge - last)) if np.isfinite(found).all() else edge - last
+    return edge, float(max(error, 0.0) or ritz(matrix).residuals[skipped])
+
+
+def _extrapolated(points: list[tuple[int, float]]) -> float:
+    """Return b of b - c / (K + delta)^2 through three points; nan if they do not lie so."""
+    (k1, t1), (k2, t2), (k3, t3) = points
+
+    def bent(delta: float) -> float:
+        one, two, three = ((k + delta) ** -2 for k in (k1, k2, k3))
+        return (t3 - t2) * (one - two) - (t2 - t1) * (two - three)
+
+    low, high = 0.5 - k1, 20.0 * k3
+    if not (t1 < t2 < t3) or bent(low) * bent(high) > 0:
+        return np.nan
+    delta = brentq(bent, low, high)
+    rest = (t3 - t2) / ((k2 + delta) ** -2 - (k3 + delta) ** -2) / (k3 + delta) ** 2
+    return float(t3 + rest)
