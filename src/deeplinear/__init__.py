@@ -8,6 +8,7 @@ from deeplinear._comparison.finite_size import FiniteSize, SizeEffect, finite_si
 from deeplinear._comparison.observables import ObservableComparison
 from deeplinear._comparison.verdict import Verdict
 from deeplinear._cost.estimate import Estimate, estimate
+from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.simulate import simulate
 from deeplinear._geometry.sharpness import Sharpness, sharpness
@@ -38,6 +39,7 @@ __all__ = [
     "MLP",
     "SAM",
     "Comparison",
+    "Curvature",
     "Decomposition",
     "Ensemble",
     "Estimate",

@@ -5,7 +5,7 @@ so are steps that draw a batch each, or see unlimited data, one after another un
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -35,6 +35,8 @@ class DataSet:
         Standard deviation of the label noise at each step, shape (steps,).
     residuals, signals
         How many residuals and gradients each step asks for, shape (steps,).
+    probes
+        How many more of both may be asked for, where samples are not fresh.
     """
 
     start: int
@@ -46,12 +48,14 @@ class DataSet:
     noises: NDArray[np.float64]
     residuals: NDArray[np.int64]
     signals: NDArray[np.int64]
+    probes: int = 0
 
     @property
     def looks(self) -> tuple[int, int]:
         """Most residuals and gradients that are asked for on the same samples."""
-        together = np.max if self.fresh else np.sum
-        return int(together(self.residuals)), int(together(self.signals))
+        if self.fresh:
+            return int(self.residuals.max()), int(self.signals.max())
+        return int(self.residuals.sum()) + self.probes, int(self.signals.sum()) + self.probes
 
 
 def evaluations(optimizer: Optimizer) -> tuple[int, int]:
@@ -67,8 +71,8 @@ def evaluations(optimizer: Optimizer) -> tuple[int, int]:
     return (2 if ascends or averages else 1), (2 if ascends else 1)
 
 
-def data_sets(problem: Problem, unit: int) -> list[DataSet]:
-    """Return the data of all steps, with sizes of the problem in the given unit.
+def data_sets(problem: Problem, unit: int, probes: int = 0) -> list[DataSet]:
+    """Return the data of all steps, with sizes of the problem in the given unit; ``probes`` are as in ``DataSet``.
 
     Examples
     --------
@@ -83,7 +87,7 @@ def data_sets(problem: Problem, unit: int) -> list[DataSet]:
         if stage.new_samples:
             groups.append([])
         groups[-1].append(stage)
-    return [_data_set(group, unit) for group in groups]
+    return [replace(_data_set(group, unit), probes=probes) for group in groups]
 
 
 def _data_set(stages: Sequence[Stage], unit: int) -> DataSet:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from deeplinear._core.about import keep
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
+from deeplinear._experiment.curvature import Curvature
 from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
 
@@ -23,6 +24,8 @@ Array = NDArray[np.float64]
 LOSSES = ("test_loss", "train_loss")
 MORE_LOSSES = ("averaged_test_loss", "task_loss")
 CORRELATIONS = ("feature_correlation", "gradient_correlation", "error_correlation", "residual_correlation")
+
+SPECTRA = ("ritz_values", "ritz_weights")
 
 _KIND = "deeplinear.Ensemble"
 
@@ -80,6 +83,12 @@ class Ensemble:
     task_loss
         Test loss of the weights at every step on the target of each phase, label noise of that phase included, shape
         (seed, phases, T); (seed, 0, T) where there is one phase only.
+    curvature
+        Which curvature was measured, if any.
+    ritz_values, ritz_weights
+        Eigenvalues that Lanczos's iteration from the gradient found, largest first, in units in which plain descent is
+        stable below 2 / lr, and their weights as seen from the gradient; shape (seed, steps measured, vectors), nan
+        where there are fewer. None where nothing was measured.
 
     Examples
     --------
@@ -111,6 +120,9 @@ class Ensemble:
     averages: tuple[Average, ...] = ()
     averaged_test_loss: Array = field(default_factory=_nothing, repr=False)
     task_loss: Array = field(default_factory=_nothing, repr=False)
+    curvature: Curvature | None = None
+    ritz_values: Array | None = field(default=None, repr=False)
+    ritz_weights: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in MORE_LOSSES:
@@ -150,7 +162,14 @@ class Ensemble:
             },
         )
         meaning = {"long_name": "first step beyond bounds, -1 if none"}
-        return dataset.assign(diverged_at=("seed", self.diverged_at, meaning))
+        dataset = dataset.assign(diverged_at=("seed", self.diverged_at, meaning))
+        if self.curvature is None:
+            return dataset
+        meaning = {"long_name": "what Lanczos's iteration found, largest first"}
+        dims = ("seed", "measured_time", "vector")
+        spectra = {name: (dims, getattr(self, name), meaning) for name in SPECTRA}
+        measured = dataset.assign(spectra).assign_coords(measured_time=list(self.curvature.at))
+        return measured.assign_attrs(curvature=self.curvature.operator)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, which ``Ensemble.load`` and ``xarray`` open."""
@@ -180,6 +199,7 @@ class Ensemble:
                 method=str(dataset.attrs.get("method", "explicit")),  # as those were that say nothing
                 inputs=str(dataset.attrs.get("inputs", "gaussian")),
                 averages=averages_from_json(dataset.attrs.get("averages", "[]")),
+                **_read_spectra(dataset),
             )
 
     def _values(self, name: str) -> Array:
@@ -191,3 +211,12 @@ class Ensemble:
             text = f"{name} was not recorded; simulate with record='all'"
             raise Refusal("name", name, "an observable that was recorded", text=text)
         return values
+
+
+def _read_spectra(dataset: "xr.Dataset") -> dict[str, Any]:
+    """Return what a file has of the curvature."""
+    if "curvature" not in dataset.attrs:
+        return {}
+    values = {name: np.asarray(dataset[name].values) for name in SPECTRA}
+    steps = [int(step) for step in dataset["measured_time"].values]
+    return {"curvature": Curvature(steps, values[SPECTRA[0]].shape[-1], dataset.attrs["curvature"]), **values}

@@ -15,8 +15,9 @@ import numpy as np
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.averages import kept_copies
+from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.data_sets import DataSet, data_sets
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.averages import Average
@@ -102,6 +103,8 @@ class Counts:
         What is kept.
     averages
         Averages of the weights whose losses are.
+    curvature
+        Curvature that is measured, if any.
     """
 
     problem: Problem
@@ -109,6 +112,12 @@ class Counts:
     finite: Modes
     record: str
     averages: tuple[Average, ...] = ()
+    curvature: Curvature | None = None
+
+    @property
+    def probes(self) -> int:
+        """Passes both ways that measure the curvature."""
+        return 0 if self.curvature is None else self.curvature.passes
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -134,6 +143,8 @@ class Counts:
         steps, phases = self.problem.steps, len(self.problem.stages)
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys(LOSSES, (steps,))
         shapes |= {"averaged_test_loss": (len(self.averages), steps), "task_loss": (phases if phases > 1 else 0, steps)}
+        if self.curvature is not None:
+            shapes |= dict.fromkeys(SPECTRA, (len(self.curvature.at), self.curvature.vectors))
         if self.record == "all":
             layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
             shapes |= {name: (*layers.get(name, ()), self.n, self.n) for name in CORRELATIONS}
@@ -154,7 +165,8 @@ class Counts:
     def need(self, method: str) -> Need:
         """Return what one network needs if its matrices are kept in this way."""
         results = sum(int(np.prod(shape)) for shape in self.result_shapes.values())
-        kept = coordinates(self.problem, self.sizes, self.finite, len(self.averages), reduced=method == REDUCED)
+        averages = len(self.averages)
+        kept = coordinates(self.problem, self.sizes, self.finite, averages, self.probes, reduced=method == REDUCED)
         sites = 2 * kept.dim + 2 * sum(kept.widths) + kept.samples if self.record == "all" else 0
         seconds, numbers = (self._explicit if method == EXPLICIT else self._revealed)(kept)
         supplies = 0 if method == EXPLICIT else _SUPPLIES
@@ -173,9 +185,10 @@ class Counts:
             if stage.optimizer.orthogonal is not None:
                 products, room = _orthogonal_cost(stage.optimizer.orthogonal, shapes[:-1])
                 seconds, most = seconds + _PRODUCT * stage.steps * products, max(most, weights + room)
+        seconds += 2 * PASS * weights * self.probes
         samples = 0
         for data in self._data:
-            looks = int(data.residuals.sum() + data.signals.sum())
+            looks = 2 * self.probes + int(data.residuals.sum() + data.signals.sum())
             drawings = data.samples.sum() if data.fresh else data.samples[0]
             seconds += kept.dim * (PASS * looks * float(data.samples.mean()) + _DRAW * int(drawings))
             samples = max(samples, int(data.samples.max()))
@@ -184,9 +197,10 @@ class Counts:
 
     def _revealed(self, kept: Sizes) -> tuple[float, int]:
         """Likewise. A product with a matrix reads its directions and images on both sides five times over."""
-        looks, outputs = Looks.of(self.problem, len(self.averages)), self.sizes.outputs
+        looks, outputs = Looks.of(self.problem, len(self.averages), self.probes), self.sizes.outputs
         ends = sum(a + b for a, b in zip((kept.dim, *kept.widths[:-1]), kept.widths, strict=True))
-        layers, gradients, both = len(kept.widths), looks.gradients, outputs * (looks.gradients + looks.evaluations)
+        layers, gradients = len(kept.widths), looks.gradients
+        both = outputs * (looks.gradients + looks.probes + looks.evaluations)
         stored = both * ends + layers * outputs * gradients * both
         products, passes, entries = both * layers, 5 * (both / 2) ** 2 * ends, both / 2 * ends
         most = 0
@@ -205,7 +219,7 @@ class Counts:
 
     @property
     def _data(self) -> list[DataSet]:
-        return data_sets(self.problem, self.sizes.unit)
+        return data_sets(self.problem, self.sizes.unit, self.probes)
 
 
 def _rule_cost(optimizer: Optimizer, steps: int) -> tuple[int, int]:

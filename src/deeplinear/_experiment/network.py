@@ -103,22 +103,29 @@ class FiniteNetwork:
         readout = self.weights[-1]
         fields: list[Array] = [namespace(readout).asarray(readout, copy=True)]
         for weight in reversed(self.weights[1:-1]):
-            fields.append(self._join(fields[-1], weight.mT @ fields[-1] * _fan_in_scale(weight)))
+            fields.append(self.join(fields[-1], weight.mT @ fields[-1] * _fan_in_scale(weight)))
         return fields[::-1]
 
     def predictor(self, g_1: Array) -> Array:
         """Return the function as a weight vector per output, shape (D, C)."""
-        first, before_readout = self.weights[0], self.weights[-2]
-        # eq-network
-        function: Array = first.mT @ g_1 * (math.sqrt(self.unit) / (before_readout.shape[-2] * self.gamma0))
+        function: Array = self.weights[0].mT @ g_1 * self.predictor_scale  # eq-network
         return function
+
+    @property
+    def predictor_scale(self) -> float:
+        """What W_0^T g_1 is multiplied with in the function."""
+        return math.sqrt(self.unit) / (self.weights[-2].shape[-2] * self.gamma0)
 
     def forward(self, h_0: Array) -> list[Array]:
         """Return h_0 .. h_L."""
-        fields = [h_0, self.weights[0] @ h_0 / math.sqrt(self.unit)]  # eq-fields
-        for weight in self.weights[1:-1]:
-            fields.append(self._join(fields[-1], weight @ fields[-1] * _fan_in_scale(weight)))
+        fields = [h_0, self.weights[0] @ h_0 * self.fan_in(0)]  # eq-fields
+        for layer, weight in enumerate(self.weights[1:-1], 1):
+            fields.append(self.join(fields[-1], weight @ fields[-1] * self.fan_in(layer)))
         return fields
+
+    def fan_in(self, layer: int) -> float:
+        """What a field is multiplied with that goes through weight layer 0, 1, ..."""
+        return 1.0 / math.sqrt(self.unit) if layer == 0 else _fan_in_scale(self.weights[layer])
 
     def gradients(self, h: list[Array], g: list[Array]) -> list[Outer]:
         """Return G_0 .. G_L, as they act on ``parameters``."""
@@ -139,9 +146,9 @@ class FiniteNetwork:
         every: Array = namespace(h[0]).stack(squares, axis=-1)
         return every
 
-    def _join(self, stream: Array, through: Array) -> Array:
-        """Pass a field through a layer, beside the stream if there is one."""
-        return through if self.beta is None else stream + self.beta * through  # eq-resnet
+    def join(self, stream: Array | None, through: Array) -> Array:
+        """Pass a field through a layer, beside the stream if there is one, which the input layer has not."""
+        return through if self.beta is None or stream is None else stream + self.beta * through  # eq-resnet
 
 
 def _fan_in_scale(weight: Array) -> float:

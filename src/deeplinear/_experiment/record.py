@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, namespace, to_numpy, zeros
+from deeplinear._experiment.curvature import Curvature, ritz
 from deeplinear._experiment.data_sets import DataSet
+from deeplinear._experiment.ensemble import SPECTRA
 from deeplinear._experiment.history import correlation, residual_correlation, stack_layers
 from deeplinear._experiment.sizes import Sizes
 
@@ -43,6 +45,8 @@ class Run:
         Test loss of averaged weights, shape (averages, T).
     task_loss
         Test loss on the target of each phase, shape (phases, T); (0, T) where there is one phase only.
+    spectra
+        ``ritz_values`` and ``ritz_weights``, each of shape (steps measured, vectors), if asked for.
     """
 
     test_loss: NDArray[np.float64]
@@ -52,6 +56,7 @@ class Run:
     errors: NDArray[np.float64] | None
     averaged_test_loss: NDArray[np.float64]
     task_loss: NDArray[np.float64]
+    spectra: dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,15 @@ class Wanted:
         Whether they are.
     averages, tasks
         How many averages of the weights have a loss, and how many targets.
+    curvature
+        Curvature to be measured, if any.
     """
 
     correlations: bool = False
     errors: bool = False
     averages: int = 0
     tasks: int = 0
+    curvature: Curvature | None = None
 
 
 class Log:
@@ -103,6 +111,7 @@ class Log:
 
         self._test_loss, self._train_loss = empty(steps), empty(steps)
         self._averaged, self._tasks = empty(wanted.averages, steps), empty(wanted.tasks, steps)
+        self._spectra: dict[int, NDArray[np.float64]] = {}  # by step
         correlations = wanted.correlations
         self._error = histories(kept.dim) if wanted.errors else []
         self._felt = histories(kept.dim) if correlations else []
@@ -121,6 +130,10 @@ class Log:
     def task_loss(self, t: int, task: int, test: Array) -> None:
         """Keep the test loss on the target of a phase at step t."""
         self._tasks[..., task, t] = test
+
+    def curvature(self, t: int, matrices: NDArray[np.float64]) -> None:
+        """Keep the matrices of Lanczos's iteration at step t."""
+        self._spectra[t] = ritz(matrices)
 
     def is_over(self, t: int) -> bool:
         """Whether all networks have diverged by step t, as far as it is looked at."""
@@ -157,7 +170,17 @@ class Log:
                 errors[(*network, slice(end, None))] = np.nan
         diverged_at = np.where(reached < self._steps, reached, -1)
         averaged[np.isnan(averaged)] = np.inf  # of averages that diverged on their own
-        return Run(test_loss, train_loss, diverged_at, correlations, errors, averaged, tasks)
+        spectra = self._finish_spectra(reached)
+        return Run(test_loss, train_loss, diverged_at, correlations, errors, averaged, tasks, spectra)
+
+    def _finish_spectra(self, reached: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        """Return what was measured of the curvature, nan from a divergence on."""
+        wanted = self._wanted.curvature
+        if wanted is None:
+            return {}
+        nothing = np.full((2, *self._networks, wanted.vectors), np.nan)
+        every = [np.where((step < reached)[..., None], self._spectra.get(step, nothing), np.nan) for step in wanted.at]
+        return dict(zip(SPECTRA, np.stack(every, axis=-2), strict=True))
 
     def _reached(self) -> NDArray[np.int64]:
         """Number of steps of each network with losses within bounds, so far."""

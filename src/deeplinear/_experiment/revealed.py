@@ -154,6 +154,8 @@ class Weight(Revealed):
         Factor of the Gaussian matrix.
     gradients, evaluations
         Number of gradients that will be kept, and of backward passes, each with as many fields as there are outputs.
+    probes
+        Number of further passes both ways; those from the other side are counted in ``evaluations``.
     outputs
         Number of columns of the fields.
 
@@ -173,9 +175,10 @@ class Weight(Revealed):
         initial: float,
         gradients: int,
         evaluations: int,
+        probes: int,
         outputs: int,
     ) -> None:
-        super().__init__(rows, columns, gradients * outputs, evaluations * outputs)
+        super().__init__(rows, columns, (gradients + probes) * outputs, evaluations * outputs)
         self.coefficients = rows.draws.zeros(1, 1 + gradients)
         self.coefficients[..., 0] = initial
         self._scale, self._outputs, self._gradients = scale, outputs, 0

@@ -31,6 +31,8 @@ class Looks:
     ----------
     gradients, evaluations
         K and E. Plain descent has one of each at every step; a loss of averaged weights is one more of E.
+    probes
+        Passes both ways that measure the curvature, which are counted in E and are more than K.
     inputs
         Of each mode of the inputs: the targets, W_0^T g_1 and X^T Delta.
     neurons
@@ -40,24 +42,26 @@ class Looks:
 
     gradients: int
     evaluations: int
+    probes: int
     inputs: int
     neurons: tuple[int, ...]
 
     @classmethod
-    def of(cls, problem: Problem, averages: int = 0) -> "Looks":
-        """Count them, where so many averages of the weights have losses."""
+    def of(cls, problem: Problem, averages: int = 0, probes: int = 0) -> "Looks":
+        """Count them, where so many averages of the weights have losses, and so many passes measure the curvature."""
         outputs, depth = problem.data.outputs, problem.network.layers
-        gradients = backward = signals = 0
+        gradients, backward, signals = 0, probes, probes
         for stage in problem.stages:
             losses, each = evaluations(stage.optimizer)
             gradients += stage.steps * each
             backward += stage.steps * (losses + averages)
             signals += stage.steps * each if stage.sampling.drawn else 0
-        neurons = (outputs * (gradients + backward),) * (depth - 1) + (outputs * (gradients + 1),)
+        forward = gradients + probes
+        neurons = (outputs * (forward + backward),) * (depth - 1) + (outputs * (forward + 1),)
         if problem.network.skip:
-            neurons = (outputs * (depth * gradients + (depth - 1) * backward + 1),) * depth
+            neurons = (outputs * (depth * forward + (depth - 1) * backward + 1),) * depth
         inputs = outputs * (tasks_of(problem) + backward + signals)
-        return cls(gradients, backward, inputs, neurons)
+        return cls(gradients, backward, probes, inputs, neurons)
 
 
 def sample_looks(data: DataSet, outputs: int) -> int | None:
@@ -66,13 +70,15 @@ def sample_looks(data: DataSet, outputs: int) -> int | None:
     return outputs * (1 + residuals) if (data.keeps == 1.0).all() else None
 
 
-def coordinates(problem: Problem, sizes: Sizes, finite: Modes, averages: int = 0, *, reduced: bool) -> Sizes:
+def coordinates(
+    problem: Problem, sizes: Sizes, finite: Modes, averages: int = 0, probes: int = 0, *, reduced: bool
+) -> Sizes:
     """Count the coordinates that the fields of a network have."""
     if not reduced:
         return sizes
-    looks = Looks.of(problem, averages)
+    looks = Looks.of(problem, averages, probes)
     samples = 0
-    for data in data_sets(problem, sizes.unit):
+    for data in data_sets(problem, sizes.unit, probes):
         most, count = sample_looks(data, sizes.outputs), int(data.samples.max())
         samples = max(samples, count if most is None else min(count, most))
     return replace(
@@ -111,10 +117,10 @@ class RevealedNetwork(FiniteNetwork):
 
 
 def draw_network(
-    problem: Problem, sizes: Sizes, inputs: Space, draws: Draws, averages: int = 0, *, reduced: bool
+    problem: Problem, sizes: Sizes, inputs: Space, draws: Draws, averages: int = 0, probes: int = 0, *, reduced: bool
 ) -> RevealedNetwork:
     """Draw networks on a space of inputs."""
-    network, looks, outputs = problem.network, Looks.of(problem, averages), sizes.outputs
+    network, looks, outputs = problem.network, Looks.of(problem, averages, probes), sizes.outputs
     most = looks.neurons if reduced else (None,) * len(looks.neurons)
     layers = [Space(draws, [width], each) for width, each in zip(sizes.widths, most, strict=True)]
     if network.skip:
@@ -134,6 +140,7 @@ def draw_network(
                 initial=initial[layer],
                 gradients=looks.gradients,
                 evaluations=looks.evaluations,
+                probes=looks.probes,
                 outputs=outputs,
             )
         )
@@ -158,13 +165,21 @@ def draw_stream(data: DataSet, outputs: int, inputs: Inputs, space: Space, draws
 
 
 def draw_inputs(
-    problem: Problem, sizes: Sizes, finite: Modes, draws: Draws, device: Device, averages: int = 0, *, reduced: bool
+    problem: Problem,
+    sizes: Sizes,
+    finite: Modes,
+    draws: Draws,
+    device: Device,
+    averages: int = 0,
+    probes: int = 0,
+    *,
+    reduced: bool,
 ) -> tuple[Space, Inputs, list[Array]]:
     """Return the space of inputs, their distribution, and the target w* of each phase, shape (coordinates, C).
 
     Directions of equal variance are alike, so targets lie along the first coordinates of each mode.
     """
-    most = Looks.of(problem, averages).inputs if reduced else None
+    most = Looks.of(problem, averages, probes).inputs if reduced else None
     space, tasks, counts = Space(draws, _counts(finite), most), tasks_of(problem), np.array(_counts(finite))
     space.reserve(tasks * sizes.outputs)
     fresh = [np.zeros((space.coordinates, sizes.outputs)) for _ in range(tasks)]

@@ -13,7 +13,8 @@ from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import count_cores, one_blas_thread
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._experiment.curvature import Curvature
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, SPECTRA, Ensemble
 from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
 from deeplinear._experiment.record import RECORDS
 from deeplinear._experiment.rows import read_rows
@@ -36,6 +37,7 @@ def simulate(
     record: str = "all",
     method: str = "auto",
     averages: Sequence[Average] = (),
+    curvature: Curvature | None = None,
     data: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
@@ -75,6 +77,9 @@ def simulate(
     averages
         Averages of the weights, such as ``EMA(0.99)`` or ``TailMean(0.5)``, whose test losses are wanted beside those
         of the weights.
+    curvature
+        ``Curvature(at=steps, vectors=16)`` to measure the Hessian of the training loss at some steps, as ``sharpness``
+        predicts it: exact products with it, in Lanczos's iteration from the gradient.
     data
         A data set (x, y) to train on, of shapes (rows, features) and (rows,) or (rows, outputs), with
         ``Spectrum.from_data(x, y)`` as the data of the problem. Samples and batches are then rows drawn with
@@ -118,7 +123,8 @@ def simulate(
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
     place = find_device(device)
-    counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages))
+    check_curvature(problem, curvature)
+    counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages), curvature)
     rows = None if data is None else _read_data(problem, data, method, place)
     kept = read_method(method if rows is None else EXPLICIT, counts, place)
     start = time.perf_counter()
@@ -137,6 +143,8 @@ def simulate(
         averages=counts.averages,
         averaged_test_loss=results["averaged_test_loss"],
         task_loss=results["task_loss"],
+        curvature=curvature,
+        **{name: results.get(name) for name in SPECTRA},
         stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
     )
 
@@ -194,7 +202,7 @@ def train_all(
     diverged_at = np.full(len(seeds), -1)
     counter = Counter(progress, len(seeds) * problem.steps, every=_REPORT)
     how: dict[str, Any] = {"device": device, "workers": workers if device != CPU else 1, "advance": counter.advance}
-    how["averages"] = counts.averages
+    how |= {"averages": counts.averages, "curvature": counts.curvature}
 
     def train_part(part: int | slice) -> None:
         chosen = seeds[part]
@@ -204,7 +212,7 @@ def train_all(
             assert not isinstance(chosen, int)
             run = train_revealed(problem, dim, chosen, record, reduced=method == REDUCED, mirrored=mirrored, **how)
         losses = {name: getattr(run, name) for name in (*LOSSES, *MORE_LOSSES)}
-        for name, value in (losses | run.correlations).items():
+        for name, value in (losses | run.correlations | run.spectra).items():
             results[name][part] = value
         diverged_at[part] = run.diverged_at
 
@@ -231,6 +239,20 @@ def read_arguments(
     worker_count = count_cores() if workers is None else checks.whole("workers", workers)
     checks.word("record", record, RECORDS)
     return seed_list, min(worker_count, len(seed_list)), sizes
+
+
+def check_curvature(problem: Problem, curvature: Any) -> None:
+    """Refuse what cannot be measured."""
+    if curvature is None:
+        return
+    if not isinstance(curvature, Curvature):
+        raise Refusal("curvature", curvature, "a Curvature, such as Curvature(at=[0, 10])")
+    if curvature.at[-1] >= problem.steps:
+        raise Refusal("at", curvature.at[-1], f"a step from 0 to {problem.steps - 1}")
+    for stage in problem.stages:
+        scaling = stage.optimizer.scaling
+        if scaling is not None and scaling.by_layer:
+            raise Refusal("curvature", curvature, "None where gradients are divided by sizes of their layers")
 
 
 def read_seeds(seeds: Any) -> Sequence[int]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from deeplinear._core.device import CPU, Device
+from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.data_sets import DataSet, data_sets
 from deeplinear._experiment.draws import Draws
 from deeplinear._experiment.generators import Generators
@@ -40,6 +41,7 @@ def train(
     record: str = "all",
     *,
     averages: Sequence[Average] = (),
+    curvature: Curvature | None = None,
     errors: bool = False,
     rows: Fit | None = None,
     device: Device = CPU,
@@ -62,6 +64,8 @@ def train(
         ``"all"``, or ``"losses"`` for the losses alone.
     averages
         Averages of the weights whose test losses are wanted.
+    curvature
+        Curvature to be measured on the way.
     errors
         Whether to keep the errors v(t) as well.
     rows
@@ -104,10 +108,11 @@ def train(
             return _stream(each, sizes, inputs, data)
         return row_stream(each, inputs, data, rows)  # type: ignore[arg-type]  # one network
 
-    wanted = Wanted(record == "all", errors, len(averages), _tasks(problem))
+    wanted = Wanted(record == "all", errors, len(averages), _tasks(problem), curvature)
     log = Log(problem.steps, sizes, sizes, network.weights[-1], wanted)
     task = Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
-    return Training(task, network, log, averages, None if rows is None else label_gram(rows)).run(advance)
+    gram = None if rows is None else label_gram(rows)
+    return Training(task, network, log, averages, gram, curvature).run(advance)
 
 
 def train_revealed(
@@ -118,6 +123,7 @@ def train_revealed(
     *,
     reduced: bool,
     averages: Sequence[Average] = (),
+    curvature: Curvature | None = None,
     mirrored: bool = False,
     device: Device = CPU,
     workers: int = 1,
@@ -129,7 +135,7 @@ def train_revealed(
 
     Parameters
     ----------
-    problem, dim, record, averages, device, workers, advance
+    problem, dim, record, averages, curvature, device, workers, advance
         As for ``train``.
     seeds
         Seed of each network.
@@ -150,18 +156,18 @@ def train_revealed(
     """
     sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
     draws = Draws([_generator(seed, _REVEALED) for seed in seeds], device, workers, mirrored)
-    count = len(averages)
-    space, inputs, targets = draw_inputs(problem, sizes, finite, draws, device, count, reduced=reduced)
-    network = draw_network(problem, sizes, space, draws, count, reduced=reduced)
-    kept = coordinates(problem, sizes, finite, count, reduced=reduced)
+    count, probes = len(averages), 0 if curvature is None else curvature.passes
+    space, inputs, targets = draw_inputs(problem, sizes, finite, draws, device, count, probes, reduced=reduced)
+    network = draw_network(problem, sizes, space, draws, count, probes, reduced=reduced)
+    kept = coordinates(problem, sizes, finite, count, probes, reduced=reduced)
 
     def stream(each: DataSet) -> Stream:
         return draw_stream(each, sizes.outputs, inputs, space, draws, reduced=reduced)
 
-    wanted = Wanted(record == "all", False, count, _tasks(problem))
+    wanted = Wanted(record == "all", False, count, _tasks(problem), curvature)
     log = Log(problem.steps, sizes, kept, network.weights[-1], wanted)
-    task = Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
-    return Training(task, network, log, averages).run(advance)
+    task = Task(problem, inputs, targets, data_sets(problem, sizes.unit, probes), stream)
+    return Training(task, network, log, averages, None, curvature).run(advance)
 
 
 def _tasks(problem: Problem) -> int:

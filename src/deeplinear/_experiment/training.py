@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from deeplinear._core.arrays import Array, computing
 from deeplinear._experiment.averages import running
+from deeplinear._experiment.curvature import Curvature, Directions, lanczos, whole_batch
 from deeplinear._experiment.data_sets import DataSet
 from deeplinear._experiment.descent import Ascent, Gradient, Rule, rule_of
 from deeplinear._experiment.network import FiniteNetwork
@@ -56,6 +57,8 @@ class Training:
         Averages of the weights whose test losses are wanted.
     label_gram
         As in ``Log.finish``.
+    curvature
+        Curvature to be measured on the way, if any.
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class Training:
         log: Log,
         averages: Sequence[Average] = (),
         label_gram: Array | None = None,
+        curvature: Curvature | None = None,
     ) -> None:
         self._task, self._network, self._log, self._label_gram = task, network, log, label_gram
+        self._curvature = curvature
         self._averages = [running(average) for average in averages]
         readout = network.weights[-1]
         self._together = 1 if readout.ndim == 2 else len(readout)
@@ -118,9 +123,10 @@ class Training:
         """Take one step, unless it is the last; return whether any network is still within bounds."""
         rule, inputs, target = self._rule, self._task.inputs, self._task.targets[phase]
         self._averaged_losses(t, stage, target)
+        early = self._measure_curvature(t, stage, target)
         counted = None if rule.evaluated is rule.weights else self._evaluate(rule.weights, target)[1]
         g, error = self._evaluate(rule.evaluated, target)
-        batch = next(self._stream)
+        batch = early or next(self._stream)
         seen = batch.see(error)
         train_loss = seen.train_loss if counted is None else batch.see(counted).train_loss
         counted = error if counted is None else counted
@@ -137,6 +143,20 @@ class Training:
                     gradient = self._gradient_on(batch, target)
             rule.step(t - stage.start + stage.since, gradient)
         return True
+
+    def _measure_curvature(self, t: int, stage: Stage, target: Array) -> Batch | None:
+        """Measure the curvature where it is wanted, and return the batch of the step, if it was needed for that."""
+        wanted = self._curvature
+        if wanted is None or t not in wanted.at:
+            return None
+        g, error = self._evaluate(self._rule.evaluated, target)
+        batch = next(self._stream)
+        whole = whole_batch(batch, stage.sampling.subsamples and stage.sampling.fresh, stage.noise)
+        problem = self._task.problem
+        rates = spread(problem.layer_rates(stage.optimizer), problem.network.layers + 1).tolist()
+        directions = Directions(self._network, whole, g, error, rates)
+        self._log.curvature(t, lanczos(directions, wanted.operator, wanted.vectors))
+        return batch
 
     def _evaluate(self, weights: list[Array], target: Array) -> tuple[list[Array], Array]:
         """Return g_1 .. g_L and the error of some weights, which the network has from now on."""

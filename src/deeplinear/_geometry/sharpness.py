@@ -211,9 +211,14 @@ def sharpness(
         done = evaluation.row + 1 + extra * len(found)
         if evaluation.step in steps and evaluation.number == 0:
             factors = rate_factors(problem, evaluation.step, training.scales)
-            extension = Extension(run.equations, evaluation.row, extra, fresh=_sees_fresh_data(problem, evaluation.step))
+            extension = Extension(
+                run.equations, evaluation.row, extra, fresh=_sees_fresh_data(problem, evaluation.step)
+            )
             rows = Rows(extension, factors)
-            found[evaluation.step] = (lanczos(rows, operator, vectors), limit(problem, evaluation.step, training.scales))
+            found[evaluation.step] = (
+                lanczos(rows, operator, vectors),
+                limit(problem, evaluation.step, training.scales),
+            )
             done += extra
         if progress is not None:
             progress(min(done, total), total)
