@@ -137,8 +137,8 @@ def _longer(c: Coefficients, row: int, extra: int, fresh: bool) -> Coefficients:
         return longer
 
     number = max(s.sets.sets, default=0) + 1
-    sets = s.sets.sets and (*s.sets.sets[: row + 1], *(number if fresh else s.sets.sets[row],) * extra)
-    sets = replace(s.sets, sets=sets, tasks=_longer_tasks(s.sets.tasks, row, extra))
+    own = s.sets.sets and (*s.sets.sets[: row + 1], *(number if fresh else s.sets.sets[row],) * extra)
+    sets = replace(s.sets, sets=own, tasks=_longer_tasks(s.sets.tasks, row, extra))
     return replace(
         c,
         structure=replace(s, steps=steps, sets=sets),

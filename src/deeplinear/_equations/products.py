@@ -139,7 +139,7 @@ def over_time(x: Array, outputs: int) -> Array:
 
 
 def over_outputs(x: Array) -> Array:
-    """Sum of the rows of one time, and over the outputs of every time: (batch, outputs, times * outputs) to (batch, times)."""
+    """Sum over pairs of outputs of the rows of one time, (batch, outputs, times * outputs) to (batch, times)."""
     batch, outputs = x.shape[0], x.shape[-2]
     total: Array = x.sum(axis=-2).reshape(batch, -1, outputs).sum(axis=-1)
     return total

@@ -5,7 +5,7 @@ these is of low rank, g h^T summed over outputs, so that directions are kept as 
 every field has a derivative,
 
     g'_L = V_L ,   g'_l = (W_l^T g'_{l+1} + V_l^T g_{l+1}) / sqrt(N_l)
-    w'   = sqrt(U) / (N_L gamma0) (W_0^T g'_1 + V_0^T g_1) ,     Delta' = -X w' / sqrt(U) ,   h'_0 = sqrt(U)/P X^T Delta'
+    w'   = sqrt(U) / (N_L gamma0) (W_0^T g'_1 + V_0^T g_1) ,   Delta' = -X w' / sqrt(U) ,   h'_0 = sqrt(U)/P X^T Delta'
     h'_{l+1} = (W_l h'_l + V_l h_l) / sqrt(N_l)
 
 by the rule of products, so that minus the derivative of G_l, which is the Hessian times V, has the factors
@@ -15,6 +15,8 @@ by the rule of products, so that minus the derivative of G_l, which is the Hessi
 Of the tangent kernel, g'_l and V_l h_l are left out of the fields that go back.
 """
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -106,9 +108,9 @@ class Directions:
         """Products of all terms, <., P .> over the last width, each of shape (..., 1, 1)."""
         return self._products
 
-    def apply(self, factors: list[Array], operator: str) -> None:
-        """Add what an operator makes of a sum of terms, with factors of shape (..., 1, 1)."""
-        network, batch, kernel = self._network, self._batch, operator == "kernel"
+    def apply(self, factors: list[Array], kind: str) -> None:
+        """Add what the operator of this name makes of a sum of terms, with factors of shape (..., 1, 1)."""
+        network, batch, kernel = self._network, self._batch, kind == "kernel"
         weights, last = network.weights, len(self._g)
         slopes = [self._times(last, factors, identity(self._outputs, self._g[-1]))]
         for layer in reversed(range(1, last)):
@@ -142,9 +144,8 @@ class Directions:
         return self._sum(layer, factors, [right @ (left.mT @ x) for left, right in self._layer(layer)])
 
     def _sum(self, layer: int, factors: list[Array], each: list[Array]) -> Array:
-        total = sum(f * x for f, x in zip(factors, each, strict=True))
-        summed: Array = self._rates[layer] * self._scales[layer] * total
-        return summed
+        total: Array = functools.reduce(operator.add, [f * x for f, x in zip(factors, each, strict=True)])
+        return self._rates[layer] * self._scales[layer] * total
 
     def _layer(self, layer: int) -> list[tuple[Array, Array]]:
         return [term[layer] for term in self._terms]
@@ -158,19 +159,17 @@ class Directions:
                 rate * scale**2 * ((one[0].mT @ two[0]) * (one[1].mT @ two[1])).sum(axis=(-2, -1), keepdims=True)
                 for rate, scale, one, two in zip(self._rates, self._scales, term, other, strict=True)
             ]
-            row.append(sum(each) / width)
+            row.append(functools.reduce(operator.add, each) / width)
         self._products.append(row)
 
 
-def lanczos(directions: Directions, operator: str, vectors: int) -> NDArray[np.float64]:
-    """Iterate from the gradient; return the diagonal and what is beside it, shape (2, ..., vectors), nan if it ended."""
+def lanczos(directions: Directions, kind: str, vectors: int) -> NDArray[np.float64]:
+    """Iterate from the gradient; return the diagonal and what is beside it, (2, ..., vectors), nan once it has ended."""
 
     def product(one: list[Array], other: list[Array]) -> Array:
         M = directions.products()
-        total: Array = sum(
-            x * y * (M[i][j] if j <= i else M[j][i]) for i, x in enumerate(one) for j, y in enumerate(other)
-        )  # type: ignore[assignment]  # of arrays
-        return total
+        pairs = ((i, j, x * y) for i, x in enumerate(one) for j, y in enumerate(other))
+        return functools.reduce(operator.add, [xy * M[max(i, j)][min(i, j)] for i, j, xy in pairs])
 
     first = directions.products()[0][0]
     diagonal, beside, taken = [], [], []
@@ -178,7 +177,7 @@ def lanczos(directions: Directions, operator: str, vectors: int) -> NDArray[np.f
     for k in range(vectors):
         root = namespace(first).sqrt(square)
         taken.append([x / root for x in direction])
-        directions.apply(taken[-1], operator)
+        directions.apply(taken[-1], kind)
         image = [first * 0.0] * (k + 1) + [first * 0.0 + 1.0]
         size = product(image, image)
         diagonal.append(product(taken[-1], image))

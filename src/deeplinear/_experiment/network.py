@@ -114,7 +114,8 @@ class FiniteNetwork:
     @property
     def predictor_scale(self) -> float:
         """What W_0^T g_1 is multiplied with in the function."""
-        return math.sqrt(self.unit) / (self.weights[-2].shape[-2] * self.gamma0)
+        width = int(self.weights[-2].shape[-2])
+        return math.sqrt(self.unit) / (width * self.gamma0)
 
     def forward(self, h_0: Array) -> list[Array]:
         """Return h_0 .. h_L."""

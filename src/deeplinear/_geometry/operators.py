@@ -87,7 +87,7 @@ class Rows:
     def _derivative(self, direction: Array) -> dict[int, float]:
         """Evaluate along a direction; return the factors whose sum is minus the derivative of a gradient."""
         gamma0 = float(self._extension.equations.c.whole_gamma0[0, 0, 0])
-        eps = self._eps / (max(gamma0, 1.0) * np.sqrt(direction @ self._plain @ direction))
+        eps = self._eps / (max(gamma0, 1.0) * float(np.sqrt(direction @ self._plain @ direction)))
         return {
             self._evaluate(sign * steps * eps * direction): -sign * factor / eps
             for steps, factor in STENCIL

@@ -205,7 +205,8 @@ def sharpness(
 
     c = coefficients([cut], nodes)
     run = DenseRun([cut], replace(c, structure=shape))
-    total, found = shape.steps + extra * len(steps), {}
+    total = shape.steps + extra * len(steps)
+    found: dict[int, tuple[Tridiagonal, float]] = {}
 
     def look(evaluation: Evaluation, training: Training) -> None:
         done = evaluation.row + 1 + extra * len(found)
