@@ -11,6 +11,7 @@ from deeplinear._cost.estimate import Estimate, estimate
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.simulate import simulate
+from deeplinear._geometry.landscape import Landscape, landscape
 from deeplinear._geometry.sharpness import Sharpness, sharpness
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
@@ -47,6 +48,7 @@ __all__ = [
     "FullBatch",
     "GradientDescent",
     "Isotropic",
+    "Landscape",
     "LrMinimum",
     "MaxStableLr",
     "MeasuredOptima",
@@ -79,6 +81,7 @@ __all__ = [
     "first_rise_lr",
     "first_step_growth",
     "fit_exponent",
+    "landscape",
     "lazy_exponent",
     "local_exponents",
     "max_stable_lr",

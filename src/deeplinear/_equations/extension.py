@@ -36,6 +36,8 @@ class Extension:
         Number of rows that may be added.
     fresh
         Whether training sees new examples at every step, so that further rows see all of the distribution.
+    twin
+        Whether the first of the added rows are the training of another network, with batches of its own.
 
     Attributes
     ----------
@@ -43,9 +45,9 @@ class Extension:
         Number of rows so far.
     """
 
-    def __init__(self, equations: Equations, row: int, extra: int, *, fresh: bool) -> None:
+    def __init__(self, equations: Equations, row: int, extra: int, *, fresh: bool, twin: bool = False) -> None:
         self.count = row + 1
-        c = _longer(equations.c, row, extra, fresh)
+        c = _longer(equations.c, row, extra, fresh, twin)
         with computing(c.gamma0):
             room = Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure))
             self._weights = growing_weights(c, room)
@@ -65,12 +67,6 @@ class Extension:
         for group in self._matrices:
             found[group][:, 1:] = 0.0
         return found
-
-    def zero_weights(self) -> dict[int, Array]:
-        """Return numbers that are all zero, to be filled."""
-        s = self.equations.c.structure
-        shape = (self.equations.c.batch, 1 + s.steps)
-        return {group: zeros(shape, self.equations.c.gamma0) for group in self._groups}
 
     def evaluate(self, weights: Mapping[int, Array], signal: Mapping[int, float] | None = None) -> int:
         """Add a row at these weights, given as in ``weights_at``, and return its number.
@@ -92,11 +88,14 @@ class Extension:
         self.count += 1
         return self.count - 1
 
-    def losses(self, weights: Mapping[int, Array]) -> tuple[Array, Array]:
-        """Return the train and test loss at these weights, each of shape (batch,), without adding a row."""
+    def losses(self, weights: Mapping[int, Array], learned: float = 1.0) -> tuple[Array, Array]:
+        """Return the train and test loss at these weights, each of shape (batch,), without adding a row.
+
+        Of weights that take orthogonal steps a part ``learned`` is taken of what they have learned.
+        """
         eq = self.equations
         with computing(eq.c.gamma0):
-            self._place(weights)
+            self._place(weights, learned)
             rows = row_set(eq.c, self.count)
             values = eq.passive(rows)
             test = to_numpy(eq.test_loss(self.count))
@@ -111,29 +110,31 @@ class Extension:
         """
         return np.stack([to_numpy(each) for each in self.equations.gradient_products(row)])
 
-    def _place(self, weights: Mapping[int, Array]) -> None:
+    def _place(self, weights: Mapping[int, Array], learned: float = 1.0) -> None:
         rows = row_set(self.equations.c, self.count)
         for group, values in weights.items():
             self._weights.append(group, rows, values[:, :1], values[:, None, 1 : 2 + self.count])
         for group, matrix in self._matrices.items():
             X, outputs = self._weights.X(group), self.equations.c.structure.outputs
-            X[...] = matrix
+            X[...] = learned * matrix
             diagonal = self.equations.c.xp.repeat(weights[group][:, 1:], outputs, axis=-1)
             X += diagonal[..., None] * identity(X.shape[-1], X)
 
 
-def _longer(c: Coefficients, row: int, extra: int, fresh: bool) -> Coefficients:
+def _longer(c: Coefficients, row: int, extra: int, fresh: bool, twin: bool) -> Coefficients:
     """Return the constants of the rows up to one, and of more rows that see the data of the last."""
     s = c.structure
     steps = row + 1 + extra
 
     def extended(values: Array, more: float | None) -> Array:
-        """Constants of the rows (batch, times); further ones have the last, or a number."""
+        """Constants of the rows (batch, times); those of a twin are the same again, and further ones the last."""
         if values.shape[1] == 1 and more is None:
             return values
         every = c.xp.broadcast_to(values, (c.batch, max(s.steps, values.shape[1])))[:, : row + 1]
         last = every[:, -1:] if more is None else zeros((c.batch, 1), values) + more
-        longer: Array = c.xp.concat([every, c.xp.repeat(last, extra, axis=1)], axis=1)
+        trained = [every, every] if twin else [every]
+        rest = c.xp.repeat(last, steps - len(trained) * (row + 1), axis=1)
+        longer: Array = c.xp.concat([*trained, rest], axis=1)
         return longer
 
     number = max(s.sets.sets, default=0) + 1

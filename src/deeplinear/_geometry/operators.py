@@ -79,6 +79,17 @@ class Rows:
         """The part of Gauss and Newton of the Hessian, times a direction."""
         return self._sum({self._evaluate(signal=self._derivative(direction)): 1.0})
 
+    def shifted(self, direction: Array) -> dict[int, Array]:
+        """Return the weights after a step along a direction, as an extension takes them."""
+        weights = {group: values.copy() for group, values in self._at.items()}
+        for group, values in weights.items():
+            values[:, 1:] += self._rates[group] * direction
+        return weights
+
+    def length(self, direction: Array) -> float:
+        """Norm of a direction over the root of the last width and gamma0."""
+        return float(np.sqrt(direction @ self._plain @ direction))
+
     def _sum(self, factors: dict[int, float]) -> Array:
         made = np.zeros(self._size)
         made[list(factors)] = list(factors.values())
@@ -87,7 +98,7 @@ class Rows:
     def _derivative(self, direction: Array) -> dict[int, float]:
         """Evaluate along a direction; return the factors whose sum is minus the derivative of a gradient."""
         gamma0 = float(self._extension.equations.c.whole_gamma0[0, 0, 0])
-        eps = self._eps / (max(gamma0, 1.0) * float(np.sqrt(direction @ self._plain @ direction)))
+        eps = self._eps / (max(gamma0, 1.0) * self.length(direction))
         return {
             self._evaluate(sign * steps * eps * direction): -sign * factor / eps
             for steps, factor in STENCIL
@@ -96,11 +107,7 @@ class Rows:
 
     def _evaluate(self, shift: Array | None = None, signal: dict[int, float] | None = None) -> int:
         """Add an evaluation at shifted weights, and its products with all others."""
-        weights = self._at
-        if shift is not None:
-            weights = {group: values.copy() for group, values in self._at.items()}
-            for group, values in weights.items():
-                values[:, 1:] += self._rates[group] * shift
+        weights = self._at if shift is None else self.shifted(shift)
         row = self._extension.evaluate(weights, signal)
         products = self._extension.products(row)[:, 0]
         # Where nodes stand for layers, products are those of input weights, all matrices between, and readout.
@@ -119,14 +126,14 @@ def rows_needed(operator: str, vectors: int) -> int:
     return 1 + vectors * (2 * len(STENCIL) + (operator == "kernel"))
 
 
-def lanczos(rows: Rows, operator: str, vectors: int) -> Tridiagonal:
-    """Iterate an operator from the gradient, up to so many times."""
+def lanczos(rows: Rows, operator: str, vectors: int) -> tuple[Tridiagonal, list[Array]]:
+    """Iterate an operator from the gradient, up to so many times; return its matrix and the directions."""
     apply, product = OPERATORS[operator], rows.product
-    diagonal, beside, taken = np.zeros(vectors), np.zeros(vectors), []
+    diagonal, beside, taken = np.zeros(vectors), np.zeros(vectors), list[Array]()
     direction, square = rows.gradient, product(rows.gradient, rows.gradient)
     for k in range(vectors):
         if not square > 0.0:
-            return Tridiagonal(diagonal[:k], beside[:k])
+            return Tridiagonal(diagonal[:k], beside[:k]), taken
         taken.append(direction / np.sqrt(square))
         image = apply(rows, taken[-1])
         diagonal[k] = product(taken[-1], image)
@@ -136,6 +143,6 @@ def lanczos(rows: Rows, operator: str, vectors: int) -> Tridiagonal:
                 image = image - product(each, image) * each
         square = product(image, image)
         if square <= _LOST * size:
-            return Tridiagonal(diagonal[: k + 1], beside[: k + 1])
+            return Tridiagonal(diagonal[: k + 1], beside[: k + 1]), taken
         beside[k], direction = np.sqrt(square), image
-    return Tridiagonal(diagonal, beside)
+    return Tridiagonal(diagonal, beside), taken

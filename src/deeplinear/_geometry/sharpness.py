@@ -1,26 +1,20 @@
 """The sharpness of the training loss over training, from theory."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core import checks, memory
+from deeplinear._core import checks
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._equations import system
-from deeplinear._equations.coefficients import coefficients, structure
-from deeplinear._equations.extension import Extension
-from deeplinear._equations.rules import Evaluation
-from deeplinear._equations.training import Training
 from deeplinear._geometry.operators import OPERATORS, Rows, Tridiagonal, lanczos, rows_needed
-from deeplinear._geometry.rates import limit, rate_factors, stage_at
+from deeplinear._geometry.rates import limit, rate_factors
 from deeplinear._geometry.spectrum import End, Ritz, end, ritz
+from deeplinear._geometry.visit import Stop, visit
 from deeplinear._problem.problem import Problem
-from deeplinear._solvers.dense import Dense, DenseRun
-from deeplinear._solvers.depth import likely_nodes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -193,39 +187,17 @@ def sharpness(
     >>> print(dl.sharpness(problem, at=9).largest.round(2), 2 * (1 + 0.5) ** 2)
     [4.5] 4.5
     """
-    steps = _read_steps(problem, at)
+    steps = read_steps(problem, at)
     vectors = checks.whole("vectors", vectors, at_least=2)
     checks.word("operator", operator, tuple(OPERATORS))
-    cut = problem.first(steps[-1] + 1)
-    nodes = _depth_nodes(cut)
-    extra = rows_needed(operator, vectors)
-    shape = replace(structure(cut, nodes), probed=True)
-    longer = replace(shape, steps=shape.steps + extra)
-    memory.require(system.memory(shape) + system.memory(longer), "solving", "lower steps, outputs or vectors")
-
-    c = coefficients([cut], nodes)
-    run = DenseRun([cut], replace(c, structure=shape))
-    total = shape.steps + extra * len(steps)
     found: dict[int, tuple[Tridiagonal, float]] = {}
 
-    def look(evaluation: Evaluation, training: Training) -> None:
-        done = evaluation.row + 1 + extra * len(found)
-        if evaluation.step in steps and evaluation.number == 0:
-            factors = rate_factors(problem, evaluation.step, training.scales)
-            extension = Extension(
-                run.equations, evaluation.row, extra, fresh=_sees_fresh_data(problem, evaluation.step)
-            )
-            rows = Rows(extension, factors)
-            found[evaluation.step] = (
-                lanczos(rows, operator, vectors),
-                limit(problem, evaluation.step, training.scales),
-            )
-            done += extra
-        if progress is not None:
-            progress(min(done, total), total)
+    def look(stop: Stop) -> None:
+        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop.scales))
+        matrix, _ = lanczos(rows, operator, vectors)
+        found[stop.step] = (matrix, limit(problem, stop.step, stop.scales))
 
-    run.fill(look=look)
-    end_at = int(run.diverged_at[0])
+    end_at = visit(problem, steps, rows_needed(operator, vectors), look, progress)
     good = {step: each for step, each in found.items() if end_at < 0 or step < end_at}
     return _result(problem, operator, steps, vectors, good)
 
@@ -267,7 +239,7 @@ def _result(
     )
 
 
-def _read_steps(problem: Any, at: Any) -> list[int]:
+def read_steps(problem: Any, at: Any) -> list[int]:
     """Return the steps to look at, in order."""
     if not isinstance(problem, Problem):
         raise Refusal("problem", problem, "a Problem")
@@ -278,17 +250,3 @@ def _read_steps(problem: Any, at: Any) -> list[int]:
     if not steps or steps[-1] >= problem.steps:
         raise Refusal("at", at, f"one or more steps from 0 to {problem.steps - 1}")
     return steps
-
-
-def _depth_nodes(problem: Problem) -> int:
-    """Number of nodes that stand for the layers of a deep network."""
-    if not likely_nodes(problem):
-        return 0
-    (answer,) = Dense().solve([problem])
-    assert isinstance(answer.solver, Dense)
-    return answer.solver.depth_nodes or 0
-
-
-def _sees_fresh_data(problem: Problem, step: int) -> bool:
-    sampling = stage_at(problem, step).sampling
-    return bool(sampling.subsamples and sampling.fresh)

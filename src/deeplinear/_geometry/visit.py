@@ -1,0 +1,92 @@
+"""Stops on the way of training, at which the network is evaluated at other weights."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import memory
+from deeplinear._core.arrays import Array
+from deeplinear._core.progress import Progress
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import coefficients, structure
+from deeplinear._equations.extension import Extension
+from deeplinear._equations.rules import Evaluation, evaluations
+from deeplinear._equations.training import Training
+from deeplinear._geometry.rates import stage_at
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.dense import Dense, DenseRun
+from deeplinear._solvers.depth import likely_nodes
+
+
+class Stop(NamedTuple):
+    """A step of training at which to look around.
+
+    Attributes
+    ----------
+    step
+        The step.
+    extension
+        The equations up to its evaluation, with room for more.
+    scales
+        What a rule that divides gradients by their size multiplies those of each group of layers with, if it is one.
+    rows
+        Row of the first evaluation of each step so far, shape (steps,).
+    """
+
+    step: int
+    extension: Extension
+    scales: Mapping[int, Array] | None
+    rows: NDArray[np.int64]
+
+
+def visit(
+    problem: Problem,
+    steps: Sequence[int],
+    extra: int,
+    look: Callable[[Stop], None],
+    progress: Progress | None = None,
+    *,
+    twin: bool = False,
+) -> int:
+    """Train, and look around at some steps, in rising order, with room for so many evaluations at each.
+
+    Returns
+    -------
+    int
+        Step of divergence, -1 if there is none. What was looked at from then on counts nothing.
+    """
+    cut = problem.first(steps[-1] + 1)
+    nodes = _depth_nodes(cut)
+    shape = replace(structure(cut, nodes), probed=True)
+    longer = replace(shape, steps=shape.steps + extra)
+    memory.require(system.memory(shape) + system.memory(longer), "solving", "lower steps, outputs or vectors")
+    rows = np.array([each.row for each in evaluations(shape.rules) if each.number == 0])
+    run = DenseRun([cut], replace(coefficients([cut], nodes), structure=shape))
+    total, stops = shape.steps + extra * len(steps), 0
+
+    def after(evaluation: Evaluation, training: Training) -> None:
+        nonlocal stops
+        step = evaluation.step
+        if step in steps and evaluation.number == 0:
+            sampling = stage_at(problem, step).sampling
+            fresh = bool(sampling.subsamples and sampling.fresh)
+            extension = Extension(run.equations, evaluation.row, extra, fresh=fresh, twin=twin)
+            look(Stop(step, extension, training.scales, rows))
+            stops += 1
+        if progress is not None:
+            progress(evaluation.row + 1 + stops * extra, total)
+
+    run.fill(look=after)
+    return int(run.diverged_at[0])
+
+
+def _depth_nodes(problem: Problem) -> int:
+    """Number of nodes that stand for the layers of a deep network."""
+    if not likely_nodes(problem):
+        return 0
+    (answer,) = Dense().solve([problem])
+    assert isinstance(answer.solver, Dense)
+    return answer.solver.depth_nodes or 0
