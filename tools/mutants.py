@@ -359,7 +359,7 @@ RULES = Suite(
             ("both = times(c.f[layer], c.f[layer], ratio, Cg * Ch)", "both = times(c.f[layer], ratio, Cg * Ch)"),
         ],
         "_equations/deep_chain.py": [
-            ("for each in (inputs, beta2[:, 0] * edges, last)]", "for each in (inputs, edges, last)]"),
+            ("edges = beta2[..., None] * (each", "edges = (each"),
         ],
         "_equations/weights.py": [
             ("decayed if self.variance is None else decayed *", "decayed if True else decayed *"),
@@ -392,8 +392,8 @@ SIMULATOR = Suite(
     tests=["experiment/test_simulate.py", "experiment/test_spectrum_networks.py"],
     mutants={
         "_experiment/network.py": [
-            ("(before_readout.shape[-2] * self.gamma0)", "(before_readout.shape[-1] * self.gamma0)"),
-            ("self.weights[0] @ h_0 / math.sqrt(self.unit)", "self.weights[0] @ h_0 / self.unit"),
+            ("width = int(self.weights[-2].shape[-2])", "width = int(self.weights[-2].shape[-1])"),
+            ("return 1.0 / math.sqrt(self.unit) if layer == 0", "return 1.0 / self.unit if layer == 0"),
             ("scales = [1.0 / math.sqrt(self.unit),", "scales = [1.1 / math.sqrt(self.unit),"),
             ("beta * _fan_in_scale(weight) for", "_fan_in_scale(weight) for"),
             ("Outer(self.gamma0, h[-1],", "Outer(1.0, h[-1],"),

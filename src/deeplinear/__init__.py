@@ -13,6 +13,7 @@ from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.simulate import simulate
 from deeplinear._geometry.landscape import Landscape, landscape
 from deeplinear._geometry.sharpness import Sharpness, sharpness
+from deeplinear._geometry.weight_spectra import WeightSpectra, weight_spectra
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
@@ -75,6 +76,7 @@ __all__ = [
     "Transfer",
     "VarianceDecomposition",
     "Verdict",
+    "WeightSpectra",
     "compare",
     "estimate",
     "finite_size",
@@ -96,6 +98,7 @@ __all__ = [
     "solve",
     "sweep",
     "transfer",
+    "weight_spectra",
 ]
 
 

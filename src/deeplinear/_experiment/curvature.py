@@ -164,7 +164,7 @@ class Directions:
 
 
 def lanczos(directions: Directions, kind: str, vectors: int) -> NDArray[np.float64]:
-    """Iterate from the gradient; return the diagonal and what is beside it, (2, ..., vectors), nan once it has ended."""
+    """Iterate from the gradient; return the diagonal and what is beside it, (2, ..., vectors), nan from its end on."""
 
     def product(one: list[Array], other: list[Array]) -> Array:
         M = directions.products()

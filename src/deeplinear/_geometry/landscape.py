@@ -122,7 +122,7 @@ def landscape(
     ... )
     >>> twins = dl.landscape(problem, along="twins", positions=[0, 0.5, 1])
     >>> print(twins.test_loss.round(3), twins.barrier)  # in the middle there is less noise
-    [0.248 0.239 0.248] 0.0
+    [0.248 0.24  0.248] 0.0
     """
     way = _read_way(problem, along)
     where = np.linspace(0.0, 1.0, 25) if way.joins else np.linspace(-4.0, 4.0, 41)

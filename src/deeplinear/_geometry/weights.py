@@ -1,0 +1,178 @@
+"""Singular values of a weight matrix in training: the bulk that it began with, and what has left it.
+
+A weight layer, over the root of its fan-in, is W = d W_0 + learned, with W_0 Gaussian and learned = sum X(i, j) g(i) h(j)^T
+of low rank. It is known what W_0 makes of the fields that it was applied to, u = W_0 h and r = W_0^T g, by the products
+
+    <g u> , <u u> , <r r>          from    u = u~ + B g ,   r = r~ + A h       with B and A responses of the layers around it
+
+(u~ and r~ are Gaussian, with the correlations of h and g). Outside of these directions W_0 is a fresh Gaussian matrix.
+In a basis of the directions g on the left and h on the right, with what the known parts are outside of them,
+
+    W = ( M' , d R^T )             M' = d <g W_0 h> + learned
+        ( d U , d Z  )             Z fresh
+
+s is a singular value beyond the bulk of Z if S(s) has an eigenvalue zero, where
+
+    S(s) = ( -s + d^2 g_R(s) R^T R ,  M'                      )
+           ( M'^T                  ,  -s + d^2 g_L(s) U^T U   )
+
+and g_L, g_R are the resolvents of the law of Marchenko and Pastur on either side: g_L = 1/(s - d^2 v g_R),
+g_R = 1/(s - d^2 v c g_L) for c rows per column and entries of variance v. For large s all eigenvalues of S are negative.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+Array = NDArray[np.float64]
+
+_INDEPENDENT = 1e-10
+"""Part of the largest eigenvalue of a correlation from which a direction counts as one."""
+
+_OUTSIDE = 1e-6
+"""How far beyond the bulk, relative to its end, something must be to count."""
+
+
+class Fields(NamedTuple):
+    """What is known of a weight layer at a time. Rows are evaluations and outputs.
+
+    Attributes
+    ----------
+    C_h, C_g
+        Correlations of the fields below and above it, each over its number of neurons.
+    B, A
+        Responses u = u~ + B g and r = r~ + A h of what the initial weights make of them.
+    X
+        Coefficients of what was learned, (g0 / sqrt(fan-in)) sum X(i, j) g(i) h(j)^T / sqrt(fan-in).
+    d, variance, ratio
+        Factor on the initial weights, variance of their entries, and number of rows for each column.
+    """
+
+    C_h: Array
+    C_g: Array
+    B: Array
+    A: Array
+    X: Array
+    d: float
+    variance: float
+    ratio: float
+
+
+class Singular(NamedTuple):
+    """Spectrum of a weight layer.
+
+    Attributes
+    ----------
+    edge
+        End of the bulk.
+    outliers
+        Singular values beyond it, largest first.
+    left, right
+        Of each, coefficients of its singular vectors: of u and g on the left, and of r and h on the right, so that
+        vectors of length one are sqrt of the number of neurons times these sums.
+    update
+        Singular values of what was learned, largest first.
+    """
+
+    edge: float
+    outliers: Array
+    left: list[tuple[Array, Array]]
+    right: list[tuple[Array, Array]]
+    update: Array
+
+
+def singular(fields: Fields) -> Singular:
+    """Find the singular values of a weight layer beyond its bulk."""
+    block = _Block(fields)
+    edge = abs(fields.d) * np.sqrt(fields.variance) * (1.0 + np.sqrt(fields.ratio))
+    start = edge * (1.0 + _OUTSIDE)
+    if edge == 0.0:
+        start = 1e-12
+    far = np.linalg.norm(block.inside, 2) + 3.0 * edge + 1.0
+    count = int((np.linalg.eigvalsh(block.schur(start)) > 0).sum())
+    found, left, right = [], [], []
+    for index in range(count):
+        value = brentq(lambda s, k=index: np.linalg.eigvalsh(block.schur(s))[-1 - k], start, far)
+        found.append(value)
+        one, other = block.vectors(value)
+        left.append(one)
+        right.append(other)
+    update = np.linalg.svd(block.learned, compute_uv=False)
+    return Singular(float(edge), np.array(found), left, right, update)
+
+
+def correlate(fields: Fields) -> tuple[Array, Array, Array]:
+    """Return <g u> and <u u> over the rows of a weight layer, and <r r> over its columns."""
+    f = fields
+    gu_tilde = _response_of_g(f) @ (f.variance * f.C_h)  # <g u~>, by the response of g to u~
+    gu = gu_tilde + f.C_g @ f.B.T
+    uu = f.variance * f.C_h + f.B @ gu_tilde + gu_tilde.T @ f.B.T + f.B @ f.C_g @ f.B.T
+    hr_tilde = f.ratio * gu.T - f.C_h @ f.A.T
+    rr = f.ratio * f.variance * f.C_g + f.A @ hr_tilde + hr_tilde.T @ f.A.T + f.A @ f.C_h @ f.A.T
+    return gu, uu, rr
+
+
+def _response_of_g(f: Fields) -> Array:
+    """Return the response of g to u~: A without the factors that it has as part of r."""
+    return f.A / (f.ratio * f.variance)
+
+
+class _Block:
+    """A weight layer in an orthonormal basis of the fields around it."""
+
+    def __init__(self, fields: Fields) -> None:
+        f = self._f = fields
+        gu, uu, rr = correlate(f)
+        self._g, self._h = _basis(f.C_g), _basis(f.C_h)
+        root = np.sqrt(f.ratio)
+        self._known = root * self._g.T @ gu @ self._h  # of W_0, between the two bases
+        self.learned = root * (self._g.T @ f.C_g) @ f.X @ (self._h.T @ f.C_h).T
+        self.inside = f.d * self._known + self.learned
+        self._U = f.ratio * self._h.T @ uu @ self._h - self._known.T @ self._known
+        self._R = self._g.T @ rr @ self._g / f.ratio - self._known @ self._known.T
+
+    def resolvents(self, s: float) -> tuple[float, float]:
+        """Return g_L and g_R at a point beyond the bulk."""
+        f, d2 = self._f, self._f.d**2 * self._f.variance
+        if d2 == 0.0:
+            return 1.0 / s, 1.0 / s
+        a, b = -s * d2 * f.ratio, s**2 - d2 + d2 * f.ratio
+        root = np.sqrt(max(b**2 + 4.0 * a * s, 0.0))
+        left = min(((-b + root) / (2.0 * a), (-b - root) / (2.0 * a)), key=abs)
+        return float(left), float(1.0 / (s - d2 * f.ratio * left))
+
+    def schur(self, s: float) -> Array:
+        """Return S."""
+        g_left, g_right = self.resolvents(s)
+        d2 = self._f.d**2
+        above, below = np.eye(len(self._R)), np.eye(len(self._U))
+        return np.block(
+            [
+                [d2 * g_right * self._R - s * above, self.inside],
+                [self.inside.T, d2 * g_left * self._U - s * below],
+            ]
+        )
+
+    def vectors(self, s: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Return the coefficients of the left and of the right singular vector, as in ``Singular``."""
+        f = self._f
+        values, every = np.linalg.eigh(self.schur(s))
+        x = every[:, np.abs(values).argmin()]
+        step = 1e-6 * s
+        slope = -(self.schur(s + step) - self.schur(s - step)) / (2.0 * step)
+        x = x * np.sqrt(2.0 / (x @ slope @ x))  # both vectors have length one
+        on_g, on_h = x[: len(self._R)], x[len(self._R) :]
+        g_left, g_right = self.resolvents(s)
+        root = np.sqrt(f.ratio)
+        left = (f.d * g_left * root * self._h @ on_h, self._g @ (on_g - f.d * g_left * self._known @ on_h))
+        right = (f.d * g_right / root * self._g @ on_g, self._h @ (on_h - f.d * g_right * self._known.T @ on_g))
+        return left, right
+
+
+def _basis(C: Array) -> Array:
+    """Return combinations of fields that are orthonormal, as columns, given their correlation."""
+    values, vectors = np.linalg.eigh(C)
+    kept = values > _INDEPENDENT * max(values[-1], 0.0)
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
