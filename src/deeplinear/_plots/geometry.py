@@ -1,0 +1,225 @@
+"""Pictures of curvature: the ends of its spectrum over training, and its density."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import standard_error
+from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._geometry.sharpness import Sharpness
+from deeplinear._plots.style import INK, THEORY, figure_of, new_figure, put_title, styled
+from deeplinear._plots.words import in_words
+
+# As in pictures of losses, these can be told apart by colour-blind readers and in grey.
+_LARGEST, _LOWEST = "#0072B2", "#E69F00"
+
+_NAMES = {"hessian": "eigenvalue of the Hessian", "kernel": "eigenvalue of the tangent kernel"}
+_LIMIT = "limit of stable steps"
+_IN_SIGHT = 2.5
+"""A limit up to this many times the largest eigenvalue is drawn; one that is farther away is only named."""
+
+
+def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ensemble | None = None) -> Axes:
+    """Draw the ends of the spectrum over training, and the limit above which steps overshoot.
+
+    Dashed lines join the largest and the lowest eigenvalues, with bars for their errors. At the top a filled point is
+    an eigenvalue that stands alone, an open one the edge of the continuous part of the spectrum. A dotted line follows
+    this edge where eigenvalues stand beyond it.
+
+    Parameters
+    ----------
+    sharpness
+        What theory says.
+    ax
+        Axes to draw into; a new figure by default.
+    experiment
+        Networks of the same problem, measured at the same steps with the same operator and as many vectors. The mean of
+        their largest and lowest Ritz values is drawn solid, with a band of a standard error, and over it the same
+        values of theory in black: both approach the ends of the spectrum from inside.
+
+    Returns
+    -------
+    Axes
+        What was drawn into.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.1), steps=20
+    ... )
+    >>> ax = plot_sharpness(dl.sharpness(problem, at=[0, 10, 19]))
+    >>> sorted(ax.get_legend_handles_labels()[1])
+    ['largest eigenvalue', 'limit of stable steps, 20', 'lowest eigenvalue']
+    """
+    with styled():
+        size = [] if experiment is None else [_size(sharpness, experiment)]
+        is_ours, ax = ax is None, _axes(sharpness, ax, *size)
+        if experiment is not None:
+            _draw_networks(ax, sharpness, experiment)
+        _draw_end(ax, sharpness, "largest", _LARGEST)
+        _draw_alone(ax, sharpness)
+        _draw_end(ax, sharpness, "lowest", _LOWEST)
+        _draw_limit(ax, sharpness)
+        ax.axhline(0.0, color=INK, linewidth=0.5, alpha=0.5, zorder=0)
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        ax.set_xlabel("training step $t$")
+        ax.set_ylabel(_NAMES[sharpness.operator])
+        _put_legend(ax, is_ours)
+        return ax
+
+
+def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the density of the spectrum, as seen from the gradient, at some steps.
+
+    Each Ritz value is a tick below the curve, which is smoothed over what their number resolves.
+
+    Parameters
+    ----------
+    sharpness
+        What to draw.
+    steps
+        One or more of its ``times``; the first, the middle and the last of those that are known by default.
+    ax
+        Axes to draw into; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        What was drawn into.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20
+    ... )
+    >>> ax = plot_density(dl.sharpness(problem, at=[0, 19]))
+    >>> ax.get_legend_handles_labels()[1]
+    ['step 0', 'step 19']
+    """
+    with styled():
+        shown = _steps(sharpness, steps)
+        ax = _axes(sharpness, ax)
+        ritz = [sharpness.ritz_values[sharpness.times == step][0] for step in shown]
+        room = 0.15 * (np.nanmax(ritz) - np.nanmin(ritz)) or 1.0
+        grid = np.linspace(np.nanmin(ritz) - room, np.nanmax(ritz) + room, 600)
+        colors = matplotlib.colormaps["cividis"](np.linspace(0.1, 0.85, len(shown)))
+        lines: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "linestyle": "none", "clip_on": False}
+        for place, (step, values, color) in enumerate(zip(shown, ritz, colors, strict=True)):
+            ax.plot(grid, sharpness.density(step, grid), color=color, linewidth=1.6, label=f"step {step}")
+            below = np.full_like(values, -0.04 * (place + 1))
+            ax.plot(values, below, marker="|", markersize=6, color=color, **lines)
+        ax.set_xlim(grid[0], grid[-1])
+        ax.set_ylim(bottom=0.0)
+        ax.tick_params(axis="x", pad=4 + 8 * len(shown))
+        ax.set_xlabel(_NAMES[sharpness.operator])
+        ax.set_ylabel("density seen from the gradient")
+        ax.legend(loc="best")
+        return ax
+
+
+def _axes(sharpness: Sharpness, ax: Axes | None, *parts: str) -> Axes:
+    """Return the axes to draw into: those of a new figure with a title, if none are given."""
+    if ax is None:
+        figure = new_figure(4.6, 3.6)
+        put_title(figure, *in_words(sharpness.problem), *parts)
+        ax = figure.add_subplot()
+    return ax
+
+
+def _put_legend(ax: Axes, is_ours: bool) -> None:
+    """Name the lines: below a picture of our own, and inside where there may be others around."""
+    if is_ours:
+        figure_of(ax).legend(loc="outside lower center", ncols=2)
+    else:
+        ax.legend(loc="best")
+
+
+def _draw_end(ax: Axes, sharpness: Sharpness, name: str, color: str) -> None:
+    """One end of the spectrum, with its errors."""
+    values, errors = getattr(sharpness, name), getattr(sharpness, f"{name}_error")
+    known = np.isfinite(values)
+    bars: dict[str, Any] = {"ecolor": color, "elinewidth": 1.0, "capsize": 2.0, "markerfacecolor": "white"}
+    dashed: dict[str, Any] = {"linestyle": THEORY["linestyle"], "linewidth": 1.6, "marker": "o", "markersize": 4}
+    times, values, errors = sharpness.times[known], values[known], errors[known]
+    ax.errorbar(times, values, errors, color=color, label=f"{name} eigenvalue", **bars, **dashed)
+
+
+def _draw_alone(ax: Axes, sharpness: Sharpness) -> None:
+    """Eigenvalues that stand alone at the top, and below them the edge of the continuous part."""
+    alone = [(step, value) for step, each in zip(sharpness.times, sharpness.outliers, strict=True) for value in each]
+    if not alone:
+        return
+    times, values = np.transpose(alone)
+    ax.plot(times, values, "o", color=_LARGEST, markersize=4, zorder=4, label="stands alone")
+    edge = np.where(np.isin(sharpness.times, times), sharpness.edge, np.nan)
+    if np.isfinite(edge).any():
+        dotted: dict[str, Any] = {"color": INK, "linestyle": ":", "marker": ".", "markersize": 4, "linewidth": 1.0}
+        ax.plot(sharpness.times, edge, label="edge of the bulk", **dotted)
+
+
+def _draw_networks(ax: Axes, sharpness: Sharpness, experiment: Ensemble) -> None:
+    """Ends of the Ritz values of networks, and over them those of theory."""
+    measured = experiment.ritz_values
+    assert measured is not None  # _size has seen to it
+    for end, name, color in ((np.fmax, "largest", _LARGEST), (np.fmin, "lowest", _LOWEST)):
+        values = end.reduce(measured, axis=-1)
+        mean, error = values.mean(axis=0), standard_error(values)
+        ax.plot(sharpness.times, mean, color=color, alpha=0.6, label=f"{name} Ritz value, networks")
+        ax.fill_between(sharpness.times, mean - error, mean + error, color=color, alpha=0.25, linewidth=0)
+        label = "the same of theory" if end is np.fmax else None
+        ax.plot(sharpness.times, end.reduce(sharpness.ritz_values, axis=-1), label=label, **THEORY)
+
+
+def _draw_limit(ax: Axes, sharpness: Sharpness) -> None:
+    """The limit above which steps overshoot, if there is one and it is near."""
+    limit = np.where(np.isfinite(sharpness.limit), sharpness.limit, np.nan)
+    lowest = np.fmin.reduce(limit)
+    if not np.isfinite(lowest):
+        return
+    changes = np.fmax.reduce(limit) > lowest
+    if lowest > _IN_SIGHT * np.fmax.reduce(sharpness.largest):
+        ax.plot([], [], color=INK, linewidth=1.2, label=f"{_LIMIT}, {'from ' if changes else ''}{lowest:.3g}, is above")
+        return
+    ax.plot(
+        sharpness.times,
+        limit,
+        color=INK,
+        linewidth=1.2,
+        marker="" if len(limit) > 1 else "_",
+        label=_LIMIT if changes else f"{_LIMIT}, {lowest:.3g}",
+    )
+
+
+def _steps(sharpness: Sharpness, steps: int | Iterable[int] | None) -> list[int]:
+    """Return the steps whose density is drawn."""
+    known = sharpness.times[np.isfinite(sharpness.ritz_values[:, 0])].tolist()
+    if steps is None:
+        wanted = sorted({known[0], known[len(known) // 2], known[-1]}) if known else []
+    else:
+        wanted = list(steps) if isinstance(steps, Iterable) else [steps]
+    if not wanted or not set(wanted) <= set(known):
+        raise Refusal("steps", steps, f"one or more of {known}")
+    return wanted
+
+
+def _size(sharpness: Sharpness, experiment: Ensemble) -> str:
+    """Check that networks were measured as theory was asked; return their number and size in words."""
+    times, vectors = tuple(sharpness.times.tolist()), sharpness.ritz_values.shape[1]
+    curvature = experiment.curvature
+    if experiment.problem != sharpness.problem:
+        raise Refusal("experiment", experiment, "networks of the same problem")
+    if curvature is None or (curvature.at, curvature.vectors, curvature.operator) != (
+        times,
+        vectors,
+        sharpness.operator,
+    ):
+        wanted = f"networks with Curvature(at={times}, vectors={vectors}, operator={sharpness.operator!r})"
+        raise Refusal("experiment", curvature, wanted)
+    return f"experiment: {len(experiment.seeds)} networks of input dimension {experiment.dim}, {vectors} vectors"
