@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
-from deeplinear._plots.geometry import plot_density, plot_sharpness
+from deeplinear._plots.geometry import plot_density, plot_landscape, plot_sharpness
 from deeplinear._plots.style import save_figure
 
 PROBLEM = dl.Problem(
@@ -105,3 +106,33 @@ def test_pictures_go_into_given_axes(found: dl.Sharpness, networks: dl.Ensemble)
     assert plot_sharpness(found, left, networks) is left
     assert plot_density(found, ax=right) is right
     assert left.get_legend() is not None
+
+
+@pytest.mark.parametrize(
+    ("along", "words"),
+    [
+        ("gradient", "along minus the gradient, in steps of descent"),
+        ((2, 9), "from the weights of step 2 (0) to those of step 9 (1)"),
+        (dl.TailMean(0.5), "from the last weights (0) to their average (1)"),
+    ],
+    ids=str,
+)
+def test_losses_along_lines_are_drawn(along: Any, words: str) -> None:
+    line = dl.landscape(PROBLEM, along, positions=[0.0, 0.5, 1.0])
+    ax = line.plot()
+    drawn = lines(ax)
+    assert set(drawn) == {"test loss", "train loss"}
+    np.testing.assert_array_equal(drawn["train loss"], ([0.0, 0.5, 1.0], line.train_loss))
+    np.testing.assert_array_equal(drawn["test loss"][1], line.test_loss)
+    assert ax.get_xlabel() == words
+
+
+def test_a_barrier_is_drawn_where_there_is_one() -> None:
+    line = dl.landscape(PROBLEM, positions=[0.0, 0.5, 1.0])
+    over = replace(line, train_loss=np.array([1.0, 3.0, 1.5]), barrier=1.75)
+    np.testing.assert_array_equal(lines(plot_landscape(over))["barrier of the train loss, 1.8"], ([0, 1], [1.0, 1.5]))
+
+
+def test_twins_that_see_nothing_twice_have_one_loss() -> None:
+    online = replace(PROBLEM, sampling=dl.OnlineSGD(0.5))
+    assert set(lines(dl.landscape(online, "twins").plot())) == {"test loss"}

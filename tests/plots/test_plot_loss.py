@@ -120,7 +120,7 @@ def test_colours_differ_in_grey() -> None:
     def luminance(color: str) -> float:
         return float(np.dot(to_rgb(color), [0.2126, 0.7152, 0.0722]))
 
-    test, train = (luminance(color) for _, color in _plot._LOSSES.values())
+    test, train = (luminance(color) for _, color in _plot.LOSSES.values())
     assert abs(test - train) > 0.2
 
 

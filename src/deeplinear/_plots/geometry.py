@@ -1,4 +1,4 @@
-"""Pictures of curvature: the ends of its spectrum over training, and its density."""
+"""Pictures of curvature and landscapes: ends and density of a spectrum, and losses along lines in weight space."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,17 +11,26 @@ from matplotlib.ticker import MaxNLocator
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._geometry.landscape import Landscape
 from deeplinear._geometry.sharpness import Sharpness
+from deeplinear._plots.loss import LOSSES, losses_of
 from deeplinear._plots.style import INK, THEORY, figure_of, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
+from deeplinear._problem.averages import EMA, TailMean
 
-# As in pictures of losses, these can be told apart by colour-blind readers and in grey.
-_LARGEST, _LOWEST = "#0072B2", "#E69F00"
-
+_LARGEST, _LOWEST = (color for _, color in LOSSES.values())
 _NAMES = {"hessian": "eigenvalue of the Hessian", "kernel": "eigenvalue of the tangent kernel"}
 _LIMIT = "limit of stable steps"
 _IN_SIGHT = 2.5
 """A limit up to this many times the largest eigenvalue is drawn; one that is farther away is only named."""
+
+_LINES = {
+    "line": "from the first weights (0) to the last (1)",
+    "ema": "from the last weights (0) to their average (1)",
+    "twins": "from one network (0) to its twin (1)",
+    "gradient": "along minus the gradient, in steps of descent",
+    "sharpest": "along the sharpest direction, in lengths of a step",
+}
 
 
 def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ensemble | None = None) -> Axes:
@@ -124,11 +133,52 @@ def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None,
         return ax
 
 
-def _axes(sharpness: Sharpness, ax: Axes | None, *parts: str) -> Axes:
+def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Axes:
+    """Draw train and test loss along a line in weight space.
+
+    Where the train loss rises above the straight line between its ends, this line is drawn too.
+
+    Parameters
+    ----------
+    landscape
+        What to draw.
+    ax
+        Axes to draw into; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        What was drawn into.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20
+    ... )
+    >>> plot_landscape(dl.landscape(problem)).get_xlabel()
+    'from the first weights (0) to the last (1)'
+    """
+    with styled():
+        ax = _axes(landscape, ax)
+        where = landscape.positions
+        for name, (label, color) in losses_of(landscape).items():
+            style = THEORY | {"color": color, "linewidth": 1.8}
+            ax.plot(where, getattr(landscape, name), label=label, **style)
+        if landscape.barrier > 0.0:
+            label = f"barrier of the train loss, {landscape.barrier:.2g}"
+            ax.plot(where[[0, -1]], landscape.train_loss[[0, -1]], color=INK, linewidth=0.8, label=label)
+        ax.set_xlabel(_line_in_words(landscape.along))
+        ax.set_ylabel("mean squared residual")
+        ax.legend(loc="best")
+        return ax
+
+
+def _axes(result: Sharpness | Landscape, ax: Axes | None, *parts: str) -> Axes:
     """Return the axes to draw into: those of a new figure with a title, if none are given."""
     if ax is None:
         figure = new_figure(4.6, 3.6)
-        put_title(figure, *in_words(sharpness.problem), *parts)
+        put_title(figure, *in_words(result.problem), *parts)
         ax = figure.add_subplot()
     return ax
 
@@ -223,3 +273,11 @@ def _size(sharpness: Sharpness, experiment: Ensemble) -> str:
         wanted = f"networks with Curvature(at={times}, vectors={vectors}, operator={sharpness.operator!r})"
         raise Refusal("experiment", curvature, wanted)
     return f"experiment: {len(experiment.seeds)} networks of input dimension {experiment.dim}, {vectors} vectors"
+
+
+def _line_in_words(along: Any) -> str:
+    if isinstance(along, str):
+        return _LINES[along]
+    if isinstance(along, EMA | TailMean):
+        return _LINES["ema"]
+    return "from the weights of step {} (0) to those of step {} (1)".format(*along)

@@ -21,11 +21,14 @@ from deeplinear._theory.solution import PARTS, Solution
 
 if TYPE_CHECKING:
     from deeplinear._comparison.compare import Comparison
+    from deeplinear._geometry.landscape import Landscape
 
 Array = NDArray[np.float64]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; these also differ in grey.
-_LOSSES = {"test_loss": ("test loss", "#0072B2"), "train_loss": ("train loss", "#E69F00")}
+LOSSES = {"test_loss": ("test loss", "#0072B2"), "train_loss": ("train loss", "#E69F00")}
+"""Losses, with their names and colours."""
+
 _PARTS: dict[str, dict[str, Any]] = {
     "bias": {"color": "#000000", "linestyle": (0, (1, 1))},
     "width": {"color": "#009E73", "linestyle": (0, (5, 1, 1, 1))},
@@ -66,7 +69,7 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
             figure = new_figure(4.6, 3.3)
             ax = figure.add_subplot()
             put_title(figure, *in_words(solution.problem))
-        for name, (label, color) in _losses(solution).items():
+        for name, (label, color) in losses_of(solution).items():
             style = THEORY | {"color": color, "linewidth": 1.8}
             ax.plot(solution.times, _drawable(getattr(solution, name)), label=label, **style)
         more = _more_losses(solution)
@@ -162,7 +165,7 @@ def _verdict(comparison: Comparison) -> str:
 
 
 def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
-    for name, (label, color) in _losses(theory).items():
+    for name, (label, color) in losses_of(theory).items():
         mean, error = experiment.mean(name), experiment.standard_error(name)
         _draw_pair(ax, theory.times, getattr(theory, name), experiment.times, mean, error, color, label)
     for more in _more_losses(theory):
@@ -181,7 +184,7 @@ def _draw_scores(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
     ax.axhspan(-2, 2, color=BAND, alpha=0.6, linewidth=0)
     ax.axhline(0, color=INK, linewidth=0.6)
     largest = 3.0
-    for name, (_, color) in _losses(theory).items():
+    for name, (_, color) in losses_of(theory).items():
         expected = theory.at(experiment.times)[name].values
         z = _z_scores(expected, experiment.mean(name), experiment.standard_error(name))
         largest = max(largest, np.nanmax(np.abs(z), initial=0.0))
@@ -244,10 +247,10 @@ def _equal_times(matrices: Array, outputs: int) -> Array:
     return np.asarray(diagonals.reshape(len(matrices), -1, outputs).mean(axis=-1))
 
 
-def _losses(theory: Solution) -> dict[str, tuple[str, str]]:
+def losses_of(theory: Solution | Landscape) -> dict[str, tuple[str, str]]:
     """Losses to draw: where no example is seen twice, the train loss is the test loss."""
     one_curve = np.array_equal(theory.train_loss, theory.test_loss)
-    return {name: style for name, style in _LOSSES.items() if name == "test_loss" or not one_curve}
+    return {name: style for name, style in LOSSES.items() if name == "test_loss" or not one_curve}
 
 
 def _step_axis(ax: Axes, theory: Solution, label: bool = True) -> None:
