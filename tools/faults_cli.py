@@ -35,6 +35,8 @@ SMALL = {
     "estimate": "--steps 6",
     "sweep": "--over lr=0.01,0.02 --steps 5 --workers 1",
     "transfer": "--values 1,2 --steps 5",
+    "sharpness": "--steps 6 --vectors 3 --at 5",
+    "landscape": "--steps 6",
     "reproduce": "--list",
     "explore": "--no-browser --port 99999",
 }

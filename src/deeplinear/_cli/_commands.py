@@ -49,6 +49,10 @@ Examples:
 
     deeplinear sweep --over depth=1,2,4 --over lr=0.002:0.05:20log --steps 100
 
+    deeplinear sharpness --richness 2 --lr 0.05 --steps 60 --dim 2000 --seeds 8
+
+    deeplinear landscape --sampling online --batch 0.5 --lr 0.01 --steps 60 --along twins
+
     deeplinear estimate --steps 3000
 
     deeplinear reproduce 2 --out transfer

@@ -61,16 +61,16 @@ def _errors_as_exit_codes() -> Iterator[None]:
     except BrokenPipeError:
         _leave_quietly()
     except ImportError as error:
-        _fail(in_words(error), MISSING)
+        fail(in_words(error), MISSING)
     except MemoryError as error:
-        _fail(in_words(error), NO_MEMORY)
+        fail(in_words(error), NO_MEMORY)
     except OSError as error:
         _drop_output()
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else in_words(error), BAD_INPUT)
+        fail(f"{error.filename}: {error.strerror}" if error.filename else in_words(error), BAD_INPUT)
     except (ValueError, ArithmeticError, RecursionError) as error:
-        _fail(in_words(error), BAD_INPUT)
+        fail(in_words(error), BAD_INPUT)
     except _UsageError as error:
-        _fail(getattr(error, "format_message", error.__str__)(), BAD_INPUT)
+        fail(getattr(error, "format_message", error.__str__)(), BAD_INPUT)
     except KeyboardInterrupt:
         _say("interrupted")
         raise typer.Exit(INTERRUPTED) from None
@@ -92,7 +92,8 @@ def _drop_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def fail(message: str, code: int) -> NoReturn:
+    """End with one line that says why, and an exit code."""
     _say(f"error: {' '.join(message.split())}")
     raise typer.Exit(code) from None
 

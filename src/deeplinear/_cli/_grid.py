@@ -17,7 +17,7 @@ _FORMS = f"values between commas, low:high:count (at most {_MOST_VALUES}), low:h
 
 
 def read_values(name: str, text: str) -> list[Any]:
-    """Read the values of one field.
+    """Read the values of one field, or of an option, which has a name in messages.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def read_values(name: str, text: str) -> list[Any]:
             values: list[Any] = json.loads(text)
             return values
     except ValueError:
-        raise Refusal(f"--over {name}", text, _FORMS) from None
+        raise Refusal(name, text, _FORMS) from None
     return [_word(each.strip()) for each in text.split(",") if each.strip()]
 
 
@@ -52,7 +52,7 @@ def read_over(texts: list[str]) -> dict[str, list[Any]]:
             raise Refusal("--over", text, f"FIELD=VALUES, with {_FORMS}")
         if name.strip() in grid:
             raise Refusal("--over", text, "every field once", verb="have", got=f"{name.strip()} twice")
-        grid[name.strip()] = read_values(name.strip(), values)
+        grid[name.strip()] = read_values(f"--over {name.strip()}", values)
     return grid
 
 
@@ -81,7 +81,7 @@ def _flat(grid: dict[str, Any]) -> dict[str, Any]:
 
 def _from_toml(path: Path, name: str, values: Any) -> list[Any]:
     if isinstance(values, str):
-        return read_values(name, values)
+        return read_values(f"{path}: grid.{name}", values)
     if not isinstance(values, list):
         raise Refusal(f"{path}: grid.{name}", values, "a list or text such as '0.5:8:5log'")
     return values

@@ -235,18 +235,15 @@ REPORT = Group(
 _AVERAGES: dict[str, type[EMA] | type[TailMean]] = {"ema": EMA, "tail": TailMean}
 
 
-def _averages(values: dict[str, Any]) -> tuple[EMA | TailMean, ...]:
-    """Read texts such as ``ema=0.99``."""
-    found = []
-    for text in values["average"] or []:
-        word, _, value = text.partition("=")
-        try:
-            found.append(_AVERAGES[word.strip()](number(value)))
-        except Refusal as refusal:
-            raise Refusal(f"--average {word.strip()}", refusal.value, refusal.allowed) from None
-        except (KeyError, ValueError):
-            raise Refusal("--average", text, "like ema=0.99 or tail=0.5", verb="look") from None
-    return tuple(found)
+def read_average(option: str, text: str) -> EMA | TailMean:
+    """Read text such as ``ema=0.99``, of an option."""
+    word, _, value = text.partition("=")
+    try:
+        return _AVERAGES[word.strip()](number(value))
+    except Refusal as refusal:
+        raise Refusal(f"{option} {word.strip()}", refusal.value, refusal.allowed) from None
+    except (KeyError, ValueError):
+        raise Refusal(option, text, "like ema=0.99 or tail=0.5", verb="look") from None
 
 
 AVERAGES = Group(
@@ -263,7 +260,7 @@ AVERAGES = Group(
             rich_help_panel="Output",
         ),
     ),
-    _averages,
+    lambda values: tuple(read_average("--average", text) for text in values["average"] or []),
 )
 
 TOLERANCE = Group(
