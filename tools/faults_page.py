@@ -43,6 +43,7 @@ REQUESTS = {
     "solve": {"problem": PROBLEM, "only": 5},
     "correlations": {"problem": PROBLEM, "kind": "feature_correlation", "layer": 1},
     "rates": {"problem": PROBLEM},
+    "sharpness": {"problem": PROBLEM},
     "experiment": {"problem": PROBLEM, "dim": 10, "seeds": 2},
     "netcdf": {"problem": PROBLEM},
     "python": {
@@ -260,7 +261,7 @@ def half_sent(page: Page, count: int = 220) -> None:
 
 def disconnected(page: Page, choose: random.Random, count: int = 24) -> None:
     """Requests of which nobody waits for the answer."""
-    tasks = ["solve", "correlations", "rates", "experiment", "netcdf", "python"]
+    tasks = ["solve", "correlations", "rates", "sharpness", "experiment", "netcdf", "python"]
     for index in range(count):
         task = tasks[index % len(tasks)]
         body = json.dumps(REQUESTS[task] | ({"problem": LONG} if task != "python" else {})).encode()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._explore.curvature import VECTORS, looked_at
 from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM, running_explorer
@@ -230,6 +231,30 @@ def test_the_rate_with_a_margin_and_others_nearly_as_good_are_marked(explorer: E
     assert "at the edge of stability" in words
     assert "With a margin take" in words
     assert "(bar) the loss is at most 5 % more" in words
+
+
+def test_sharpness_follows_the_controls(explorer: Explorer, address: str) -> None:
+    problem = PROBLEM | {"steps": 100, "network": PROBLEM["network"] | {"depth": 3, "richness": 2.0}}
+    explorer.open(address, problem=problem, view="sharpness", x="linear", y="linear")
+    page = explorer.page
+    assert page.get_attribute("#view-sharpness", "aria-selected") == "true"
+    explorer.control("optimizer.lr").fill("0.04")
+    explorer.wait_for_value("optimizer", "lr", 0.04)
+    moved = read_problem(problem | {"optimizer": PROBLEM["optimizer"] | {"lr": 0.04}})
+    found = dl.sharpness(moved, looked_at(moved), VECTORS)
+    traces = {trace["name"]: trace for trace in explorer.traces}
+    np.testing.assert_array_equal(traces["largest"]["x"], found.times)
+    np.testing.assert_array_equal(traces["largest"]["y"], found.largest)
+    np.testing.assert_array_equal(traces["lowest"]["y"], found.lowest)
+    np.testing.assert_array_equal(traces["steps overshoot above"]["y"], found.limit)
+    words = page.locator("#see").inner_text()
+    assert f"goes from {found.largest[0]:.3g} to {found.largest[-1]:.3g}" in words
+    assert "Steps overshoot above 50 (solid line)" in words
+    page.click("#pin")
+    explorer.control("optimizer.lr").fill("0.001")
+    explorer.wait_for_value("optimizer", "lr", 0.001)
+    explorer.wait_for_traces(3)  # the largest of each, and the one limit that is near
+    assert "Steps overshoot above 2.0e+3:" in page.locator("#see").inner_text()
 
 
 def test_exports(explorer: Explorer, address: str, tmp_path: Path) -> None:

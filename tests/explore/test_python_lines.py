@@ -76,6 +76,11 @@ def test_python_lines_of_the_other_views(monkeypatch: pytest.MonkeyPatch) -> Non
     assert dot.get_xdata()[0] == pytest.approx(rates["optimum"]["lr"], rel=1e-3)
     line, dot = drawn({"view": "rates"} | curve, monkeypatch).axes[0].lines  # the page has not drawn it yet
     assert dot.get_xdata()[0] in line.get_xdata()
+    found = tasks.sharpness({"problem": PROBLEM}, quiet)
+    limit, largest, lowest = drawn({"view": "sharpness"} | curve, monkeypatch).axes[0].get_legend_handles_labels()[0]
+    for line, name in ((largest[0], "largest"), (lowest[0], "lowest"), (limit, "limit")):
+        np.testing.assert_array_equal(line.get_xdata(), found["times"])
+        np.testing.assert_array_equal(line.get_ydata(), found[name])
     heat = tasks.correlations({"problem": PROBLEM, "kind": "feature_correlation", "layer": 2}, quiet)
     view = {"view": "correlations", "kind": "feature_correlation", "layer": 2, "relative": False}
     image = drawn(view | curve, monkeypatch).axes[0].collections[0]

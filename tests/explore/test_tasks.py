@@ -10,7 +10,7 @@ import pytest
 from starlette.applications import Starlette
 
 import deeplinear as dl
-from deeplinear._explore import rates, tasks
+from deeplinear._explore import curvature, rates, tasks
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM, changed, last_line, quiet, until
 
@@ -138,6 +138,30 @@ def test_rates_of_a_run_that_is_too_long_are_refused(client: httpx.Client) -> No
     answer = last_line(client.post("/api/rates", json={"problem": PROBLEM | {"steps": 3000}}))
     assert answer["field"] == "steps"
     assert "Lower the steps to 1000" in answer["error"]
+
+
+def test_sharpness_is_the_library(client: httpx.Client) -> None:
+    result = last_line(client.post("/api/sharpness", json={"problem": PROBLEM}))["result"]
+    found = dl.sharpness(read_problem(PROBLEM), curvature.looked_at(read_problem(PROBLEM)), curvature.VECTORS)
+    assert result["times"] == found.times.tolist()
+    assert (result["times"][0], result["times"][-1]) == (0, PROBLEM["steps"] - 1)
+    for name in ("largest", "largest_error", "lowest", "lowest_error", "edge", "limit"):
+        np.testing.assert_array_equal(result[name], getattr(found, name))
+    assert result["outliers"] == [list(each) for each in found.outliers]
+
+
+def test_sharpness_after_a_divergence_and_without_a_limit_is_null(client: httpx.Client) -> None:
+    diverging = last_line(client.post("/api/sharpness", json={"problem": changed("optimizer", lr=5.0)}))["result"]
+    assert diverging["largest"][0] > 0
+    assert diverging["largest"][-1] is None
+    muon = changed("optimizer", type="Muon", other=0.1)
+    assert set(last_line(client.post("/api/sharpness", json={"problem": muon}))["result"]["limit"]) == {None}
+
+
+def test_sharpness_of_a_run_that_is_too_long_is_refused(client: httpx.Client) -> None:
+    answer = last_line(client.post("/api/sharpness", json={"problem": PROBLEM | {"steps": 3000}}))
+    assert answer["field"] == "steps"
+    assert "Lower the steps to 1000, or call dl.sharpness in Python." in answer["error"]
 
 
 def test_rates_without_an_optimum_say_so() -> None:

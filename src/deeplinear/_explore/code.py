@@ -6,14 +6,21 @@ from typing import Any
 import deeplinear as dl
 from deeplinear._core.about import described
 from deeplinear._core.refusal import Refusal
+from deeplinear._explore.curvature import VECTORS, looked_at
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import read_problem
 from deeplinear._explore.rates import GRID
 
-VIEWS = ("loss", "kernel", "decomposition", "correlations", "rates")
+VIEWS = ("loss", "kernel", "decomposition", "correlations", "rates", "sharpness")
 _MOST_CURVES, _MOST_RATES = 12, 400
 
-_LABELS = {"loss": "loss", "kernel": "tangent kernel", "decomposition": "part of the test loss", "rates": "loss"}
+_LABELS = {
+    "loss": "loss",
+    "kernel": "tangent kernel",
+    "decomposition": "part of the test loss",
+    "rates": "loss",
+    "sharpness": "curvature of the training loss",
+}
 
 
 def python_lines(view: dict[str, Any]) -> str:
@@ -195,11 +202,23 @@ def _rates(curve: dict[str, Any]) -> list[float]:
     return list(rates)
 
 
+def _draw_sharpness(curves: list[dict[str, Any]], _: bool) -> list[str]:
+    return [
+        f"looked_at = {[looked_at(read_problem(curve.get('problem'))) for curve in curves]!r}  # steps of each curve",
+        "for (name, color, problem), at in zip(curves, looked_at):",
+        f"    found = dl.sharpness(problem, at, vectors={VECTORS})",
+        '    ax.errorbar(at, found.largest, found.largest_error, fmt="--o", color=color, label=f"{name}: largest")',
+        '    ax.errorbar(at, found.lowest, found.lowest_error, fmt=":o", color=color, label=f"{name}: lowest")',
+        '    ax.plot(at, found.limit, color=color, linewidth=1, label=f"{name}: steps overshoot above")',
+    ]
+
+
 _DRAW = {
     "loss": _draw_loss,
     "kernel": _draw_kernel,
     "decomposition": _draw_decomposition,
     "rates": _draw_rates,
+    "sharpness": _draw_sharpness,
 }
 
 

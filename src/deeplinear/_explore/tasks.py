@@ -18,11 +18,15 @@ from deeplinear._core.failures import in_words
 from deeplinear._core.refusal import Refusal
 from deeplinear._cost.model import held_in_files, longest_short
 from deeplinear._explore.code import python_lines
+from deeplinear._explore.curvature import VECTORS, looked_at
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
 from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, marks, sample, unstable
 
-LIMITS = {"solve": 600.0, "correlations": 600.0, "rates": 600.0, "experiment": 900.0, "netcdf": 600.0, "python": 10.0}
+LIMITS = {
+    "solve": 600.0, "correlations": 600.0, "rates": 600.0, "sharpness": 600.0, "experiment": 900.0, "netcdf": 600.0,
+    "python": 10.0,
+}  # fmt: skip
 """Seconds after which each task is ended."""
 
 HEAT_MAP = 120
@@ -56,7 +60,7 @@ def read(name: str, request: dict[str, Any]) -> bool:
         _kind_and_layer(request)
     if name == "experiment":
         finite_dim(problem, request.get("dim"), request.get("seeds"))
-    return name in ("solve", "correlations") and is_quick(problem)
+    return name in ("solve", "correlations", "sharpness") and is_quick(problem)
 
 
 def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -132,6 +136,15 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     }
 
 
+def sharpness(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the ends of the spectrum of the Hessian at some steps, and the limit above which steps overshoot."""
+    problem = read_problem(request["problem"])
+    _refuse_if_long(problem, report, runs=10, call="dl.sharpness")
+    found = dl.sharpness(problem, looked_at(problem), VECTORS, progress=_steps(report, "looking at the curvature"))
+    names = ("times", "largest", "largest_error", "lowest", "lowest_error", "edge", "outliers", "limit")
+    return {name: getattr(found, name) for name in names}
+
+
 def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Train real networks and compare them with theory."""
     problem, seeds = read_problem(request["problem"]), request.get("seeds")
@@ -191,6 +204,7 @@ TASKS: dict[str, Callable[[dict[str, Any], Report], dict[str, Any]]] = {
     "solve": solve,
     "correlations": correlations,
     "rates": rates,
+    "sharpness": sharpness,
     "experiment": experiment,
     "netcdf": netcdf,
     "python": python,
@@ -213,10 +227,13 @@ def _solve(problem: dl.Problem, report: Report) -> dl.Solution:
     )
 
 
-def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Estimate | None:
+def _refuse_if_long(
+    problem: dl.Problem, report: Report, runs: int = 1, call: str = "dl.optimal_lr"
+) -> dl.Estimate | None:
     """Refuse what would not end in time or not fit; what is quick is not estimated.
 
-    Many runs are those of a search, which solves every step.
+    Many runs are those of a search, or of a look at each of many steps, which solve every step; ``call`` does the same
+    in Python.
     """
     if is_quick(problem):
         return None
@@ -226,7 +243,7 @@ def _refuse_if_long(problem: dl.Problem, report: Report, runs: int = 1) -> dl.Es
         most = longest_short(problem.data.outputs)
         text = (
             f"steps is too large for this view, got {problem.steps}: it solves about {runs} runs. "
-            f"Lower the steps to {most}, or call dl.optimal_lr in Python."
+            f"Lower the steps to {most}, or call {call} in Python."
         )
         raise Refusal("steps", problem.steps, f"at most {most}", text=text)
     if runs * estimate.theory.seconds > LIMITS["solve"] or not estimate.fits:

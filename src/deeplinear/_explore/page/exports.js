@@ -24,6 +24,7 @@ const QUANTITIES = {
   kernel: ["kernel"],
   decomposition: ["test_loss", "bias", "width", "data", "label_noise"],
   rates: ["test_loss", "train_loss"],
+  sharpness: ["largest", "lowest", "edge", "limit"],
 };
 
 export function table(view, curves) {
@@ -37,7 +38,8 @@ export function table(view, curves) {
   const rows = [`curve,quantity,${view === "rates" ? "learning_rate" : "step"},value,standard_error`];
   for (const { name, data, networks } of curves.filter((curve) => curve.data)) {
     for (const quantity of QUANTITIES[view]) {
-      data[across].forEach((x, i) => rows.push([quote(name), quantity, x, data[quantity][i] ?? "inf", ""].join(",")));
+      const missing = view === "sharpness" ? "" : "inf";
+      data[across].forEach((x, i) => rows.push([quote(name), quantity, x, data[quantity][i] ?? missing, ""].join(",")));
     }
     if (view === "rates" && data.optimum) rows.push([quote(name), "optimum", data.optimum.lr, data.optimum.loss, ""].join(","));
     if (view === "rates" && data.optimum?.safe) rows.push([quote(name), "optimum with a margin", data.optimum.safe.lr, data.optimum.safe.loss, ""].join(","));

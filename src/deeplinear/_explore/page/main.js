@@ -10,7 +10,7 @@ import { AXES, fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } f
 import { Theory } from "./theory.js";
 import { WORDS } from "./words.js";
 
-const TASKS = { loss: "solve", kernel: "solve", decomposition: "solve", correlations: "correlations", rates: "rates" };
+const TASKS = { loss: "solve", kernel: "solve", decomposition: "solve", correlations: "correlations", rates: "rates", sharpness: "sharpness" };
 const ALONE = new Set(["decomposition", "correlations"]); // views of one curve
 
 const page = await (await fetch("api/page")).json();

@@ -3,6 +3,7 @@
 import { oneColumn } from "./dom.js";
 import { WORDS } from "./words.js";
 
+const IN_SIGHT = 2.5; // times the largest curvature up to which the limit of stable steps is drawn
 const NARROW = 560; // pixels of width below which the legend stands above the curves
 
 const PALETTE = {
@@ -116,7 +117,7 @@ function ticks([low, high]) {
 
 // A run that blows up, or reaches rounding errors, must not squeeze all others.
 function range(traces, type, view) {
-  if (view === "correlations") return {};
+  if (view === "correlations" || view === "sharpness") return {};
   const shown = traces.filter((trace) => (trace.yaxis ?? "y") === "y" && trace.type === "scatter");
   const values = positive(shown.flatMap((trace) => trace.y));
   const first = Math.max(0, ...shown.map((trace) => positive(trace.y)[0] ?? 0));
@@ -231,7 +232,41 @@ const DRAW = {
     if (live.unstable.length) annotations.push(label(live.lrs.at(-1), 0.9, "unstable", "right"));
     return { traces, across: "learning rate", up: "loss at the last step", layout: { shapes, annotations, hovermode: "closest" } };
   },
+
+  sharpness(_, curves) {
+    const isOnly = curves.length === 1;
+    const traces = curves.filter(({ data }) => data).flatMap(({ name, color, data }) => [...ends(name, color, data, isOnly), ...limitOf(name, color, data, isOnly)]);
+    return { traces, up: "curvature of the training loss" };
+  },
 };
+
+// Ends of a spectrum with their errors; of the upper one, eigenvalues that stand alone are filled, and an edge is open.
+function ends(name, color, data, isOnly) {
+  const end = (which, listed, dash) => ({
+    ...line(data.times, data[which], listed, color, { line: { dash, width: 2 } }),
+    mode: "lines+markers",
+    marker: { size: 8, color: data.outliers.map((alone) => (which === "largest" && alone.length ? color : css("--card"))), line: { color, width: 2 } },
+    error_y: { type: "data", array: data[`${which}_error`], color, thickness: 1.2, width: 3 },
+  });
+  if (!isOnly) return [end("largest", name, "7px,4px")];
+  const alone = data.outliers.flatMap((each, index) => each.slice(1).map((value) => [data.times[index], value]));
+  const edge = data.edge.map((value, index) => (data.outliers[index].length ? value : null));
+  const more = { type: "scatter", mode: "markers", x: alone.map(([x]) => x), y: alone.map(([, y]) => y), name: "also alone", marker: { size: 6, color }, hovertemplate: "%{y:.4g}" };
+  return [
+    end("largest", "largest", "7px,4px"),
+    ...(alone.length ? [more] : []),
+    ...(edge.some((value) => value !== null) ? [line(data.times, edge, "edge of the rest", css("--muted"), { line: { dash: "1px,3px", width: 1.6 }, connectgaps: false })] : []),
+    end("lowest", "lowest", "2px,3px"),
+  ];
+}
+
+// The limit above which steps overshoot, unless it is far above all that is seen.
+function limitOf(name, color, data, isOnly) {
+  const seen = Math.max(...data.largest.filter(Number.isFinite));
+  const nearest = Math.min(...data.limit.filter(Number.isFinite));
+  if (!(nearest < IN_SIGHT * seen)) return [];
+  return [line(data.times, data.limit, isOnly ? "steps overshoot above" : `${name}, overshoots above`, isOnly ? css("--ink") : color, { line: { dash: "solid", width: 1.4 }, showlegend: isOnly })];
+}
 
 // The best learning rate as a dot, with a bar where the loss is at most 5 % more; others nearly as good as rings; and the
 // best rate with a margin as a diamond.
@@ -317,6 +352,17 @@ const WORDING = {
     if (safe) parts.push(`With a margin take ${short(safe.lr)} (diamond, loss ${short(safe.loss)}): there, rates 20 % lower or higher do not hurt much either.`);
     if (others.length) parts.push(`Nearly as good (${others.length > 1 ? "rings" : "ring"}): ${others.map((other) => short(other.lr)).join(", ")}.`);
     if (data.unstable.length) parts.push("Shaded: training is unstable; the loss jumps from rate to rate, or ends above its start.");
+    return parts.join(" ");
+  },
+  sharpness(data, state) {
+    const [start, end, limit, low] = [data.largest[0], last(data.largest), last(data.limit), last(data.lowest)];
+    const parts = [`How sharply the training loss bends: its largest curvature goes from ${short(start)} to ${short(end)}.`];
+    if (data.largest.at(-1) === null) parts.push("After that training blows up.");
+    if (limit === undefined) parts.push("For this update rule no curvature is known at which steps overshoot.");
+    else if (end > limit) parts.push(`That is above ${short(limit)} (solid line), where steps overshoot by more each time unless the curvature falls.`);
+    else parts.push(`Steps overshoot above ${short(limit)}${limit < IN_SIGHT * Math.max(...data.largest) ? " (solid line)" : ""}: that is ${short(limit / end)} times as much.`);
+    parts.push(last(data.outliers.map((alone, index) => (data.largest[index] === null ? null : alone.length > 0))) ? "At the end it stands alone (filled dot)." : "At the end it is where a continuous range of curvatures ends (open dot).");
+    if (low < -0.01 * end) parts.push(`Along some directions${state.pins.length ? "" : " (dotted)"} the loss still bends down: ${short(low)}.`);
     return parts.join(" ");
   },
 };

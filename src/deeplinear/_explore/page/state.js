@@ -8,6 +8,7 @@ export const VIEWS = {
   decomposition: "Decomposition",
   correlations: "Correlations",
   rates: "Learning rate",
+  sharpness: "Sharpness",
 };
 
 // Axes on which each view is easiest to read.
@@ -17,6 +18,7 @@ export const AXES = {
   decomposition: { x: "linear", y: "linear" },
   correlations: { x: "linear", y: "linear" },
   rates: { x: "log", y: "log" },
+  sharpness: { x: "linear", y: "linear" },
 };
 
 export const MOST_PINS = 8;
