@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
-from deeplinear._plots.geometry import plot_density, plot_landscape, plot_sharpness
+from deeplinear._plots.density import plot_density
+from deeplinear._plots.geometry import plot_landscape, plot_sharpness
 from deeplinear._plots.style import save_figure
 
 PROBLEM = dl.Problem(
@@ -136,3 +137,17 @@ def test_a_barrier_is_drawn_where_there_is_one() -> None:
 def test_twins_that_see_nothing_twice_have_one_loss() -> None:
     online = replace(PROBLEM, sampling=dl.OnlineSGD(0.5))
     assert set(lines(dl.landscape(online, "twins").plot())) == {"test loss"}
+
+
+def test_singular_values_are_drawn_relative_to_their_bulk() -> None:
+    rich = dl.Problem(
+        dl.MLP(2, 1.0, richness=6.0), dl.Isotropic(0.1), dl.FullBatch(4.0), dl.GradientDescent(0.02), steps=40
+    )
+    found = dl.weight_spectra(rich, [0, 10, 39])
+    ax = found.plot()
+    drawn = lines(ax)
+    for layer in (0, 1):
+        largest = [each[layer][0] if each[layer] else 2.0 for each in found.outliers]
+        np.testing.assert_allclose(drawn[f"layer {layer}"], ([0, 10, 39], np.array(largest) / 2.0))
+    points = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert sum(len(line.get_xdata()) for line in points) == sum(len(each) for step in found.outliers for each in step)

@@ -1,6 +1,5 @@
-"""Pictures of curvature and landscapes: ends and density of a spectrum, and losses along lines in weight space."""
+"""Pictures of geometry: curvature and singular values of weights over training, losses along lines in weight space."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import matplotlib
@@ -13,13 +12,16 @@ from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._geometry.landscape import Landscape
 from deeplinear._geometry.sharpness import Sharpness
+from deeplinear._geometry.weight_spectra import WeightSpectra
 from deeplinear._plots.loss import LOSSES, losses_of
 from deeplinear._plots.style import INK, THEORY, figure_of, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
 from deeplinear._problem.averages import EMA, TailMean
 
 _LARGEST, _LOWEST = (color for _, color in LOSSES.values())
-_NAMES = {"hessian": "eigenvalue of the Hessian", "kernel": "eigenvalue of the tangent kernel"}
+NAMES = {"hessian": "eigenvalue of the Hessian", "kernel": "eigenvalue of the tangent kernel"}
+"""What is on the axis of eigenvalues."""
+
 _LIMIT = "limit of stable steps"
 _IN_SIGHT = 2.5
 """A limit up to this many times the largest eigenvalue is drawn; one that is farther away is only named."""
@@ -68,7 +70,7 @@ def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ens
     """
     with styled():
         size = [] if experiment is None else [_size(sharpness, experiment)]
-        is_ours, ax = ax is None, _axes(sharpness, ax, *size)
+        is_ours, ax = ax is None, axes_of(sharpness, ax, *size)
         if experiment is not None:
             _draw_networks(ax, sharpness, experiment)
         _draw_end(ax, sharpness, "largest", _LARGEST)
@@ -78,58 +80,8 @@ def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ens
         ax.axhline(0.0, color=INK, linewidth=0.5, alpha=0.5, zorder=0)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.set_xlabel("training step $t$")
-        ax.set_ylabel(_NAMES[sharpness.operator])
+        ax.set_ylabel(NAMES[sharpness.operator])
         _put_legend(ax, is_ours)
-        return ax
-
-
-def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the density of the spectrum, as seen from the gradient, at some steps.
-
-    Each Ritz value is a tick below the curve, which is smoothed over what their number resolves.
-
-    Parameters
-    ----------
-    sharpness
-        What to draw.
-    steps
-        One or more of its ``times``; the first, the middle and the last of those that are known by default.
-    ax
-        Axes to draw into; a new figure by default.
-
-    Returns
-    -------
-    Axes
-        What was drawn into.
-
-    Examples
-    --------
-    >>> import deeplinear as dl
-    >>> problem = dl.Problem(
-    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20
-    ... )
-    >>> ax = plot_density(dl.sharpness(problem, at=[0, 19]))
-    >>> ax.get_legend_handles_labels()[1]
-    ['step 0', 'step 19']
-    """
-    with styled():
-        shown = _steps(sharpness, steps)
-        ax = _axes(sharpness, ax)
-        ritz = [sharpness.ritz_values[sharpness.times == step][0] for step in shown]
-        room = 0.15 * (np.nanmax(ritz) - np.nanmin(ritz)) or 1.0
-        grid = np.linspace(np.nanmin(ritz) - room, np.nanmax(ritz) + room, 600)
-        colors = matplotlib.colormaps["cividis"](np.linspace(0.1, 0.85, len(shown)))
-        lines: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "linestyle": "none", "clip_on": False}
-        for place, (step, values, color) in enumerate(zip(shown, ritz, colors, strict=True)):
-            ax.plot(grid, sharpness.density(step, grid), color=color, linewidth=1.6, label=f"step {step}")
-            below = np.full_like(values, -0.04 * (place + 1))
-            ax.plot(values, below, marker="|", markersize=6, color=color, **lines)
-        ax.set_xlim(grid[0], grid[-1])
-        ax.set_ylim(bottom=0.0)
-        ax.tick_params(axis="x", pad=4 + 8 * len(shown))
-        ax.set_xlabel(_NAMES[sharpness.operator])
-        ax.set_ylabel("density seen from the gradient")
-        ax.legend(loc="best")
         return ax
 
 
@@ -160,7 +112,7 @@ def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Axes:
     'from the first weights (0) to the last (1)'
     """
     with styled():
-        ax = _axes(landscape, ax)
+        ax = axes_of(landscape, ax)
         where = landscape.positions
         for name, (label, color) in losses_of(landscape).items():
             style = THEORY | {"color": color, "linewidth": 1.8}
@@ -174,7 +126,54 @@ def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Axes:
         return ax
 
 
-def _axes(result: Sharpness | Landscape, ax: Axes | None, *parts: str) -> Axes:
+def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Axes:
+    """Draw the largest singular values of each weight layer over training, relative to the end of its bulk.
+
+    A dashed line follows the largest one, which is at 1 as long as none has left the bulk; points are all that have.
+
+    Parameters
+    ----------
+    spectra
+        What to draw.
+    ax
+        Axes to draw into; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        What was drawn into.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0, richness=6.0), dl.Isotropic(0.1), dl.FullBatch(4.0), dl.GradientDescent(0.02),
+    ...     steps=40,
+    ... )
+    >>> ax = plot_weight_spectra(dl.weight_spectra(problem, at=[0, 20, 39]))
+    >>> ax.get_legend_handles_labels()[1]
+    ['layer 0', 'layer 1']
+    """
+    with styled():
+        ax = axes_of(spectra, ax)
+        layers = np.flatnonzero(np.isfinite(spectra.edge).any(axis=0))
+        colors = matplotlib.colormaps["cividis"](np.linspace(0.1, 0.85, max(len(layers), 2)))
+        for layer, color in zip(layers, colors, strict=False):
+            edge, every = spectra.edge[:, layer], [each[layer] for each in spectra.outliers]
+            largest = [each[0] if each else end for each, end in zip(every, edge, strict=True)]
+            style = THEORY | {"color": color, "linewidth": 1.6}
+            ax.plot(spectra.times, largest / edge, label=f"layer {layer}", **style)
+            for step, end, outliers in zip(spectra.times, edge, every, strict=True):
+                ax.plot([step] * len(outliers), np.array(outliers) / end, "o", color=color, markersize=3.5)
+        ax.axhline(1.0, color=INK, linewidth=0.8, zorder=0)
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        ax.set_xlabel("training step $t$")
+        ax.set_ylabel("singular value over end of bulk")
+        ax.legend(loc="best", ncols=1 + len(layers) // 8)
+        return ax
+
+
+def axes_of(result: Sharpness | Landscape | WeightSpectra, ax: Axes | None, *parts: str) -> Axes:
     """Return the axes to draw into: those of a new figure with a title, if none are given."""
     if ax is None:
         figure = new_figure(4.6, 3.6)
@@ -245,18 +244,6 @@ def _draw_limit(ax: Axes, sharpness: Sharpness) -> None:
         marker="" if len(limit) > 1 else "_",
         label=_LIMIT if changes else f"{_LIMIT}, {lowest:.3g}",
     )
-
-
-def _steps(sharpness: Sharpness, steps: int | Iterable[int] | None) -> list[int]:
-    """Return the steps whose density is drawn."""
-    known = sharpness.times[np.isfinite(sharpness.ritz_values[:, 0])].tolist()
-    if steps is None:
-        wanted = sorted({known[0], known[len(known) // 2], known[-1]}) if known else []
-    else:
-        wanted = list(steps) if isinstance(steps, Iterable) else [steps]
-    if not wanted or not set(wanted) <= set(known):
-        raise Refusal("steps", steps, f"one or more of {known}")
-    return wanted
 
 
 def _size(sharpness: Sharpness, experiment: Ensemble) -> str:
