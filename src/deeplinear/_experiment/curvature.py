@@ -32,8 +32,11 @@ from deeplinear._experiment.streams import Batch, PopulationBatch, SampleBatch
 
 OPERATORS = ("hessian", "kernel")
 
-_LOST = 1e-12
+_LOST = 1e-9
 """What is left of a squared norm after orthogonalising, relative to it, and is rounding."""
+
+_BLURRED = 1e-5
+"""Rounding error of a direction's squared length at which the iteration ends: the terms that it is made of cancel."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +51,26 @@ class Curvature:
         Number of directions of Lanczos's iteration, 2 or more.
     operator
         ``"hessian"``, or ``"kernel"`` for the tangent kernel.
+    singular_values
+        Number of largest singular values of each weight matrix, over the root of its fan-in, to keep as well; needs
+        explicit matrices.
 
     Examples
     --------
     >>> Curvature(at=[20, 0])
-    Curvature(at=(0, 20), vectors=16, operator='hessian')
+    Curvature(at=(0, 20), vectors=16, operator='hessian', singular_values=0)
     """
 
     at: Sequence[int]
     vectors: int = 16
     operator: str = "hessian"
+    singular_values: int = 0
 
     def __post_init__(self) -> None:
         steps = tuple(sorted({checks.whole("at", step, at_least=0) for step in self.at}))
         checks.whole("vectors", self.vectors, at_least=2)
         checks.word("operator", self.operator, OPERATORS)
+        checks.whole("singular_values", self.singular_values, at_least=0)
         keep(self, at=steps)
 
     @property
@@ -166,10 +174,11 @@ class Directions:
 def lanczos(directions: Directions, kind: str, vectors: int) -> NDArray[np.float64]:
     """Iterate from the gradient; return the diagonal and what is beside it, (2, ..., vectors), nan from its end on."""
 
-    def product(one: list[Array], other: list[Array]) -> Array:
+    def product(one: list[Array], other: list[Array], *, size: bool = False) -> Array:
+        """Product of two directions; with ``size`` that of the sizes of all terms."""
         M = directions.products()
-        pairs = ((i, j, x * y) for i, x in enumerate(one) for j, y in enumerate(other))
-        return functools.reduce(operator.add, [xy * M[max(i, j)][min(i, j)] for i, j, xy in pairs])
+        pairs = ((x * y, M[max(i, j)][min(i, j)]) for i, x in enumerate(one) for j, y in enumerate(other))
+        return functools.reduce(operator.add, [xy * (abs(m) if size else m) for xy, m in pairs])
 
     first = directions.products()[0][0]
     diagonal, beside, taken = [], [], []
@@ -186,11 +195,23 @@ def lanczos(directions: Directions, kind: str, vectors: int) -> NDArray[np.float
                 overlap = product(each, image)
                 image = [x - overlap * (each[i] if i < len(each) else 0.0) for i, x in enumerate(image)]
         square = product(image, image)
+        terms = product([abs(x) for x in image], [abs(x) for x in image], size=True)
+        beside.append(namespace(first).sqrt(namespace(first).where(square > _LOST * size, square, 0.0 * square)))
         # nan ends the iteration of a network, and not those beside it
-        square = namespace(first).where(square > _LOST * size, square, first * np.nan)
-        beside.append(namespace(first).sqrt(square))
-        direction = image
+        known = (square > _LOST * size) & (np.finfo(float).eps * terms < _BLURRED * square)
+        direction, square = image, namespace(first).where(known, square, first * np.nan)
     return np.stack([to_numpy(namespace(first).concat(each, axis=-1)[..., 0, :]) for each in (diagonal, beside)])
+
+
+def largest_singular_values(network: FiniteNetwork, count: int) -> NDArray[np.float64]:
+    """Return the largest singular values of each weight matrix over the root of its fan-in, shape (..., L, count)."""
+    every = []
+    for layer, weight in enumerate(network.weights[:-1]):
+        values = to_numpy(namespace(weight).linalg.svdvals(weight)) * network.fan_in(layer)
+        found = np.zeros((*values.shape[:-1], count))
+        found[..., : min(count, values.shape[-1])] = values[..., :count]
+        every.append(found)
+    return np.stack(every, axis=-2)
 
 
 def ritz(matrices: NDArray[np.float64]) -> NDArray[np.float64]:

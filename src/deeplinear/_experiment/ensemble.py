@@ -26,6 +26,7 @@ MORE_LOSSES = ("averaged_test_loss", "task_loss")
 CORRELATIONS = ("feature_correlation", "gradient_correlation", "error_correlation", "residual_correlation")
 
 SPECTRA = ("ritz_values", "ritz_weights")
+SINGULAR = "singular_values"
 
 _KIND = "deeplinear.Ensemble"
 
@@ -89,6 +90,9 @@ class Ensemble:
         Eigenvalues that Lanczos's iteration from the gradient found, largest first, in units in which plain descent is
         stable below 2 / lr, and their weights as seen from the gradient; shape (seed, steps measured, vectors), nan
         where there are fewer. None where nothing was measured.
+    singular_values
+        Largest singular values of each weight matrix but the readout, over the root of its fan-in, shape
+        (seed, steps measured, L, count); None where they were not asked for.
 
     Examples
     --------
@@ -123,6 +127,7 @@ class Ensemble:
     curvature: Curvature | None = None
     ritz_values: Array | None = field(default=None, repr=False)
     ritz_weights: Array | None = field(default=None, repr=False)
+    singular_values: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in MORE_LOSSES:
@@ -169,6 +174,10 @@ class Ensemble:
         dims = ("seed", "measured_time", "vector")
         spectra = {name: (dims, getattr(self, name), meaning) for name in SPECTRA}
         measured = dataset.assign(spectra).assign_coords(measured_time=list(self.curvature.at))
+        if self.singular_values is not None:
+            meaning = {"long_name": "largest singular values of weights over the root of the fan-in"}
+            axes = ("seed", "measured_time", "weight_layer", "number")
+            measured = measured.assign({SINGULAR: (axes, self.singular_values, meaning)})
         return measured.assign_attrs(curvature=self.curvature.operator)
 
     def save(self, path: str | Path) -> None:
@@ -219,4 +228,9 @@ def _read_spectra(dataset: "xr.Dataset") -> dict[str, Any]:
         return {}
     values = {name: np.asarray(dataset[name].values) for name in SPECTRA}
     steps = [int(step) for step in dataset["measured_time"].values]
-    return {"curvature": Curvature(steps, values[SPECTRA[0]].shape[-1], dataset.attrs["curvature"]), **values}
+    count = 0
+    if SINGULAR in dataset:
+        values[SINGULAR] = np.asarray(dataset[SINGULAR].values)
+        count = values[SINGULAR].shape[-1]
+    wanted = Curvature(steps, values[SPECTRA[0]].shape[-1], dataset.attrs["curvature"], count)
+    return {"curvature": wanted, **values}

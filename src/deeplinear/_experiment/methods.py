@@ -17,7 +17,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.averages import kept_copies
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.data_sets import DataSet, data_sets
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, SPECTRA
+from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.averages import Average
@@ -121,15 +121,18 @@ class Counts:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Ways in which matrices may be kept: orthogonal steps look at every entry."""
+        """Ways in which matrices may be kept: orthogonal steps and singular values look at every entry."""
         is_orthogonal = any(stage.optimizer.orthogonal is not None for stage in self.problem.stages)
-        return (EXPLICIT,) if is_orthogonal else (EXPLICIT, LAZY, REDUCED)
+        has_singular = self.curvature is not None and self.curvature.singular_values > 0
+        return (EXPLICIT,) if is_orthogonal or has_singular else (EXPLICIT, LAZY, REDUCED)
 
     def check(self, method: str) -> None:
         """Refuse a way in which matrices may not be kept."""
         if method not in (AUTO, *self.methods):
             allowed = " or ".join(map(repr, (AUTO, *self.methods)))
-            raise Refusal("method", method, allowed, rest=": orthogonal steps (Muon) need every entry of the matrices")
+            raise Refusal(
+                "method", method, allowed, rest=": orthogonal steps (Muon) and singular values need every entry"
+            )
 
     @property
     def n(self) -> int:
@@ -145,6 +148,8 @@ class Counts:
         shapes |= {"averaged_test_loss": (len(self.averages), steps), "task_loss": (phases if phases > 1 else 0, steps)}
         if self.curvature is not None:
             shapes |= dict.fromkeys(SPECTRA, (len(self.curvature.at), self.curvature.vectors))
+            if count := self.curvature.singular_values:
+                shapes[SINGULAR] = (len(self.curvature.at), depth, count)
         if self.record == "all":
             layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
             shapes |= {name: (*layers.get(name, ()), self.n, self.n) for name in CORRELATIONS}

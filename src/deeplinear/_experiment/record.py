@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from deeplinear._core.arrays import Array, namespace, to_numpy, zeros
 from deeplinear._experiment.curvature import Curvature, ritz
 from deeplinear._experiment.data_sets import DataSet
-from deeplinear._experiment.ensemble import SPECTRA
+from deeplinear._experiment.ensemble import SINGULAR, SPECTRA
 from deeplinear._experiment.history import correlation, residual_correlation, stack_layers
 from deeplinear._experiment.sizes import Sizes
 
@@ -112,6 +112,7 @@ class Log:
         self._test_loss, self._train_loss = empty(steps), empty(steps)
         self._averaged, self._tasks = empty(wanted.averages, steps), empty(wanted.tasks, steps)
         self._spectra: dict[int, NDArray[np.float64]] = {}  # by step
+        self._singular: dict[int, NDArray[np.float64]] = {}
         correlations = wanted.correlations
         self._error = histories(kept.dim) if wanted.errors else []
         self._felt = histories(kept.dim) if correlations else []
@@ -131,9 +132,11 @@ class Log:
         """Keep the test loss on the target of a phase at step t."""
         self._tasks[..., task, t] = test
 
-    def curvature(self, t: int, matrices: NDArray[np.float64]) -> None:
-        """Keep the matrices of Lanczos's iteration at step t."""
+    def curvature(self, t: int, matrices: NDArray[np.float64], singular: NDArray[np.float64] | None) -> None:
+        """Keep the matrices of Lanczos's iteration at step t, and singular values if there are any."""
         self._spectra[t] = ritz(matrices)
+        if singular is not None:
+            self._singular[t] = singular
 
     def is_over(self, t: int) -> bool:
         """Whether all networks have diverged by step t, as far as it is looked at."""
@@ -178,9 +181,15 @@ class Log:
         wanted = self._wanted.curvature
         if wanted is None:
             return {}
+        reached = reached[..., None]
         nothing = np.full((2, *self._networks, wanted.vectors), np.nan)
-        every = [np.where((step < reached)[..., None], self._spectra.get(step, nothing), np.nan) for step in wanted.at]
-        return dict(zip(SPECTRA, np.stack(every, axis=-2), strict=True))
+        every = [np.where(step < reached, self._spectra.get(step, nothing), np.nan) for step in wanted.at]
+        found = dict(zip(SPECTRA, np.stack(every, axis=-2), strict=True))
+        if wanted.singular_values:
+            none = np.full((*self._networks, len(self._sizes.widths), wanted.singular_values), np.nan)
+            each = [np.where(step < reached[..., None], self._singular.get(step, none), np.nan) for step in wanted.at]
+            found[SINGULAR] = np.stack(each, axis=-3)
+        return found
 
     def _reached(self) -> NDArray[np.int64]:
         """Number of steps of each network with losses within bounds, so far."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deeplinear._core.arrays import Array, computing
 from deeplinear._experiment.averages import running
-from deeplinear._experiment.curvature import Curvature, Directions, lanczos, whole_batch
+from deeplinear._experiment.curvature import Curvature, Directions, lanczos, largest_singular_values, whole_batch
 from deeplinear._experiment.data_sets import DataSet
 from deeplinear._experiment.descent import Ascent, Gradient, Rule, rule_of
 from deeplinear._experiment.network import FiniteNetwork
@@ -155,7 +155,9 @@ class Training:
         problem = self._task.problem
         rates = spread(problem.layer_rates(stage.optimizer), problem.network.layers + 1).tolist()
         directions = Directions(self._network, whole, g, error, rates)
-        self._log.curvature(t, lanczos(directions, wanted.operator, wanted.vectors))
+        matrices = lanczos(directions, wanted.operator, wanted.vectors)
+        count = wanted.singular_values
+        self._log.curvature(t, matrices, largest_singular_values(self._network, count) if count else None)
         return batch
 
     def _evaluate(self, weights: list[Array], target: Array) -> tuple[list[Array], Array]:

@@ -141,7 +141,8 @@ def landscape(
     end_at = visit(problem, [way.last], way.room, look, progress, twin=along == "twins")
     if 0 <= end_at <= way.last:
         raise ArithmeticError(f"training diverged at step {end_at}, before the weights that the line needs")
-    return Landscape(problem, along, where, *losses, _barrier(where, losses[0]) if way.joins else np.nan)
+    barrier = _barrier(where, losses[0]) if way.joins else np.nan
+    return Landscape(problem, along, where, losses[0], losses[1], barrier)
 
 
 Line = Callable[[float], tuple[Array, Array]]

@@ -6,7 +6,8 @@ which is minus the derivative of G along V, is a sum over evaluations again,
 
     H V = -dG/dx = -sum_j s_j G(W + x_j V) / eps ,      x_j = j eps ,  s_j = 2/3, -1/12 for j = 1, 2, and odd
 
-up to eps^4. Products of gradients are known, so directions have products too,
+up to eps^4. What directions are made of cancels more and more as the iteration goes on, if 0 is far from the spectrum,
+so that it ends where rounding shows. Products of gradients are known, so directions have products too,
 
     <V, P^-1 V'> = sum_ij q(i) q'(j) M(i, j) ,          M(i, j) = sum_l P_l <G_l(i), G_l(j)> / gamma0^2
 
@@ -28,11 +29,17 @@ Array = NDArray[np.float64]
 STENCIL = ((1, 2.0 / 3.0), (2, -1.0 / 12.0))
 """Steps along a direction, and what their evaluations count in the derivative, which is odd."""
 
-EPS = 1e-2
-"""How far a step goes, as the norm of its weights over the root of a width: the error is some eps^4 = 1e-8."""
+EPS = 0.025
+"""How far a step goes, as the norm of its weights over the root of a width: its error is about eps^4, 4e-7."""
+
+_LAZIEST = 0.01
+"""gamma0 below which steps do not become longer: the function then is linear in the weights, to rounding."""
 
 _LOST = 1e-9
 """What is left of a squared norm after orthogonalising, relative to it, and is rounding."""
+
+_BLURRED = 1e-5
+"""Rounding error of a direction's squared length at which the iteration ends."""
 
 
 class Tridiagonal(NamedTuple):
@@ -86,6 +93,11 @@ class Rows:
             values[:, 1:] += self._rates[group] * direction
         return weights
 
+    def rounding(self, direction: Array) -> float:
+        """Rounding error of the squared length of a direction: the parts that it is made of may cancel."""
+        size = np.abs(direction)
+        return float(np.finfo(float).eps * (size @ np.abs(self._metric) @ size))
+
     def length(self, direction: Array) -> float:
         """Norm of a direction over the root of the last width and gamma0."""
         return float(np.sqrt(direction @ self._plain @ direction))
@@ -98,7 +110,7 @@ class Rows:
     def _derivative(self, direction: Array) -> dict[int, float]:
         """Evaluate along a direction; return the factors whose sum is minus the derivative of a gradient."""
         gamma0 = float(self._extension.equations.c.whole_gamma0[0, 0, 0])
-        eps = self._eps / (max(gamma0, 1.0) * self.length(direction))
+        eps = self._eps / (max(gamma0, _LAZIEST) * self.length(direction))
         return {
             self._evaluate(sign * steps * eps * direction): -sign * factor / eps
             for steps, factor in STENCIL
@@ -145,4 +157,6 @@ def lanczos(rows: Rows, operator: str, vectors: int) -> tuple[Tridiagonal, list[
         if square <= _LOST * size:
             return Tridiagonal(diagonal[: k + 1], beside[: k + 1]), taken
         beside[k], direction = np.sqrt(square), image
+        if rows.rounding(direction) > _BLURRED * square:
+            return Tridiagonal(diagonal[: k + 1], beside[: k + 1]), taken
     return Tridiagonal(diagonal, beside), taken

@@ -112,11 +112,16 @@ def _edge(matrix: Tridiagonal, skipped: int) -> tuple[float, float]:
     if count < _FEW + 2 * skipped:
         _, _, residuals = ritz(matrix)
         return last, float(residuals[skipped])
-    found = [_extrapolated([(size, largest(size)) for size in (n // 2, 3 * n // 4, n)]) for n in (count, count - 2)]
-    edge = found[0] if np.isfinite(found[0]) else last
-    # What is left beyond the last value is a guess; two of them tell how good it is.
-    error = max(abs(found[0] - found[1]), 0.02 * (edge - last)) if np.isfinite(found).all() else edge - last
-    return edge, float(max(error, 0.0) or ritz(matrix).residuals[skipped])
+    # What is left beyond the last value is a guess; several of them tell how good it is.
+    found = np.array(
+        [
+            _extrapolated([(size, largest(size)) for size in (n // 2, 3 * n // 4, n)])
+            for n in range(count, count - 5, -1)
+        ]
+    )
+    if not np.isfinite(found).all():
+        return last, float(ritz(matrix).residuals[skipped])
+    return float(found[0]), float(max(np.ptp(found), 0.05 * (found[0] - last)))
 
 
 def _extrapolated(points: list[tuple[int, float]]) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.chain import Layers
+from deeplinear._equations.coefficients import Coefficients
 from deeplinear._equations.extension import Extension
 from deeplinear._geometry.sharpness import read_steps
 from deeplinear._geometry.visit import Stop, visit
@@ -59,8 +61,9 @@ class WeightSpectra:
     ...     dl.MLP(depth=2, width=1.0, richness=6.0), dl.Isotropic(0.1), dl.FullBatch(4.0), dl.GradientDescent(0.02),
     ...     steps=40,
     ... )
-    >>> print(dl.weight_spectra(problem, at=[0, 39]))
-    weights of MLP depth 2, 40 steps, at step 39: layer 0 has one at 2.03 (bulk to 2), layer 1 has one at 2.11 (bulk to 2)
+    >>> found = dl.weight_spectra(problem, at=[0, 39])
+    >>> print(found.edge[-1], [[round(value, 2) for value in layer] for layer in found.outliers[-1]])
+    [2. 2.] [[2.03], [2.11]]
     """
 
     problem: Problem
@@ -129,7 +132,7 @@ def weight_spectra(
     def look(stop: Stop) -> None:
         layers = [_Layer(problem, stop, layer) for layer in range(problem.network.layers)]
         found[stop.step] = [layer.spectrum for layer in layers]
-        neighbours = [_overlap(*pair) for pair in zip(layers, layers[1:], strict=False)]
+        neighbours = [_overlap(*pair) for pair in pairwise(layers)]
         alignments[stop.step] = (layers[0].along_target(), neighbours)
 
     end_at = visit(problem, steps, 1, look, progress)
@@ -163,7 +166,7 @@ class _Layer:
         nu = np.array([1.0, *self._problem.network.widths])
         ratio = float(nu[layer + 1] / nu[layer])
         gamma0 = float(c.whole_gamma0[0, 0, 0])
-        branch = 1.0 if c.f[layer] is None else float(c.f[layer][0, 0, 0])
+        branch = 1.0 if (f := c.f[layer]) is None else float(f[0, 0, 0])
         if layer == 0:
             C_h = self._cut(self._eq.data_covariances.Ch.matrix[0])
             R_h = self._cut(self._eq.data.response_to_r0(0)) * float(c.feedback[0, 0, 0]) / scale
@@ -210,14 +213,15 @@ def _overlap(below: _Layer, above: _Layer) -> float:
     if below._eq.c.structure.skip:
         return np.nan
     # Both are made of the same two Gaussian sources, what comes from below (u~) and from above (r~).
-    site, end = chain.responses.sites[above._layer], below._end
-    gamma0 = float(below._eq.c.gamma0[0, 0, 0])
-    d_below = np.asarray(below._eq.weights.below(below._layer + 1).d[0, :end])
-    weights_above = below._eq.weights.below(above._layer + 1)
-    d_above = np.asarray(weights_above.d[0, :end])
-    h = [np.asarray(site.dh.matrix[k, 0, :end, :end]) * d for k, d in enumerate((d_below, d_above))]
-    g = [np.asarray(site.dg.matrix[k, 0, :end, :end]) * d for k, d in enumerate((d_below, d_above))]
-    g[0] = gamma0 * g[0]
+    c, end = below._eq.c, below._end
+    site = chain.responses.sites[above._layer]
+    weights = [below._eq.weights.below(layer + 1) for layer in (below._layer, above._layer)]
+    E = _increments(c, end)
+    h = [np.asarray(each[0, :end, :end]) for each in site.dh.matrix]
+    g = [E @ np.asarray(each[0, :end, :end]) for each in site.dg.matrix]
+    g[0] = float(c.gamma0[0, 0, 0]) * g[0]
+    h[1], g[1] = (np.linalg.solve(E.T, each.T).T for each in (h[1], g[1]))
+    h, g = ([each * np.asarray(w.d[0, :end]) for each, w in zip(both, weights, strict=True)] for both in (h, g))
     on_u, on_g = below.spectrum.left[0]
     on_r, on_h = above.spectrum.right[0]
     left = [(on_g + below.fields.B.T @ on_u) @ each for each in g]
@@ -225,6 +229,16 @@ def _overlap(below: _Layer, above: _Layer) -> float:
     left[0], right[1] = left[0] + on_u, right[1] + on_r
     sources = (below.fields.variance * below.fields.C_h, above.fields.ratio * above.fields.variance * above.fields.C_g)
     return float(abs(sum(x @ C @ y for x, C, y in zip(left, sources, right, strict=True))))
+
+
+def _increments(c: Coefficients, end: int) -> Array:
+    """Return E of g = E g~, by which a centered network holds its backward fields; the identity in others."""
+    if c.scale is None:
+        return np.eye(end)
+    outputs = c.structure.outputs
+    E = float(c.scale[0, 0, 0]) * np.eye(end)
+    E[:, :outputs] = np.tile(np.eye(outputs), (end // outputs, 1))
+    return E
 
 
 def _at(each: Iterable[Array], index: int) -> Array:

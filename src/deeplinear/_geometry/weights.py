@@ -1,12 +1,13 @@
 """Singular values of a weight matrix in training: the bulk that it began with, and what has left it.
 
-A weight layer, over the root of its fan-in, is W = d W_0 + learned, with W_0 Gaussian and learned = sum X(i, j) g(i) h(j)^T
-of low rank. It is known what W_0 makes of the fields that it was applied to, u = W_0 h and r = W_0^T g, by the products
+A weight layer, over the root of its fan-in, is W = d W_0 + learned, with W_0 Gaussian. What was learned is of low rank,
+sum X(i, j) g(i) h(j)^T, and it is known what W_0 makes of these fields, u = W_0 h and r = W_0^T g, by the products
 
-    <g u> , <u u> , <r r>          from    u = u~ + B g ,   r = r~ + A h       with B and A responses of the layers around it
+    <g u> , <u u> , <r r>          from    u = u~ + B g ,   r = r~ + A h
 
-(u~ and r~ are Gaussian, with the correlations of h and g). Outside of these directions W_0 is a fresh Gaussian matrix.
-In a basis of the directions g on the left and h on the right, with what the known parts are outside of them,
+with B and A responses of the layers around it (u~ and r~ are Gaussian, with the correlations of h and g). Outside of
+these directions W_0 is a fresh Gaussian matrix. In a basis of g on the left and h on the right, with what the known
+parts are outside of them,
 
     W = ( M' , d R^T )             M' = d <g W_0 h> + learned
         ( d U , d Z  )             Z fresh
@@ -17,7 +18,8 @@ s is a singular value beyond the bulk of Z if S(s) has an eigenvalue zero, where
            ( M'^T                  ,  -s + d^2 g_L(s) U^T U   )
 
 and g_L, g_R are the resolvents of the law of Marchenko and Pastur on either side: g_L = 1/(s - d^2 v g_R),
-g_R = 1/(s - d^2 v c g_L) for c rows per column and entries of variance v. For large s all eigenvalues of S are negative.
+g_R = 1/(s - d^2 v c g_L) for c rows per column and entries of variance v. For large s all eigenvalues of S are
+negative.
 """
 
 from typing import NamedTuple

@@ -1,0 +1,161 @@
+"""Curvature of networks: exact products with the Hessian, the same in distribution however matrices are kept."""
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._experiment.curvature import Directions, lanczos, ritz
+from deeplinear._experiment.network import FiniteNetwork
+from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.streams import Inputs, SampleBatch
+
+
+def make(**changes):
+    parts = {
+        "network": dl.MLP(depth=2, width=[1.0, 0.5]),
+        "data": dl.Isotropic(0.3),
+        "sampling": dl.FullBatch(2.0),
+        "optimizer": dl.GradientDescent(0.05),
+        "steps": 8,
+    }
+    return dl.Problem(**(parts | changes))
+
+
+def gradients(network, batch, target):
+    """All entries of G, as one vector."""
+    g = network.backward()
+    error = target - network.predictor(g[0])
+    h = network.forward(batch.signal(error, batch.see(error).residual))
+    return np.concatenate([(x.scale * x.left @ x.right.T).ravel() for x in network.outers(h, g)])
+
+
+def hessian_by_differences(network, batch, target, step=1e-5):
+    weights, columns = network.weights, []
+    for weight in weights:
+        for index in np.ndindex(weight.shape):
+            kept, sides = weight[index], []
+            for sign in (1, -1):
+                weight[index] = kept + sign * step
+                sides.append(gradients(network, batch, target))
+            weight[index] = kept
+            columns.append((sides[0] - sides[1]) / (2 * step))
+    return -np.stack(columns, axis=1)
+
+
+def iterate(H, start, scale, vectors):
+    """Lanczos's iteration with whole matrices, of scale H scale."""
+    v, diagonal, beside, taken = np.sqrt(scale) * start, [], [], []
+    for _ in range(vectors):
+        taken.append(v / np.linalg.norm(v))
+        v = np.sqrt(scale) * (H @ (np.sqrt(scale) * taken[-1]))
+        diagonal.append(taken[-1] @ v)
+        for _ in range(2):
+            for each in taken:
+                v = v - (each @ v) * each
+        beside.append(np.linalg.norm(v))
+    return np.array([diagonal, beside])
+
+
+@pytest.mark.parametrize("problem", [make(), make(network=dl.ResNet(depth=3, width=1.0)),
+                                     make(data=dl.Isotropic(0.3, [[1.0, 0.3], [0.3, 0.5]]))])  # fmt: skip
+def test_products_are_those_with_all_second_derivatives(problem):
+    """A network of 6 inputs, whose Hessian is found entry by entry, with other rates in each layer."""
+    rng, sizes = np.random.default_rng(0), sizes_of(problem, 6)
+    beta = problem.network.branch_factor if problem.network.skip else None
+    network = FiniteNetwork.draw(rng, sizes, 0.8, beta)
+    batch, target = draw_batch(rng, sizes)
+    rates = [1.0, 0.5, 2.0, 1.5][: problem.network.layers + 1]
+    H, G = hessian_by_differences(network, batch, target), gradients(network, batch, target)
+    np.testing.assert_allclose(H, H.T, atol=1e-7 * np.abs(H).max())
+    scale = np.concatenate([np.full(w.size, rate) for w, rate in zip(network.weights, rates, strict=True)])
+    g = network.backward()
+    directions = Directions(network, batch, g, target - network.predictor(g[0]), rates)
+    np.testing.assert_allclose(lanczos(directions, "hessian", 5), iterate(H, G, scale, 5), rtol=1e-6)
+
+
+def draw_batch(rng, sizes: Sizes, samples=12):
+    inputs = Inputs(np.ones((sizes.dim, 1)), sizes.unit)
+    standard, labels = (rng.standard_normal((samples, columns)) for columns in (sizes.dim, sizes.outputs))
+    batch = SampleBatch(inputs, standard, 0.3 * labels)
+    return batch, rng.standard_normal((sizes.dim, sizes.outputs))
+
+
+def test_the_kernel_has_as_many_eigenvalues_as_samples():
+    """Of 5 samples; the iteration ends after that, and never meets a negative one."""
+    problem = make()
+    rng, sizes = np.random.default_rng(0), sizes_of(problem, 30)
+    network = FiniteNetwork.draw(rng, sizes, 1.0)
+    batch, target = draw_batch(rng, sizes, samples=5)
+    g = network.backward()
+    found = lanczos(Directions(network, batch, g, target - network.predictor(g[0]), [1.0] * 3), "kernel", 9)
+    values = ritz(found)[0]
+    assert np.isfinite(values).sum() == 5
+    assert (values[:5] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "problem", [make(), make(sampling=dl.OnlineSGD(0.5)), make(sampling=dl.MultiPassSGD(2.0, 0.5))]
+)
+def test_every_way_of_keeping_matrices_gives_the_same_distribution(problem):
+    """D = 40, 200 networks each: means of all Ritz values within 4.5 standard errors, spreads within 30 %."""
+    wanted = dl.Curvature([0, 7], 4)
+    found = [
+        dl.simulate(problem, 40, 200, method=method, record="losses", curvature=wanted).ritz_values
+        for method in ("explicit", "lazy", "reduced")
+    ]
+    for other in found[1:]:
+        spread = [each.std(axis=0, ddof=1) for each in (found[0], other)]
+        z = (found[0].mean(axis=0) - other.mean(axis=0)) / np.hypot(*spread) * np.sqrt(200)
+        assert np.abs(z).max() < 4.5
+        assert np.abs(np.log(spread[1] / spread[0])).max() < np.log(1.3)
+
+
+@pytest.mark.parametrize("method", ["explicit", "reduced"])
+def test_measuring_changes_no_network(method):
+    """Explicit networks are the same to the last digit; of others more is drawn, and their distribution is the same."""
+    problem = make(sampling=dl.OnlineSGD(0.5))
+    plain, measured = (
+        dl.simulate(problem, 40, 3, method=method, record="losses", curvature=curvature)
+        for curvature in (None, dl.Curvature([3], 4))
+    )
+    if method == "explicit":
+        np.testing.assert_array_equal(plain.test_loss, measured.test_loss)
+    assert plain.ritz_values is None
+    assert measured.ritz_values.shape == (3, 1, 4)
+
+
+def test_files_keep_what_was_measured(tmp_path):
+    wanted = dl.Curvature([0, 5], 3, "kernel", singular_values=2)
+    found = dl.simulate(make(), 20, 2, curvature=wanted)
+    found.save(tmp_path / "networks.nc")
+    again = dl.Ensemble.load(tmp_path / "networks.nc")
+    assert again.curvature == wanted
+    for name in ("ritz_values", "ritz_weights", "singular_values"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+
+
+def test_networks_that_diverge_have_no_curvature_any_more():
+    found = dl.simulate(make(optimizer=dl.GradientDescent(50.0), steps=30), 20, 2, curvature=dl.Curvature([0, 29], 3))
+    assert (found.diverged_at >= 0).all()
+    assert np.isfinite(found.ritz_values[:, 0]).all()
+    assert np.isnan(found.ritz_values[:, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("curvature", "optimizer", "message"),
+    [
+        ((0, 3), dl.GradientDescent(0.05), "curvature must be a Curvature"),
+        (dl.Curvature([8]), dl.GradientDescent(0.05), "at must be a step from 0 to 7, got 8"),
+        (dl.Curvature([0]), dl.NormalizedDescent(0.05), "curvature must be None where"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(curvature, optimizer, message):
+    with pytest.raises(ValueError, match=message):
+        dl.simulate(make(optimizer=optimizer), 20, 2, curvature=curvature)
+
+
+@pytest.mark.parametrize("arguments", [{"at": [-1]}, {"at": [0], "vectors": 1}, {"at": [0], "operator": "fisher"},
+                                       {"at": [0], "singular_values": -1}])  # fmt: skip
+def test_bad_wishes_are_refused(arguments):
+    with pytest.raises(ValueError, match="must be"):
+        dl.Curvature(**arguments)

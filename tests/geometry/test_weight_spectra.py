@@ -1,0 +1,120 @@
+"""Singular values of weights: known laws, and networks.
+
+Networks: D = 400, explicit matrices, 4 of them (seeds 0 .. 3). Outliers within 1 %, ends of the bulk within 3 % (there
+the largest of D values lies below by some D^(-2/3)), overlaps of singular vectors within 0.02.
+"""
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._experiment.training import Training
+
+DIM, SEEDS = 400, 4
+
+
+def make(network, optimizer, sampling=None, data=None, steps=20):
+    return dl.Problem(network, data or dl.Isotropic(0.1), sampling or dl.FullBatch(4.0), optimizer, steps)
+
+
+def small(**more):
+    return dl.MLP(depth=2, width=1.0, richness=8.0, init_scale=[0.5, 0.8, 1.0], **more)
+
+
+CASES = {
+    "unequal widths": make(dl.MLP(depth=2, width=[1.0, 0.7], richness=10.0), dl.GradientDescent(0.02), steps=30),
+    "decay, layers": make(small(), dl.GradientDescent(0.03, weight_decay=0.2, layer_lr=[1, 0.7, 1]), dl.Population()),
+    "centered, online": make(small(centered=True), dl.GradientDescent(0.03), dl.OnlineSGD(1.0)),
+    "two outputs": make(small(), dl.GradientDescent(0.03), data=dl.Isotropic(0.1, [[1.0, 0.2], [0.2, 0.6]])),
+    "residual": make(
+        dl.ResNet(depth=3, width=1.0, richness=12.0, init_scale=[0.5, 0.5, 0.5, 1.0]), dl.GradientDescent(0.01)
+    ),
+}
+
+
+def trained(problem, monkeypatch):
+    """Singular values and vectors of the weights of networks at the last step, and their target."""
+    found, step = [], Training._step
+
+    def keeping(self, t, phase, stage):
+        if t == problem.steps - 1:
+            weights = [w / np.sqrt(w.shape[1]) for w in self._rule.evaluated[:-1]]
+            found.append(([np.linalg.svd(w, full_matrices=False) for w in weights], self._task.targets[phase][:, 0]))
+        return step(self, t, phase, stage)
+
+    monkeypatch.setattr(Training, "_step", keeping)
+    dl.simulate(problem, DIM, SEEDS, record="losses", method="explicit", workers=1)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_networks_have_these_singular_values(name, monkeypatch):
+    problem = CASES[name]
+    theory = dl.weight_spectra(problem, at=problem.steps - 1)
+    networks = trained(problem, monkeypatch)
+    assert any(theory.outliers[0])
+    for layer, outliers in enumerate(theory.outliers[0]):
+        mean = np.mean([svd[layer][1] for svd, _ in networks], axis=0)
+        np.testing.assert_allclose(mean[: len(outliers)], outliers, rtol=0.01)
+        np.testing.assert_allclose(mean[len(outliers)], theory.edge[0, layer], rtol=0.03)
+    if not np.isnan(theory.target_alignment[0]):
+        overlaps = [abs(svd[0].Vh[0] @ target) / np.linalg.norm(target) for svd, target in networks]
+        assert np.mean(overlaps) == pytest.approx(theory.target_alignment[0], abs=0.02)
+    for layer, expected in enumerate(theory.neighbour_alignment[0]):
+        if not np.isnan(expected):
+            overlaps = [abs(svd[layer].U[:, 0] @ svd[layer + 1].Vh[0]) for svd, _ in networks]
+            assert np.mean(overlaps) == pytest.approx(expected, abs=0.02)
+
+
+def test_networks_report_them_too():
+    problem = CASES["unequal widths"]
+    wanted = dl.Curvature([0, 29], 2, singular_values=2)
+    found = dl.simulate(problem, DIM, SEEDS, record="losses", curvature=wanted).singular_values.mean(axis=0)
+    theory = dl.weight_spectra(problem, at=[0, 29])
+    largest = [[each[0] if each else edge for each, edge in zip(*both, strict=True)]
+               for both in zip(theory.outliers, theory.edge, strict=True)]  # fmt: skip
+    np.testing.assert_allclose(found[..., 0], largest, rtol=0.03)
+
+
+def test_without_training_there_is_the_law_of_marchenko_and_pastur():
+    found = dl.weight_spectra(make(dl.MLP(depth=3, width=[4.0, 1.0, 0.25]), dl.GradientDescent(0.1)), at=0)
+    np.testing.assert_allclose(found.edge, [[3.0, 1.5, 1.5]])
+    assert found.outliers == (((), (), ()),)
+    assert np.isnan(found.update_rank).all()
+
+
+def test_layers_that_do_not_learn_stay_as_they_are():
+    found = dl.weight_spectra(make(small(), dl.GradientDescent(0.05, layer_lr=[0.0, 1.0, 1.0])), at=19)
+    assert found.outliers[0][0] == ()
+    np.testing.assert_allclose(found.edge[0, 0], 1.0)
+    np.testing.assert_array_equal(found.update[0, 0], 0.0)
+    assert found.outliers[0][1]
+
+
+def test_the_first_step_has_one_direction():
+    problem = make(small(), dl.GradientDescent(0.03))
+    np.testing.assert_allclose(dl.weight_spectra(problem, at=1).update_rank, 1.0)
+    assert (dl.weight_spectra(problem, at=10).update_rank < 1.5).all()
+
+
+def test_an_outlier_leaves_the_bulk_and_turns_to_the_target():
+    found = dl.weight_spectra(make(small(), dl.GradientDescent(0.01), steps=40))
+    counts = np.array([[len(layer) for layer in step] for step in found.outliers])
+    assert (counts[0] == 0).all()
+    assert (counts[-1] == 1).all()
+    assert (np.diff(counts, axis=0) >= 0).all()
+    known = found.target_alignment[np.isfinite(found.target_alignment)]
+    assert (np.diff(known) > 0).all()
+    assert known[-1] > 0.95
+    assert str(found).startswith("weights of MLP depth 2, 40 steps, at step 39: layer 0 has one at")
+
+
+def test_muon_moves_many_directions():
+    found = dl.weight_spectra(make(dl.MLP(depth=2, width=1.0), dl.Muon(0.1), steps=10), at=9)
+    assert found.update_rank[0, 1] > 1.5
+
+
+@pytest.mark.parametrize("network", [dl.MLP(depth=2, width="infinite"), dl.ResNet(depth=float("inf"), width=1.0)])
+def test_infinite_networks_are_refused(network):
+    with pytest.raises(ValueError, match="a network of finite width and fewer than 256 layers"):
+        dl.weight_spectra(make(network, dl.GradientDescent(0.1)))
