@@ -334,6 +334,50 @@ PROGRAMS = Suite(
     },
 )
 
+GEOMETRY = Suite(
+    tests=["geometry/test_sharpness.py", "geometry/test_landscape.py", "geometry/test_weight_spectra.py"],
+    mutants={
+        "_geometry/operators.py": [
+            ("STENCIL = ((1, 2.0 / 3.0), (2, -1.0 / 12.0))", "STENCIL = ((1, 2.0 / 3.0), (2, 1.0 / 12.0))"),
+            ("values[:, 1:] += self._rates[group] * direction", "values[:, 1:] += direction"),
+            ("rates = self._rates if len(products)", "rates = np.ones_like(self._rates) if len(products)"),
+        ],
+        "_geometry/rates.py": [
+            ("2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if", "2.0 / (1.0 + 2.0 * mu if"),
+            ("lr *= float(next(iter(scales.values()))[0, 0])", "pass"),
+        ],
+        "_geometry/spectrum.py": [
+            ("((k + delta) ** -2 for k", "((k + delta) ** -1 for k"),
+        ],
+        "_geometry/weights.py": [
+            ("uu = f.variance * f.C_h + f.B @ gu_tilde", "uu = f.variance * f.C_h + 0.0 * f.B @ gu_tilde"),
+            ("hr_tilde = f.ratio * gu.T - f.C_h @ f.A.T", "hr_tilde = f.ratio * gu.T"),
+            ("float(1.0 / (s - d2 * f.ratio * left))", "float(1.0 / (s - d2 * left))"),
+            ("[d2 * g_right * self._R - s * above, self.inside]", "[d2 * g_left * self._R - s * above, self.inside]"),
+            ("self._known = root * self._g.T @ gu", "self._known = self._g.T @ gu"),
+        ],
+        "_geometry/weight_spectra.py": [
+            ("B=variance * R_h * d,", "B=variance * R_h,"),
+            ("X=gamma0 * branch * X,", "X=gamma0 * X,"),
+            ("left[0], right[1] = left[0] + on_u, right[1] + on_r", "pass"),
+        ],
+        "_geometry/landscape.py": [
+            ("values[:, 1 : 1 + rows] = 0.0", "pass"),
+        ],
+        "_equations/extension.py": [
+            (
+                "subsampling=extended(c.subsampling, 0.0 if s.subsamples else None)",
+                "subsampling=extended(c.subsampling, None)",
+            ),
+            ("*(number if fresh else s.sets.sets[row],) * extra", "*(s.sets.sets[row],) * extra"),
+        ],
+        "_equations/layer_zero.py": [
+            ("K[..., : own.start] += K[..., own] @ factors", "pass"),
+            ("mixed = self.Ch.matrix[:, rows, : own.start] @ factors.mT", "continue"),
+        ],
+    },
+)
+
 RULES = Suite(
     tests=["solvers/test_any_program.py"],
     mutants={
@@ -489,7 +533,7 @@ COMPILED = Suite(
 
 MUTANTS = [
     Mutant(suite.tests, file, right, wrong)
-    for suite in (EQUATIONS, PANELS, NETWORKS, RULES, PROGRAMS, SIMULATOR, MERGED_STEPS, COMPILED)
+    for suite in (EQUATIONS, PANELS, NETWORKS, GEOMETRY, RULES, PROGRAMS, SIMULATOR, MERGED_STEPS, COMPILED)
     for file, lines in suite.mutants.items()
     for right, wrong in lines
 ]

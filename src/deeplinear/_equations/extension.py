@@ -113,7 +113,7 @@ class Extension:
     def _place(self, weights: Mapping[int, Array], learned: float = 1.0) -> None:
         rows = row_set(self.equations.c, self.count)
         for group, values in weights.items():
-            self._weights.append(group, rows, values[:, :1], values[:, None, 1 : 2 + self.count])
+            self._weights.append(group, rows, values[:, :1], values[:, None, 1 : 2 + self.count])  # eq-extension
         for group, matrix in self._matrices.items():
             X, outputs = self._weights.X(group), self.equations.c.structure.outputs
             X[...] = learned * matrix

@@ -112,7 +112,7 @@ class Rows:
         gamma0 = float(self._extension.equations.c.whole_gamma0[0, 0, 0])
         eps = self._eps / (max(gamma0, _LAZIEST) * self.length(direction))
         return {
-            self._evaluate(sign * steps * eps * direction): -sign * factor / eps
+            self._evaluate(sign * steps * eps * direction): -sign * factor / eps  # eq-stencil
             for steps, factor in STENCIL
             for sign in (1, -1)
         }
@@ -125,7 +125,7 @@ class Rows:
         # Where nodes stand for layers, products are those of input weights, all matrices between, and readout.
         rates = self._rates if len(products) == len(self._rates) else self._rates[[0, 1, -1]]
         for kept, power in ((self._metric, 1), (self._plain, 2)):
-            kept[row, : row + 1] = kept[: row + 1, row] = np.tensordot(rates**power, products, 1)
+            kept[row, : row + 1] = kept[: row + 1, row] = np.tensordot(rates**power, products, 1)  # eq-metric
         return row
 
 
