@@ -35,8 +35,8 @@ def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
 def show(data: dict[str, Any]) -> list[str]:
     rows = ([name, seconds(data[name]), rounded(data[name] / data["solve"])] for name in WORKS)
     return [
-        "L = 3, T = 200, full batch; the networks are trained for 40 steps. Every direction of the Hessian takes four rows "
-        "of the equations, each as long as a step at that time.",
+        "L = 3, T = 200, full batch; the networks are trained for 40 steps. Every direction of the Hessian takes four "
+        "rows of the equations, each as long as a step at that time.",
         "",
         *table(["", "time", "over `solve`"], rows),
     ]
