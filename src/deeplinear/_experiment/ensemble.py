@@ -178,7 +178,7 @@ class Ensemble:
             meaning = {"long_name": "largest singular values of weights over the root of the fan-in"}
             axes = ("seed", "measured_time", "weight_layer", "number")
             measured = measured.assign({SINGULAR: (axes, self.singular_values, meaning)})
-        return measured.assign_attrs(curvature=self.curvature.operator)
+        return measured.assign_attrs(curvature=self.curvature.operator, curvature_start=self.curvature.start)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, which ``Ensemble.load`` and ``xarray`` open."""
@@ -232,5 +232,6 @@ def _read_spectra(dataset: "xr.Dataset") -> dict[str, Any]:
     if SINGULAR in dataset:
         values[SINGULAR] = np.asarray(dataset[SINGULAR].values)
         count = values[SINGULAR].shape[-1]
-    wanted = Curvature(steps, values[SPECTRA[0]].shape[-1], dataset.attrs["curvature"], count)
+    attrs = dataset.attrs
+    wanted = Curvature(steps, values[SPECTRA[0]].shape[-1], attrs["curvature"], count, attrs["curvature_start"])
     return {"curvature": wanted, **values}
