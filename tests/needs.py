@@ -1,6 +1,8 @@
 """What only some tests need, and not every machine has."""
 
+import importlib.util
 import os
+from types import ModuleType
 
 import pytest
 
@@ -15,4 +17,10 @@ def need(word: str, found: bool, advice: str) -> None:
     message = f"{word} is not here: {advice}"
     if word in os.environ.get("DEEPLINEAR_REQUIRE", "").split(","):
         pytest.fail(message, pytrace=False)
-    pytest.skip(message)
+    pytest.skip(message, allow_module_level=True)
+
+
+def need_torch() -> tuple[ModuleType, ModuleType]:
+    """Return PyTorch and ``deeplinear.torch``, or skip the test or the file that asks."""
+    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[torch]'")
+    return importlib.import_module("torch"), importlib.import_module("deeplinear.torch")
