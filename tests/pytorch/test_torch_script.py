@@ -68,8 +68,8 @@ def assert_as_simulated(problem, dim):
     script, module = names_of(problem, dim), dt.network(problem, dim)
     network = script["Network"]()
     with torch.no_grad():
-        for mine, given, factor in zip(network.layers, module.layers, [*module.multipliers[:-1], 1.0], strict=True):
-            mine.weight.copy_(factor * given.weight)
+        for mine, given in zip(network.layers, module.layers, strict=True):
+            mine.weight.copy_(given.weight * (1.0 if given is module.layers[-1] else given.multiplier))
     task = explicit_task(problem, dim, generator(0, DATA))
     target = torch.from_numpy(task.targets[0]) / task.inputs.unit**0.5
     train, test = np.array(script["train"](network, dt.data(problem, dim), target)).T

@@ -1,6 +1,6 @@
 """The network of a problem as a module of PyTorch.
 
-Layers are ``nn.Linear`` without biases, whose weights are of order one, and whose outputs are multiplied:
+Layers are ``nn.Linear`` without biases, whose weights are of order one, and which multiply their outputs:
 
     h_1 = W_0 x / sqrt(U)        h_{l+1} = W_l phi(h_l) / sqrt(N_l)        f = sqrt(U) / (N_L gamma0) W_L phi(h_L)
 
@@ -25,6 +25,31 @@ from deeplinear._problem.problem import Problem
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
+class ScaledLinear(nn.Linear):
+    """A layer without a bias whose output is multiplied by a number.
+
+    Parameters
+    ----------
+    weight
+        Shape (outputs, inputs).
+    multiplier
+        The number.
+    """
+
+    def __init__(self, weight: torch.Tensor, multiplier: float) -> None:
+        super().__init__(*weight.shape[::-1], bias=False, device="meta")
+        self.weight = nn.Parameter(weight.clone())
+        self.multiplier = multiplier
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs, shape (samples, outputs)."""
+        return self.multiplier * super().forward(x)
+
+    def extra_repr(self) -> str:
+        """Say what it is, beside its name."""
+        return f"{super().extra_repr()}, multiplier={self.multiplier:.4g}"
+
+
 class Network(nn.Module):
     """A network with the parameterization of a problem; ``network`` makes it.
 
@@ -44,8 +69,8 @@ class Network(nn.Module):
     Attributes
     ----------
     layers
-        The ``nn.Linear`` of each weight layer, first to last.
-    multipliers, beta, activation
+        The ``nn.Linear`` of each weight layer, first to last, each with its ``multiplier``.
+    beta, activation
         As given.
     """
 
@@ -58,8 +83,8 @@ class Network(nn.Module):
         activation: Activation | None = None,
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(_linear(weight) for weight in weights)
-        self.multipliers, self.beta = tuple(multipliers), beta
+        self.layers = nn.ModuleList(ScaledLinear(*each) for each in zip(weights, multipliers, strict=True))
+        self.beta = beta
         self.activation = activation  # a submodule where it is one, such as nn.ReLU()
         self._centered = centered
         for layer, weight in enumerate(weights if centered else ()):
@@ -75,12 +100,12 @@ class Network(nn.Module):
         return self._features(self.layers, x)
 
     def _function(self, layers: Sequence[Activation], x: torch.Tensor) -> torch.Tensor:
-        return self.multipliers[-1] * layers[-1](self._activated(self._features(layers, x)[-1]))
+        return layers[-1](self._activated(self._features(layers, x)[-1]))
 
     def _features(self, layers: Sequence[Activation], x: torch.Tensor) -> list[torch.Tensor]:
-        fields = [self.multipliers[0] * layers[0](x)]
-        for index in range(1, len(self.multipliers) - 1):
-            through = self.multipliers[index] * layers[index](self._activated(fields[-1]))
+        fields = [layers[0](x)]
+        for layer in list(layers)[1:-1]:
+            through = layer(self._activated(fields[-1]))
             fields.append(through if self.beta is None else fields[-1] + self.beta * through)
         return fields
 
@@ -88,10 +113,11 @@ class Network(nn.Module):
         return field if self.activation is None else self.activation(field)
 
     def _initial(self) -> list[Activation]:
-        def layer(weight: torch.Tensor) -> Activation:
-            return lambda field: nn.functional.linear(field, weight)
+        def layer(index: int) -> Activation:
+            weight, multiplier = getattr(self, f"initial_{index}"), self.layers[index].multiplier
+            return lambda field: multiplier * nn.functional.linear(field, weight)
 
-        return [layer(getattr(self, f"initial_{index}")) for index in range(len(self.layers))]
+        return [layer(index) for index in range(len(self.layers))]
 
 
 def network(
@@ -157,9 +183,3 @@ def multipliers(problem: Problem, sizes: Sizes) -> list[float]:
     root = math.sqrt(sizes.unit)
     hidden = [1.0 / math.sqrt(width) for width in sizes.widths[:-1]]
     return [1.0 / root, *hidden, root / (sizes.widths[-1] * problem.network.gamma0)]
-
-
-def _linear(weight: torch.Tensor) -> nn.Linear:
-    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype)
-    layer.weight = nn.Parameter(weight.clone())
-    return layer
