@@ -531,9 +531,68 @@ COMPILED = Suite(
     },
 )
 
+COORDINATES = Suite(
+    tests=["comparison/test_coordinate_check.py"],
+    mutants={
+        "_comparison/coordinate_sizes.py": [
+            ("network.branch_factor**2 if network.skip", "network.branch_factor if network.skip"),
+            ("found.features[..., layer, -outputs:, :]  #", "found.features[..., layer + 1, -outputs:, :]  #"),
+            ("scales[layer] * np.repeat(learned[layer], outputs)", "scales[layer] * np.tile(learned[layer], outputs)"),
+            ("- 2 * across + first", "- across + first"),
+            ("rates[t][:, None], momenta[t]", "rates[t][:, None], momenta[0]"),
+        ],
+    },
+)
+
+PYTORCH = Suite(
+    tests=["pytorch/test_torch_pages.py", "pytorch/test_torch_script.py", "pytorch/test_torch_training.py"],
+    mutants={
+        "_torch/plain.py": [
+            ("rates = raw * squares *", "rates = raw * np.sqrt(squares) *"),
+            ("/ (raw * squares)", "/ raw"),
+            ("scales * np.sqrt(squares)", "scales * squares"),
+        ],
+        "_torch/network.py": [
+            ("self.beta * through", "through"),
+            ("root / (sizes.widths[-1]", "root / (sizes.widths[0]"),
+            ("function - self._function(self._initial(), x) if", "function if"),
+        ],
+        "_torch/rules.py": [
+            ("layer.gradient.sub_(weight, alpha=decay)", "layer.gradient.sub_(weight, alpha=2 * decay)"),
+            ("pull.add_(momentum, alpha=mu)", "pull.add_(momentum)"),
+            ("layer.weight.shape[0] ** 0.5", "layer.weight.shape[1] ** 0.5"),
+            ("1.0 / (t + 2)", "1.0 / (t + 1)"),
+            ("mean / (1.0 - rule.beta2 ** (t + 1))", "mean"),
+            (".clamp(max=1.0)", ""),
+        ],
+        "_torch/optimizer.py": [
+            ("radius / norm * layer.gradient", "radius * layer.gradient"),
+            ("network.gamma0**2)", "network.gamma0)"),
+        ],
+        "_torch/data.py": [
+            ("batch.kept[:, 0] / batch.keep", "batch.kept[:, 0] / 1.0"),
+            ("math.sqrt(dim) * np.eye(dim)", "np.eye(dim)"),
+        ],
+    },
+)
+
+SUITES = [
+    EQUATIONS,
+    PANELS,
+    NETWORKS,
+    GEOMETRY,
+    RULES,
+    PROGRAMS,
+    SIMULATOR,
+    MERGED_STEPS,
+    COMPILED,
+    COORDINATES,
+    PYTORCH,
+]
+
 MUTANTS = [
     Mutant(suite.tests, file, right, wrong)
-    for suite in (EQUATIONS, PANELS, NETWORKS, GEOMETRY, RULES, PROGRAMS, SIMULATOR, MERGED_STEPS, COMPILED)
+    for suite in SUITES
     for file, lines in suite.mutants.items()
     for right, wrong in lines
 ]

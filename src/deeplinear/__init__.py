@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from deeplinear import schedules
 from deeplinear._comparison.compare import Comparison, compare
+from deeplinear._comparison.coordinate_check import coordinate_check
+from deeplinear._comparison.coordinates import CoordinateCheck
 from deeplinear._comparison.finite_size import FiniteSize, SizeEffect, finite_size
 from deeplinear._comparison.observables import ObservableComparison
 from deeplinear._comparison.verdict import Verdict
@@ -41,6 +43,7 @@ __all__ = [
     "MLP",
     "SAM",
     "Comparison",
+    "CoordinateCheck",
     "Curvature",
     "Decomposition",
     "Ensemble",
@@ -78,6 +81,7 @@ __all__ = [
     "Verdict",
     "WeightSpectra",
     "compare",
+    "coordinate_check",
     "estimate",
     "finite_size",
     "first_rise_lr",

@@ -215,6 +215,41 @@ class Problem:
             raise Refusal("phases", tables, "a list of tables")
         return cls(**parts, steps=document["steps"], phases=tuple(_phase(table) for table in tables))
 
+    def to_pytorch_code(self, dim: int | None = None) -> str:
+        """Return a short script that trains a network of this problem with plain PyTorch, and prints its losses.
+
+        The script needs PyTorch and nothing of this library. It draws its own target, data and weights, so that its
+        losses are those of ``simulate`` in distribution; ``deeplinear.torch`` gives them exactly.
+
+        Parameters
+        ----------
+        dim
+            Input dimension D, as in ``simulate``.
+
+        Raises
+        ------
+        ValueError
+            If the network is infinite, or ``torch.optim.SGD`` does not have the rule: there are phases, the optimiser
+            is not a ``GradientDescent``, it clips, or momentum or weight decay depend on the step.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> problem = dl.Problem(
+        ...     dl.MLP(depth=1, width=0.5), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.1), steps=20
+        ... )
+        >>> for line in problem.to_pytorch_code(dim=16).splitlines():
+        ...     if line.startswith(("INIT_STD", "MULTIPLIER", "ETA", "RATES")):
+        ...         print(line)
+        INIT_STD = [0.25, 1.0]
+        MULTIPLIER = 0.5
+        ETA = 0.1
+        RATES = [0.5, 8.0]
+        """
+        from deeplinear._torch.script import pytorch_script  # of the experiment's side, which imports problems
+
+        return pytorch_script(self, dim)
+
     def save(self, path: str | Path) -> None:
         """Write the problem to a TOML file."""
         write_atomically(path, lambda temporary: temporary.write_text(self.to_toml()))
