@@ -10,6 +10,7 @@ from deeplinear._comparison.verdict import Verdict
 from deeplinear._cost.estimate import Estimate, estimate
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.measured import Measured, measured
 from deeplinear._experiment.simulate import simulate
 from deeplinear._geometry.landscape import Landscape, landscape
 from deeplinear._geometry.sharpness import Sharpness, sharpness
@@ -52,6 +53,7 @@ __all__ = [
     "Landscape",
     "LrMinimum",
     "MaxStableLr",
+    "Measured",
     "MeasuredOptima",
     "MultiPassSGD",
     "Muon",
@@ -87,6 +89,7 @@ __all__ = [
     "lazy_exponent",
     "local_exponents",
     "max_stable_lr",
+    "measured",
     "open_sweep",
     "optimal_lr",
     "reproduce",
