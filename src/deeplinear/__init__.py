@@ -35,6 +35,7 @@ from deeplinear._theory.solution import Decomposition, Solution, Status, Varianc
 from deeplinear._theory.solve import solve
 
 if TYPE_CHECKING:
+    from deeplinear._plots.plot import plot
     from deeplinear._reproduce.run import Reproduction, reproduce
 
 __all__ = [
@@ -92,6 +93,7 @@ __all__ = [
     "measured",
     "open_sweep",
     "optimal_lr",
+    "plot",
     "reproduce",
     "rich_exponent",
     "schedules",
@@ -107,6 +109,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what draws when it is first asked for: matplotlib takes longer than all the rest."""
+    if name == "plot":
+        import deeplinear._plots.plot as pictures
+
+        return pictures.plot
     if name in ("Reproduction", "reproduce"):
         import deeplinear._reproduce.run as package
 

@@ -11,6 +11,7 @@ from deeplinear._comparison.near_edge import expected_deviation
 from deeplinear._comparison.observables import ObservableComparison, observables_of
 from deeplinear._comparison.verdict import Divergence, Verdict, explain, in_percent, verdict_of
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.json import plain
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
@@ -27,8 +28,12 @@ _PATIENCE = 0.5
 """Seconds that this may take, as they are counted."""
 
 
+_SCREEN = 20
+"""Observables of which all are listed where a comparison shows itself."""
+
+
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Drawn):
     """What ``compare`` found; printed, it is a short table.
 
     Attributes
@@ -55,6 +60,8 @@ class Comparison:
         Relative error of the losses that counts as close.
     observables
         The curves one by one.
+    theory, experiment
+        What was compared.
     """
 
     verdict: Verdict
@@ -67,6 +74,8 @@ class Comparison:
     steps: int
     tolerance: float
     observables: tuple[ObservableComparison, ...]
+    theory: Solution
+    experiment: Ensemble | Measured
 
     @property
     def near_edge(self) -> bool:
@@ -102,19 +111,34 @@ class Comparison:
 
     def summary(self) -> str:
         """Verdict and one line per observable, as plain text."""
-        width = max(len(each.label) for each in self.observables)
+        return self._table(self.observables)
+
+    def __repr__(self) -> str:
+        """Show one screen: of many layers the one that is farthest off, for each observable."""
+        if len(self.observables) <= _SCREEN:
+            return self.summary()
+        farthest: dict[str, ObservableComparison] = {}
+        for each in self.observables:
+            known = farthest.get(each.name)
+            if known is None or not each.max_z <= known.max_z:
+                farthest[each.name] = each
+        left = len(self.observables) - len(farthest)
+        return f"{self._table(tuple(farthest.values()))}\n({left} layers that are less far off: print it to see them)"
+
+    def _table(self, observables: tuple[ObservableComparison, ...]) -> str:
+        width = max(len(each.label) for each in observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
             f"seeds: {self.seeds}, dim: {self.dim or 'unknown'}, inputs: {self.inputs}, steps: {self.steps}; "
             f"sign-flip test: p = {self.p_value:.2g}; deviation expected of this size: {in_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
-        for each in self.observables:
+        for each in observables:
             error = 100 * each.max_relative_error
             lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %")
         columns = {
-            "would notice": [f"{100 * each.max_detectable:10.3g} %" for each in self.observables],
-            "max |z| beyond size": [f"{each.max_z_beyond_size:19.3g}" for each in self.observables],
+            "would notice": [f"{100 * each.max_detectable:10.3g} %" for each in observables],
+            "max |z| beyond size": [f"{each.max_z_beyond_size:19.3g}" for each in observables],
         }
         for title, entries in columns.items():
             if not all("nan" in entry for entry in entries):
@@ -181,7 +205,7 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     >>> comparison["feature_correlation[2]"].z.shape
     (10,)
     """
-    experiment = _checked(theory, experiment)
+    experiment = checked_experiment(theory, experiment)
     tolerance = checks.non_negative("tolerance", tolerance)
     seeds = len(experiment.seeds)
     divergence = Divergence.of(theory, experiment)
@@ -206,10 +230,13 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
         steps=max(len(each.times) for each in observables if each.name in LOSSES),
         tolerance=tolerance,
         observables=observables,
+        theory=theory,
+        experiment=experiment,
     )
 
 
-def _checked(theory: Any, experiment: Any) -> Ensemble | Measured:
+def checked_experiment(theory: Any, experiment: Any) -> Ensemble | Measured:
+    """Return an experiment, or what ``measured`` makes of it, that belongs to a theory."""
     if not isinstance(theory, Solution):
         raise Refusal("theory", theory, "a Solution, which solve returns", got=type(theory).__name__)
     if isinstance(experiment, Solution):
@@ -218,15 +245,17 @@ def _checked(theory: Any, experiment: Any) -> Ensemble | Measured:
         _check_problem(theory, experiment)
         return experiment
     curves = experiment if isinstance(experiment, Measured) else measured(experiment)
-    check_steps(theory, curves)
+    _check_steps(theory, curves)
     return curves
 
 
-def check_steps(theory: Solution, curves: Measured) -> None:
+def _check_steps(theory: Solution, curves: Measured) -> None:
     """Refuse curves whose steps are not those of the theory."""
     steps, last = theory.problem.steps, int(curves.times[-1])
     if not curves.has_steps and last != steps - 1:
-        text = f"the curve has {last + 1} values and theory {steps} steps: say which steps they are, measured(steps=...)"
+        text = (
+            f"the curve has {last + 1} values and theory {steps} steps: say which steps they are, measured(steps=...)"
+        )
         raise Refusal("steps", None, f"given unless there are {steps} values", text=text)
     if last >= steps:
         text = f"the curve goes to step {last} and theory to {steps - 1}: solve {last + 1} steps, or cut the curve"

@@ -110,6 +110,11 @@ class ObservableComparison:
         """
         return float(self.detectable.max()) if len(self.detectable) else math.nan
 
+    def __repr__(self) -> str:
+        steps, error = len(self.times), 100 * self.max_relative_error
+        numbers = f"p = {self.p_value:.2g}, max |z| = {self.max_z:.3g}, max error {error:.3g} %"
+        return f"ObservableComparison({self.label}, {steps} steps: {numbers})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
         numbers = ("p_value", "max_z", "max_z_beyond_size", "max_relative_error", "max_detectable")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.ensemble import LOSSES, Ensemble
@@ -21,7 +22,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(Drawn):
     """Loss curves of networks that were trained elsewhere, one row per run, as ``measured`` read them.
 
     Attributes
@@ -195,7 +196,7 @@ def _rows(name: str, values: Any) -> list[Array]:
 
 def _with_steps(rows: list[Array], steps: Any) -> list[Series]:
     """Say which steps the values of each run belong to."""
-    if steps is None or np.ndim(steps) == 0 and not isinstance(steps, str):
+    if steps is None or isinstance(steps, int | float | np.number):
         every = 1 if steps is None else checks.whole("steps", steps)
         return [(every * np.arange(len(row), dtype=float), row) for row in rows]
     given = _rows("steps", steps)

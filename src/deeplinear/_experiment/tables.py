@@ -58,18 +58,17 @@ def read_path(path: Path, asked: Columns) -> dict[str, list[Series]]:
 
 def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str, list[Series]]:
     """Return steps and values of each run, by the name of the loss."""
-    columns = {str(name): _numbers(str(name), table[name]) for name in _names(table)}
+    columns = {str(name): _numbers(table[name]) for name in _names(table)}
     steps = _steps(columns, asked.steps, where)
-    groups = _groups(table, columns)
+    groups = _groups(table)
     found = {}
     for name, wanted in (("test_loss", asked.test_loss), ("train_loss", asked.train_loss)):
-        chosen = _chosen(columns, name, wanted, where)
-        runs = [row for column in chosen for row in np.atleast_2d(columns[column])]
+        runs = [row for column in _chosen(columns, name, wanted, where) for row in np.atleast_2d(column)]
         for row in runs:
             if steps is not None and len(row) != len(steps):
                 raise Refusal("steps", steps, f"as many as there are losses ({len(row)})", got=f"{len(steps)}")
         at = steps if steps is not None else np.arange(len(runs[0]) if runs else 0, dtype=float)
-        found[name] = [(at[rows], row[rows]) for row in runs for rows in groups or [slice(None)]]
+        found[name] = [(at[rows], row[rows]) for row in runs for rows in groups or [np.full(len(row), True)]]
     if not any(found.values()):
         listed = ", ".join(columns) or "none"
         raise ValueError(f'{where} has no column of a loss; name it, test_loss="...", among: {listed}')
@@ -92,7 +91,7 @@ def _csv(path: Path) -> dict[str, list[str]]:
     return {name: [row[index] if index < len(row) else "" for row in rows[1:]] for index, name in enumerate(names)}
 
 
-def _numbers(name: str, column: Any) -> Array | None:
+def _numbers(column: Any) -> Array | None:
     """Return a column as numbers, empty cells as nan; None if it holds something else."""
     values = list(column) if not isinstance(column, np.ndarray) else column
     try:
@@ -116,22 +115,22 @@ def _steps(columns: Mapping[str, Array | None], asked: str | None, where: str) -
     return next((columns[name] for name in columns if _MEANING["steps"].match(_plain(name))), None)
 
 
-def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: str) -> list[str]:
+def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: str) -> list[Array]:
     """Columns of a loss: those asked for, or those whose names say so; each of several is a run."""
+    numbers = {column: values for column, values in columns.items() if values is not None}
     if asked is None:
-        named = [column for column in columns if not column.endswith(_EXTREMES)]
-        return [each for each in named if columns[each] is not None and _MEANING[name].search(_plain(each))]
-    chosen = [asked] if isinstance(asked, str) else list(asked)
-    for each in chosen:
-        matching = [column for column in columns if each in (column, column.rpartition(" - ")[2])]
-        if not matching or any(columns[column] is None for column in matching):
+        named = (column for column in numbers if not column.endswith(_EXTREMES))
+        return [numbers[column] for column in named if _MEANING[name].search(_plain(column))]
+    found = []
+    for each in [asked] if isinstance(asked, str) else asked:
+        matching = [column for column in numbers if each in (column, column.rpartition(" - ")[2])]
+        if not matching:
             raise Refusal(name, each, f"a column of numbers of {where}: {', '.join(columns)}")
-    return [
-        column for column in columns if any(each in (column, column.rpartition(" - ")[2]) for each in chosen)
-    ]
+        found += [numbers[column] for column in matching]
+    return found
 
 
-def _groups(table: Any, columns: Mapping[str, Array | None]) -> list[NDArray[np.bool_]]:
+def _groups(table: Any) -> list[NDArray[np.bool_]]:
     """Rows of each run, where a column says to which a row belongs."""
     by = next((name for name in _names(table) if _MEANING["seed"].fullmatch(_plain(str(name)))), None)
     if by is None:
@@ -148,9 +147,9 @@ def _of_scalars(files: list[Path], asked: Columns) -> dict[str, list[Series]]:
     for name, wanted in (("test_loss", asked.test_loss), ("train_loss", asked.train_loss)):
         chosen = [wanted] if isinstance(wanted, str) else wanted
         names = list(chosen) if chosen else [tag for tag in tags if _MEANING[name].search(_plain(tag))]
-        series = [run[tag] for run in runs for tag in names if tag in run]
-        if series:
-            found[name] = [(np.array(list(each), dtype=float), np.array(list(each.values()))) for each in series]
+        series = [next((run[tag] for tag in names if tag in run), {}) for run in runs]
+        if any(series):
+            found[name] = [(np.array(list(each), float), np.array(list(each.values()), float)) for each in series]
         elif chosen:
             raise Refusal(name, wanted, f"a tag of the event files: {', '.join(tags)}")
     if not found:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
@@ -56,7 +57,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Transfer:
+class Transfer(Drawn):
     """How the optimal learning rate depends on one field of a problem, and the cost of keeping that of a small model.
 
     ``verdict`` says whether it transfers, in words.

@@ -38,7 +38,9 @@ def draw_pair(
 def draw_band(ax: Axes, steps: NDArray[np.int64], mean: Array, error: Array, color: Any, label: str) -> None:
     """Draw a mean over networks, and its standard error as a band; marks where few steps were recorded."""
     mean = drawable(mean)
-    marks = {"marker": "o", "markersize": 3.5} if 1 < len(steps) <= _FEW and np.diff(steps).max() > 1 else {}
+    marks: dict[str, Any] = (
+        {"marker": "o", "markersize": 3.5} if 1 < len(steps) <= _FEW and np.diff(steps).max() > 1 else {}
+    )
     ax.plot(steps, mean, color=color, label=label, **marks)
     low, high = np.maximum(mean - error, 1e-2 * mean), mean + error  # a band down to zero has no place on a log axis
     ax.fill_between(steps, low, high, color=color, alpha=0.25, linewidth=0)

@@ -300,10 +300,8 @@ def _equal_times(matrices: Array, outputs: int) -> Array:
 
 
 def _losses(theory: Solution, experiment: Ensemble | Measured | None = None) -> dict[str, tuple[str, str]]:
-    """Losses to draw: where no example is seen twice, the train loss is the test loss; of measured ones what is there."""
+    """Losses to draw: all that were measured; where no example is seen twice, the train loss is the test loss."""
     if isinstance(experiment, Measured):
         return {name: style for name, style in _LOSSES.items() if recorded(experiment, name)[0].size}
     one_curve = np.array_equal(theory.train_loss, theory.test_loss)
-    return {name: style for name, style in LOSSES.items() if name == "test_loss" or not one_curve}
-
-
+    return {name: style for name, style in _LOSSES.items() if name == "test_loss" or not one_curve}
