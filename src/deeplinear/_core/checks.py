@@ -87,7 +87,7 @@ flag = Flag()
 
 @dataclass(frozen=True)
 class Word:
-    """One of a few words."""
+    """One of a few words, in small or capital letters."""
 
     words: tuple[str, ...]
 
@@ -97,10 +97,11 @@ class Word:
         return " or ".join(repr(each) for each in self.words)
 
     def __call__(self, name: str, value: Any, /) -> str:
-        """Return value if it is one of the words."""
-        if value not in self.words:
+        """Return the word that value is, as it is listed."""
+        known = {each.lower(): each for each in self.words}
+        if not isinstance(value, str) or value.lower() not in known:
             raise Refusal(name, value, self.allowed)
-        return str(value)
+        return known[value.lower()]
 
 
 @dataclass(frozen=True)

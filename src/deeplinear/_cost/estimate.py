@@ -24,7 +24,7 @@ from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._experiment.methods import EXPLICIT, Counts
 from deeplinear._experiment.simulate import read_arguments, read_method, simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
@@ -130,6 +130,7 @@ def estimate(
     >>> cost.fits, cost.method, f"{cost.theory.bytes / 1e12:.0f} TB"
     (False, 'dense', '184 TB')
     """
+    check_problem(problem)
     experiment = None
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record, method)
