@@ -12,9 +12,8 @@ from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured, measured
 from deeplinear._experiment.simulate import simulate
-from deeplinear._geometry.landscape import Landscape, landscape
-from deeplinear._geometry.sharpness import Sharpness, sharpness
-from deeplinear._geometry.weight_spectra import WeightSpectra, weight_spectra
+from deeplinear._fit.fit import fit
+from deeplinear._fit.result import Fit
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
@@ -48,6 +47,7 @@ __all__ = [
     "Ensemble",
     "Estimate",
     "FiniteSize",
+    "Fit",
     "FullBatch",
     "GradientDescent",
     "Isotropic",
@@ -85,6 +85,7 @@ __all__ = [
     "finite_size",
     "first_rise_lr",
     "first_step_growth",
+    "fit",
     "fit_exponent",
     "landscape",
     "lazy_exponent",

@@ -245,13 +245,13 @@ def checked_experiment(theory: Any, experiment: Any) -> Ensemble | Measured:
         _check_problem(theory, experiment)
         return experiment
     curves = experiment if isinstance(experiment, Measured) else measured(experiment)
-    _check_steps(theory, curves)
+    checked_steps(theory.problem.steps, curves)
     return curves
 
 
-def _check_steps(theory: Solution, curves: Measured) -> None:
-    """Refuse curves whose steps are not those of the theory."""
-    steps, last = theory.problem.steps, int(curves.times[-1])
+def checked_steps(steps: int, curves: Measured) -> None:
+    """Refuse curves whose steps are not those of a theory with so many steps."""
+    last = int(curves.times[-1])
     if not curves.has_steps and last != steps - 1:
         text = (
             f"the curve has {last + 1} values and theory {steps} steps: say which steps they are, measured(steps=...)"

@@ -9,7 +9,9 @@ from deeplinear._comparison.compare import Comparison, checked_experiment
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
+from deeplinear._fit.result import Fit
 from deeplinear._learning_rate.transfer import Transfer
+from deeplinear._plots.fit import plot_fit
 from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution
 from deeplinear._plots.sensitivity import plot_sensitivity
 from deeplinear._plots.sweep import is_sweep, plot_sweep
@@ -17,7 +19,7 @@ from deeplinear._plots.transfer import plot_transfer
 from deeplinear._theory.sensitivity import Sensitivity
 from deeplinear._theory.solution import Solution
 
-_DRAWN = "a Solution, Ensemble, Measured, Comparison, Transfer, Sensitivity, or the data set of a sweep"
+_DRAWN = "a Solution, Ensemble, Measured, Comparison, Transfer, Sensitivity, Fit, or the data set of a sweep"
 
 
 def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figure:
@@ -29,8 +31,9 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     Parameters
     ----------
     result
-        What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity`` or ``sweep`` returned.
-        Of a sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
+        What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity``, ``fit`` or ``sweep``
+        returned. Of a sweep, the test loss at the last step is drawn against its last field, a curve for each value of
+        the other.
     experiment
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it.
     ax
@@ -68,6 +71,8 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
         return plot_transfer(result, ax)
     if isinstance(result, Sensitivity):
         return plot_sensitivity(result, ax)
+    if isinstance(result, Fit):
+        return plot_fit(result, ax)
     if is_sweep(result):
         return plot_sweep(result, ax)
     raise Refusal("result", result, _DRAWN, got=type(result).__name__)
