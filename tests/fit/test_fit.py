@@ -49,7 +49,10 @@ def test_theory_is_fitted_exactly_from_a_wrong_start_with_gaps() -> None:
 
 def test_several_runs_share_their_parameters_and_differ_in_the_rest() -> None:
     truths = [make(width=width, lr=lr) for width, lr in ((0.5, 0.1), (1.0, 0.05), (2.0, 0.1))]
-    curves = [dl.simulate(each, 2000, 8, method="reduced", record="losses") for each in truths]
+    curves = [
+        dl.simulate(each, 2000, range(8 * run, 8 * run + 8), method="reduced", record="losses")
+        for run, each in enumerate(truths)
+    ]
     guesses = [each.replace(richness=1.0, noise=0.1) for each in truths]
     found = dl.fit(curves, guesses, ["richness", "noise", "width"])
     assert found.factors == ("width",)
