@@ -62,7 +62,7 @@ numpydoc_show_class_members = False
 # Types of other projects, whose pages are not at hand when the site is built, and the names of type variables.
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed)(\..*)?"),
-    ("py:.*", r"(Any|Array|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure)"),
+    ("py:.*", r"(Any|Array|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure|Axes)"),
     ("py:.*", r"deeplinear\._[\w.]+\.(Cost|Modes|Layers|Scaling|Orthogonal|Stage|Optimizer)"),
 ]
 
