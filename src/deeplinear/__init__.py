@@ -14,6 +14,9 @@ from deeplinear._experiment.measured import Measured, measured
 from deeplinear._experiment.simulate import simulate
 from deeplinear._fit.fit import fit
 from deeplinear._fit.result import Fit
+from deeplinear._geometry.landscape import Landscape, landscape
+from deeplinear._geometry.sharpness import Sharpness, sharpness
+from deeplinear._geometry.weight_spectra import WeightSpectra, weight_spectra
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima

@@ -24,6 +24,7 @@ def results() -> dict[str, Any]:
         "Comparison": dl.compare(theory, experiment),
         "Transfer": dl.transfer(make(), "width", [1, 2]),
         "Sensitivity": dl.sensitivity(make(), ["lr", "noise"]),
+        "Sharpness": dl.sharpness(make(steps=4), at=[0, 3], vectors=2),
     }
 
 
@@ -44,7 +45,7 @@ def test_results_are_drawn_alone_and_into_given_axes(name: str) -> None:
     figure.savefig("/dev/null", format="png")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "Sharpness"])
 def test_notebooks_show_a_picture_and_a_table(name: str) -> None:
     text = results()[name]._repr_html_()
     assert re.search(r'<img alt="\w+" src="data:image/png;base64,iVBOR', text)

@@ -7,8 +7,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Drawn:
-    """A result with a picture, which notebooks show beside a small table."""
+class Shown:
+    """A result that ``plot`` draws, and that notebooks show as a small picture and a table."""
+
+    def _repr_html_(self) -> str:
+        """Return a small picture and a table."""
+        from deeplinear._plots.html import html_of
+
+        return html_of(self)
+
+
+class Drawn(Shown):
+    """A result that draws itself."""
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw it.
@@ -26,9 +36,3 @@ class Drawn:
         from deeplinear._plots.plot import plot
 
         return plot(self, ax=ax)
-
-    def _repr_html_(self) -> str:
-        """Return a small picture and a table."""
-        from deeplinear._plots.html import html_of
-
-        return html_of(self)

@@ -26,6 +26,7 @@ from deeplinear._plots.curves import (
     mark_phases,
     step_axis,
 )
+from deeplinear._plots.layers import draw_layers
 from deeplinear._plots.style import BAND, INK, THEORY, figure_of, labelled, log_axis, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
 from deeplinear._theory.solution import PARTS, Solution
@@ -48,7 +49,6 @@ _PARTS: dict[str, dict[str, Any]] = {
 }
 _MORE = {"averaged_test_loss": "YlGnBu", "task_loss": "YlOrBr"}
 """Losses of averaged weights and of the tasks of phases, with the colours of their curves, dark to light."""
-_DECADE = 10.0
 
 
 def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
@@ -114,7 +114,7 @@ def plot_experiment(experiment: Ensemble | Measured, ax: Axes | None = None) -> 
             ax = figure.add_subplot()
             words = in_words(experiment.problem) if isinstance(experiment, Ensemble) else []
             put_title(figure, *words, _size(experiment))
-        for name, (label, color) in _LOSSES.items():
+        for name, (label, color) in LOSSES.items():
             steps, mean, error = _mean(experiment, name)
             if steps.size:
                 draw_band(ax, steps, mean, error, color, label)
@@ -168,8 +168,8 @@ def plot_comparison(
         if has_layers and isinstance(experiment, Ensemble):
             features = figure.add_subplot(grid[:3, 1])
             gradients = figure.add_subplot(grid[3:, 1], sharex=features)
-            _draw_layers(features, theory, experiment, "feature_correlation", 0, "features $C_h^\\ell(t, t)$")
-            _draw_layers(gradients, theory, experiment, "gradient_correlation", 1, "gradients $C_g^\\ell(t, t)$")
+            draw_layers(features, theory, experiment, "feature_correlation", 0, "features $C_h^\\ell(t, t)$")
+            draw_layers(gradients, theory, experiment, "gradient_correlation", 1, "gradients $C_g^\\ell(t, t)$")
             columns = math.ceil(len(labelled(features)) / 5)
             features.legend(title="layer $\\ell$", title_fontsize=7, loc="best", ncols=columns, handlelength=1.6)
             step_axis(features, last_step(theory), label=False)
@@ -225,7 +225,7 @@ def _mean(experiment: Ensemble | Measured, name: str) -> tuple[NDArray[np.int64]
 
 
 def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble | Measured) -> None:
-    for name, (label, color) in _losses(theory, experiment).items():
+    for name, (label, color) in losses_of(theory, experiment).items():
         draw_pair(ax, theory.times, getattr(theory, name), *_mean(experiment, name), color, label)
     for more in _more_losses(theory) if isinstance(experiment, Ensemble) else ():
         if more.row < getattr(experiment, more.name).shape[1]:
@@ -254,7 +254,7 @@ def _draw_scores(ax: Axes, theory: Solution, experiment: Ensemble | Measured) ->
         return
     ax.axhspan(-2, 2, color=BAND, alpha=0.6, linewidth=0)
     largest = 3.0
-    for name, (_, color) in _losses(theory, experiment).items():
+    for name, (_, color) in losses_of(theory, experiment).items():
         steps, mean, error = _mean(experiment, name)
         z = _z_scores(theory.at(steps)[name].values, mean, error)
         largest = max(largest, np.nanmax(np.abs(z), initial=0.0))
@@ -266,24 +266,10 @@ def _draw_scores(ax: Axes, theory: Solution, experiment: Ensemble | Measured) ->
 
 def _draw_deviation(ax: Axes, theory: Solution, experiment: Ensemble | Measured) -> None:
     """Relative deviation of a single network from theory."""
-    for name, (_, color) in _losses(theory, experiment).items():
+    for name, (_, color) in losses_of(theory, experiment).items():
         steps, mean, _error = _mean(experiment, name)
         ax.plot(steps, 100 * (drawable(mean) / drawable(theory.at(steps)[name].values) - 1), color=color, linewidth=1.4)
     ax.set_ylabel("deviation (%)")
-
-
-def _draw_layers(ax: Axes, theory: Solution, experiment: Ensemble, name: str, first: int, title: str) -> None:
-    """Equal-time correlations of each layer from ``first`` on, averaged over outputs; dark to light."""
-    outputs = theory.problem.data.outputs
-    curves = (getattr(theory, name), experiment.mean(name), experiment.standard_error(name))
-    expected, mean, error = (_equal_times(values, outputs) for values in curves)
-    colors = matplotlib.colormaps["cividis"](np.linspace(0.2, 0.95, first + len(expected)))
-    for layer, (ours, theirs, band) in enumerate(zip(expected, mean, error, strict=True), start=first):
-        draw_pair(ax, theory.times, ours, experiment.times, theirs, band, colors[layer], f"{layer}")
-    shown = np.stack([drawable(curve) for curve in expected])
-    if np.nanmax(shown, initial=1.0) > _DECADE * np.nanmin(shown, initial=1.0):
-        log_axis(ax)
-    ax.set_ylabel(title)
 
 
 def _z_scores(expected: Array, mean: Array, error: Array) -> Array:
@@ -293,15 +279,11 @@ def _z_scores(expected: Array, mean: Array, error: Array) -> Array:
         return np.where(np.isfinite(z) & (error > 1e-9 * np.abs(mean)), z, np.nan)
 
 
-def _equal_times(matrices: Array, outputs: int) -> Array:
-    """Diagonals over time, averaged over outputs: (layers, n, n) to (layers, T)."""
-    diagonals = np.diagonal(matrices, axis1=-2, axis2=-1)
-    return np.asarray(diagonals.reshape(len(matrices), -1, outputs).mean(axis=-1))
-
-
-def _losses(theory: Solution, experiment: Ensemble | Measured | None = None) -> dict[str, tuple[str, str]]:
+def losses_of(
+    theory: Solution | Landscape, experiment: Ensemble | Measured | None = None
+) -> dict[str, tuple[str, str]]:
     """Losses to draw: all that were measured; where no example is seen twice, the train loss is the test loss."""
     if isinstance(experiment, Measured):
-        return {name: style for name, style in _LOSSES.items() if recorded(experiment, name)[0].size}
+        return {name: style for name, style in LOSSES.items() if recorded(experiment, name)[0].size}
     one_curve = np.array_equal(theory.train_loss, theory.test_loss)
-    return {name: style for name, style in _LOSSES.items() if name == "test_loss" or not one_curve}
+    return {name: style for name, style in LOSSES.items() if name == "test_loss" or not one_curve}

@@ -10,16 +10,24 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._fit.result import Fit
+from deeplinear._geometry.landscape import Landscape
+from deeplinear._geometry.sharpness import Sharpness
+from deeplinear._geometry.weight_spectra import WeightSpectra
 from deeplinear._learning_rate.transfer import Transfer
 from deeplinear._plots.fit import plot_fit
+from deeplinear._plots.geometry import plot_landscape, plot_sharpness, plot_weight_spectra
 from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution
 from deeplinear._plots.sensitivity import plot_sensitivity
+from deeplinear._plots.style import figure_of
 from deeplinear._plots.sweep import is_sweep, plot_sweep
 from deeplinear._plots.transfer import plot_transfer
 from deeplinear._theory.sensitivity import Sensitivity
 from deeplinear._theory.solution import Solution
 
-_DRAWN = "a Solution, Ensemble, Measured, Comparison, Transfer, Sensitivity, Fit, or the data set of a sweep"
+_DRAWN = (
+    "a Solution, Ensemble, Measured, Comparison, Transfer, Sensitivity, Fit, Sharpness, Landscape, WeightSpectra, "
+    "or the data set of a sweep"
+)
 
 
 def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figure:
@@ -31,9 +39,9 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     Parameters
     ----------
     result
-        What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity``, ``fit`` or ``sweep``
-        returned. Of a sweep, the test loss at the last step is drawn against its last field, a curve for each value of
-        the other.
+        What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity``, ``fit``, ``sharpness``,
+        ``landscape``, ``weight_spectra`` or ``sweep`` returned. Of a sweep, the test loss at the last step is drawn
+        against its last field, a curve for each value of the other.
     experiment
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it.
     ax
@@ -73,6 +81,12 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
         return plot_sensitivity(result, ax)
     if isinstance(result, Fit):
         return plot_fit(result, ax)
+    if isinstance(result, Sharpness):
+        return figure_of(plot_sharpness(result, ax))
+    if isinstance(result, Landscape):
+        return figure_of(plot_landscape(result, ax))
+    if isinstance(result, WeightSpectra):
+        return figure_of(plot_weight_spectra(result, ax))
     if is_sweep(result):
         return plot_sweep(result, ax)
     raise Refusal("result", result, _DRAWN, got=type(result).__name__)

@@ -181,6 +181,11 @@ class Problem:
             phases=first_phases(self.phases, steps),
         )
 
+    @property
+    def summary(self) -> str:
+        """The network and the number of steps in a few words."""
+        return f"{type(self.network).__name__} depth {self.network.depth}, {self.steps} steps"
+
     def replace(self, values: Mapping[str, Any] | None = None, /, **fields: Any) -> "Problem":
         """Return the problem with other values in some of its fields, checked as at construction.
 
