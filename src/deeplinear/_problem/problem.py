@@ -59,7 +59,7 @@ _STEPS = About(
 )
 
 
-_FEWEST, _MOST = 50, 65536
+_FEWEST, _MOST = 64, 65536
 """Ratios between which whole ones look like counts; larger ones are rather meant to be as good as infinite."""
 
 
