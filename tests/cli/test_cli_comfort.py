@@ -31,12 +31,9 @@ def test_help_is_short_to_ask_for_and_shows_defaults_that_people_can_read(comman
         assert word not in shown.output.replace("package is missing", ""), word
 
 
-def test_the_package_is_a_program_and_completes_in_shells() -> None:
-    def of_module(*arguments: str) -> str:
-        return subprocess.run([sys.executable, "-m", "deeplinear", *arguments], capture_output=True, text=True).stdout
-
-    assert of_module("--version") == run("--version").stdout
-    assert "_deeplinear_completion" in of_module("--show-completion", "bash")
+def test_options_complete_in_shells() -> None:
+    assert "--install-completion" in run("-h").stdout
+    assert "complete -o default -F" in run("--show-completion", "bash").stdout
 
 
 def test_a_file_may_say_only_what_is_special() -> None:
@@ -70,6 +67,7 @@ def test_files_with_unknown_words_are_refused(text: str, words: str) -> None:
 def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
     with pytest.warns(UserWarning, match="for 512 neurons give 512 / D"):
         assert run("solve", "--width", "512", "--steps", "3").exit_code == 0
+    # As a program of its own, which python -m starts too.
     command = [sys.executable, "-m", "deeplinear", "compare", "--samples", "300", "--steps", "3", "--dim", "5"]
     shown = subprocess.run([*command, "--seeds", "2"], capture_output=True, text=True)
     assert shown.stderr.count("warning: samples 300 is 300 times the input dimension D here; for 300 samples") == 1
