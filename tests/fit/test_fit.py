@@ -26,7 +26,7 @@ def some(repeat: int, count: int = NETWORKS) -> dl.Measured:
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:
-    """Of 20 intervals of 95 %, 16 or more hold (fewer in 2 of 1000 cases), and errors are as large as the spread."""
+    """Of 20 intervals of 95 %, 16 or more hold (fewer in 3 of 1000 cases), and errors are as large as the spread."""
     found = [dl.fit(some(repeat), make(richness=1.0, noise=0.2), list(TRUE)) for repeat in range(REPEATS)]
     for name, true in TRUE.items():
         assert sum(each.low[name] < true < each.high[name] for each in found) >= 16

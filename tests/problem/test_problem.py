@@ -193,6 +193,10 @@ def test_words_are_taken_as_they_are_printed() -> None:
     assert dl.MLP(2, 1.0, parameterization="NTK").parameterization == "ntk"
     assert dl.ResNet(2, 1.0, branch_scaling="depth-muP") == dl.ResNet(2, 1.0)
     assert dl.MLP(2, "Infinite").width == "infinite"
+    with pytest.raises(ValueError, match="record must be 'all' or 'losses', got 'ALL'"):
+        dl.simulate(
+            dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), 3), 5, record="ALL"
+        )
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,10 @@ flag = Flag()
 
 @dataclass(frozen=True)
 class Word:
-    """One of a few words, in small or capital letters."""
+    """One of a few words; where ``any_case`` is set in small or capital letters, as it may be printed."""
 
     words: tuple[str, ...]
+    any_case: bool = False
 
     @property
     def allowed(self) -> str:
@@ -98,10 +99,10 @@ class Word:
 
     def __call__(self, name: str, value: Any, /) -> str:
         """Return the word that value is, as it is listed."""
-        known = {each.lower(): each for each in self.words}
-        if not isinstance(value, str) or value.lower() not in known:
+        given = value.lower() if self.any_case and isinstance(value, str) else value
+        if given not in self.words:
             raise Refusal(name, value, self.allowed)
-        return known[value.lower()]
+        return str(given)
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,9 @@ def plot_sweep(found: "xr.Dataset", ax: Axes | None = None) -> Figure:
         raise Refusal("result", fields, "a sweep over one or two fields", text=text)
     with styled():
         problem = Problem.from_toml(found.attrs["problem"])
+        place: dict[str, Any] = {"loc": "best"}
         if ax is None:
-            figure = new_figure(4.6, 3.3)
+            figure, place = new_figure(5.4, 3.3), {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
             ax = figure.add_subplot()
             put_title(figure, *_words(problem, fields))
         x, others = fields[-1], found[fields[0]].values if len(fields) == 2 else [None]
@@ -63,7 +64,7 @@ def plot_sweep(found: "xr.Dataset", ax: Axes | None = None) -> Figure:
         both = is_theory and "measured_test_loss" in found
         keys = [*labelled(ax), *([Line2D([], [], label="theory", **THEORY)] if both else [])]
         title = "theory" if is_theory and not both else None
-        ax.legend(handles=keys, title=title, title_fontsize=7, loc="best")
+        ax.legend(handles=keys, title=title, title_fontsize=7, **place)
         return figure_of(ax)
 
 

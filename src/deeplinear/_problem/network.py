@@ -62,7 +62,7 @@ _PARAMETERIZATION = About(
     "In muP features move alike at every width; in NTK they move less the wider the network is; in the standard one "
     "steps grow with the width.",
     "choice",
-    check=checks.Word(tuple(_PARAMETERIZATIONS)),
+    check=checks.Word(tuple(_PARAMETERIZATIONS), any_case=True),
     choices=_PARAMETERIZATIONS,
 )
 _CENTERED = About(

@@ -123,7 +123,7 @@ def solve(
     if not isinstance(problems, Iterable) or isinstance(problems, str):
         raise Refusal("problem", problem, "a Problem, or a sequence of them", got=type(problem).__name__)
     problems, tolerance = list(problems), checks.positive("tolerance", tolerance)
-    method = checks.word("method", method, METHODS)
+    checks.word("method", method, METHODS)
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
             raise Refusal(f"problem[{index}]", each, "a Problem")
