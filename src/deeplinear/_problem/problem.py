@@ -204,7 +204,7 @@ class Problem:
         >>> problem = dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10)
         >>> other = problem.replace(lr=0.05, width=2.0, sampling=dl.OnlineSGD(0.5))
         >>> other.optimizer.lr, other.network.width, other.sampling
-        (0.05, 2.0, OnlineSGD(batch=0.5))
+        (0.05, 2.0, OnlineSGD(batch=0.5, small_batch=False))
         """
         from deeplinear._problem.edit import replace as replace_named  # it knows problems
 
