@@ -12,7 +12,10 @@ from deeplinear._comparison.verdict import Verdict
 from deeplinear._cost.estimate import Estimate, estimate
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.measured import Measured, measured
 from deeplinear._experiment.simulate import simulate
+from deeplinear._fit.fit import fit
+from deeplinear._fit.result import Fit
 from deeplinear._geometry.landscape import Landscape, landscape
 from deeplinear._geometry.sharpness import Sharpness, sharpness
 from deeplinear._geometry.weight_spectra import WeightSpectra, weight_spectra
@@ -36,6 +39,7 @@ from deeplinear._theory.solution import Decomposition, Solution, Status, Varianc
 from deeplinear._theory.solve import solve
 
 if TYPE_CHECKING:
+    from deeplinear._plots.plot import plot
     from deeplinear._reproduce.run import Reproduction, reproduce
 
 __all__ = [
@@ -49,12 +53,14 @@ __all__ = [
     "Ensemble",
     "Estimate",
     "FiniteSize",
+    "Fit",
     "FullBatch",
     "GradientDescent",
     "Isotropic",
     "Landscape",
     "LrMinimum",
     "MaxStableLr",
+    "Measured",
     "MeasuredOptima",
     "MultiPassSGD",
     "Muon",
@@ -86,13 +92,16 @@ __all__ = [
     "finite_size",
     "first_rise_lr",
     "first_step_growth",
+    "fit",
     "fit_exponent",
     "landscape",
     "lazy_exponent",
     "local_exponents",
     "max_stable_lr",
+    "measured",
     "open_sweep",
     "optimal_lr",
+    "plot",
     "reproduce",
     "rich_exponent",
     "schedules",
@@ -108,6 +117,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what draws when it is first asked for: matplotlib takes longer than all the rest."""
+    if name == "plot":
+        import deeplinear._plots.plot as pictures
+
+        return pictures.plot
     if name in ("Reproduction", "reproduce"):
         import deeplinear._reproduce.run as package
 

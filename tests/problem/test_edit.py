@@ -64,3 +64,11 @@ def test_unchecked_values_enter_the_formulas_of_their_part(problem):
     assert changed.sampling.reuse == -0.5j
     assert changed.network.gamma0 == 0.5 + 0j
     assert problem.sampling.samples == 2.0
+
+
+def test_a_problem_replaces_its_own_fields_by_name(problem):
+    changed = problem.replace({"network.width": 2.0}, noise=0.5, lr=0.1, steps=3)
+    assert changed == replace(problem, {"width": 2.0, "noise": 0.5, "lr": 0.1, "steps": 3})
+    assert problem.replace() == problem
+    with pytest.raises(ValueError, match="'learning_rate' is not a field of this problem; allowed: depth, width"):
+        problem.replace(learning_rate=0.1)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.about import keep
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.curvature import Curvature
@@ -36,7 +37,7 @@ def _nothing() -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Ensemble:
+class Ensemble(Drawn):
     """Observables of finite networks, one row per seed.
 
     Times run over t = 0 .. T-1, each before its update. Correlations have two axes of length
@@ -133,6 +134,12 @@ class Ensemble:
         for name in MORE_LOSSES:
             if not getattr(self, name).size:
                 keep(self, **{name: np.empty((len(self.seeds), 0, len(self.times)))})
+
+    def __repr__(self) -> str:
+        network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
+        first, last = self.test_loss[:, 0].mean(), self.test_loss[:, -1].mean()
+        size = f"{len(self.seeds)} networks of dim {self.dim}"
+        return f"Ensemble({network}, {self.problem.steps} steps, {size}: mean test loss {first:.3g} -> {last:.3g})"
 
     def mean(self, name: str) -> Array:
         """Average one observable over seeds; ``inf`` or ``nan`` where some seed diverged."""

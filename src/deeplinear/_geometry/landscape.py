@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Shown
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import Rows, lanczos, rows_needed
@@ -34,7 +35,7 @@ _VECTORS = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Landscape:
+class Landscape(Shown):
     """Losses along a line in weight space.
 
     Attributes

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Shown
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
@@ -26,7 +27,7 @@ _TIMES = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Sharpness:
+class Sharpness(Shown):
     """Eigenvalues of the Hessian of the training loss, or of the tangent kernel, at some steps of training.
 
     They are those of P H, with H the matrix of second derivatives in the units of the learning rate and P the factors

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
@@ -75,7 +75,7 @@ class MaxStableLr:
         return text
 
 
-def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progress | None = None) -> MaxStableLr:
+def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progress | bool | None = None) -> MaxStableLr:
     """Find the learning rates at which training does not diverge within the problem's steps.
 
     A rate is stable if the train loss at the last step is at most what it was at step 0 (and no step went beyond
@@ -98,8 +98,8 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     tolerance
         Relative distance between ``lr`` and ``unstable_lr``; ``largest_lr`` is as close to the next unstable rate.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions. How many rates are needed shows on the way,
-        so ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions. How many
+        rates are needed shows on the way, so ``total`` is a guess until the end.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     stable up to learning rate 0.5
     """
     check(problem)
-    counter = Counter(progress, _USUAL, scale=problem.steps)
+    counter = Counter(read_progress(progress), _USUAL, scale=problem.steps)
     edges = _Edges(problem, checks.positive("tolerance", tolerance), counter)
     rates, good = edges.table()
     first = good.index(False)

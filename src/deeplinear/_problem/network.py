@@ -62,7 +62,7 @@ _PARAMETERIZATION = About(
     "In muP features move alike at every width; in NTK they move less the wider the network is; in the standard one "
     "steps grow with the width.",
     "choice",
-    check=checks.Word(tuple(_PARAMETERIZATIONS)),
+    check=checks.Word(tuple(_PARAMETERIZATIONS), any_case=True),
     choices=_PARAMETERIZATIONS,
 )
 _CENTERED = About(
@@ -85,8 +85,8 @@ class _WordOrPower:
     allowed: str = f"{' or '.join(map(repr, _BRANCH_SCALINGS))}, or a power of 1/depth, zero or above"
 
     def __call__(self, name: str, value: Any, /) -> str | float:
-        if isinstance(value, str) and value in _BRANCH_SCALINGS:
-            return value
+        if isinstance(value, str) and value.lower() in _BRANCH_SCALINGS:
+            return value.lower()
         if isinstance(value, int | float) and not isinstance(value, bool):
             return checks.non_negative(name, value)
         raise Refusal(name, value, self.allowed)
@@ -373,7 +373,9 @@ class ResNet(Network):
 
 def _width(width: Any, depth: int) -> float | tuple[float, ...] | str:
     if isinstance(width, str):
-        return checks.word("width", width, (INFINITE,))
+        if width.lower() != INFINITE:
+            raise Refusal("width", width, f"{checks.positive.allowed}, one for each hidden layer, or {INFINITE!r}")
+        return INFINITE
     if not isinstance(width, Iterable):
         if width == math.inf:
             raise Refusal("width", width, checks.positive.allowed, rest=f"; for the limit write '{INFINITE}'")

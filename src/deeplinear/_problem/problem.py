@@ -1,6 +1,7 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,10 @@ _STEPS = About(
 )
 
 
+_FEWEST, _MOST = 64, 65536
+"""Ratios between which whole ones look like counts; larger ones are rather meant to be as good as infinite."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is trained, on what, how, and for how long.
@@ -94,8 +99,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name, kinds in PARTS.items():
-            if not isinstance(getattr(self, name), kinds):
-                raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))
+            if not isinstance(value := getattr(self, name), kinds):
+                given = f"the class itself: write {value.__name__}(...)" if isinstance(value, type) else None
+                raise Refusal(name, value, " or ".join(kind.__name__ for kind in kinds), got=given)
         check_fields(self)
         self._check_phases()
         for stage in self.stages:
@@ -140,6 +146,27 @@ class Problem:
             raise Refusal("sampling", stage.sampling, "another one with SAM, such as OnlineSGD or FullBatch")
 
     @property
+    def hint(self) -> str:
+        """What was probably meant where a ratio looks like a count, such as a width of 512; empty if none does.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> network, optimizer = dl.MLP(depth=2, width=512), dl.GradientDescent(0.1)
+        >>> dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10).hint
+        'width 512 is 512 times the input dimension D here; for 512 neurons give 512 / D, such as 1 for D = 512'
+        """
+        sizes = {"width": self.network.given_widths, "samples": (getattr(self.sampling, "samples", 0.0),)}
+        sizes["batch"] = (getattr(self.sampling, "batch", 0.0),)
+        for name, values in sizes.items():
+            for value in () if self.data.dimension_free else values:
+                if isinstance(value, float) and value.is_integer() and _FEWEST <= value <= _MOST:
+                    of = {"width": "neurons", "samples": "samples", "batch": "samples in a batch"}[name]
+                    meant = f"for {value:g} {of} give {value:g} / D, such as 1 for D = {value:g}"
+                    return f"{name} {value:g} is {value:g} times the input dimension D here; {meant}"
+        return ""
+
+    @property
     def stages(self) -> tuple[Stage, ...]:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
@@ -158,6 +185,30 @@ class Problem:
     def summary(self) -> str:
         """The network and the number of steps in a few words."""
         return f"{type(self.network).__name__} depth {self.network.depth}, {self.steps} steps"
+
+    def replace(self, values: Mapping[str, Any] | None = None, /, **fields: Any) -> "Problem":
+        """Return the problem with other values in some of its fields, checked as at construction.
+
+        Parameters
+        ----------
+        values
+            New values by name, for names with their part such as ``"optimizer.lr"``.
+        fields
+            New values by name: fields of any part (``lr``, ``width``, ``noise``, ``steps``), or whole parts
+            (``sampling``), to which fields given beside them belong.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> network, optimizer = dl.MLP(depth=2, width=1.0), dl.GradientDescent(0.1)
+        >>> problem = dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10)
+        >>> other = problem.replace(lr=0.05, width=2.0, sampling=dl.OnlineSGD(0.5))
+        >>> other.optimizer.lr, other.network.width, other.sampling
+        (0.05, 2.0, OnlineSGD(batch=0.5, small_batch=False))
+        """
+        from deeplinear._problem.edit import replace as replace_named  # it knows problems
+
+        return replace_named(self, {**(values or {}), **fields})
 
     def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
@@ -200,6 +251,8 @@ class Problem:
     @classmethod
     def from_toml(cls, text: str) -> "Problem":
         """Read a problem from TOML text such as ``to_toml`` writes; every word must be known."""
+        if not isinstance(text, str):
+            raise Refusal("text", text, "TOML, as a string")
         return cls.from_dict(tomllib.loads(text))
 
     @classmethod
@@ -263,6 +316,12 @@ class Problem:
             raise ValueError(f"{path} is not valid TOML: {error}") from None
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+
+
+def check_problem(problem: Any) -> None:
+    """Refuse what is no problem."""
+    if not isinstance(problem, Problem):
+        raise Refusal("problem", problem, "a Problem")
 
 
 PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts_of(Problem).items()}
