@@ -1,6 +1,7 @@
 """Update rules, schedules, layers, averages and phases: against the reference, identities and closed forms."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.integrate import quad
 import deeplinear as dl
 from agreement import assert_close, under_names_of_the_reference
 from deeplinear._core.threads import one_blas_thread
+from deeplinear._equations import matrix_track
 from deeplinear._solvers.reference import reference
 from strategies import programs
 
@@ -85,6 +87,25 @@ class TestIdentities:
         muon = dl.Muon(0.02, momentum=0.0, other=dl.GradientDescent(0.02, layer_lr=only_hidden))
         normalised = dl.NormalizedDescent(0.02 * value, layer_lr=only_hidden)
         assert_close(losses(make(muon, network)), losses(make(normalised, network)), 1e-12)
+
+    @pytest.mark.parametrize(
+        ("lr", "options"),
+        [
+            (0.002, {}),
+            (0.02, {"network": dl.MLP(3, 1.0, centered=True), "steps": 70}),
+            (0.02, {"data": dl.Isotropic(0.3, GRAM), "steps": 40}),
+            (0.02, {"sampling": dl.OnlineSGD(0.5)}),
+        ],
+        ids=["smooth", "oscillating", "two outputs", "noise"],
+    )
+    def test_muon_through_directions_of_gradients(self, lr, options, monkeypatch):
+        """Those that are missed are rounding."""
+        rules = [dl.Muon(lr, other=dl.GradientDescent(other)) for other in (0.02, 0.03)]
+        problems = [make(rule, **({"network": dl.MLP(3, 1.0), "steps": 80} | options)) for rule in rules]
+        few = [solution.test_loss for solution in dl.solve(problems)]
+        monkeypatch.setattr(matrix_track, "_MANY", 10**6)
+        for found, solution in zip(few, dl.solve(problems), strict=True):
+            assert_close(found, solution.test_loss, 1e-11)
 
     def test_muon_with_several_outputs_is_not(self):
         data, network = dl.Isotropic(0.3, GRAM), dl.MLP(depth=2, width=0.8)
@@ -192,6 +213,31 @@ class TestClosedForms:
         rates = {"hidden": 4.0}
         ours = losses(make(dl.GradientDescent(0.05), complete))
         assert_close(ours, losses(make(dl.GradientDescent(0.05, layer_lr=rates), none)), 1e-14)
+
+    @pytest.mark.parametrize(
+        ("rule", "power"), [(dl.NormalizedDescent(0.05), -0.25), (dl.NormalizedDescent(0.05, per="global"), 0.5)]
+    )
+    def test_powers_of_the_depth_with_steps_of_their_own_size(self, rule, power):
+        """depth^(p - 1) where the size of a layer's gradient cancels, depth^(2p - 1) where one size is shared."""
+        scaled = dl.ResNet(4, 1.0, branch_scaling=0.75)
+        none = dl.ResNet(4, 1.0, branch=4**-0.75, branch_scaling="none")
+        theirs = make(replace(rule, layer_lr={"hidden": 4**power}), none)
+        assert_close(losses(make(rule, scaled)), losses(theirs), 1e-14)
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            dl.NormalizedDescent(1.0),
+            dl.NormalizedDescent(1.0, per="global"),
+            dl.Muon(1.0, other=dl.GradientDescent(0.03)),
+        ],
+        ids=["by layer", "global", "Muon"],
+    )
+    def test_the_best_rate_of_steps_of_their_own_size_stays_with_depth(self, rule):
+        """In CompleteP, from 8 layers to 32, of which 7/8 and 31/32 are branches; a factor of the depth would be 4."""
+        networks = [dl.ResNet(depth, 1.0, centered=True, branch_scaling=1.0) for depth in (8, 32)]
+        rates = [dl.optimal_lr(make(rule, network, dl.OnlineSGD(1.0))).lr for network in networks]
+        assert rates[1] / rates[0] == pytest.approx(1.0, abs=0.1)
 
     @pytest.mark.parametrize("power", [0.5, 1.0])
     def test_deep_networks_approach_infinite_depth(self, power):

@@ -9,7 +9,8 @@ Rules that look at the size of gradients scale each by
     clipping      min(1, clip / |G|)
     normalising   1 / sqrt(v / (1 - beta2^(n+1)))     v <- beta2 v + (1 - beta2) |G|^2   after the n-th gradient
 
-with |G|^2 = gamma0^2 C_g^{l+1}(t, t) C_h^l(t, t) for weight layer l, or the sum over all of them.
+with |G|^2 = gamma0^2 C_g^{l+1}(t, t) C_h^l(t, t) for weight layer l, or the sum over all of them. Where weights have
+the variance 1 / fan-in, normalising takes the gradients of these, whose squares have the fan-in as a factor.
 """
 
 import functools
@@ -193,7 +194,7 @@ class Training:
                 matrix.step(rows, rate, momentum, decay, rule.nesterov, 1.0 if scales is None else scales[group])
                 continue
             above, below = equations.fields_around(group, rows.stop)
-            rate = number["orthogonal_rate"] / equations.gradient_factor(group)
+            rate = number["orthogonal_rate"][group] / equations.gradient_factor(group)
             matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
         for matrix in self._matrices.values():
             matrix.average(_part(evaluation))
@@ -201,7 +202,11 @@ class Training:
     def _scales(self, evaluation: Evaluation, equations: "Equations") -> dict[int, Array]:
         """What each group's gradient is multiplied by, shape (batch, 1)."""
         rule, step = evaluation.rule, evaluation.step
+        sizes = self._numbers["size"][step]
         squares = equations.squared_gradients(evaluation.row)
+        if len(squares) < len(sizes):  # one stands for all hidden layers, which are alike
+            sizes = [sizes[0], sizes[1], sizes[-1]]
+        squares = [size * square for size, square in zip(sizes, squares, strict=True)]
         each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, _sum(squares))
         if rule.clips:
             return {group: _clipped(self._numbers["clip"][step], square) for group, square in each.items()}
