@@ -254,8 +254,9 @@ def products(shape: Structure) -> tuple[int, int]:
     """Count the products of a row with causal, and with symmetric, matrices in one step."""
     hidden = deep_chain.products(shape) if shape.nodes else layers.products(shape)
     causal, symmetric = (sum(both) for both in zip(hidden, layer_zero.products(shape), strict=True))
-    # A layer that takes orthogonal steps multiplies whole matrices, which takes as long as about so many products.
-    return causal, symmetric + shape.size * _orthogonal(shape)
+    # A layer that takes orthogonal steps multiplies matrices of as many directions as its gradients have, which takes
+    # as long as about so many products where training oscillates; less where it is smooth.
+    return causal, symmetric + shape.size // 3 * _orthogonal(shape)
 
 
 def _orthogonal(shape: Structure) -> int:
