@@ -412,6 +412,11 @@ RULES = Suite(
             ("share[..., None] * (mean - X)", "0.0 * (mean - X)"),
             ("force = -decay[..., None] * self._X", "force = 0.0 * self._X"),
         ],
+        "_equations/matrix_averages.py": [
+            ("total *= 1.0 - share", "pass"),
+            ("-= old", "-= 0.5 * old"),
+            ("total / self._average.length(self._step - 1)", "total / self._average.length(self._step)"),
+        ],
         "_equations/chain.py": [
             ("ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])", "ratio"),
             ("both = times(c.f[layer], c.f[layer], ratio, Cg * Ch)", "both = times(c.f[layer], ratio, Cg * Ch)"),

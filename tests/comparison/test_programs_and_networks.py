@@ -98,3 +98,12 @@ def test_averages():
     assert np.abs(z_scores(networks.averaged_test_loss, theory.averaged_test_loss)).max() < 4.0
     assert np.abs(networks.averaged_test_loss.mean(axis=0) / theory.averaged_test_loss - 1).max() < 5e-3
     assert np.abs(theory.averaged_test_loss[:, -1] / theory.test_loss[-1] - 1).min() > 0.02
+
+
+def test_averages_with_muon():
+    averages = [dl.EMA(0.8), dl.TailMean(0.5)]
+    theory = dl.solve(MUON["two outputs"], averages=averages)
+    networks = dl.simulate(MUON["two outputs"], 160, 32, averages=averages, method="explicit", record="losses")
+    assert np.abs(z_scores(networks.averaged_test_loss, theory.averaged_test_loss)).max() < 4.0
+    assert np.abs(networks.averaged_test_loss.mean(axis=0) / theory.averaged_test_loss - 1).max() < 0.06
+    assert np.abs(theory.averaged_test_loss[:, -1] / theory.test_loss[-1] - 1).min() > 0.1

@@ -145,7 +145,7 @@ REFUSED = [
     ),
     (
         lambda: problem(network=dl.ResNet(float("inf"), 1.0), optimizer=dl.Muon(0.1)),
-        r"optimizer must be another one at infinite depth, or a smaller depth, got Muon: gradients of single layers",
+        r"optimizer must be another one at infinite depth, or a smaller depth, got Muon: the sizes of single layers",
     ),
     (
         lambda: problem(optimizer=dl.SAM(0.1, 0.1), sampling=dl.MultiPassSGD(2.0, 1.0)),

@@ -20,12 +20,15 @@ and the iteration runs on the r eigenvalues of A.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
 from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._equations.matrix_averages import MatrixAverage
+from deeplinear._problem.averages import Average
 from deeplinear._problem.optimizer import Orthogonal
 
 Real = NDArray[np.float64]
@@ -54,13 +57,16 @@ class MatrixTrack:
     ----------
     X
         The matrix as the equations read it, still zero, shape (batch, rows, rows); filled in place.
+    averages
+        Averages over training to be kept.
     """
 
-    def __init__(self, X: Array) -> None:
+    def __init__(self, X: Array, averages: Sequence[Average] = ()) -> None:
         xp = namespace(X)
         self._read, self._X, self._velocity, self._mean = X, *(xp.zeros_like(X) for _ in range(3))
         self._momentum = xp.zeros_like(X[..., 0])
         self._end = 0  # of the rows that have been learned from
+        self._averages = [MatrixAverage(average, X) for average in averages]
 
     def begin(self) -> None:
         """Start from the weights that the rule before has come to, without momentum."""
@@ -72,6 +78,15 @@ class MatrixTrack:
         """Let the weights be read as they are, or with this share (batch, 1) of the way to their mean."""
         X, mean = (each[:, : self._end, : self._end] for each in (self._X, self._mean))
         self._read[:, : self._end, : self._end] = X if share is None else X + share[..., None] * (mean - X)
+
+    def record(self, *, of_mean: bool) -> None:
+        """Take the weights of a step, or their mean, into all averages."""
+        for average in self._averages:
+            average.update(self._mean if of_mean else self._X, self._end)
+
+    def look_at_average(self, number: int) -> None:
+        """Let one of the averages be read."""
+        self._read[:, : self._end, : self._end] = self._averages[number].mean(self._end)
 
     def shift(self, rows: slice, by: Array) -> None:
         """Add a multiple (batch, 1) of the gradient of some rows to the weights as they are read."""

@@ -68,7 +68,7 @@ class Training:
         kept = (problems[0].steps, c.batch * (1 + s.steps)) if averages else (0, 0)
         self._history = {group: zeros(kept, c.gamma0) for group in self._tracks}
         self._matrices = {
-            group: MatrixTrack(self._growing.X(group)) for group in orthogonal_layers(s.rules, len(s.groups))
+            group: MatrixTrack(self._growing.X(group), averages) for group in orthogonal_layers(s.rules, len(s.groups))
         }
         self._squares: dict[int, Array] = {}  # running means of squared gradients
         self._gradients = 0  # that these have seen
@@ -117,6 +117,8 @@ class Training:
         step = evaluation.step
         for group, weights in reported.items():
             self._history[group][step] = weights.reshape(-1)
+        for matrix in self._matrices.values():
+            matrix.record(of_mean=evaluation.rule.averages)
         for number, shares in enumerate(self._shares):
             mine = beside(shares[step, : step + 1].astype(complex if self._is_complex else float), self._c.gamma0)
             means = {
@@ -124,6 +126,8 @@ class Training:
                 for group, history in self._history.items()
             }
             self._fill(evaluation, means)
+            for matrix in self._matrices.values():
+                matrix.look_at_average(number)
             yield number
 
     def learn(self, evaluation: Evaluation, equations: "Equations") -> None:
