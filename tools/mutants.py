@@ -157,7 +157,7 @@ EQUATIONS = Suite(
             ("self.H, -c.eigenvalues * KR", "self.H, -1.1 * c.eigenvalues * KR"),
             ("mode_sum(c, H, 1)", "mode_sum(c, H, 2)"),
             ("Rvu = -rows_times(self.mean_H(rows)", "Rvu = -1.1 * rows_times(self.mean_H(rows)"),
-            ("self.RDelta, self.reused(Rvu, rows)", "self.RDelta, 1.1 * self.reused(Rvu, rows)"),
+            ("felt = self.reused(Rvu, rows)", "felt = 1.1 * self.reused(Rvu, rows)"),
             ("Rhr = -self.times_mean_H(RDelta)", "Rhr = -1.1 * self.times_mean_H(RDelta)"),
             ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
             ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
@@ -439,6 +439,11 @@ RULES = Suite(
         ],
         "_equations/layer_zero.py": [
             ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
+            ("*= 1.0 + again[:, None, None]", "*= 1.0"),
+            ("e = second - second[..., first] @ before", "e = second"),
+            ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),
+            ("by_step[:, :, :-1] += parts[:, :, 1:] @ before", "pass"),
+            ("R[second] = R[second] - R[second, first] @ R[first]", "pass"),
         ],
         "_equations/system.py": [
             ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),

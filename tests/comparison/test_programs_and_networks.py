@@ -43,6 +43,7 @@ CASES = {
     "SAM": make(dl.SAM(0.04, 0.1)),
     "SAM, larger radius": make(dl.SAM(0.04, 0.3)),
     "SAM, online": make(dl.SAM(0.04, 0.2, momentum=0.5), sampling=online),
+    "SAM, multi-pass": make(dl.SAM(0.04, 0.3), sampling=dl.MultiPassSGD(2.0, 0.4)),
     "schedule-free": make(dl.ScheduleFree(0.08), sampling=online),
     "fine-tuning": make(plain, phases=[dl.Phase(6), dl.Phase(6, 0.6)]),
     "the same samples": make(plain, phases=[dl.Phase(6), dl.Phase(6, 0.6, new_samples=False)]),

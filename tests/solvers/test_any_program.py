@@ -144,6 +144,18 @@ class TestIdentities:
         assert np.abs(small - 10 * smaller).max() < 0.01 * np.abs(small).max()
         assert np.abs(small).max() > 1e-4
 
+    def test_sharpness_awareness_on_batches_of_a_data_set(self):
+        """All of it is the full batch; batches of a very large one are fresh, up to B/P."""
+        rule = dl.SAM(0.03, 0.2)
+        whole, full = (losses(make(rule, sampling=each)) for each in (dl.MultiPassSGD(2.0, 2.0), FULL))
+        assert_close(whole, full, 1e-13)
+        online = dl.solve(make(rule, sampling=dl.OnlineSGD(0.5))).test_loss
+        gaps = [
+            np.abs(dl.solve(make(rule, sampling=dl.MultiPassSGD(samples, 0.5))).test_loss - online).max()
+            for samples in (1e3, 1e4)
+        ]
+        assert gaps[0] / gaps[1] == pytest.approx(10.0, rel=0.02)
+
     @pytest.mark.parametrize("sampling", [FULL, dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 0.5), dl.Population()])
     def test_two_phases_that_are_one(self, sampling):
         phases = [dl.Phase(4), dl.Phase(6, new_samples=sampling.fresh)]
@@ -326,7 +338,6 @@ def test_results_are_kept_in_files(tmp_path):
             lambda: make(dl.NormalizedDescent(0.1), dl.MLP(2, "infinite", parameterization="ntk")),
             "optimizer must be GradientDescent without clip in the lazy limit",
         ),
-        (lambda: make(dl.SAM(0.1, 0.1), sampling=dl.MultiPassSGD(2.0, 1.0)), "sampling must be another one with SAM"),
         (lambda: dl.solve(make(dl.ScheduleFree(0.1))).variance, "optimizer must be another one for the analysis"),
         (lambda: dl.solve(make(dl.SAM(0.1, 0.1))).sample_sites(3), "optimizer must be another one for drawing sites"),
         (
@@ -356,9 +367,13 @@ def test_panels_know_layers_and_schedules():
     np.testing.assert_allclose(panels.at(steps).test_loss, dense.test_loss[steps], rtol=1e-6)
 
 
-def test_names_of_the_reference_hold_for_programs():
-    """Overlaps of replicas under a rule whose weights depend on gradients."""
-    problem = make(dl.NormalizedDescent(0.02, per="global"))
+@pytest.mark.parametrize(
+    ("rule", "sampling"),
+    [(dl.NormalizedDescent(0.02, per="global"), FULL), (dl.SAM(0.03, 0.2), dl.MultiPassSGD(2.0, 0.5))],
+)
+def test_names_of_the_reference_hold_for_programs(rule, sampling):
+    """Overlaps of replicas under rules whose weights depend on gradients."""
+    problem = make(rule, sampling=sampling)
     expected = reference(problem)
     for name, actual in under_names_of_the_reference(dl.solve(problem)).items():
         assert_close(actual, expected[name])

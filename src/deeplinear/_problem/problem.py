@@ -137,8 +137,6 @@ class Problem:
         if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
             raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients have no size there")
-        if rule.ascent is not None and stage.sampling.subsamples and not stage.sampling.fresh:
-            raise Refusal("sampling", stage.sampling, "another one with SAM, such as OnlineSGD or FullBatch")
 
     @property
     def stages(self) -> tuple[Stage, ...]:

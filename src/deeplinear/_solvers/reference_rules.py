@@ -39,7 +39,9 @@ class Row:
     batch
         Size of the batch of its step, where batches are drawn.
     shares_batch
-        Whether other rows see the same fresh batch.
+        Whether another row of its step sees the same batch.
+    step
+        Number of its step.
     """
 
     d: list[float]
@@ -50,6 +52,7 @@ class Row:
     data_set: float
     batch: float
     shares_batch: bool
+    step: int
 
 
 class _Weight:
@@ -116,7 +119,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                 number = data_set + 0.5 * (own_data and fresh)  # noqa: B023  # it is called at once
                 return Row(
                     [w.d for w in weights], [w.X for w in weights], roles, stage, phase, number,  # noqa: B023
-                    batches[stage.since_samples + step], shares_batch,  # noqa: B023
+                    batches[stage.since_samples + step], shares_batch, stage.start + step,  # noqa: B023
                 )  # fmt: skip
 
             reported = x if rule.averaging is not None else W
