@@ -1,6 +1,7 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,8 @@ class Problem:
             )
 
     def _check_phases(self) -> None:
+        if not isinstance(self.phases, Iterable):
+            raise Refusal("phases", self.phases, "a sequence of Phase")
         keep(self, phases=tuple(self.phases))
         for phase in self.phases:
             if not isinstance(phase, Phase):
