@@ -52,8 +52,7 @@ def _uses_rate(problem: Problem) -> bool:
     rule, hidden = problem.optimizer, problem.network.hidden_matrices
     if rule.orthogonal is not None and (rule.orthogonal.input or hidden):
         return True
-    is_own = rule.plain.lr is rule.lr  # of weights that take no orthogonal steps
-    return is_own and bool(problem.layer_rates(rule).any())
+    return getattr(rule, "other", None) is None and bool(problem.layer_rates(rule).any())
 
 
 def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:
