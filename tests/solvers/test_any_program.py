@@ -149,6 +149,11 @@ class TestIdentities:
         rule = dl.SAM(0.03, 0.2)
         whole, full = (losses(make(rule, sampling=each)) for each in (dl.MultiPassSGD(2.0, 2.0), FULL))
         assert_close(whole, full, 1e-13)
+        # Rows that are added after a first look at a batch see all examples, and no draw.
+        whole, full = (
+            dl.sharpness(make(rule, sampling=each), at=[3, 6], vectors=3) for each in (dl.MultiPassSGD(2.0, 2.0), FULL)
+        )
+        assert_close(whole.ritz_values, full.ritz_values, 1e-7)
         online = dl.solve(make(rule, sampling=dl.OnlineSGD(0.5))).test_loss
         gaps = [
             np.abs(dl.solve(make(rule, sampling=dl.MultiPassSGD(samples, 0.5))).test_loss - online).max()
