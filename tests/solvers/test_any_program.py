@@ -58,6 +58,32 @@ def test_any_program_agrees_with_the_reference(problem):
         assert_close(solution.task_loss, expected["task_loss"], 1e-9)
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        dl.ScheduleFree(0.05, beta=0.7),
+        dl.GradientDescent(0.05, 0.5, nesterov=True, weight_decay=0.3),
+        dl.SAM(0.05, 0.2, weight_decay=0.3),
+        dl.NormalizedDescent(0.05, beta2=0.5),
+    ],
+    ids=lambda rule: type(rule).__name__,
+)
+@pytest.mark.parametrize("muon_first", [True, False])
+def test_matrices_of_muon_in_phases_of_other_rules(rule, muon_first):
+    muon = dl.Muon(0.05, 0.5, nesterov=True, other=dl.GradientDescent(0.03, weight_decay=0.2))
+    rules = (muon, rule, muon) if muon_first else (rule, muon, rule)
+    problem = make(
+        rules[0],
+        dl.MLP(2, 1.0),
+        steps=7,
+        phases=[dl.Phase(2), dl.Phase(3, optimizer=rules[1]), dl.Phase(2, optimizer=rules[2])],
+    )
+    averages = [dl.EMA(0.5)]
+    expected, solution = reference(problem, averages), dl.solve(problem, averages=averages)
+    for name in ("test_loss", "train_loss", "averaged_test_loss"):
+        assert_close(getattr(solution, name), expected[name], 1e-12)
+
+
 class TestIdentities:
     """Two programs that are one."""
 
