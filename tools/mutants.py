@@ -443,7 +443,7 @@ RULES = Suite(
             ("e = second - second[..., first] @ before", "e = second"),
             ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),
             ("by_step[:, :, :-1] += parts[:, :, 1:] @ before", "pass"),
-            ("R[second] = R[second] - R[second, first] @ R[first]", "pass"),
+            ("equal[steps[1:], :, steps[:-1], :] = before[1:]", "pass"),
         ],
         "_equations/system.py": [
             ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),

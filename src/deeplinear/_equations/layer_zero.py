@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, beside, computing, finite, identity, namespace, to_numpy
-from deeplinear._equations.coefficients import Coefficients, Structure, row_set
+from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.increments import backward_source, without_initial
 from deeplinear._equations.layers import kernel_on_h
 from deeplinear._equations.products import (
@@ -233,8 +233,8 @@ class DataCovariances:
         """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows).
 
         C_Delta = R_Delta (C_v + sigma^2) R_Delta^T + (R_Delta - 1) draws (R_Delta - 1)^T: a residual feels the batches
-        that were drawn before its time, by draws = subsampling / reuse C_Delta(t, t) each. It is that of e where a row
-        sees the batch of the row before.
+        that were drawn before its time, by draws = subsampling / reuse C_Delta(t, t) each. Rows that see the batch of
+        the row before, which nobody reports, have no meaning here.
         """
         c, s = self.c, self.c.structure
         RDelta = self.responses.RDelta
@@ -254,9 +254,6 @@ class DataCovariances:
         if RDelta is None:
             return direct
         R = finite(to_numpy(RDelta.matrix[index]))
-        for time in (time for time in range(s.steps) if s.sets.is_second(time)):
-            first, second = row_set(c, time - 1), row_set(c, time)
-            R[second] = R[second] - R[second, first] @ R[first]
         past = R - np.eye(s.size)
         subsampling, reuse = (np.broadcast_to(to_numpy(x[index]), s.steps) for x in (c.subsampling, c.reuse))
         draws = np.repeat(np.divide(subsampling, reuse, out=np.zeros_like(subsampling), where=reuse != 0), s.outputs)
