@@ -55,6 +55,7 @@ def orthogonal(matrix: Array, iterations: int) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> orthogonal(np.diag([1.0, 0.5]), iterations=5).round(2)
     array([[0.69, 0.  ],
            [0.  , 1.11]])
