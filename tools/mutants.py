@@ -157,7 +157,7 @@ EQUATIONS = Suite(
             ("self.H, -c.eigenvalues * KR", "self.H, -1.1 * c.eigenvalues * KR"),
             ("mode_sum(c, H, 1)", "mode_sum(c, H, 2)"),
             ("Rvu = -rows_times(self.mean_H(rows)", "Rvu = -1.1 * rows_times(self.mean_H(rows)"),
-            ("self.RDelta, self.reused(Rvu, rows)", "self.RDelta, 1.1 * self.reused(Rvu, rows)"),
+            ("felt = self.reused(Rvu, rows)", "felt = 1.1 * self.reused(Rvu, rows)"),
             ("Rhr = -self.times_mean_H(RDelta)", "Rhr = -1.1 * self.times_mean_H(RDelta)"),
             ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
             ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
@@ -294,11 +294,22 @@ PROGRAMS = Suite(
             ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
             ("squares = self._mean / (1.0 - rule.beta2 ** (t + 1))", "squares = self._mean"),
             ("xp.clip(rule.clip * inverse, None, 1.0)", "rule.clip * inverse"),
-            ("fan_out = weight.shape[-2]", "fan_out = weight.shape[-1]"),
-            ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
-            ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
+            ("squares = squares * beside(np.asarray(self._sizes), squares)", "pass"),
             ("        self._move(1.0)", "        pass"),
             ("        self._move(-1.0)", "        self._move(1.0)"),
+        ],
+        "_experiment/more_rules.py": [
+            ("fan_out = weight.shape[-2]", "fan_out = weight.shape[-1]"),
+            ("by_layer(optimizer.rates(steps), factors.orthogonal)", "by_layer(optimizer.rates(steps), factors.sizes)"),
+            ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
+            ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
+        ],
+        "_problem/network.py": [
+            ("power - 1 if own_size", "power - 0.5 if own_size"),
+        ],
+        "_problem/problem.py": [
+            ("fan_ins / fan_ins[-1]  # eq-standard-size", "fan_ins  # eq-standard-size"),
+            ("np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))", "np.sqrt(fan_ins / fan_ins[-1])"),
         ],
         "_experiment/network.py": [
             ("squares = [outer.square / width for", "squares = [outer.square for"),
@@ -394,9 +405,17 @@ RULES = Suite(
         "_equations/matrix_track.py": [
             ("V = V @ q @ q", "V = V @ q"),
             ("_C * (V @ V)", "_C * V"),
+            ("constant * gain * part + w * q", "constant * part + w * q"),
+            ("+= constant / norm * m", "+= constant * m"),
+            ("(U * (w / square))", "(U * w)"),
             ("m = momentum * m\n", "m = 1.0 * m\n"),
-            ("share[..., None] * (self._mean - self._X)", "0.0 * (self._mean - self._X)"),
+            ("share[..., None] * (mean - X)", "0.0 * (mean - X)"),
             ("force = -decay[..., None] * self._X", "force = 0.0 * self._X"),
+        ],
+        "_equations/matrix_averages.py": [
+            ("total *= 1.0 - share", "pass"),
+            ("-= old", "-= 0.5 * old"),
+            ("total / self._average.length(self._step - 1)", "total / self._average.length(self._step)"),
         ],
         "_equations/chain.py": [
             ("ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])", "ratio"),
@@ -420,13 +439,18 @@ RULES = Suite(
         ],
         "_equations/layer_zero.py": [
             ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
+            ("*= 1.0 + again[:, None, None]", "*= 1.0"),
+            ("e = second - second[..., first] @ before", "e = second"),
+            ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),
+            ("by_step[:, :, :-1] += parts[:, :, 1:] @ before", "pass"),
+            ("equal[steps[1:], :, steps[:-1], :] = before[1:]", "pass"),
         ],
         "_equations/system.py": [
             ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),
             ("CDelta_equal[:, times] = 0.0", "CDelta_equal[:, times] *= 1.0"),
         ],
         "_problem/network.py": [
-            ("self.depth ** (2 * self.branch_scaling - 1)", "self.depth**self.branch_scaling"),
+            ("else 2 * power - 1)", "else power)"),
             ("return np.array([1.0, *widths])", "return np.array([*widths, 1.0])"),
         ],
     },

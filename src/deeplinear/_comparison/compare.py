@@ -177,6 +177,10 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     second, and else estimates it from four solutions. Where it is predicted, ``z_beyond_size`` of the losses is their
     deviation from theory and shift together: what size does not explain.
 
+    Rules that look at the size of gradients take it for a number, which needs many directions. On dimension-free data
+    with few of them, (sum lam)^2 / sum lam^2 below 50, networks of any size deviate, and ``explanation`` says so where
+    they do.
+
     Parameters
     ----------
     theory

@@ -17,6 +17,9 @@ from deeplinear._theory.solution import Solution
 _FAR = 5.0
 """Standard errors from theory and the expected shift, at any step, beyond which size does not explain a deviation."""
 
+_MANY = 50
+"""Directions of inputs from which sizes of gradients are taken to be sharp: their squares scatter by sqrt(2 / 50)."""
+
 
 class Verdict(StrEnum):
     """What a comparison comes to."""
@@ -124,12 +127,31 @@ def explain(
             f"of theory and the shift that is expected of networks of this size they are within {beyond:.1f} standard "
             "errors"
         )
+    if verdict in (Verdict.CLOSE, Verdict.DISAGREES):
+        sentences += _sizes_that_scatter(experiment.problem)
     if verdict is Verdict.DISAGREES:
         if finite_size > tolerance and _is_of_size(observables, finite_size):
             sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
         else:
             sentences.append(f"see whether it shrinks with a larger {larger}")
     return "; ".join(sentences)
+
+
+def _sizes_that_scatter(problem: Problem) -> list[str]:
+    """Say where a rule looks at sizes of gradients that are not sharp however large networks are."""
+    rules = [stage.optimizer for stage in problem.stages]
+    looks = any(rule.scaling is not None or rule.ascent is not None or rule.orthogonal is not None for rule in rules)
+    if not (looks and problem.data.dimension_free):
+        return []
+    modes = problem.data.modes
+    parts = modes.weight * modes.eigenvalues
+    directions = float(parts.sum() ** 2 / (parts * modes.eigenvalues).sum())
+    if directions >= _MANY:
+        return []
+    text = (
+        f"inputs have about {directions:.2g} directions, so that the size of gradients, which the update rule looks at"
+    )
+    return [f"{text}, scatters at any width; theory has its root mean square"]
 
 
 def _is_of_size(observables: tuple[ObservableComparison, ...], finite_size: float) -> bool:

@@ -139,7 +139,8 @@ def _longer(c: Coefficients, row: int, extra: int, fresh: bool, twin: bool) -> C
 
     number = max(s.sets.sets, default=0) + 1
     own = s.sets.sets and (*s.sets.sets[: row + 1], *(number if fresh else s.sets.sets[row],) * extra)
-    sets = replace(s.sets, sets=own, tasks=_longer_tasks(s.sets.tasks, row, extra))
+    twice = s.sets.twice and (*s.sets.twice[: row + 1], *(False,) * extra)
+    sets = replace(s.sets, sets=own, tasks=_longer_tasks(s.sets.tasks, row, extra), twice=twice)
     return replace(
         c,
         structure=replace(s, steps=steps, sets=sets),

@@ -7,7 +7,8 @@ from deeplinear._core.arrays import Array, computing
 from deeplinear._experiment.averages import running
 from deeplinear._experiment.curvature import Curvature, Directions, lanczos, largest_singular_values, whole_batch
 from deeplinear._experiment.data_sets import DataSet
-from deeplinear._experiment.descent import Ascent, Gradient, Rule, rule_of
+from deeplinear._experiment.descent import Ascent, Factors, Gradient, Rule
+from deeplinear._experiment.more_rules import rule_of
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
 from deeplinear._experiment.streams import Batch, Inputs, Stream
@@ -117,8 +118,14 @@ class Training:
         """Return the rule of a phase, which starts afresh from the weights that count."""
         problem, optimizer = self._task.problem, stage.optimizer
         count = problem.network.layers + 1
-        rates, decays = (spread(each(optimizer), count) for each in (problem.layer_rates, problem.layer_decays))
-        return rule_of(optimizer, self._rule.weights, stage.of, rates.tolist(), decays.tolist())
+        every = (
+            problem.layer_rates(optimizer),
+            problem.layer_decays(optimizer),
+            problem.size_factors(optimizer),
+            problem.orthogonal_rates(),
+        )
+        factors = Factors(*(spread(each, count).tolist() for each in every))
+        return rule_of(optimizer, self._rule.weights, stage.of, factors)
 
     def _step(self, t: int, phase: int, stage: Stage) -> bool:
         """Take one step, unless it is the last; return whether any network is still within bounds."""

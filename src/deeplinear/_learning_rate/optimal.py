@@ -132,7 +132,9 @@ def optimal_lr(
     Parameters
     ----------
     problem
-        What to train. A schedule is scaled as a whole.
+        What to train. A schedule is scaled as a whole. What is varied is the rate of the problem's optimizer, in all
+        phases that go on with it. Phases with an optimizer of their own keep its rate, and so do the ``other`` weights
+        of Muon where these have a rule of their own; without one they take the rate of Muon, which varies.
     horizon
         Step at which the loss counts, from 1 to steps - 1, which is the default.
     objective

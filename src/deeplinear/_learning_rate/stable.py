@@ -81,7 +81,8 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     A rate is stable if the train loss at the last step is at most what it was at step 0 (and no step went beyond
     10^12 times the initial test loss). A transient above the initial loss that has come down again by then is stable.
     With weight decay, a centered network may forget the initial function that is subtracted, so there the loss without
-    that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability.
+    that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability. Where
+    phases follow each other, the bound is the loss of the untrained network on the data of the last one.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
     that blows up down to where three are stable in a row. Up to a rate whose loss goes down all the way all others do
@@ -95,6 +96,8 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     ----------
     problem
         What to train, for at least 2 steps. Its own learning rate does not matter. A schedule is scaled as a whole.
+        Rates that are not the problem's stay as they are: those of phases with an optimizer of their own, and of the
+        ``other`` weights of Muon where these have a rule of their own.
     tolerance
         Relative distance between ``lr`` and ``unstable_lr``; ``largest_lr`` is as close to the next unstable rate.
     progress
@@ -129,11 +132,13 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
 
 
 def stable_loss(problem: Problem) -> float:
-    """Train loss that a stable run does not exceed at its last step."""
+    """Train loss that a stable run does not exceed at its last step: that of untrained weights on the data of then."""
     decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
     changes = {"centered": False} if decays else {}
     loss: float = curves([replace(up_to(problem, 0), changes)])[0].train_loss[0]
-    return loss
+    # Targets of all phases are as large, so that untrained weights tell them by their label noise only.
+    first, last = problem.stages[0].noise, problem.stages[-1].noise
+    return loss + problem.data.outputs * (last**2 - first**2)
 
 
 def is_stable(curve: Curve, bound: float) -> bool:

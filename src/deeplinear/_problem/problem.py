@@ -1,11 +1,12 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
@@ -121,6 +122,8 @@ class Problem:
             )
 
     def _check_phases(self) -> None:
+        if not isinstance(self.phases, Iterable):
+            raise Refusal("phases", self.phases, "a sequence of Phase")
         keep(self, phases=tuple(self.phases))
         for phase in self.phases:
             if not isinstance(phase, Phase):
@@ -137,13 +140,11 @@ class Problem:
         by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
         if by_layer and self.network.hidden_matrices is None:
             allowed = "another one at infinite depth, or a smaller depth"
-            why = ": gradients of single layers vanish there, and steps that do not depend on them add up to infinity"
+            why = ": the sizes of single layers are not kept there"
             raise Refusal("optimizer", rule, allowed, got=name, rest=why)
         if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
             raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients have no size there")
-        if rule.ascent is not None and stage.sampling.subsamples and not stage.sampling.fresh:
-            raise Refusal("sampling", stage.sampling, "another one with SAM, such as OnlineSGD or FullBatch")
 
     @property
     def hint(self) -> str:
@@ -215,7 +216,32 @@ class Problem:
 
         At infinite depth one entry stands for all hidden matrices.
         """
-        factors: NDArray[Any] = self.network.rate_factors * self._layer_factors(optimizer)[0]
+        scaling, network = optimizer.scaling, self.network
+        if scaling is None or not scaling.normalizes:
+            factors, own_size = network.fan_ins, False
+        else:
+            factors, own_size = self.size_factors(optimizer), scaling.by_layer
+        factors[1:-1] *= network.branch_rate(own_size)
+        rates: NDArray[Any] = factors * self._layer_factors(optimizer)[0]
+        return rates
+
+    def size_factors(self, optimizer: Optimizer) -> NDArray[Any]:
+        """Factor on the squared size of each weight layer's gradient that a rule divides by, likewise.
+
+        Standard weights are W_l over the root of the fan-in, so their gradients are larger by that root.
+        """
+        fan_ins = self.network.fan_ins
+        factors: NDArray[Any] = fan_ins / fan_ins[-1]  # eq-standard-size
+        return factors if optimizer.scaling is not None and optimizer.scaling.normalizes else np.ones_like(factors)
+
+    def orthogonal_rates(self) -> NDArray[Any]:
+        """Factor on the learning rate of orthogonal steps of each weight layer, likewise.
+
+        Steps are as large as initial weights, sqrt(N_{l+1}); those of standard weights, as sqrt(N_l).
+        """
+        fan_ins = self.network.fan_ins
+        factors: NDArray[Any] = np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))  # eq-standard-size
+        factors[1:-1] *= self.network.branch_rate(own_size=True)
         return factors
 
     def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:

@@ -135,8 +135,6 @@ def solve(
         raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got='"panels"', rest=why)
     if averages and method not in ("auto", "dense", "reference"):
         raise Refusal("method", method, '"dense" or "auto" with averages')
-    if averages and any(stage.optimizer.orthogonal for each in problems for stage in each.stages):
-        raise Refusal("averages", averages, "empty with Muon")
     choice = Choice(method, tolerance, place, averages=read_averages(averages))
     todo = batches(problems, choice)
     memory.require(
