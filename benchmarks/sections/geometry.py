@@ -4,6 +4,7 @@ from typing import Any
 
 import deeplinear as dl
 from measure import race
+from pictures import COLORS, picture
 from sections import rounded, seconds, table
 
 TITLE = "Geometry: curvature, landscapes and spectra of weights"
@@ -33,10 +34,17 @@ def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def show(data: dict[str, Any]) -> list[str]:
+    with picture("geometry") as (ax,):
+        names = list(WORKS)[1:5]
+        ax.barh(names, [data[name] / data["solve"] for name in names], color=COLORS[0])
+        ax.invert_yaxis()
+        ax.set(xlabel="time over that of a solution")
     rows = ([name, seconds(data[name]), rounded(data[name] / data["solve"])] for name in WORKS)
     return [
         "L = 3, T = 200, full batch; the networks are trained for 40 steps. Every direction of the Hessian takes four "
         "rows of the equations, each as long as a step at that time.",
+        "",
+        "![Time of curvature, landscapes and spectra](images/geometry.png)",
         "",
         *table(["", "time", "over `solve`"], rows),
     ]

@@ -128,7 +128,7 @@ def explain(
             "errors"
         )
     if verdict in (Verdict.CLOSE, Verdict.DISAGREES):
-        sentences += _sizes_that_scatter(experiment.problem)
+        sentences += _sizes_that_scatter(problem)
     if verdict is Verdict.DISAGREES:
         if finite_size > tolerance and _is_of_size(observables, finite_size):
             sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")

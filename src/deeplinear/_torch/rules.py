@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from deeplinear._core.arrays import Array
-from deeplinear._experiment.descent import orthogonal
+from deeplinear._experiment.more_rules import orthogonal
 from deeplinear._problem.layers import spread
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import Stage
