@@ -490,3 +490,17 @@ def test_sizes_of_gradients_that_scatter_are_named(rule, modes, said):
     assert found.verdict is Verdict.DISAGREES
     assert ("about 4.4 directions" in found.explanation) == said
     assert ("scatters at any width" in found.explanation) == said
+
+
+def test_curvature_that_networks_measured_is_compared():
+    """D = 10^5, 12 networks: they agree with theory, and would not with that of another rate."""
+    problem = dl.Problem(
+        dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=10
+    )
+    wanted = dl.Curvature([0, 9], 4)
+    networks = dl.simulate(problem, 10**5, 12, method="reduced", record="losses", curvature=wanted)
+    found = dl.compare(dl.solve(problem), networks)
+    assert found.verdict == dl.Verdict.AGREES
+    assert found["ritz_values[0]"].z.shape == (2,)
+    wrong = replace(networks, ritz_values=1.01 * networks.ritz_values)
+    assert dl.compare(dl.solve(problem), wrong).p_value < 0.01

@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
+from deeplinear._comparison.curvature import curvature_of
 from deeplinear._comparison.finite_size import FiniteSize, finite_size
 from deeplinear._comparison.joint_test import LEVEL, SignFlipTest
 from deeplinear._comparison.near_edge import expected_deviation
@@ -156,7 +157,8 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
 
     Losses are compared at every step, those of averaged weights and on the targets of phases too if both sides have
     them; so are the correlations, if they were recorded, layer by layer: at equal times, and of each time with the
-    first and with the last. A theory that was not solved at every step is interpolated to it for the losses; its
+    first and with the last. Where networks have measured their curvature, so is every Ritz value, against those of
+    ``sharpness``. A theory that was not solved at every step is interpolated to it for the losses; its
     correlations are compared where its nodes are steps, if it has any.
 
     The verdict rests on a sign-flip test: under the null, the deviations of each seed from theory are
@@ -214,6 +216,7 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     seeds = len(experiment.seeds)
     divergence = Divergence.of(theory, experiment)
     groups = list(observables_of(theory, experiment, divergence.first))
+    groups += curvature_of(theory.problem, experiment, divergence.first)
     test = SignFlipTest.of(groups)
     prediction = _predicted(theory.problem, experiment.dim)
     observables = tuple(
