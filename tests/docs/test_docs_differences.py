@@ -41,7 +41,7 @@ PRINTED = {
     "h_l without its own step": (problem(lr=0.03), {"dd[layer - 1] * Rhr": "dd[layer - 1] * np.tril(Rhr, -1)"}),
     "R_vu without 1/alpha": (
         problem(sampling=dl.FullBatch(samples=4.0)),
-        {"one - reuse[:, None] * same_set": "one - same_set"},
+        {"elsewhere = (1.0 - same_draw + same_time) * reuse[:, None] *": "elsewhere = (1.0 - same_draw + same_time) *"},
     ),
     "plus sign in the centered v": (
         problem(dl.MLP(depth=2, width=1.0, centered=True)),

@@ -632,7 +632,7 @@ def test_refusals():
     muon = make(Muon(0.1))
     assert simulate(muon, DIM, 1).method == "explicit"
     for method in ("lazy", "reduced"):
-        message = rf"method must be 'auto' or 'explicit', got '{method}': orthogonal steps \(Muon\) need every entry"
+        message = rf"method must be 'auto' or 'explicit', got '{method}': orthogonal steps \(Muon\) and singular values"
         with pytest.raises(ValueError, match=message):
             simulate(muon, DIM, 1, method=method)
     with pytest.raises(ValueError, match=r"averages must be a sequence of EMA or TailMean, got 0\.9"):

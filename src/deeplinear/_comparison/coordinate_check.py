@@ -1,5 +1,6 @@
 """The question whether activations and their updates keep their sizes when a network is made wider."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -107,7 +108,9 @@ def _check_problem(
 
 
 def _predict(problem: Problem, widths: Array) -> Sizes:
-    solutions = solve([replace(problem, {"width": float(width)}) for width in widths], method="dense")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # widths are meant as they are here
+        solutions = solve([replace(problem, {"width": float(width)}) for width in widths], method="dense")
     squares = [
         squared_sizes(
             each.problem, Correlations(each.feature_correlation, each.gradient_correlation, each.error_correlation)
@@ -123,7 +126,9 @@ def _measure(problem: Problem, widths: Array, experiment: Mapping[str, Any]) -> 
     found = []
     for width in widths:
         wider = replace(problem, {"width": float(width)})
-        networks = simulate(wider, **experiment)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            networks = simulate(wider, **experiment)
         assert networks.feature_correlation is not None
         assert networks.gradient_correlation is not None
         assert networks.error_correlation is not None

@@ -116,16 +116,7 @@ class Training:
 
     def _start(self, stage: Stage) -> Rule:
         """Return the rule of a phase, which starts afresh from the weights that count."""
-        problem, optimizer = self._task.problem, stage.optimizer
-        count = problem.network.layers + 1
-        every = (
-            problem.layer_rates(optimizer),
-            problem.layer_decays(optimizer),
-            problem.size_factors(optimizer),
-            problem.orthogonal_rates(),
-        )
-        factors = Factors(*(spread(each, count).tolist() for each in every))
-        return rule_of(optimizer, self._rule.weights, stage.of, factors)
+        return rule_of(stage.optimizer, self._rule.weights, stage.of, factors_of(self._task.problem, stage))
 
     def _step(self, t: int, phase: int, stage: Stage) -> bool:
         """Take one step, unless it is the last; return whether any network is still within bounds."""
@@ -203,3 +194,15 @@ class Training:
         for phase, (stage, target) in enumerate(zip(stages, self._task.targets, strict=True)):
             if len(stages) > 1:
                 self._log.task_loss(t, phase, self._task.inputs.loss(target + minus_function, stage.noise))
+
+
+def factors_of(problem: Problem, stage: Stage) -> Factors:
+    """Return the factors of each weight layer in a phase."""
+    optimizer, count = stage.optimizer, problem.network.layers + 1
+    every = (
+        problem.layer_rates(optimizer),
+        problem.layer_decays(optimizer),
+        problem.size_factors(optimizer),
+        problem.orthogonal_rates(),
+    )
+    return Factors(*(spread(each, count).tolist() for each in every))

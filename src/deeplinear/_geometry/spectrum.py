@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
-from scipy.optimize import brentq
 
 from deeplinear._geometry.operators import Tridiagonal
 
@@ -125,6 +124,8 @@ def _edge(matrix: Tridiagonal, skipped: int) -> tuple[float, float]:
 
 def _extrapolated(points: list[tuple[int, float]]) -> float:
     """Return b of b - c / (K + delta)^2 through three points; nan if they do not lie so."""
+    from scipy.optimize import brentq  # slow to import
+
     (k1, t1), (k2, t2), (k3, t3) = points
 
     def bent(delta: float) -> float:

@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 Array = NDArray[np.float64]
 
@@ -87,6 +86,8 @@ class Singular(NamedTuple):
 
 def singular(fields: Fields) -> Singular:
     """Find the singular values of a weight layer beyond its bulk."""
+    from scipy.optimize import brentq  # slow to import
+
     block = _Block(fields)
     edge = abs(fields.d) * np.sqrt(fields.variance) * (1.0 + np.sqrt(fields.ratio))
     start = edge * (1.0 + _OUTSIDE)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from deeplinear._core.arrays import Array
+from deeplinear._experiment.descent import Factors
 from deeplinear._experiment.more_rules import orthogonal
-from deeplinear._problem.layers import spread
+from deeplinear._experiment.training import factors_of
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
@@ -62,15 +62,16 @@ class Rule:
         The rule of the problem.
     steps
         Number of steps of its schedules.
-    rates, decays
-        Factors of each weight layer on learning rate and weight decay, shape (L + 1,).
+    factors
+        Of each weight layer, as in the experiment.
     """
 
-    def __init__(self, optimizer: Optimizer, steps: int, rates: Array, decays: Array) -> None:
+    def __init__(self, optimizer: Optimizer, steps: int, factors: Factors) -> None:
         self.optimizer, plain = optimizer, optimizer.plain
-        self._rates, self._decays = (np.outer(plain.rates(steps), rates), np.outer(plain.decays(steps), decays))
-        self._momenta = plain.momenta(steps)
-        self._orthogonal_rates = optimizer.rates(steps)
+        self._rates = np.outer(plain.rates(steps), factors.rates)
+        self._decays = np.outer(plain.decays(steps), factors.decays)
+        self._momenta, self._sizes = plain.momenta(steps), factors.sizes
+        self._orthogonal_rates = np.outer(optimizer.rates(steps), factors.orthogonal)
 
     def step(self, t: int, layers: Sequence[Layer], width: int) -> None:
         """Take the weights from step t of the rule to t + 1; ``width`` is N_L."""
@@ -100,7 +101,7 @@ class Rule:
         assert rule is not None
         momentum = layer.remembered("momentum").mul_(rule.momentum).add_(layer.gradient)
         ahead = layer.gradient.add_(momentum, alpha=rule.momentum) if rule.nesterov else momentum
-        lr = float(self._orthogonal_rates[t]) * layer.weight.shape[0] ** 0.5
+        lr = float(self._orthogonal_rates[t, layer.index]) * layer.weight.shape[0] ** 0.5
         layer.weight.add_(orthogonal(ahead, rule.iterations), alpha=lr)
 
     def _step_averaged(self, t: int, layer: Layer) -> None:
@@ -119,6 +120,7 @@ class Rule:
         rule = self.optimizer.scaling
         assert rule is not None
         squares = squared_norms(layers, width)
+        squares = squares * torch.as_tensor(self._sizes, dtype=squares.dtype, device=squares.device)
         if not rule.by_layer:
             squares = squares.sum().expand_as(squares)
         for layer, square in zip(layers, squares, strict=True):
@@ -134,9 +136,7 @@ class Rule:
 
 def rule_of(problem: Problem, stage: Stage) -> Rule:
     """Return the update rule of a phase."""
-    layers = problem.network.layers + 1
-    rates, decays = (spread(each(stage.optimizer), layers) for each in (problem.layer_rates, problem.layer_decays))
-    return Rule(stage.optimizer, stage.of, rates, decays)
+    return Rule(stage.optimizer, stage.of, factors_of(problem, stage))
 
 
 def squared_norms(layers: Sequence[Layer], width: int) -> torch.Tensor:
