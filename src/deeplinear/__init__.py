@@ -18,6 +18,8 @@ from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_sta
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._learning_rate.transfer import Transfer, transfer
+from deeplinear._planning.families import TunedSchedule
+from deeplinear._planning.schedule import OptimalSchedule, optimal_schedule
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
@@ -59,6 +61,7 @@ __all__ = [
     "ObservableComparison",
     "OnlineSGD",
     "OptimalLr",
+    "OptimalSchedule",
     "Phase",
     "Population",
     "PowerLawFit",
@@ -74,6 +77,7 @@ __all__ = [
     "Status",
     "TailMean",
     "Transfer",
+    "TunedSchedule",
     "VarianceDecomposition",
     "Verdict",
     "WeightSpectra",
@@ -89,6 +93,7 @@ __all__ = [
     "max_stable_lr",
     "open_sweep",
     "optimal_lr",
+    "optimal_schedule",
     "reproduce",
     "rich_exponent",
     "schedules",
