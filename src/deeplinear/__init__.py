@@ -19,6 +19,7 @@ from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growt
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._learning_rate.transfer import Transfer, transfer
 from deeplinear._planning.families import TunedSchedule
+from deeplinear._planning.optimum import JointMinimum, Optimum, optimal
 from deeplinear._planning.schedule import OptimalSchedule, optimal_schedule
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
@@ -51,6 +52,7 @@ __all__ = [
     "FullBatch",
     "GradientDescent",
     "Isotropic",
+    "JointMinimum",
     "Landscape",
     "LrMinimum",
     "MaxStableLr",
@@ -62,6 +64,7 @@ __all__ = [
     "OnlineSGD",
     "OptimalLr",
     "OptimalSchedule",
+    "Optimum",
     "Phase",
     "Population",
     "PowerLawFit",
@@ -92,6 +95,7 @@ __all__ = [
     "local_exponents",
     "max_stable_lr",
     "open_sweep",
+    "optimal",
     "optimal_lr",
     "optimal_schedule",
     "reproduce",
