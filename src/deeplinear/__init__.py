@@ -18,8 +18,12 @@ from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_sta
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._learning_rate.transfer import Transfer, transfer
+from deeplinear._planning.batch import CriticalBatch, critical_batch
+from deeplinear._planning.budget import training_cost
 from deeplinear._planning.families import TunedSchedule
+from deeplinear._planning.frontier import Frontier
 from deeplinear._planning.optimum import JointMinimum, Optimum, optimal
+from deeplinear._planning.plan import Plan, plan
 from deeplinear._planning.schedule import OptimalSchedule, optimal_schedule
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
@@ -44,11 +48,13 @@ __all__ = [
     "MLP",
     "SAM",
     "Comparison",
+    "CriticalBatch",
     "Curvature",
     "Decomposition",
     "Ensemble",
     "Estimate",
     "FiniteSize",
+    "Frontier",
     "FullBatch",
     "GradientDescent",
     "Isotropic",
@@ -66,6 +72,7 @@ __all__ = [
     "OptimalSchedule",
     "Optimum",
     "Phase",
+    "Plan",
     "Population",
     "PowerLawFit",
     "Problem",
@@ -85,6 +92,7 @@ __all__ = [
     "Verdict",
     "WeightSpectra",
     "compare",
+    "critical_batch",
     "estimate",
     "finite_size",
     "first_rise_lr",
@@ -98,6 +106,7 @@ __all__ = [
     "optimal",
     "optimal_lr",
     "optimal_schedule",
+    "plan",
     "reproduce",
     "rich_exponent",
     "schedules",
@@ -106,6 +115,7 @@ __all__ = [
     "simulate",
     "solve",
     "sweep",
+    "training_cost",
     "transfer",
     "weight_spectra",
 ]

@@ -1,16 +1,20 @@
 """Pictures of plans: schedules and what they do to the loss."""
 
+import math
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from deeplinear._core.words import percent
 from deeplinear._planning.optimum import Optimum
+from deeplinear._planning.plan import Plan
 from deeplinear._planning.schedule import OptimalSchedule
-from deeplinear._plots.style import INK, log_axis, new_figure, put_title, styled
+from deeplinear._plots.style import INK, THEORY, log_axis, new_figure, put_title, styled
 from deeplinear._plots.transfer import lr_axis
 from deeplinear._plots.words import in_words
 from deeplinear._problem.edit import about_field
@@ -75,6 +79,71 @@ def plot_optimum(found: Optimum) -> Figure:
         figure.axes[0].set_ylabel(f"{found.objective} loss at the last step")
         put_title(figure, *in_words(found.problem))
         return figure
+
+
+def plot_plan(found: Plan) -> Figure:
+    """Draw the loss of every model against its cost, with the frontier, and the best values against the budget.
+
+    Lines are models, dark to light along the first field. Points of the frontier are open where the best model is at an
+    end of the grid; the dashed line is the power law of the others.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=1, width=1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.1), steps=12
+    ... )
+    >>> figure = plot_plan(dl.plan(problem, 20.0, values={"width": [0.5, 1.0, 2.0]}))
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['test loss above label noise', 'best width', 'best steps']
+    """
+    with styled():
+        names = [name for name, values in found.frontier.values.items() if len(np.unique(values)) > 1]
+        figure = new_figure(3.4 + 2.6 * len(names), 3.2)
+        axes = np.atleast_1d(figure.subplots(1, 1 + len(names), width_ratios=[1.3] + [1.0] * len(names)))
+        _draw_models(axes[0], found)
+        _draw_law(axes[0], found, "loss", found.frontier.loss)
+        axes[0].set_ylabel(f"{found.objective} loss above label noise")
+        for ax, name in zip(axes[1:], names, strict=True):
+            _draw_law(ax, found, name, found.frontier.values[name])
+            ax.set_ylabel(f"best {name}")
+        varied = ("lr ", *(f"{name} " for name in found.grid))
+        words = [line.split(", ") for line in in_words(found.problem)]
+        kept = [[word for word in line if not word.startswith(varied) and " steps" not in word] for line in words]
+        put_title(figure, *(", ".join(line) for line in kept if line))
+        return figure
+
+
+def _draw_models(ax: Axes, found: Plan) -> None:
+    """Loss of every model against its cost, as it trains for longer."""
+    losses = found.losses.reshape(-1, found.losses.shape[-1]) - found.label_noise
+    costs = found.costs.reshape(losses.shape)
+    count = found.losses.shape[0] if found.grid else 1
+    colors = matplotlib.colormaps["cividis"](np.linspace(0.05, 0.92, count))
+    marker = "o" if losses.shape[1] == 1 else None
+    names = [f"{name} {value:g}" for name, values in list(found.grid.items())[:1] for value in values] or [""]
+    for index in range(len(losses)):
+        first, is_new = index * count // len(losses), index % (len(losses) // count) == 0
+        label = names[first] if is_new and len(names) > 1 else None
+        ax.plot(costs[index], losses[index], color=colors[first], linewidth=1.2, marker=marker, label=label)
+
+
+def _draw_law(ax: Axes, found: Plan, name: str, values: NDArray[np.float64]) -> None:
+    """What is best against the budget, with its power law."""
+    inside, compute = found.frontier.is_inside, found.frontier.compute
+    point: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": "black", "markersize": 4, "zorder": 4}
+    ax.plot(compute[inside], values[inside], **point)
+    ax.plot(compute[~inside], values[~inside], markerfacecolor="white", **point)
+    exponent, _ = found.frontier.exponents.get(name, (math.nan, math.nan))
+    if math.isfinite(exponent):
+        x, y = np.log(compute[inside]), np.log(values[inside])
+        law = np.exp(y.mean() + exponent * (x - x.mean()))
+        ax.plot(compute[inside], law, label=f"slope {exponent:.3f}".replace("-", "−"), **THEORY)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(loc="lower left" if name == "loss" else "upper left")
+    ax.set_xscale("log")
+    log_axis(ax)
+    ax.set_xlabel("compute")
 
 
 def _draw_profile(ax: Axes, found: Optimum, name: str) -> None:
