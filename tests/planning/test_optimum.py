@@ -31,20 +31,20 @@ CASES: dict[str, tuple[dl.Problem, dict[str, tuple[float, float]]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_brute_force(name: str) -> None:
-    """No pair of values on a grid of 40 x 12 that keeps the margin is better; the optimum keeps it too."""
+    """No pair of values on a grid of 24 x 8 that keeps the margin is better; the optimum keeps it too."""
     problem, bounds = CASES[name]
-    found = dl.optimal(problem, list(bounds), bounds=bounds)
+    found = dl.optimal(problem, list(bounds), bounds=bounds, starts=3)
     search = search_of(problem, list(bounds))
     ends = [Axis(each, *ends) for each, ends in bounds.items()]
     grids = [
         np.linspace(axis.coordinate(axis.low), axis.coordinate(axis.high), n)
-        for axis, n in zip(ends, (40, 12), strict=True)
+        for axis, n in zip(ends, (24, 8), strict=True)
     ]
     search.axes = tuple(ends)
     heights = search._heights([np.array(place) for place in itertools.product(*grids)])
     least, noise = math.exp(min(heights)), problem.data.noise**2
     assert found.loss - noise <= least * (1 + 1e-3)
-    assert found.loss - noise > 0.9 * least  # a ratio of 1.15 between rates misses the bottom by less
+    assert found.loss - noise > 0.85 * least  # a ratio of 1.26 between rates misses the bottom by less
     assert dl.solve(found.problem).test_loss[-1] == pytest.approx(found.loss, rel=1e-9)
     for each, (low, high) in bounds.items():
         assert low <= found.values[each] <= high
@@ -95,8 +95,8 @@ def test_bounds_that_bind() -> None:
 
 
 def test_several_minima_and_the_gain_over_the_rate_alone() -> None:
-    problem = make(dl.FullBatch(1.2), 10, noise=0.8)
-    found = dl.optimal(problem, ["lr", "weight_decay", "richness"])
+    problem = make(dl.FullBatch(1.2), 8, noise=0.8)
+    found = dl.optimal(problem, ["lr", "weight_decay", "richness"], starts=3)
     assert found.loss < 0.95 * dl.optimal_lr(problem).loss
     assert found.minima[0].values == found.values
     losses = [each.loss for each in found.minima]
@@ -108,7 +108,7 @@ def test_several_minima_and_the_gain_over_the_rate_alone() -> None:
 
 def test_the_margin_is_kept() -> None:
     """Full batches have their best rate at an edge, from which a margin keeps away."""
-    problem = make(dl.FullBatch(3.0), 25, noise=0.1)
+    problem = make(dl.FullBatch(3.0), 15, noise=0.1)
     wide = dl.optimal(problem, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, margin=0.3, starts=2)
     higher = dl.solve(at(problem, wide.values | {"lr": 1.3 * wide.values["lr"]})).test_loss[-1]
     assert higher - 0.01 < 1.2 * (wide.loss - 0.01)

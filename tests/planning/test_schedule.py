@@ -51,15 +51,15 @@ def test_knots_are_hats() -> None:
 
 
 def test_every_rate_free_against_brute_force() -> None:
-    """Three rates on a grid of 12 each, over a factor of 12."""
+    """Three rates on a grid of 9 each, over a factor of 10."""
     problem = make(dl.OnlineSGD(0.5), 4)
-    grid = np.geomspace(0.05, 0.6, 12)
+    grid = np.geomspace(0.06, 0.6, 9)
     series = [np.array([*each, 1.0]) for each in itertools.product(grid, repeat=3)]
     best = min(rates_of(problem).heights(series))
     found = dl.optimal_schedule(problem, knots=3)
     height = np.log(found.loss - 0.09)
     assert found.has_converged
-    assert best - 0.03 < height <= best  # the grid has a ratio of 1.25, and misses the bottom by half of that
+    assert best - 0.05 < height <= best  # the grid has a ratio of 1.33, and misses the bottom by half of that
 
 
 def test_the_best_polynomial() -> None:

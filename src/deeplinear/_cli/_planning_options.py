@@ -43,7 +43,7 @@ def _choice(values: dict[str, Any]) -> Choice:
     bounds = _named("--bounds", values["bounds"], "FIELD=LOW,HIGH")
     return Choice(
         _words(values["over"]),
-        {name: tuple(each) for name, each in bounds.items()},  # type: ignore[misc]  # their number is checked below
+        {name: tuple(each) for name, each in bounds.items()},
         values["margin"],
         values["starts"],
         values["objective"],
