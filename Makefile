@@ -6,6 +6,7 @@
 # make fuzz   3000 random problems over every feature and extreme, each put to every check; continues where it stopped
 # make faults  damaged files, killed work, wrong requests and command lines (fault-stores, fault-page, fault-cli)
 # make check-best-rate  whether the best learning rate is the best, against brute force on 330 random problems
+# make check-slow  the tests that make test leaves out because they take long
 # make check-measured-rate  whether the intervals of measured best rates hold as often as they say
 # make clean  remove what the others made
 
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: run test bench check-panels check-best-rate check-measured-rate fuzz faults fault-stores fault-page fault-cli docs clean
+.PHONY: run test bench check-slow check-panels check-best-rate check-measured-rate fuzz faults fault-stores fault-page fault-cli docs clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -49,6 +50,9 @@ fault-cli: $(VENV)/installed-test
 
 check-best-rate: $(VENV)/installed
 	$(BIN)/python benchmarks/best_rate.py --workers $(WORKERS)
+
+check-slow: $(VENV)/installed-test
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow
 
 check-measured-rate: $(VENV)/installed
 	$(BIN)/python benchmarks/measured_rate.py

@@ -1,4 +1,4 @@
-"""Measure speed and memory, and write ``benchmarks/results.md`` with its pictures, and the table in the README.
+"""Measure speed and memory, and write ``benchmarks/results.md`` with its pictures.
 
 python benchmarks/run.py [names of sections]
 
@@ -20,6 +20,7 @@ from sections import (
     dense,
     exact,
     explorer,
+    geometry,
     growth,
     horizons,
     learning_rates,
@@ -33,9 +34,7 @@ from sections import (
 )
 
 HERE = Path(__file__).parent
-STORE, PAGE, README = HERE / "results.json", HERE / "results.md", HERE.parent / "README.md"
-BEGIN, END = "<!-- written by benchmarks/run.py -->\n", "<!-- end -->"
-"""What stands around the table in the README."""
+STORE, PAGE = HERE / "results.json", HERE / "results.md"
 SECTIONS: dict[str, ModuleType] = {
     "dense": dense,
     "panels": panels,
@@ -43,6 +42,7 @@ SECTIONS: dict[str, ModuleType] = {
     "growth": growth,
     "residual": residual,
     "programs": programs,
+    "geometry": geometry,
     "lists": lists,
     "learning_rates": learning_rates,
     "explorer": explorer,
@@ -83,15 +83,6 @@ def headlines(results: dict[str, Any]) -> list[str]:
     return table(["what", "measured"], (row for rows in measured for row in rows))
 
 
-def with_headlines(text: str, results: dict[str, Any]) -> str:
-    """Put the table of headlines where a text has a place for it."""
-    before, found, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not (found and ended):
-        raise ValueError(f"the README must have a place for the headlines, between {BEGIN!r} and {END!r}")
-    return "\n".join([before + BEGIN, *headlines(results)]) + END + after
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure speed and memory and write benchmarks/results.md.")
     parser.add_argument("sections", nargs="*", metavar="section", help=f"any of {', '.join(SECTIONS)}; all by default")
@@ -110,9 +101,7 @@ def main() -> None:
         print(f"{time.perf_counter() - start:.0f} s", flush=True)
     text = page(results)
     write_atomically(PAGE, lambda temporary: temporary.write_text(text))
-    readme = with_headlines(README.read_text(), results)
-    write_atomically(README, lambda temporary: temporary.write_text(readme))
-    print(f"written: {PAGE}, and the table in {README}")
+    print(f"written: {PAGE}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib.metadata import version as version_of
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -53,6 +54,7 @@ math_numfig = True
 math_eqref_format = "({number})"
 
 autosummary_generate = True
+autodoc_mock_imports = [] if find_spec("torch") else ["torch"]  # whose types the page on deeplinear.torch names
 autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "of"}  # how solvers make a Solution
 autodoc_typehints = "signature"
@@ -61,8 +63,8 @@ maximum_signature_line_length = 90
 numpydoc_show_class_members = False
 # Types of other projects, whose pages are not at hand when the site is built, and the names of type variables.
 nitpick_ignore_regex = [
-    ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed)(\..*)?"),
-    ("py:.*", r"(Any|Array|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure)"),
+    ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed|torch)(\..*)?"),
+    ("py:.*", r"(Any|Array|ArrayLike|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure|Axes)"),
     ("py:.*", r"deeplinear\._[\w.]+\.(Cost|Modes|Layers|Scaling|Orthogonal|Stage|Optimizer)"),
 ]
 

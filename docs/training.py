@@ -87,6 +87,10 @@ SHOWN = (0.2, 5.0)
 """Relative rates that pictures show; intervals that reach further are cut."""
 
 
+LOSS_TICKS = (0.02, 0.03, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15)
+"""Losses that pictures name."""
+
+
 def draw_rates(ax: Axes, found: Mapping[str, dl.Transfer]) -> None:
     """Draw best rates over values, relative to that of the first: lines are theory, points are networks."""
     for name, each in found.items():
@@ -126,18 +130,20 @@ def draw_losses(ax: Axes, found: Mapping[str, dl.Transfer]) -> None:
     first = next(iter(found.values()))
     ax.set(xscale="log", yscale="log", xlabel=first.over, ylabel="test loss at the best rate, less label noise")
     ax.set_xticks(first.values, [f"{value:g}" for value in first.values])
-    ax.set_yticks([0.02, 0.03, 0.05, 0.1], ["0.02", "0.03", "0.05", "0.1"])
+    low, high = ax.get_ylim()
+    ticks = [tick for tick in LOSS_TICKS if low <= tick <= high]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
-    ax.legend(fontsize=6)
 
 
 def draw_transfer(name: str, found: Mapping[str, dl.Transfer]) -> None:
     """Draw best rates and losses side by side."""
     with styled():
-        figure = new_figure(7.2, 3.0)
+        figure = new_figure(7.2, 3.4)
         left, right = figure.subplots(1, 2)
         draw_rates(left, found)
         draw_losses(right, found)
+        figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=6)
         save_figure(figure, IMAGES / f"training-{name}.png")
 
 
@@ -161,22 +167,10 @@ def depths() -> Table:
     found = {}
     for power, name in ((0.5, "depth-muP"), (1.0, "CompleteP")):
         network = dl.ResNet(4, 1.0, centered=True, branch_scaling=power)
-        for rule in ("gradient descent", "normalised by layer", "Muon"):
+        for rule in ("gradient descent", "normalised, global", "normalised by layer", "Muon"):
             found[f"{rule}, {name}"] = best_rates(staircase(network, RULES[rule]), "depth", [4, 8, 16])
     draw_transfer("depths", found)
     return [["rule", *HEAD], *([name, *row_of(each)] for name, each in found.items())]
-
-
-def relative_steps() -> Table:
-    """Return best rates over depth of normalised descent with branches 1/L and no further factor on hidden rates."""
-    table = [["depth", "best rate", "loss", "networks"]]
-    for depth in (4, 8, 16):
-        network = dl.ResNet(depth, 1.0, centered=True, branch_scaling=1.0)
-        rule = dl.NormalizedDescent(dl.schedules.linear(1.0), layer_lr={"hidden": 1 / depth})
-        best = dl.optimal_lr(staircase(network, rule))
-        networks = final_of(staircase(network, replace(rule, lr=dl.schedules.linear(best.lr))), 24, DIM)
-        table.append([str(depth), f"{best.lr:.3g}", f"{best.loss:.4f}", networks])
-    return table
 
 
 # --- CompleteP and depth-muP ----------------------------------------------------------------------------------
@@ -403,10 +397,7 @@ def sharpness_aware() -> Table:
     return table
 
 
-TABLES = {
-    each.__name__: each
-    for each in (widths, depths, relative_steps, branches, forgetting, features, averages, sharpness_aware)
-}
+TABLES = {each.__name__: each for each in (widths, depths, branches, forgetting, features, averages, sharpness_aware)}
 """Measurement of each table."""
 
 if __name__ == "__main__":

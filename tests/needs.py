@@ -1,6 +1,8 @@
 """What only some tests need, and not every machine has."""
 
+import importlib.util
 import os
+from types import ModuleType
 
 import pytest
 
@@ -15,4 +17,12 @@ def need(word: str, found: bool, advice: str) -> None:
     message = f"{word} is not here: {advice}"
     if word in os.environ.get("DEEPLINEAR_REQUIRE", "").split(","):
         pytest.fail(message, pytrace=False)
-    pytest.skip(message)
+    pytest.skip(message, allow_module_level=True)
+
+
+def need_torch() -> tuple[ModuleType, ModuleType]:
+    """Return PyTorch and ``deeplinear.torch``, or skip the test or the file that asks."""
+    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[torch]'")
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)  # networks of tests are small, and tests run beside each other
+    return torch, importlib.import_module("deeplinear.torch")

@@ -157,7 +157,7 @@ EQUATIONS = Suite(
             ("self.H, -c.eigenvalues * KR", "self.H, -1.1 * c.eigenvalues * KR"),
             ("mode_sum(c, H, 1)", "mode_sum(c, H, 2)"),
             ("Rvu = -rows_times(self.mean_H(rows)", "Rvu = -1.1 * rows_times(self.mean_H(rows)"),
-            ("self.RDelta, self.reused(Rvu, rows)", "self.RDelta, 1.1 * self.reused(Rvu, rows)"),
+            ("felt = self.reused(Rvu, rows)", "felt = 1.1 * self.reused(Rvu, rows)"),
             ("Rhr = -self.times_mean_H(RDelta)", "Rhr = -1.1 * self.times_mean_H(RDelta)"),
             ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
             ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
@@ -294,11 +294,22 @@ PROGRAMS = Suite(
             ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
             ("squares = self._mean / (1.0 - rule.beta2 ** (t + 1))", "squares = self._mean"),
             ("xp.clip(rule.clip * inverse, None, 1.0)", "rule.clip * inverse"),
-            ("fan_out = weight.shape[-2]", "fan_out = weight.shape[-1]"),
-            ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
-            ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
+            ("squares = squares * beside(np.asarray(self._sizes), squares)", "pass"),
             ("        self._move(1.0)", "        pass"),
             ("        self._move(-1.0)", "        self._move(1.0)"),
+        ],
+        "_experiment/more_rules.py": [
+            ("fan_out = weight.shape[-2]", "fan_out = weight.shape[-1]"),
+            ("by_layer(optimizer.rates(steps), factors.orthogonal)", "by_layer(optimizer.rates(steps), factors.sizes)"),
+            ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
+            ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
+        ],
+        "_problem/network.py": [
+            ("power - 1 if own_size", "power - 0.5 if own_size"),
+        ],
+        "_problem/problem.py": [
+            ("fan_ins / fan_ins[-1]  # eq-standard-size", "fan_ins  # eq-standard-size"),
+            ("np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))", "np.sqrt(fan_ins / fan_ins[-1])"),
         ],
         "_experiment/network.py": [
             ("squares = [outer.square / width for", "squares = [outer.square for"),
@@ -334,6 +345,50 @@ PROGRAMS = Suite(
     },
 )
 
+GEOMETRY = Suite(
+    tests=["geometry/test_sharpness.py", "geometry/test_landscape.py", "geometry/test_weight_spectra.py"],
+    mutants={
+        "_geometry/operators.py": [
+            ("STENCIL = ((1, 2.0 / 3.0), (2, -1.0 / 12.0))", "STENCIL = ((1, 2.0 / 3.0), (2, 1.0 / 12.0))"),
+            ("values[:, 1:] += self._rates[group] * direction", "values[:, 1:] += direction"),
+            ("rates = self._rates if len(products)", "rates = np.ones_like(self._rates) if len(products)"),
+        ],
+        "_geometry/rates.py": [
+            ("2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if", "2.0 / (1.0 + 2.0 * mu if"),
+            ("lr *= float(next(iter(scales.values()))[0, 0])", "pass"),
+        ],
+        "_geometry/spectrum.py": [
+            ("((k + delta) ** -2 for k", "((k + delta) ** -1 for k"),
+        ],
+        "_geometry/weights.py": [
+            ("uu = f.variance * f.C_h + f.B @ gu_tilde", "uu = f.variance * f.C_h + 0.0 * f.B @ gu_tilde"),
+            ("hr_tilde = f.ratio * gu.T - f.C_h @ f.A.T", "hr_tilde = f.ratio * gu.T"),
+            ("float(1.0 / (s - d2 * f.ratio * left))", "float(1.0 / (s - d2 * left))"),
+            ("[d2 * g_right * self._R - s * above, self.inside]", "[d2 * g_left * self._R - s * above, self.inside]"),
+            ("self._known = root * self._g.T @ gu", "self._known = self._g.T @ gu"),
+        ],
+        "_geometry/weight_spectra.py": [
+            ("B=variance * R_h * d,", "B=variance * R_h,"),
+            ("X=gamma0 * branch * X,", "X=gamma0 * X,"),
+            ("left[0], right[1] = left[0] + on_u, right[1] + on_r", "pass"),
+        ],
+        "_geometry/landscape.py": [
+            ("values[:, 1 : 1 + rows] = 0.0", "pass"),
+        ],
+        "_equations/extension.py": [
+            (
+                "subsampling=extended(c.subsampling, 0.0 if s.subsamples else None)",
+                "subsampling=extended(c.subsampling, None)",
+            ),
+            ("*(number if fresh else s.sets.sets[row],) * extra", "*(s.sets.sets[row],) * extra"),
+        ],
+        "_equations/layer_zero.py": [
+            ("K[..., : own.start] += K[..., own] @ factors", "pass"),
+            ("mixed = self.Ch.matrix[:, rows, : own.start] @ factors.mT", "continue"),
+        ],
+    },
+)
+
 RULES = Suite(
     tests=["solvers/test_any_program.py"],
     mutants={
@@ -350,9 +405,17 @@ RULES = Suite(
         "_equations/matrix_track.py": [
             ("V = V @ q @ q", "V = V @ q"),
             ("_C * (V @ V)", "_C * V"),
+            ("constant * gain * part + w * q", "constant * part + w * q"),
+            ("+= constant / norm * m", "+= constant * m"),
+            ("(U * (w / square))", "(U * w)"),
             ("m = momentum * m\n", "m = 1.0 * m\n"),
-            ("share[..., None] * (self._mean - self._X)", "0.0 * (self._mean - self._X)"),
+            ("share[..., None] * (mean - X)", "0.0 * (mean - X)"),
             ("force = -decay[..., None] * self._X", "force = 0.0 * self._X"),
+        ],
+        "_equations/matrix_averages.py": [
+            ("total *= 1.0 - share", "pass"),
+            ("-= old", "-= 0.5 * old"),
+            ("total / self._average.length(self._step - 1)", "total / self._average.length(self._step)"),
         ],
         "_equations/chain.py": [
             ("ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])", "ratio"),
@@ -376,13 +439,18 @@ RULES = Suite(
         ],
         "_equations/layer_zero.py": [
             ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
+            ("*= 1.0 + again[:, None, None]", "*= 1.0"),
+            ("e = second - second[..., first] @ before", "e = second"),
+            ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),
+            ("by_step[:, :, :-1] += parts[:, :, 1:] @ before", "pass"),
+            ("equal[steps[1:], :, steps[:-1], :] = before[1:]", "pass"),
         ],
         "_equations/system.py": [
             ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),
             ("CDelta_equal[:, times] = 0.0", "CDelta_equal[:, times] *= 1.0"),
         ],
         "_problem/network.py": [
-            ("self.depth ** (2 * self.branch_scaling - 1)", "self.depth**self.branch_scaling"),
+            ("else 2 * power - 1)", "else power)"),
             ("return np.array([1.0, *widths])", "return np.array([*widths, 1.0])"),
         ],
     },
@@ -487,9 +555,68 @@ COMPILED = Suite(
     },
 )
 
+COORDINATES = Suite(
+    tests=["comparison/test_coordinate_check.py"],
+    mutants={
+        "_comparison/coordinate_sizes.py": [
+            ("network.branch_factor**2 if network.skip", "network.branch_factor if network.skip"),
+            ("found.features[..., layer, -outputs:, :]  #", "found.features[..., layer + 1, -outputs:, :]  #"),
+            ("scales[layer] * np.repeat(learned[layer], outputs)", "scales[layer] * np.tile(learned[layer], outputs)"),
+            ("- 2 * across + first", "- across + first"),
+            ("rates[t][:, None], momenta[t]", "rates[t][:, None], momenta[0]"),
+        ],
+    },
+)
+
+PYTORCH = Suite(
+    tests=["pytorch/test_torch_pages.py", "pytorch/test_torch_script.py", "pytorch/test_torch_training.py"],
+    mutants={
+        "_torch/plain.py": [
+            ("rates = raw * squares *", "rates = raw * np.sqrt(squares) *"),
+            ("/ (raw * squares)", "/ raw"),
+            ("scales * np.sqrt(squares)", "scales * squares"),
+        ],
+        "_torch/network.py": [
+            ("self.beta * through", "through"),
+            ("root / (sizes.widths[-1]", "root / (sizes.widths[0]"),
+            ("function - self._function(self._initial(), x) if", "function if"),
+        ],
+        "_torch/rules.py": [
+            ("layer.gradient.sub_(weight, alpha=decay)", "layer.gradient.sub_(weight, alpha=2 * decay)"),
+            ("pull.add_(momentum, alpha=mu)", "pull.add_(momentum)"),
+            ("layer.weight.shape[0] ** 0.5", "layer.weight.shape[1] ** 0.5"),
+            ("1.0 / (t + 2)", "1.0 / (t + 1)"),
+            ("mean / (1.0 - rule.beta2 ** (t + 1))", "mean"),
+            (".clamp(max=1.0)", ""),
+        ],
+        "_torch/optimizer.py": [
+            ("radius / norm * layer.gradient", "radius * layer.gradient"),
+            ("network.gamma0**2)", "network.gamma0)"),
+        ],
+        "_torch/data.py": [
+            ("batch.kept[:, 0] / batch.keep", "batch.kept[:, 0] / 1.0"),
+            ("math.sqrt(dim) * np.eye(dim)", "np.eye(dim)"),
+        ],
+    },
+)
+
+SUITES = [
+    EQUATIONS,
+    PANELS,
+    NETWORKS,
+    GEOMETRY,
+    RULES,
+    PROGRAMS,
+    SIMULATOR,
+    MERGED_STEPS,
+    COMPILED,
+    COORDINATES,
+    PYTORCH,
+]
+
 MUTANTS = [
     Mutant(suite.tests, file, right, wrong)
-    for suite in (EQUATIONS, PANELS, NETWORKS, RULES, PROGRAMS, SIMULATOR, MERGED_STEPS, COMPILED)
+    for suite in SUITES
     for file, lines in suite.mutants.items()
     for right, wrong in lines
 ]

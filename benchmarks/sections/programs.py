@@ -70,8 +70,8 @@ def show(data: dict[str, Any]) -> list[str]:
         "L = 3, full batch, every step solved; in brackets ratios to plain descent of the same length. Rates, decay "
         "and scales by layer cost a matrix for each group of layers that train alike. A row that is only looked at, as "
         "averages have, needs the backward fields and the error: less than a row of training. SAM has two rows in each "
-        "step, so up to eight times the products. Muon multiplies matrices over all pairs of steps in every step, "
-        "O(T^4) in all, unless training is smooth, so that few directions of them count.",
+        "step, so up to eight times the products. Muon factors a matrix over all pairs of steps in every step: "
+        "O(r T^3) in all with r directions of gradients, which are few if training is smooth.",
         "",
         "![Time of update rules](images/programs.png)",
         "",

@@ -4,13 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 from deeplinear import schedules
 from deeplinear._comparison.compare import Comparison, compare
+from deeplinear._comparison.coordinate_check import coordinate_check
+from deeplinear._comparison.coordinates import CoordinateCheck
 from deeplinear._comparison.finite_size import FiniteSize, SizeEffect, finite_size
 from deeplinear._comparison.observables import ObservableComparison
 from deeplinear._comparison.verdict import Verdict
 from deeplinear._cost.estimate import Estimate, estimate
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.measured import Measured, measured
 from deeplinear._experiment.simulate import simulate
+from deeplinear._fit.fit import fit
+from deeplinear._fit.result import Fit
 from deeplinear._geometry.landscape import Landscape, landscape
 from deeplinear._geometry.sharpness import Sharpness, sharpness
 from deeplinear._geometry.weight_spectra import WeightSpectra, weight_spectra
@@ -41,6 +46,7 @@ from deeplinear._theory.solution import Decomposition, Solution, Status, Varianc
 from deeplinear._theory.solve import solve
 
 if TYPE_CHECKING:
+    from deeplinear._plots.plot import plot
     from deeplinear._reproduce.run import Reproduction, reproduce
 
 __all__ = [
@@ -48,12 +54,14 @@ __all__ = [
     "MLP",
     "SAM",
     "Comparison",
+    "CoordinateCheck",
     "CriticalBatch",
     "Curvature",
     "Decomposition",
     "Ensemble",
     "Estimate",
     "FiniteSize",
+    "Fit",
     "Frontier",
     "FullBatch",
     "GradientDescent",
@@ -62,6 +70,7 @@ __all__ = [
     "Landscape",
     "LrMinimum",
     "MaxStableLr",
+    "Measured",
     "MeasuredOptima",
     "MultiPassSGD",
     "Muon",
@@ -92,21 +101,25 @@ __all__ = [
     "Verdict",
     "WeightSpectra",
     "compare",
+    "coordinate_check",
     "critical_batch",
     "estimate",
     "finite_size",
     "first_rise_lr",
     "first_step_growth",
+    "fit",
     "fit_exponent",
     "landscape",
     "lazy_exponent",
     "local_exponents",
     "max_stable_lr",
+    "measured",
     "open_sweep",
     "optimal",
     "optimal_lr",
     "optimal_schedule",
     "plan",
+    "plot",
     "reproduce",
     "rich_exponent",
     "schedules",
@@ -123,6 +136,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what draws when it is first asked for: matplotlib takes longer than all the rest."""
+    if name == "plot":
+        import deeplinear._plots.plot as pictures
+
+        return pictures.plot
     if name in ("Reproduction", "reproduce"):
         import deeplinear._reproduce.run as package
 

@@ -28,19 +28,27 @@ class TestSweep:
         assert result.exit_code == 0, result.output
         assert "6 points: 2 width x 3 lr" in result.stdout
         assert "least test loss at the last step" in result.stdout
-        assert "result: sweep.zarr" in result.stdout
+        (store,) = Path().glob("sweep-*.zarr")
+        assert f"result: {store}" in result.stdout
         assert "sweep: done" in result.stderr
-        with xr.open_zarr("sweep.zarr") as found:
+        with xr.open_zarr(store) as found:
             assert dict(found.sizes) == {"width": 2, "lr": 3, "time": 5}
             assert found.lr.values.tolist() == [0.01, 0.02, 0.04]
             assert found.measured_test_loss.notnull().all()
 
     def test_goes_on_with_its_own_store_only(self) -> None:
+        store = ("--store", "own.zarr")
+        assert run("sweep", *SMALL, *GRID, *store).exit_code == 0
+        assert run("sweep", *SMALL, *GRID, *store, "--resume").exit_code == 0
+        assert "holds this sweep already" in refused("sweep", *SMALL, *GRID, *store, "--no-resume")
+        assert "holds another sweep: it differs in grid" in refused("sweep", *SMALL, "--over", "lr=0.01", *store)
+
+    def test_each_sweep_has_a_store_of_its_own(self) -> None:
         assert run("sweep", *SMALL, *GRID).exit_code == 0
-        assert run("sweep", *SMALL, *GRID, "--resume").exit_code == 0
         assert "holds this sweep already" in refused("sweep", *SMALL, *GRID, "--no-resume")
-        assert "holds another sweep: it differs in grid" in refused("sweep", *SMALL, "--over", "lr=0.01")
-        assert run("sweep", *SMALL, "--over", "lr=0.01", "--store", "other.zarr").exit_code == 0
+        assert run("sweep", *SMALL, "--over", "lr=0.01").exit_code == 0
+        assert run("sweep", *SMALL, "--over", "lr=0.01", "--depth", "2").exit_code == 0
+        assert len(list(Path().glob("sweep-*.zarr"))) == 3
 
     def test_a_grid_from_a_file_with_options_in_its_place(self) -> None:
         Path("grid.toml").write_text('[grid]\nnetwork.width = "1:4:3log"\nlr = [0.01, 0.02]\n')
@@ -89,7 +97,7 @@ class TestSweep:
     )
     def test_refusals(self, arguments: tuple[str, ...], words: str) -> None:
         assert words in refused("sweep", *SMALL, *arguments)
-        assert not Path("sweep.zarr").exists()
+        assert not list(Path().glob("sweep*.zarr"))
 
     @pytest.mark.parametrize("text", ["[grid", "lr = [0.1]", "[grid]\nlr = 0.1", "[grid]\nlr = [0.1]\n[other]"])
     def test_files_that_are_no_grid(self, text: str) -> None:
@@ -111,7 +119,7 @@ class TestSweep:
             "--over",
             "lr=0.001:0.01:64",
         ]
-        command += ["--steps", "150", "--workers", "2", "--experiment", "dim=200,seeds=8"]
+        command += ["--steps", "150", "--workers", "2", "--experiment", "dim=200,seeds=8", "--store", "sweep.zarr"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         points = Path("sweep.zarr/.deeplinear/points")
         end = time.monotonic() + 30

@@ -469,3 +469,38 @@ def test_theory_by_coarse_steps_is_compared_by_its_losses():
     assert [each.label for each in comparison.observables] == ["test_loss", "train_loss"]
     assert_allclose(comparison["test_loss"].theory, theory.at(np.arange(1010)).test_loss)
     assert len(plot_comparison(theory, experiment, comparison).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "modes", "said"),
+    [
+        (dl.NormalizedDescent(0.1, per="global"), 40, True),
+        (dl.GradientDescent(0.1), 40, False),
+        (dl.NormalizedDescent(0.1, per="global"), None, False),
+    ],
+    ids=["normalised", "plain", "many directions"],
+)
+def test_sizes_of_gradients_that_scatter_are_named(rule, modes, said):
+    """On a power law, but not of descent that takes gradients as they are, nor with sixty equal directions."""
+    few = dl.Spectrum.power_law(1.5, 0.8, modes, noise=0.1) if modes else dl.Spectrum([1.0], [0.02], [60.0], noise=0.1)
+    problem = dl.Problem(dl.MLP(2, 64, centered=True), few, dl.OnlineSGD(64), rule, steps=10)
+    theory, networks = dl.solve(problem), dl.simulate(problem, seeds=10, record="losses")
+    off = replace(networks, test_loss=1.5 * networks.test_loss)  # whatever the reason
+    found = compare(theory, off)
+    assert found.verdict is Verdict.DISAGREES
+    assert ("about 4.4 directions" in found.explanation) == said
+    assert ("scatters at any width" in found.explanation) == said
+
+
+def test_curvature_that_networks_measured_is_compared():
+    """D = 10^5, 12 networks: they agree with theory, and would not with that of another rate."""
+    problem = dl.Problem(
+        dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=10
+    )
+    wanted = dl.Curvature([0, 9], 4)
+    networks = dl.simulate(problem, 10**5, 12, method="reduced", record="losses", curvature=wanted)
+    found = dl.compare(dl.solve(problem), networks)
+    assert found.verdict == dl.Verdict.AGREES
+    assert found["ritz_values[0]"].z.shape == (2,)
+    wrong = replace(networks, ritz_values=1.01 * networks.ritz_values)
+    assert dl.compare(dl.solve(problem), wrong).p_value < 0.01

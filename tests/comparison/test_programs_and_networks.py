@@ -43,6 +43,7 @@ CASES = {
     "SAM": make(dl.SAM(0.04, 0.1)),
     "SAM, larger radius": make(dl.SAM(0.04, 0.3)),
     "SAM, online": make(dl.SAM(0.04, 0.2, momentum=0.5), sampling=online),
+    "SAM, multi-pass": make(dl.SAM(0.04, 0.3), sampling=dl.MultiPassSGD(2.0, 0.4)),
     "schedule-free": make(dl.ScheduleFree(0.08), sampling=online),
     "fine-tuning": make(plain, phases=[dl.Phase(6), dl.Phase(6, 0.6)]),
     "the same samples": make(plain, phases=[dl.Phase(6), dl.Phase(6, 0.6, new_samples=False)]),
@@ -98,3 +99,12 @@ def test_averages():
     assert np.abs(z_scores(networks.averaged_test_loss, theory.averaged_test_loss)).max() < 4.0
     assert np.abs(networks.averaged_test_loss.mean(axis=0) / theory.averaged_test_loss - 1).max() < 5e-3
     assert np.abs(theory.averaged_test_loss[:, -1] / theory.test_loss[-1] - 1).min() > 0.02
+
+
+def test_averages_with_muon():
+    averages = [dl.EMA(0.8), dl.TailMean(0.5)]
+    theory = dl.solve(MUON["two outputs"], averages=averages)
+    networks = dl.simulate(MUON["two outputs"], 160, 32, averages=averages, method="explicit", record="losses")
+    assert np.abs(z_scores(networks.averaged_test_loss, theory.averaged_test_loss)).max() < 4.0
+    assert np.abs(networks.averaged_test_loss.mean(axis=0) / theory.averaged_test_loss - 1).max() < 0.06
+    assert np.abs(theory.averaged_test_loss[:, -1] / theory.test_loss[-1] - 1).min() > 0.1

@@ -11,6 +11,7 @@ from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
 from deeplinear._problem.edit import replace
 from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.merged_steps import EXACT, MergedSteps
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
@@ -242,3 +243,31 @@ def test_runs_that_oscillate_are_not_taken_for_smooth_ones(lr: float, steps: int
         assert found.theory.bytes == smooth.bytes
     else:
         assert found.theory.bytes > 3 * smooth.bytes
+
+
+@pytest.mark.parametrize(
+    ("data", "sampling", "width", "steps", "times"),
+    [
+        (dl.Isotropic(0.3), dl.OnlineSGD(0.5), 1.0, 10_000, 10),
+        (dl.Isotropic(0.3), dl.MultiPassSGD(2.0, 0.5), 1.0, 2000, 10),
+        (dl.Spectrum.power_law(1.5, 0.5, modes=100), dl.OnlineSGD(32), 64.0, 5000, 5),
+    ],
+    ids=["online", "multi-pass", "power law"],
+)
+def test_the_steps_of_long_sgd_runs_are_foreseen(data, sampling, width, steps, times) -> None:
+    """Time goes as the third power of the steps at most: 1.26 of them is a factor of two."""
+    each = dl.Problem(dl.MLP(1, width), data, sampling, dl.GradientDescent(times / 2 / steps), steps=steps)
+    solver = MergedSteps()
+    (answer,) = solver.solve([each])
+    finest = (answer.stats["nodes"] - EXACT) / (1 - EXACT / steps)
+    foreseen = solver.estimate(each).shape.steps
+    least = EXACT  # below which all is quick
+    assert 1 / 1.26 < max(foreseen, least) / max(finest, least) < 1.26
+
+
+def test_the_time_until_a_long_sgd_run_is_given_up_is_foreseen() -> None:
+    each = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.01), steps=10**5)
+    solver = MergedSteps()
+    assert solver.estimate(each).shape.steps > solver.most_steps(each) == 4000
+    seconds = estimate(each).theory.seconds
+    assert seconds < 3 * solver.estimate(each).passes * solve_seconds(each)(4000)  # timings of a busy machine

@@ -8,6 +8,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,7 +36,15 @@ def test_there_are_notebooks_and_every_kind_of_block_is_known() -> None:
             assert block.kind in known | directives, f"{NAMES[page]}:{block.line} is {block.kind!r}"
 
 
-@pytest.mark.parametrize("page", NOTEBOOKS, ids=NAMES.get)
+LONG = ("learning-rate-transfer.md", "scaling-laws.md", "fit-and-predict.md")
+"""Tutorials whose cells take long; they run when the site is built, as all do."""
+
+
+def slow_if_long(page: Path) -> Any:
+    return pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page
+
+
+@pytest.mark.parametrize("page", [slow_if_long(page) for page in NOTEBOOKS], ids=[NAMES[page] for page in NOTEBOOKS])
 def test_cells_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one namespace and beside the page, as when the site is built; a cell that raises or warns fails."""
     monkeypatch.chdir(page.parent)

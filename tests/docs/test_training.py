@@ -15,8 +15,7 @@ def rows(name: str) -> list[list[str]]:
 def test_the_page_has_every_table_and_picture() -> None:
     for name in training.TABLES:
         assert len(rows(name)) > 2, name
-        picture = training.IMAGES / f"training-{name.replace('_', '-')}.png"
-        assert picture.exists() or name == "relative_steps", name
+        assert (training.IMAGES / f"training-{name.replace('_', '-')}.png").exists(), name
 
 
 def test_best_rates_across_width() -> None:
@@ -47,3 +46,12 @@ def test_averages() -> None:
     for row in rows("averages")[1:]:
         found = dl.solve(training.noisy(dl.GradientDescent(float(row[0]))), averages=training.AVERAGES)
         assert [f"{loss:.4f}" for loss in (found.test_loss[-1], *found.averaged_test_loss[:, -1])] == row[1:5]
+
+
+def test_best_rates_across_depth() -> None:
+    found = {name: (rates, loss) for name, rates, *_, loss, _ in rows("depths")[1:]}
+    rates, loss = found["normalised by layer, CompleteP"]
+    network = dl.ResNet(16, 1.0, centered=True, branch_scaling=1.0)
+    best = dl.optimal_lr(training.staircase(network, training.RULES["normalised by layer"]))
+    assert f"{best.lr:.3g}" == rates.split(", ")[-1]
+    assert f"{best.loss:.4f}" == loss

@@ -539,6 +539,7 @@ def shorter(preset: dict[str, Any]) -> dict[str, Any]:
     return preset | {"problem": cut(preset["problem"]), "pins": pins}
 
 
+@pytest.mark.slow
 def test_every_preset_is_drawn(explorer: Explorer, address: str) -> None:
     page = explorer.page
 

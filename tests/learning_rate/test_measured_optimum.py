@@ -39,6 +39,7 @@ def loss_at(problem):
     return lambda lr: curves([with_rate(problem, lr)])[0].test_loss[-1:]
 
 
+@pytest.mark.slow
 def test_theory_curves_on_the_default_grid_have_the_optimum_of_theory():
     """The last gaps are of RESOLUTION, so each optimum is known to that; a bias would be an error of one sign.
 

@@ -62,5 +62,32 @@ def test_a_rate_that_nothing_uses_is_refused() -> None:
         dl.optimal_lr(problem(dl.GradientDescent(0.1), phases))
 
 
+@pytest.mark.parametrize(
+    ("network", "rule"),
+    [
+        (dl.MLP(1, 0.8), dl.Muon(0.1, other=dl.GradientDescent(0.1))),
+        (dl.MLP(2, 0.8), dl.GradientDescent(0.1, layer_lr=[0.0, 0.0, 0.0])),
+    ],
+)
+def test_a_rate_that_no_weights_take_is_refused(network: dl.MLP, rule: Any) -> None:
+    one = dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(1.5), rule, steps=12)
+    for search in (dl.optimal_lr, dl.max_stable_lr):
+        with pytest.raises(Refusal, match="optimizer must be one whose learning rate some weights take"):
+            search(one)
+
+
+def test_weights_that_muon_leaves_alone_may_take_its_rate() -> None:
+    assert dl.optimal_lr(dl.Problem(dl.MLP(1, 0.8), *_rest(CASES["muon"]))).lr > 0
+
+
+def test_stable_rates_of_phases_are_measured_on_their_own_data() -> None:
+    """Noise of a later phase raises what an untrained network has there, and not what is stable."""
+    phases = [(dl.Phase(6), dl.Phase(6, target_overlap=0.5, noise=noise)) for noise in (0.3, 3.0)]
+    quiet, noisy = (dl.max_stable_lr(problem(dl.GradientDescent(0.05), each)).lr for each in phases)
+    assert quiet == pytest.approx(noisy, rel=0.25)
+    run = dl.solve(with_rate(problem(dl.GradientDescent(0.05), phases[1]), 0.5 * quiet))
+    assert run.train_loss[-1] > 1.2 * run.train_loss[0]  # stable, although it ends above the loss of the first phase
+
+
 def _rest(one: dl.Problem) -> tuple[Any, ...]:
     return one.data, one.sampling, one.optimizer, one.steps, one.phases

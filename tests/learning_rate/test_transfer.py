@@ -70,6 +70,7 @@ def test_the_optimum_of_rich_networks_moves_with_width_in_ntk_and_stays_in_mup()
     assert abs(exponent("mup")) < 0.15
 
 
+@pytest.mark.slow
 def test_the_optimum_moves_with_depth_unless_branches_are_scaled():
     def optima(depths, **branch):
         problem = make(dl.ResNet(2, 1.0, **branch), dl.Population(), steps=4)

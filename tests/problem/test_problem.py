@@ -37,7 +37,10 @@ REFUSED = [
     (lambda: dl.MLP(2, -1.0), r"width must be a positive finite number, got -1.0"),
     (lambda: dl.MLP(2, math.nan), r"width must be a positive finite number, got nan"),
     (lambda: dl.MLP(2, math.inf), r"width must be a positive finite number, got inf; for the limit write 'infinite'"),
-    (lambda: dl.MLP(2, "wide"), r"width must be 'infinite', got 'wide'"),
+    (
+        lambda: dl.MLP(2, "wide"),
+        r"width must be a positive finite number, one for each hidden layer, or 'infinite', got 'wide'",
+    ),
     (lambda: dl.MLP(2, [1.0, -2.0]), r"width\[1\] must be a positive finite number, got -2.0"),
     (lambda: dl.MLP(2, [1.0, 2.0, 3.0]), r"width must be one number or one per hidden layer \(2\), got 3 values"),
     (lambda: dl.MLP(2, 1.0, richness=0), r"richness must be a positive finite number, got 0"),
@@ -183,3 +186,48 @@ def test_mistakes_in_a_file_are_named(tmp_path, old, new, message):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"the folder of .* does not exist"):
         problem().save(tmp_path / "missing" / "problem.toml")
+
+
+def test_words_are_taken_as_they_are_printed() -> None:
+    assert dl.MLP(2, 1.0, parameterization="muP") == dl.MLP(2, 1.0, parameterization="mup")
+    assert dl.MLP(2, 1.0, parameterization="NTK").parameterization == "ntk"
+    assert dl.ResNet(2, 1.0, branch_scaling="depth-muP") == dl.ResNet(2, 1.0)
+    assert dl.MLP(2, "Infinite").width == "infinite"
+    with pytest.raises(ValueError, match="record must be 'all' or 'losses', got 'ALL'"):
+        dl.simulate(
+            dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), 3), 5, record="ALL"
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dl.solve(3), "problem must be a Problem, or a sequence of them, got int"),
+        (lambda: dl.solve("x"), "problem must be a Problem, or a sequence of them, got str"),
+        (lambda: dl.estimate("x"), "problem must be a Problem, got 'x'"),
+        (lambda: dl.first_step_growth(3), "problem must be a Problem, got 3"),
+        (lambda: dl.first_rise_lr(3), "problem must be a Problem, got 3"),
+        (lambda: dl.Problem.from_toml(3), "text must be TOML, as a string, got 3"),
+        (
+            lambda: dl.Problem(dl.MLP, dl.Isotropic(), dl.FullBatch(1.0), dl.GradientDescent(0.1), 3),
+            r"network must be MLP or ResNet, got the class itself: write MLP\(...\)",
+        ),
+    ],
+)
+def test_a_wrong_type_is_refused_with_what_is_wanted(call, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_ratio_that_looks_like_a_count_gets_a_hint() -> None:
+    def problem(width=1.0, sampling=None, data=None):
+        data, sampling = data or dl.Isotropic(), sampling or dl.FullBatch(2.0)
+        return dl.Problem(dl.MLP(2, width), data, sampling, dl.GradientDescent(0.01), steps=2)
+
+    with pytest.warns(UserWarning, match="width 512 is 512 times the input dimension D here"):
+        dl.solve(problem(512))
+    with pytest.warns(UserWarning, match="batch 64 is 64 times"):
+        dl.simulate(problem(sampling=dl.OnlineSGD(64)), dim=3, seeds=1)
+    counted = dl.Spectrum([1.0], [1.0])
+    for fine in (problem(16.0), problem(100.5), problem(1e6), problem("infinite"), problem(512, data=counted)):
+        assert fine.hint == ""

@@ -78,7 +78,9 @@ def test_every_panel_of_the_paper_is_there():
     assert set(COLUMNS) == set(TITLES) == {panel.figure for panel in PANELS.values()}
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "A1" else name for name in PAPER]
+)
 def test_a_panel_runs_and_its_claims_are_evaluated(name, folder):
     (found,) = dl.reproduce([name], scale="tiny", out=folder)
     assert found.id == name
@@ -283,7 +285,7 @@ def gallery(results, tmp_path_factory):
     return folder / "index.html"
 
 
-@pytest.mark.parametrize("which", ["made now", "committed"])
+@pytest.mark.parametrize("which", [pytest.param("made now", marks=pytest.mark.slow), "committed"])
 def test_every_picture_loads_in_a_browser(which, request, browser):
     committed = Path(__file__).parents[2] / "docs" / "gallery" / "index.html"
     gallery = committed if which == "committed" else request.getfixturevalue("gallery")  # which takes long to make

@@ -119,7 +119,12 @@ SMOOTH = {
 }
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+SLOW = ("many layers", "infinite depth, population, weight decay")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in SMOOTH]
+)
 def test_agrees_with_the_dense_method(name):
     problem = make(**SMOOTH[name])
     exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
@@ -190,7 +195,9 @@ def test_long_runs_agree_with_a_finer_tolerance(sampling, last):
     ("alpha", "tolerance", "change"),
     [
         (2.0, 1e-6, {"steps": 10**6, "depth": 2}),
-        (8.0, 1e-4, {"steps": 2000, "depth": np.inf, "network": dl.ResNet}),  # has converged before
+        pytest.param(  # has converged before
+            8.0, 1e-4, {"steps": 2000, "depth": np.inf, "network": dl.ResNet}, marks=pytest.mark.slow
+        ),
     ],
     ids=["finite depth", "infinite depth"],
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import deeplinear as dl
 from deeplinear._problem.edit import replace
@@ -29,6 +30,10 @@ GRIDS = [
     (problem(dl.GradientDescent(0.05)), {"lr": [0.05, s.cosine(0.05, warmup=0.2), {"shape": "linear", "peak": 0.1}]}),
     (problem(dl.GradientDescent(0.05)), {"layer_lr": [None, [1.0, 0.0, 1.0], {"readout": 0.0}]}),
     (problem(dl.GradientDescent(0.05), phases=PHASES), {"width": [0.5, 1.0]}),
+    (
+        problem(dl.Muon(0.02, other=dl.GradientDescent(0.1)), phases=PHASES),
+        {"lr": [0.01, 0.02], "other.lr": [0.05, 0.1], "phases.1.target_overlap": [0.0, 0.5]},
+    ),
 ]
 
 
@@ -43,7 +48,9 @@ def test_points_are_problems_that_a_file_can_hold(one: dl.Problem, grid: dict[st
     assert plan.problems[0] == replace(one, first)
 
 
-@pytest.mark.parametrize(("one", "grid"), [GRIDS[0], GRIDS[3], GRIDS[6]], ids=["rho", "muon", "schedules"])
+@pytest.mark.parametrize(
+    ("one", "grid"), [GRIDS[0], GRIDS[3], GRIDS[6], GRIDS[9]], ids=["rho", "muon", "schedules", "paths"]
+)
 def test_every_point_is_what_solve_gives(one: dl.Problem, grid: dict[str, list[Any]]) -> None:
     found = sweep(one, grid, workers=1)
     assert found.done.all()
@@ -57,3 +64,13 @@ def test_values_that_no_file_holds_are_refused() -> None:
         ValueError, match=r"grid\['lr'\]\[0\] must be a number, a word, a schedule, or a list or mapping"
     ):
         Plan.read(problem(dl.GradientDescent(0.1)), {"lr": [object()]}, True, None)
+
+
+def test_fields_inside_of_rules_and_phases_are_dimensions_that_files_hold(tmp_path) -> None:
+    one, grid = GRIDS[9]
+    found = sweep(one, grid, tmp_path / "store", workers=1)
+    assert found.test_loss.dims[:3] == ("lr", "other.lr", "phases.1.target_overlap")
+    with xr.open_zarr(tmp_path / "store") as again:
+        np.testing.assert_array_equal(again.test_loss, found.test_loss)
+        np.testing.assert_array_equal(again["other.lr"], [0.05, 0.1])
+    xr.testing.assert_equal(sweep(one, grid, tmp_path / "store", workers=1), found)  # which reads the store

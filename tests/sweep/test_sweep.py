@@ -126,7 +126,7 @@ class TestFailures:
     def test_an_error_in_a_batch_costs_one_point(self, problem: dl.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
         from deeplinear._sweep import work
 
-        def solve(problems: Any) -> Any:
+        def solve(problems: Any, device: str) -> Any:
             if any(each.optimizer.lr == 0.003 for each in problems):
                 raise ArithmeticError("not resolved")
             return dl.solve(problems)

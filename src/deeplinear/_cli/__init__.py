@@ -14,6 +14,9 @@ import warnings
 from deeplinear._cli import _explore, _geometry_commands, _planning_commands, _reproduce, _sweep_commands  # noqa: F401
 from deeplinear._cli._commands import app
 
+_shown: set[str] = set()
+"""Warnings that were shown."""
+
 _QUIET = "ignore::RuntimeWarning"
 
 
@@ -22,11 +25,19 @@ def main() -> None:
     if not sys.warnoptions:  # numbers that leave their range are told by the status of a run; who asks sees them
         warnings.simplefilter("ignore", RuntimeWarning)
         os.environ.setdefault("PYTHONWARNINGS", _QUIET)  # for the processes of a sweep
+    warnings.showwarning = _one_line
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a letter that the terminal lacks must not cost the result
     sys.unraisablehook = _not_of_dask
     app(prog_name="deeplinear")
+
+
+def _one_line(message: Warning | str, *_: object, **__: object) -> None:
+    """Show a warning as people read it, without the line of code that it comes from, and once."""
+    if str(message) not in _shown:
+        _shown.add(str(message))
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def _not_of_dask(ignored: "sys.UnraisableHookArgs") -> None:

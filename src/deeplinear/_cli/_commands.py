@@ -15,7 +15,7 @@ from deeplinear import compare as compare_both
 from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
-from deeplinear._cli._options import AVERAGES, FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
+from deeplinear._cli._options import AVERAGES, DEVICE, FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
 from deeplinear._cli._tables import curves_table, more_losses, observables_table
@@ -68,7 +68,13 @@ diverged, 4 not enough memory, 5 a package is missing (the message says which to
 reads the output any more (as in a pipe into head).
 """
 
-app = typer.Typer(cls=Commands, help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(
+    cls=Commands,
+    help=_HELP,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -104,9 +110,15 @@ def command(*groups: Group) -> Callable[[Callable[..., int]], Callable[..., None
     return register
 
 
-@command(PROBLEM, FINITE, AVERAGES, REPORT, TOLERANCE, out("compare.png", FORMATS))
+@command(PROBLEM, FINITE, AVERAGES, DEVICE, REPORT, TOLERANCE, out("compare.png", FORMATS))
 def compare(
-    problem: Problem, finite: Finite, averages: _Averages, report: Report, tolerance: float, out: Path | None
+    problem: Problem,
+    finite: Finite,
+    averages: _Averages,
+    device: str,
+    report: Report,
+    tolerance: float,
+    out: Path | None,
 ) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
@@ -115,7 +127,8 @@ def compare(
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """
     _check(problem, finite)
-    theory, experiment = _solve(problem, averages, report), _simulate(problem, finite, averages, report)
+    theory = _solve(problem, averages, device, report)
+    experiment = _simulate(problem, finite, averages, device, report)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
@@ -131,15 +144,15 @@ def compare(
     return DISAGREES if comparison.verdict is Verdict.DISAGREES else OK
 
 
-@command(PROBLEM, AVERAGES, REPORT, out("solve.nc", (".nc", *FORMATS)))
-def solve(problem: Problem, averages: _Averages, report: Report, out: Path | None) -> int:
+@command(PROBLEM, AVERAGES, DEVICE, REPORT, out("solve.nc", (".nc", *FORMATS)))
+def solve(problem: Problem, averages: _Averages, device: str, report: Report, out: Path | None) -> int:
     """Predict the losses from theory; write everything to a file that xarray opens, or a picture.
 
     Exit codes: 0 done, 2 bad input, 3 training diverged (the result is still written), 4 not enough memory.
 
     Example: deeplinear solve --width infinite --lr 0.05 --steps 400 --out theory.nc
     """
-    theory = _solve(problem, averages, report)
+    theory = _solve(problem, averages, device, report)
     if out is not None and out.suffix.lower() in FORMATS:
         save_figure(plot_solution(theory), out)
     elif out is not None:
@@ -159,15 +172,17 @@ def solve(problem: Problem, averages: _Averages, report: Report, out: Path | Non
     return DIVERGED if theory.status.diverged else OK
 
 
-@command(PROBLEM, FINITE, AVERAGES, REPORT, out("simulate.nc", (".nc",)))
-def simulate(problem: Problem, finite: Finite, averages: _Averages, report: Report, out: Path | None) -> int:
+@command(PROBLEM, FINITE, AVERAGES, DEVICE, REPORT, out("simulate.nc", (".nc",)))
+def simulate(
+    problem: Problem, finite: Finite, averages: _Averages, device: str, report: Report, out: Path | None
+) -> int:
     """Train real networks; write what they did to a file that xarray opens.
 
     Exit codes: 0 done, 2 bad input, 3 every network diverged (the result is still written), 4 not enough memory.
 
     Example: deeplinear simulate --dim 400 --seeds 24 --record losses --out networks.nc
     """
-    experiment = _simulate(problem, finite, averages, report)
+    experiment = _simulate(problem, finite, averages, device, report)
     if out is not None:
         experiment.save(out)
     names = (*_LOSSES, *_sets(experiment))
@@ -224,12 +239,12 @@ def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]
     return estimate_sweep(plan, finite.workers or count_cores())
 
 
-def _solve(problem: Problem, averages: _Averages, report: Report) -> Solution:
+def _solve(problem: Problem, averages: _Averages, device: str, report: Report) -> Solution:
     with report.stage("theory", solve_seconds(problem) if report.shows_progress else float) as progress:
-        return solve_theory(problem, averages=averages, progress=progress)
+        return solve_theory(problem, averages=averages, device=device, progress=progress)
 
 
-def _simulate(problem: Problem, finite: Finite, averages: _Averages, report: Report) -> Ensemble:
+def _simulate(problem: Problem, finite: Finite, averages: _Averages, device: str, report: Report) -> Ensemble:
     with report.stage("experiment") as progress:
         return simulate_networks(
             problem,
@@ -239,6 +254,7 @@ def _simulate(problem: Problem, finite: Finite, averages: _Averages, report: Rep
             record=finite.record,
             method=finite.method,
             averages=averages,
+            device=device,
             progress=progress,
         )
 

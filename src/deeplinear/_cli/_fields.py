@@ -4,8 +4,9 @@ Names, help, defaults and what is allowed come from the fields themselves; ``_re
 """
 
 import tomllib
+import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,17 +98,74 @@ FIELDS = tuple(_all_fields())
 def problem_from(values: dict[str, Any]) -> Problem:
     """Build a problem from a file or from defaults, with the options that were given in place of its fields."""
     path: Path | None = values["problem"]
-    document: dict[str, Any] = tomllib.loads(Problem.load(path).to_toml()) if path else {}
+    document: dict[str, Any] = _from_file(path) if path else {}
+    in_file = set(document)
     given = {field: _read(field, values[field.name]) for field in FIELDS if values[field.name] not in (None, [])}
     kinds = {part: _kind(part, values.get(part), document.get(part)) for part in KINDS}
     proportional = values["proportional"] or document.get("data", {}).get("proportional", False)
     counts = kinds["data"].counts(proportional)
     for part, kind in kinds.items():
-        fallback = _defaults(kind, counts, required_only=path is not None)
+        fallback = _defaults(kind, counts, required_only=part in in_file)
         table = {"type": kind.__name__} | fallback | _kept(kind, document.get(part, {}))
         document[part] = table | _options(part, kind, given, table)
     steps = {field.name: value for field, value in given.items() if field.part is None}
-    return Problem.from_dict({"steps": _field("steps").about.start} | document | steps)
+    found = Problem.from_dict({"steps": _field("steps").about.start} | document | steps)
+    if found.hint:
+        warnings.warn(found.hint, stacklevel=2)
+    return found
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    """Read a problem of which parts, or fields that have to be given, may be missing; every word must be known."""
+    try:
+        document = tomllib.loads(path.read_text())
+        if _is_whole(document):
+            return tomllib.loads(Problem.from_dict(document).to_toml())
+        for name, table in document.items():
+            if name in KINDS:
+                document[name] = _checked_table(name, table)
+            elif name not in ("steps", "phases"):
+                allowed = ", ".join([*KINDS, "steps", "phases"])
+                raise ValueError(f"{name!r} is not known in the problem; allowed: {allowed}")
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return document
+
+
+def _is_whole(document: dict[str, Any]) -> bool:
+    """Whether nothing that has to be given is missing."""
+    if not all(isinstance(document.get(part), dict) for part in KINDS) or "steps" not in document:
+        return False
+    kinds = {part: _by_type(part).get(document[part].get("type", _first(part))) for part in KINDS}
+    required = {
+        part: [each.name for each in described(kind) if each.is_required] for part, kind in kinds.items() if kind
+    }
+    return all(name in document[part] for part, fields in required.items() for name in fields)
+
+
+def _checked_table(part: str, table: Any) -> dict[str, Any]:
+    """Return the table of a part with its type, if its words are known."""
+    if not isinstance(table, dict):
+        raise Refusal(part, table, "a table")
+    by_type, word = _by_type(part), table.get("type", _first(part))
+    if word not in by_type:
+        raise Refusal(f"{part}.type", word, " or ".join(map(repr, by_type)))
+    allowed = ["type", *(each.name for each in fields(by_type[word]) if each.init)]
+    for key in table:
+        if key not in allowed:
+            raise ValueError(f"{key!r} is not known in {part}; allowed: {', '.join(allowed)}")
+    return {"type": word} | table
+
+
+def _by_type(part: str) -> dict[str, Any]:
+    return {kind.__name__: kind for kind in parts_of(Problem)[part].kinds}
+
+
+def _first(part: str) -> str:
+    """Name of the kind that a table means which has no type."""
+    return next(iter(_by_type(part)))
 
 
 def _kept(kind: Any, table: dict[str, Any]) -> dict[str, Any]:

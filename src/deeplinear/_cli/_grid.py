@@ -70,12 +70,17 @@ def read_file(path: Path) -> dict[str, list[Any]]:
 
 
 def _flat(grid: dict[str, Any]) -> dict[str, Any]:
-    """Names such as network.width are tables in TOML."""
+    """Names such as network.width are tables in TOML.
+
+    Examples
+    --------
+    >>> _flat({"lr": [0.1], "phases": {"1": {"noise": [0.2]}}})
+    {'lr': [0.1], 'phases.1.noise': [0.2]}
+    """
     flat: dict[str, Any] = {}
     for name, values in grid.items():
-        flat |= (
-            {f"{name}.{field}": each for field, each in values.items()} if isinstance(values, dict) else {name: values}
-        )
+        inside = _flat(values) if isinstance(values, dict) else None
+        flat |= {name: values} if inside is None else {f"{name}.{field}": each for field, each in inside.items()}
     return flat
 
 

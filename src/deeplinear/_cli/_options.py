@@ -263,6 +263,22 @@ AVERAGES = Group(
     lambda values: tuple(read_average("--average", text) for text in values["average"] or []),
 )
 
+DEVICE = Group(
+    "device",
+    (
+        _option(
+            "device",
+            str,
+            "cpu",
+            "--device",
+            metavar="NAME",
+            help="Where to compute: cpu, or a device of PyTorch such as cuda.",
+            rich_help_panel="Output",
+        ),
+    ),
+    lambda values: values["device"],
+)
+
 TOLERANCE = Group(
     "tolerance",
     (

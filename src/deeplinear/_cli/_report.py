@@ -113,6 +113,7 @@ def _bar(name: str, work: Callable[[int], float]) -> Iterator[Advance]:
         TextColumn("{task.description:<10}"),
         BarColumn(),
         TaskProgressColumn(),
+        TextColumn("elapsed"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

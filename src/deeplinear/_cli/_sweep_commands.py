@@ -13,7 +13,7 @@ from deeplinear import Problem, Transfer
 from deeplinear import transfer as find_transfer
 from deeplinear._cli._commands import _document, _words, _written, command
 from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
-from deeplinear._cli._options import PROBLEM, REPORT, out
+from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
 from deeplinear._core.dataset import write_dataset
@@ -21,6 +21,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
 from deeplinear._plots.style import FORMATS, save_figure
 from deeplinear._plots.transfer import plot_transfer
+from deeplinear._sweep.sweep import default_store
 from deeplinear._sweep.sweep import sweep as run_sweep
 from deeplinear._sweep.work import OUT_OF_MEMORY
 
@@ -28,13 +29,14 @@ _SHOWN = 5
 """Most failures that are shown."""
 
 
-@command(PROBLEM, GRID, THEORY, EXPERIMENT, PLACE, REPORT)
+@command(PROBLEM, GRID, THEORY, EXPERIMENT, PLACE, DEVICE, REPORT)
 def sweep(
     problem: Problem,
     grid: dict[str, list[Any]],
     theory: bool,
     experiment: dict[str, Any] | None,
     place: Place,
+    device: str,
     report: Report,
 ) -> int:
     """Solve and simulate a problem for all combinations of values; write a Zarr store that xarray opens.
@@ -49,22 +51,24 @@ def sweep(
     if not grid:
         needs = "a sweep needs a grid: --over FIELD=VALUES or --grid FILE.toml"
         raise Refusal("--over", grid, "FIELD=VALUES", text=needs)
+    store = place.store or default_store(problem, grid, theory, experiment)
     with report.stage("sweep") as advance:
         found = run_sweep(
             problem,
             grid,
-            place.store,
+            store,
             theory=theory,
             experiment=experiment,
             workers=place.workers,
             scheduler=place.scheduler,
             resume=place.resume,
+            device=device,
             progress=None if advance is None else _since_start(advance),
         )
     failures, best = _failures(found), _best(found)
     diverged = {kind: int((found[name] >= least).sum()) for kind, (name, least) in _DIVERGED.items() if name in found}
     points = math.prod(found.sizes[dim] for dim in _dims(found))
-    document = _document("sweep", problem, place.store) | {
+    document = _document("sweep", problem, store) | {
         "grid": grid,
         "points": points,
         "failures": failures,
@@ -80,15 +84,17 @@ def sweep(
     shown += [f"{each['kind']}: failed at {_place_of(each)}: {each['error']}" for each in failures[:_SHOWN]]
     if len(failures) > _SHOWN:
         shown.append(f"{len(failures) - _SHOWN} more failures: see failure and measured_failure in the result")
-    report.result(document, *_words(problem), *shown, f"result: {place.store}")
+    report.result(document, *_words(problem), *shown, f"result: {store}")
     return _code(points, failures, diverged)
 
 
-@command(PROBLEM, ALONG, EXPERIMENT, REPORT, out("transfer.png", (".nc", *FORMATS)))
+@command(PROBLEM, ALONG, EXPERIMENT, DEVICE, REPORT, out("transfer.png", (".nc", *FORMATS)))
 def transfer(
-    problem: Problem, along: Along, experiment: dict[str, Any] | None, report: Report, out: Path | None
+    problem: Problem, along: Along, experiment: dict[str, Any] | None, device: str, report: Report, out: Path | None
 ) -> int:
     """Find the optimal learning rate at several widths or depths, say whether it transfers, and draw a picture.
+
+    Networks are trained on the device; the rates of the theory are found on the processor.
 
     Exit codes: 0 done, 2 bad input (among it: no learning rate lowers the loss), 4 not enough memory.
 
@@ -101,7 +107,7 @@ def transfer(
             along.values,
             lrs=along.lrs,
             objective=along.objective,
-            experiment=experiment,
+            experiment=None if experiment is None else experiment | {"device": device},
             progress=progress,
         )
     if out is not None and out.suffix.lower() in FORMATS:

@@ -75,7 +75,7 @@ THEORY = Group(
 class Place(NamedTuple):
     """Where a sweep is kept and where it runs."""
 
-    store: Path
+    store: Path | None
     resume: bool
     workers: int | None
     scheduler: str | None
@@ -93,10 +93,11 @@ PLACE = Group(
     (
         _option(
             "store",
-            Path,
-            Path("sweep.zarr"),
+            Path | None,
+            None,
             "--store",
             metavar="FOLDER",
+            show_default="sweep-*.zarr, one for each sweep",
             help="Zarr store for the results; a sweep that is already there is resumed.",
             rich_help_panel=_PANEL,
         ),

@@ -1,18 +1,22 @@
 """Theory against experiment: do they agree, to within what the number of seeds can tell?"""
 
+import math
 import tomllib
 from dataclasses import dataclass
 from typing import Any
 
+from deeplinear._comparison.curvature import curvature_of
 from deeplinear._comparison.finite_size import FiniteSize, finite_size
 from deeplinear._comparison.joint_test import LEVEL, SignFlipTest
 from deeplinear._comparison.near_edge import expected_deviation
 from deeplinear._comparison.observables import ObservableComparison, observables_of
 from deeplinear._comparison.verdict import Divergence, Verdict, explain, in_percent, verdict_of
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.json import plain
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._experiment.measured import Measured, measured
 from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
@@ -25,8 +29,12 @@ _PATIENCE = 0.5
 """Seconds that this may take, as they are counted."""
 
 
+_SCREEN = 20
+"""Observables of which all are listed where a comparison shows itself."""
+
+
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Drawn):
     """What ``compare`` found; printed, it is a short table.
 
     Attributes
@@ -43,15 +51,18 @@ class Comparison:
     explanation
         The verdict, what would have been noticed, divergence and finite size, in words.
     seeds, dim
-        Number of networks, and their input dimension D.
+        Number of networks, and their input dimension D; None where it is not known.
     inputs
-        What the networks were trained on: ``"gaussian"`` samples, as theory has them, or ``"rows"`` of a data set.
+        What the networks were trained on: ``"gaussian"`` samples, as theory has them, ``"rows"`` of a data set, or
+        ``"unknown"`` where others trained them.
     steps
-        Number of steps compared: those before anything diverged.
+        Number of steps compared: those before anything diverged at which losses were recorded.
     tolerance
         Relative error of the losses that counts as close.
     observables
         The curves one by one.
+    theory, experiment
+        What was compared.
     """
 
     verdict: Verdict
@@ -59,11 +70,13 @@ class Comparison:
     finite_size: float
     explanation: str
     seeds: int
-    dim: int
+    dim: int | None
     inputs: str
     steps: int
     tolerance: float
     observables: tuple[ObservableComparison, ...]
+    theory: Solution
+    experiment: Ensemble | Measured
 
     @property
     def near_edge(self) -> bool:
@@ -99,19 +112,34 @@ class Comparison:
 
     def summary(self) -> str:
         """Verdict and one line per observable, as plain text."""
-        width = max(len(each.label) for each in self.observables)
+        return self._table(self.observables)
+
+    def __repr__(self) -> str:
+        """Show one screen: of many layers the one that is farthest off, for each observable."""
+        if len(self.observables) <= _SCREEN:
+            return self.summary()
+        farthest: dict[str, ObservableComparison] = {}
+        for each in self.observables:
+            known = farthest.get(each.name)
+            if known is None or not each.max_z <= known.max_z:
+                farthest[each.name] = each
+        left = len(self.observables) - len(farthest)
+        return f"{self._table(tuple(farthest.values()))}\n({left} layers that are less far off: print it to see them)"
+
+    def _table(self, observables: tuple[ObservableComparison, ...]) -> str:
+        width = max(len(each.label) for each in observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
-            f"seeds: {self.seeds}, dim: {self.dim}, inputs: {self.inputs}, steps: {self.steps}; "
+            f"seeds: {self.seeds}, dim: {self.dim or 'unknown'}, inputs: {self.inputs}, steps: {self.steps}; "
             f"sign-flip test: p = {self.p_value:.2g}; deviation expected of this size: {in_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
-        for each in self.observables:
+        for each in observables:
             error = 100 * each.max_relative_error
             lines.append(f"{each.label:<{width}}  {each.p_value:7.2g}  {each.max_z:8.3g}  {error:7.3g} %")
         columns = {
-            "would notice": [f"{100 * each.max_detectable:10.3g} %" for each in self.observables],
-            "max |z| beyond size": [f"{each.max_z_beyond_size:19.3g}" for each in self.observables],
+            "would notice": [f"{100 * each.max_detectable:10.3g} %" for each in observables],
+            "max |z| beyond size": [f"{each.max_z_beyond_size:19.3g}" for each in observables],
         }
         for title, entries in columns.items():
             if not all("nan" in entry for entry in entries):
@@ -124,12 +152,13 @@ class Comparison:
         return self.summary()
 
 
-def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) -> Comparison:
+def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Comparison:
     """Compare what theory predicts with what finite networks did.
 
     Losses are compared at every step, those of averaged weights and on the targets of phases too if both sides have
     them; so are the correlations, if they were recorded, layer by layer: at equal times, and of each time with the
-    first and with the last. A theory that was not solved at every step is interpolated to it for the losses; its
+    first and with the last. Where networks have measured their curvature, so is every Ritz value, against those of
+    ``sharpness``. A theory that was not solved at every step is interpolated to it for the losses; its
     correlations are compared where its nodes are steps, if it has any.
 
     The verdict rests on a sign-flip test: under the null, the deviations of each seed from theory are
@@ -150,17 +179,25 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     second, and else estimates it from four solutions. Where it is predicted, ``z_beyond_size`` of the losses is their
     deviation from theory and shift together: what size does not explain.
 
+    Rules that look at the size of gradients take it for a number, which needs many directions. On dimension-free data
+    with few of them, (sum lam)^2 / sum lam^2 below 50, networks of any size deviate, and ``explanation`` says so where
+    they do.
+
     Parameters
     ----------
-    theory, experiment
-        Theory and experiment of the same problem.
+    theory
+        What ``solve`` found.
+    experiment
+        Networks of the same problem: an ``Ensemble`` of ``simulate``; ``measured`` curves of networks that were
+        trained elsewhere, of which losses are compared at the steps that were recorded; or anything that ``measured``
+        takes, such as an array of test losses with one value for each step.
     tolerance
         Relative error of the losses, largest over time, that counts as close.
 
     Raises
     ------
     ValueError
-        If the two do not belong to the same problem.
+        If the two do not belong to the same problem, or measured curves do not say at which steps they were recorded.
 
     Examples
     --------
@@ -174,11 +211,12 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     >>> comparison["feature_correlation[2]"].z.shape
     (10,)
     """
-    _check(theory, experiment)
+    experiment = checked_experiment(theory, experiment)
     tolerance = checks.non_negative("tolerance", tolerance)
     seeds = len(experiment.seeds)
     divergence = Divergence.of(theory, experiment)
     groups = list(observables_of(theory, experiment, divergence.first))
+    groups += curvature_of(theory.problem, experiment, divergence.first)
     test = SignFlipTest.of(groups)
     prediction = _predicted(theory.problem, experiment.dim)
     observables = tuple(
@@ -187,26 +225,51 @@ def compare(theory: Solution, experiment: Ensemble, *, tolerance: float = 0.05) 
     )
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in (*LOSSES, *MORE_LOSSES))
     verdict = verdict_of(test.overall, seeds, is_close, divergence)
-    deviation = prediction.deviation if prediction else expected_deviation(theory.problem, experiment.dim)
+    deviation = prediction.deviation if prediction else _deviation(theory.problem, experiment.dim)
     return Comparison(
         verdict=verdict,
         p_value=test.overall,
         finite_size=deviation,
-        explanation=explain(verdict, divergence, deviation, tolerance, experiment, observables),
+        explanation=explain(verdict, divergence, deviation, tolerance, theory.problem, experiment, observables),
         seeds=seeds,
         dim=experiment.dim,
         inputs=experiment.inputs,
-        steps=divergence.first,
+        steps=max(len(each.times) for each in observables if each.name in LOSSES),
         tolerance=tolerance,
         observables=observables,
+        theory=theory,
+        experiment=experiment,
     )
 
 
-def _check(theory: Any, experiment: Any) -> None:
+def checked_experiment(theory: Any, experiment: Any) -> Ensemble | Measured:
+    """Return an experiment, or what ``measured`` makes of it, that belongs to a theory."""
     if not isinstance(theory, Solution):
-        raise Refusal("theory", theory, "a Solution")
-    if not isinstance(experiment, Ensemble):
-        raise Refusal("experiment", experiment, "an Ensemble")
+        raise Refusal("theory", theory, "a Solution, which solve returns", got=type(theory).__name__)
+    if isinstance(experiment, Solution):
+        raise Refusal("experiment", experiment, "an Ensemble or measured curves", got="a Solution")
+    if isinstance(experiment, Ensemble):
+        _check_problem(theory, experiment)
+        return experiment
+    curves = experiment if isinstance(experiment, Measured) else measured(experiment)
+    checked_steps(theory.problem.steps, curves)
+    return curves
+
+
+def checked_steps(steps: int, curves: Measured) -> None:
+    """Refuse curves whose steps are not those of a theory with so many steps."""
+    last = int(curves.times[-1])
+    if not curves.has_steps and last != steps - 1:
+        text = (
+            f"the curve has {last + 1} values and theory {steps} steps: say which steps they are, measured(steps=...)"
+        )
+        raise Refusal("steps", None, f"given unless there are {steps} values", text=text)
+    if last >= steps:
+        text = f"the curve goes to step {last} and theory to {steps - 1}: solve {last + 1} steps, or cut the curve"
+        raise Refusal("steps", last, f"below {steps}", text=text)
+
+
+def _check_problem(theory: Solution, experiment: Ensemble) -> None:
     # As written to a file, so that a learning-rate function equals its values.
     ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:
@@ -228,9 +291,20 @@ def _flat(document: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _predicted(problem: Problem, dim: int) -> FiniteSize | None:
+def _deviation(problem: Problem, dim: int | None) -> float:
+    """Estimate the deviation that is expected of networks of this size; nan where it is not known."""
+    try:
+        return expected_deviation(problem, dim)
+    except Refusal:  # no finite network has this size, or it was not said
+        return math.nan
+
+
+def _predicted(problem: Problem, dim: int | None) -> FiniteSize | None:
     """Draw networks of this size, independent of those that are compared; None where that would take long."""
-    counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
+    try:
+        counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
+    except Refusal:
+        return None
     able = REDUCED in counts.methods and counts.resolves(REDUCED)
     if not able or 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
         return None

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.words import percent
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._experiment.methods import REDUCED, Counts
@@ -160,7 +160,7 @@ def finite_size(
     pairs: int = 128,
     record: str = "losses",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> FiniteSize:
     """Predict the mean shift from theory and the scatter of networks of finite size.
 
@@ -202,8 +202,10 @@ def finite_size(
     check_richness(counts, REDUCED)
     total = 2 * pairs * problem.steps
 
+    tell = read_progress(progress)
+
     def report(before: int) -> Progress | None:
-        return progress and (lambda done, half: progress(before + done, total))
+        return tell and (lambda done, half: tell(before + done, total))
 
     plain, diverged = train_all(counts, REDUCED, seeds, worker_count, progress=report(0))
     mirror, also = train_all(counts, REDUCED, seeds, worker_count, progress=report(total // 2), mirrored=True)

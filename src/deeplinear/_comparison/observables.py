@@ -12,6 +12,7 @@ from deeplinear._comparison.finite_size import FiniteSize
 from deeplinear._core.json import plain
 from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._experiment.measured import Measured, recorded
 from deeplinear._theory.solution import Solution
 
 Array = NDArray[np.float64]
@@ -109,6 +110,11 @@ class ObservableComparison:
         """
         return float(self.detectable.max()) if len(self.detectable) else math.nan
 
+    def __repr__(self) -> str:
+        steps, error = len(self.times), 100 * self.max_relative_error
+        numbers = f"p = {self.p_value:.2g}, max |z| = {self.max_z:.3g}, max error {error:.3g} %"
+        return f"ObservableComparison({self.label}, {steps} steps: {numbers})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; what is not finite becomes ``None``."""
         numbers = ("p_value", "max_z", "max_z_beyond_size", "max_relative_error", "max_detectable")
@@ -179,8 +185,8 @@ class ComparedObservable:
         unknown = np.full(self.main.theory.shape, np.nan)
         shift, shift_error = unknown, unknown
         if prediction is not None and self.name in LOSSES:
-            effect, steps = prediction[self.name], len(unknown)
-            shift, shift_error = effect.shift[:steps], effect.shift_error[:steps]
+            effect = prediction[self.name]
+            shift, shift_error = effect.shift[self.times], effect.shift_error[self.times]
         curve, equal = self.main, self.main.is_equal
         error = standard_error(curve.values)
         difference = np.where(equal, 0.0, curve.mean - curve.theory)
@@ -206,13 +212,18 @@ class ComparedObservable:
         )
 
 
-def observables_of(theory: Solution, experiment: Ensemble, steps: int) -> Iterator[ComparedObservable]:
-    """Take all observables at the first steps."""
-    every = np.arange(steps)
+def observables_of(theory: Solution, experiment: Ensemble | Measured, steps: int) -> Iterator[ComparedObservable]:
+    """Take all observables at the first steps; losses where every network has them."""
     for name in LOSSES:
-        curve, values = theory.at(every)[name].values, getattr(experiment, name)[:, :steps]
-        yield ComparedObservable(name, None, every, ComparedCurve(curve, values, curve, np.maximum.accumulate(curve)))
-    yield from _more_losses(theory, experiment, every)
+        times, values = recorded(experiment, name)
+        if isinstance(experiment, Measured) and not times.size:
+            continue
+        times, values = times[times < steps], values[:, times < steps]
+        curve = theory.at(times)[name].values if times.size else np.empty(0)
+        yield ComparedObservable(name, None, times, ComparedCurve(curve, values, curve, np.maximum.accumulate(curve)))
+    if isinstance(experiment, Measured):
+        return
+    yield from _more_losses(theory, experiment, np.arange(steps))
     if not theory.axis.has_two_time:
         return
     nodes = np.flatnonzero((theory.times < steps) & (theory.times == np.round(theory.times)))

@@ -10,10 +10,15 @@ from deeplinear._comparison.joint_test import LEVEL
 from deeplinear._comparison.observables import ObservableComparison
 from deeplinear._core.words import percent
 from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._experiment.measured import Measured
+from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution
 
 _FAR = 5.0
 """Standard errors from theory and the expected shift, at any step, beyond which size does not explain a deviation."""
+
+_MANY = 50
+"""Directions of inputs from which sizes of gradients are taken to be sharp: their squares scatter by sqrt(2 / 50)."""
 
 
 class Verdict(StrEnum):
@@ -41,19 +46,21 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Divergence:
-    """When theory and seeds diverged; the number of steps stands for never."""
+    """When theory and seeds diverged; the number of steps stands for never, and ``spacing`` is that of records."""
 
     steps: int
     theory: int
     seeds: tuple[int, ...]
+    spacing: int = 1
 
     @classmethod
-    def of(cls, theory: Solution, experiment: Ensemble) -> "Divergence":
-        """Take the steps from both."""
-        steps = theory.problem.steps
+    def of(cls, theory: Solution, experiment: Ensemble | Measured) -> "Divergence":
+        """Take the steps from both, as far as both go."""
+        steps = min(theory.problem.steps, int(experiment.times[-1]) + 1)
         at = theory.status.diverged_at
         seeds = tuple(int(step) if step >= 0 else steps for step in experiment.diverged_at)
-        return cls(steps, steps if at is None else at, seeds)
+        spacing = int(np.diff(experiment.times).max(initial=1))
+        return cls(steps, steps if at is None else min(at, steps), seeds, spacing)
 
     @property
     def first(self) -> int:
@@ -68,7 +75,7 @@ class Divergence:
     @property
     def is_alike(self) -> bool:
         """Whether all did so at about the same step, or might have, had the run been longer."""
-        slack = max(3.0, 0.25 * self.theory)
+        slack = max(3.0, 0.25 * self.theory, self.spacing)
         return all(abs(seed - self.theory) <= slack for seed in self.seeds)
 
     def __str__(self) -> str:
@@ -94,11 +101,12 @@ def explain(
     divergence: Divergence,
     finite_size: float,
     tolerance: float,
-    experiment: Ensemble,
+    problem: Problem,
+    experiment: Ensemble | Measured,
     observables: tuple[ObservableComparison, ...],
 ) -> str:
     """Say what the verdict means, what would have been noticed, and what finite size has to do with it."""
-    in_counts = experiment.problem.data.dimension_free
+    in_counts = problem.data.dimension_free
     sentences = [verdict.advice]
     if divergence.first < divergence.steps:
         sentences = [str(divergence)]
@@ -109,6 +117,8 @@ def explain(
     if verdict is Verdict.AGREES:
         sentences += _would_notice(observables)
     larger = "width, samples or batch" if in_counts else "dim"
+    if math.isnan(finite_size) and isinstance(experiment, Measured) and experiment.dim is None:
+        sentences.append("say measured(..., dim=...) to know what deviation is expected of networks of this size")
     if finite_size > tolerance:
         at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
         sentences.append(f"in the mean a deviation of about {in_percent(finite_size)} is expected {at}")
@@ -117,12 +127,31 @@ def explain(
             f"of theory and the shift that is expected of networks of this size they are within {beyond:.1f} standard "
             "errors"
         )
+    if verdict in (Verdict.CLOSE, Verdict.DISAGREES):
+        sentences += _sizes_that_scatter(problem)
     if verdict is Verdict.DISAGREES:
         if finite_size > tolerance and _is_of_size(observables, finite_size):
             sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
         else:
             sentences.append(f"see whether it shrinks with a larger {larger}")
     return "; ".join(sentences)
+
+
+def _sizes_that_scatter(problem: Problem) -> list[str]:
+    """Say where a rule looks at sizes of gradients that are not sharp however large networks are."""
+    rules = [stage.optimizer for stage in problem.stages]
+    looks = any(rule.scaling is not None or rule.ascent is not None or rule.orthogonal is not None for rule in rules)
+    if not (looks and problem.data.dimension_free):
+        return []
+    modes = problem.data.modes
+    parts = modes.weight * modes.eigenvalues
+    directions = float(parts.sum() ** 2 / (parts * modes.eigenvalues).sum())
+    if directions >= _MANY:
+        return []
+    text = (
+        f"inputs have about {directions:.2g} directions, so that the size of gradients, which the update rule looks at"
+    )
+    return [f"{text}, scatters at any width; theory has its root mean square"]
 
 
 def _is_of_size(observables: tuple[ObservableComparison, ...], finite_size: float) -> bool:

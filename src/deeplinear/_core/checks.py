@@ -87,9 +87,10 @@ flag = Flag()
 
 @dataclass(frozen=True)
 class Word:
-    """One of a few words."""
+    """One of a few words; where ``any_case`` is set in small or capital letters, as it may be printed."""
 
     words: tuple[str, ...]
+    any_case: bool = False
 
     @property
     def allowed(self) -> str:
@@ -97,10 +98,11 @@ class Word:
         return " or ".join(repr(each) for each in self.words)
 
     def __call__(self, name: str, value: Any, /) -> str:
-        """Return value if it is one of the words."""
-        if value not in self.words:
+        """Return the word that value is, as it is listed."""
+        given = value.lower() if self.any_case and isinstance(value, str) else value
+        if given not in self.words:
             raise Refusal(name, value, self.allowed)
-        return str(value)
+        return str(given)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,51 @@
 """How long work tells what is done."""
 
+import sys
 import threading
+import time
 from collections.abc import Callable
+
+from deeplinear._core.refusal import Refusal
+from deeplinear._core.words import in_time
 
 Progress = Callable[[int, int], object]
 """Called as ``progress(done, total)``; an exception that it raises ends the work."""
+
+_SECONDS = 0.2
+"""Time between two looks of a line of progress."""
+
+
+def read_progress(progress: Progress | bool | None) -> Progress | None:
+    """Return whom to tell: nobody for None or False, a line on stderr for True, or who was given.
+
+    Examples
+    --------
+    >>> read_progress(False) is None, read_progress(print) is print
+    (True, True)
+    """
+    if progress is None or progress is False:
+        return None
+    if progress is True:
+        return Line()
+    if not callable(progress):
+        raise Refusal("progress", progress, "True, or a function of (done, total)")
+    return progress
+
+
+class Line:
+    """One line on stderr that says how much is done, and for how long it has been worked on."""
+
+    def __init__(self) -> None:
+        self._start = self._shown = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show the line, unless it was shown a moment ago; end it when all is done."""
+        now, is_last = time.monotonic(), done >= total
+        if not is_last and now - self._shown < _SECONDS:
+            return
+        self._shown = now
+        text = f"{100 * done / max(total, 1):3.0f} % after {in_time(now - self._start)}"
+        print(f"\r{text:<30}", end="\n" if is_last else "", file=sys.stderr, flush=True)
 
 
 class Stopped(Exception):

@@ -24,13 +24,14 @@ from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._experiment.methods import EXPLICIT, Counts
 from deeplinear._experiment.simulate import read_arguments, read_method, simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
+from deeplinear._solvers.merged_steps import MergedSteps
 from deeplinear._solvers.panels.solver import BEGINNING, Panels
 
 _FLOAT = 8
@@ -130,6 +131,7 @@ def estimate(
     >>> cost.fits, cost.method, f"{cost.theory.bytes / 1e12:.0f} TB"
     (False, 'dense', '184 TB')
     """
+    check_problem(problem)
     experiment = None
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record, method)
@@ -152,7 +154,10 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
         dense = choice.instead(problem, solver)
         work = solver.without_panels(problem) if dense is None else dense.estimate(problem)
         return (dense or solver).name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
-    return solver.name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
+    steps = work.shape.steps
+    if isinstance(solver, MergedSteps):  # what takes longer is given up
+        steps = min(steps, solver.most_steps(problem))
+    return solver.name, Cost(work.passes * seconds(steps), work.bytes)
 
 
 def solve_seconds(problem: Problem) -> Callable[[int], float]:

@@ -1,7 +1,8 @@
 """Which rows of the equations see which examples and targets, and what is drawn of them.
 
 Row j and row i share their examples, or not: S(j, i) is 1 or 0. The rows of a phase on a fixed data set share it, and
-so do those of later phases that keep it. Fresh batches are shared by the evaluations of one step.
+so do those of later phases that keep it. Fresh batches are shared by the evaluations of one step, and so are batches
+that are drawn from a data set.
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class DataSets:
         Number of the data set of each row, empty where there is one for all.
     tasks
         Number of rows that see each target, in order; empty where there is one for all.
+    twice
+        Whether each row sees the batch that was drawn from a data set for the row before; empty where none does.
     """
 
     reused: bool
@@ -36,6 +39,11 @@ class DataSets:
     resized: bool = False
     sets: tuple[int, ...] = ()
     tasks: tuple[int, ...] = ()
+    twice: tuple[bool, ...] = ()
+
+    def is_second(self, row: int) -> bool:
+        """Whether a row sees the batch that was drawn for the row before."""
+        return bool(self.twice) and self.twice[row]
 
     @property
     def count(self) -> int:
@@ -51,7 +59,7 @@ def data_sets(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
     stages = problem.stages
     if len(stages) == 1 and rule_of(stages[0]).evaluations == 1:
         return _one(problem)
-    sigma, reuse, subsampling, sets = [], [], [], []
+    sigma, reuse, subsampling, sets, twice = [], [], [], [], []
     number = -1
     for stage in stages:
         sampling, evaluations = stage.sampling, rule_of(stage).evaluations
@@ -65,10 +73,12 @@ def data_sets(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
             reuse += [draws[step] if shares else sampling.reuse] * evaluations
             subsampling += [0.0 if shares else draws[step]] * evaluations
             sets += [number] * evaluations
+            twice += [evaluation > 0 and sampling.subsamples and not shares for evaluation in range(evaluations)]
     tasks = [rule_of(stage).evaluations * stage.steps for stage in stages]
     numbers = {"sigma": np.array(sigma), "reuse": np.array(reuse), "subsampling": np.array(subsampling)}
     many = len(stages) > 1
-    shape = DataSets(any(reuse), any(subsampling), True, tuple(sets), tuple(tasks) if many else ())
+    pairs = tuple(twice) if any(twice) else ()
+    shape = DataSets(any(reuse), any(subsampling), True, tuple(sets), tuple(tasks) if many else (), pairs)
     return shape, numbers
 
 

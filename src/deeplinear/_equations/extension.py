@@ -113,7 +113,7 @@ class Extension:
     def _place(self, weights: Mapping[int, Array], learned: float = 1.0) -> None:
         rows = row_set(self.equations.c, self.count)
         for group, values in weights.items():
-            self._weights.append(group, rows, values[:, :1], values[:, None, 1 : 2 + self.count])
+            self._weights.append(group, rows, values[:, :1], values[:, None, 1 : 2 + self.count])  # eq-extension
         for group, matrix in self._matrices.items():
             X, outputs = self._weights.X(group), self.equations.c.structure.outputs
             X[...] = learned * matrix
@@ -139,7 +139,8 @@ def _longer(c: Coefficients, row: int, extra: int, fresh: bool, twin: bool) -> C
 
     number = max(s.sets.sets, default=0) + 1
     own = s.sets.sets and (*s.sets.sets[: row + 1], *(number if fresh else s.sets.sets[row],) * extra)
-    sets = replace(s.sets, sets=own, tasks=_longer_tasks(s.sets.tasks, row, extra))
+    twice = s.sets.twice and (*s.sets.twice[: row + 1], *(False,) * extra)
+    sets = replace(s.sets, sets=own, tasks=_longer_tasks(s.sets.tasks, row, extra), twice=twice)
     return replace(
         c,
         structure=replace(s, steps=steps, sets=sets),

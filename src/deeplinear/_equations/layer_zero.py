@@ -17,6 +17,12 @@ Rows that see the same examples are those with S(t, s) = 1 (``data_sets.py``), w
 S o R_vu stands for R_vu in R_Delta, and S o (C_v + sigma^2) for C_v + sigma^2 in Z. With several targets, one for each
 phase of training, w_k is that of the row, and 1 w_k^2 1^T becomes the matrix of their products.
 
+Two evaluations on one batch that is drawn from a data set, rows p and q = p + 1, have the same weights c of examples, 0
+or 1/b, of mean 1. A path through both has c^2, of mean 1/b, so R_vu(q, p) counts 1/b times in R_Delta. What draws add
+to Z is subsampling times the correlation, for both rows and between them, of e, the residual without what the step's
+own draw has done to it: e(p) = Delta(p), and e(q) = Delta(q) where c = 0. It has R_Delta(q) - R_Delta(q, p) R_Delta(p)
+for R_Delta(q).
+
 The sampling rules differ in two numbers only:
 
     population: reuse = subsampling = 0                  full batch:  reuse = 1/alpha, subsampling = 0
@@ -102,7 +108,10 @@ class DataResponses:
 
         if self.RDelta is not None:
             Rvu = -rows_times(self.mean_H(rows), self.K)  # eq-mode-sums
-            RDelta = fill_resolvent(self.RDelta, self.reused(Rvu, rows), rows, panel)  # eq-noise
+            felt = self.reused(Rvu, rows)
+            if c.structure.sets.is_second(rows.start // outputs):
+                self._feel_the_draw_again(felt, rows)
+            RDelta = fill_resolvent(self.RDelta, felt, rows, panel)  # eq-noise
             Rhr = -self.times_mean_H(RDelta)
         else:
             Rhr = -self.mean_H(rows)
@@ -121,6 +130,12 @@ class DataResponses:
         """Rows of reuse S o x, given those of x."""
         shared: Array = (self.c.reuse[..., None] if self._shares is None else self._shares[:, rows, : rows.stop]) * x
         return shared
+
+    def _feel_the_draw_again(self, felt: Array, rows: slice) -> None:
+        """Let a row feel the row before 1/b times, whose batch it sees; in place."""
+        c, time, outputs = self.c, rows.start // self.c.structure.outputs, self.c.structure.outputs
+        again = c.subsampling[:, time] / c.reuse[:, time]  # 1/b - 1
+        felt[..., rows.start - outputs : rows.start] *= 1.0 + again[:, None, None]  # eq-drawn-twice
 
     def mean_H(self, rows: slice) -> Array:
         """Rows of sum_k p_k lam_k H_k."""
@@ -183,6 +198,8 @@ class DataCovariances:
         # <v_k(t)^2> / B for each mode.
         self._own = room.series((batch, s.modes, 1, size)) if s.own_noise and same_data else None
         self.CDelta_equal = room.series((batch, size // s.outputs, s.outputs, s.outputs))
+        # The same between a row and the row before, whose batch it sees.
+        self._before = room.series(self.CDelta_equal.shape) if s.sets.twice else None
         self.width, self.data = room.series((batch, size)), room.series((batch, size))
         # What has eigenvalue zero is never learned: D = 0 over any number.
         lam = self.c.eigenvalues
@@ -216,12 +233,17 @@ class DataCovariances:
         """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows).
 
         C_Delta = R_Delta (C_v + sigma^2) R_Delta^T + (R_Delta - 1) draws (R_Delta - 1)^T: a residual feels the batches
-        that were drawn before its time, by draws = subsampling / reuse C_Delta(t, t) each.
+        that were drawn before its time, by draws = subsampling / reuse C_Delta(t, t) each. Rows that see the batch of
+        the row before, which nobody reports, have no meaning here.
         """
         c, s = self.c, self.c.structure
         RDelta = self.responses.RDelta
         equal, steps = np.zeros((s.steps, s.outputs, s.steps, s.outputs)), np.arange(s.steps)
         equal[steps, :, steps, :] = to_numpy(self.CDelta_equal[index])
+        if self._before is not None:
+            before = to_numpy(self._before[index])
+            equal[steps[1:], :, steps[:-1], :] = before[1:]
+            equal[steps[:-1], :, steps[1:], :] = np.swapaxes(before[1:], -1, -2)
         equal_times = equal.reshape(s.size, s.size)
         if self.noisy and RDelta is None and not s.sets.sets:
             return equal_times
@@ -282,6 +304,10 @@ class DataCovariances:
         if R.RDelta is None:
             learned_Z = self._times_Z(learned)
             residual = self._fresh(rows)[..., rows]
+        elif c.structure.sets.is_second(rows.start // outputs):
+            residual = self._second_residual(rows)
+            self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
+            learned_Z = self._times_Z(learned)  # which has what the batch does to both rows
         else:
             F = R.RDelta[rows]
             both = self._times_Z(c.xp.concat([learned, F], axis=-2))
@@ -289,6 +315,19 @@ class DataCovariances:
             residual = self._residual(F_Z @ F.mT, rows)
         self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
         return R.times_mean_H_transpose(self._Z(rows)) - learned_Z
+
+    def _second_residual(self, rows: slice) -> Array:
+        """Correlation of e of a row that sees the batch of the row before, whose correlation with e there is kept."""
+        outputs, R = self.c.structure.outputs, self.responses.RDelta
+        assert R is not None
+        assert self._before is not None
+        first = slice(rows.start - outputs, rows.start)
+        second, before = R[rows], R.matrix[:, first, : rows.stop]
+        e = second - second[..., first] @ before
+        e_Z = self._times_Z(e)
+        time = rows.start // outputs
+        self._before[:, time] = e_Z @ before.mT / self.c.reuse[:, time, None, None]  # eq-drawn-twice
+        return self._residual(e_Z @ e.mT, rows)
 
     def _residual(self, remembered: Array, rows: slice) -> Array:
         """C_Delta at equal times from what is remembered of it, or C_v + sigma^2 where nothing is seen again."""
@@ -338,7 +377,12 @@ class DataCovariances:
     def _draws(self, x: Array) -> Array:
         """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
         steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
-        by_step = x.reshape(*x.shape[:-1], steps, 1, outputs) @ self.CDelta_equal[:, None, :steps]
+        parts = x.reshape(*x.shape[:-1], steps, 1, outputs)
+        by_step = parts @ self.CDelta_equal[:, None, :steps]
+        if self._before is not None:
+            before = self._before[:, None, 1:steps]
+            by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT
+            by_step[:, :, :-1] += parts[:, :, 1:] @ before
         subsampling = self.c.subsampling[:, None, :steps, None, None]
         drawn: Array = (subsampling * by_step).reshape(x.shape)  # eq-multipass
         return drawn

@@ -6,31 +6,46 @@ iteration of Newton and Schulz,
 
     Y <- a Y + b (Y Y^T) Y + c (Y Y^T)^2 Y
 
-runs on coefficients. It starts from m over the Frobenius norm, n^2 = sum m(i) G(i, i') H(i, i') m(i'). Then
-Y = D^(1/2) Z D^(1/2), with D = m / n, where Z is a polynomial of V_0 = (D^(1/2) H D^(1/2)) (D^(1/2) G D^(1/2)):
+runs on coefficients. It starts from m over the Frobenius norm, n^2 = sum m(i) G(i, i') H(i, i') m(i'). With D = m / n,
+Y = Z D where Z is a polynomial of V_0 = D H D G:
 
     q = a + b V + c V^2 ,    Z <- Z q ,    V <- V q^2                from Z = 1, V = V_0
 
-All of these commute, so an iteration takes four products, and the last one two. Where training is smooth, V_0 has
-few directions: V_0 = Q B, with r columns in Q. Then every polynomial of it is alpha + Q S B with an r x r matrix S,
+All of these commute, so an iteration takes four products, and the last one two. G has fewer directions than rows,
+often far fewer: D G D = K K^T with r columns in K. With A = K^T H K, which is symmetric,
 
-    (alpha + Q S B) (beta + Q T B) = alpha beta + Q (alpha T + beta S + S B Q T) B
+    V_0^k D = D H K A^(k-1) K^T ,    so that    Z D = a^n D + D H K w(A) K^T    where    Z(x) = a^n + x w(x)
 
-so that the iteration takes products of r x r matrices only.
+and the iteration runs on the r eigenvalues of A.
 """
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
 
 from deeplinear._core.arrays import Array, identity, namespace
-from deeplinear._equations.products import add_identity
+from deeplinear._equations.matrix_averages import MatrixAverage
+from deeplinear._problem.averages import Average
 from deeplinear._problem.optimizer import Orthogonal
+
+Real = NDArray[np.float64]
 
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 """The coefficients that are in use."""
 
-_MANY, _FEWER, _CHECKS, _MISSED = 48, 4, 4, 1e-15
-"""Rows from which few directions are looked for, what part of the rows they may be, vectors that check them, and what
-of these may be missed, which is rounding."""
+_MANY, _MOST = 40, 0.7
+"""Rows from which directions are looked for, and part of the rows that they may be: otherwise products of whole
+matrices are faster, as measured for 8 to 100 rows."""
+
+_MISSED = 1e-13
+"""Squared singular value, of a matrix of norm 1, that may be missed. The iteration takes a singular value s to a^n s,
+up to terms of a^(3n) s^3, which is 4e-12 for five iterations."""
+
+_ROUNDING = 4e-16
+"""Part of the sum of all directions of G that is rounding."""
 
 _FORGOTTEN = 1e-18
 """Momentum, relative to the largest, that counts as forgotten: one iteration amplifies it by a, all of them by 500."""
@@ -43,12 +58,16 @@ class MatrixTrack:
     ----------
     X
         The matrix as the equations read it, still zero, shape (batch, rows, rows); filled in place.
+    averages
+        Averages over training to be kept.
     """
 
-    def __init__(self, X: Array) -> None:
+    def __init__(self, X: Array, averages: Sequence[Average] = ()) -> None:
         xp = namespace(X)
         self._read, self._X, self._velocity, self._mean = X, *(xp.zeros_like(X) for _ in range(3))
         self._momentum = xp.zeros_like(X[..., 0])
+        self._end = 0  # of the rows that have been learned from
+        self._averages = [MatrixAverage(average, X) for average in averages]
 
     def begin(self) -> None:
         """Start from the weights that the rule before has come to, without momentum."""
@@ -58,7 +77,17 @@ class MatrixTrack:
 
     def look(self, share: Array | None = None) -> None:
         """Let the weights be read as they are, or with this share (batch, 1) of the way to their mean."""
-        self._read[...] = self._X if share is None else self._X + share[..., None] * (self._mean - self._X)
+        X, mean = (each[:, : self._end, : self._end] for each in (self._X, self._mean))
+        self._read[:, : self._end, : self._end] = X if share is None else X + share[..., None] * (mean - X)
+
+    def record(self, *, of_mean: bool) -> None:
+        """Take the weights of a step, or their mean, into all averages."""
+        for average in self._averages:
+            average.update(self._mean if of_mean else self._X, self._end)
+
+    def look_at_average(self, number: int) -> None:
+        """Let one of the averages be read."""
+        self._read[:, : self._end, : self._end] = self._averages[number].mean(self._end)
 
     def shift(self, rows: slice, by: Array) -> None:
         """Add a multiple (batch, 1) of the gradient of some rows to the weights as they are read."""
@@ -66,12 +95,13 @@ class MatrixTrack:
 
     def average(self, part: float) -> None:
         """Take part of the weights into their mean, all of them if it is 1."""
-        self._mean = (1.0 - part) * self._mean + part * self._X
+        self._mean = self._X if part == 1 else (1.0 - part) * self._mean + part * self._X
 
     def step(
         self, rows: slice, rate: Array, momentum: Array, decay: Array, nesterov: bool, scale: Array | float
     ) -> None:
         """Take a plain step along the gradient of some rows; numbers have shape (batch, 1)."""
+        self._end = rows.stop
         force = -decay[..., None] * self._X
         self._diagonal(force, rows, scale)
         self._velocity = momentum[..., None] * self._velocity + force
@@ -82,7 +112,8 @@ class MatrixTrack:
     def orthogonal_step(
         self, rows: slice, rate: Array, momentum: Array, rule: Orthogonal, above: Array, below: Array
     ) -> None:
-        """Take an orthogonal step, given the correlations of the fields above and below up to now."""
+        """Take an orthogonal step in place, given the correlations of the fields above and below up to now."""
+        self._end = rows.stop
         self._momentum = momentum * self._momentum
         self._momentum[:, rows] += 1.0
         m = self._momentum[:, : rows.stop]
@@ -92,8 +123,8 @@ class MatrixTrack:
         start = _first_felt(m)
         felt = slice(start, rows.stop)
         Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations)
-        self._X = namespace(Y).asarray(self._X, copy=True)
-        self._X[:, felt, felt] += rate[..., None] * Y  # eq-muon-step
+        Y *= rate[..., None]
+        self._X[:, felt, felt] += Y  # eq-muon-step
 
     def _diagonal(self, X: Array, rows: slice, by: Array | float) -> None:
         """Add a number of each problem to the diagonal of some rows, in place."""
@@ -103,30 +134,23 @@ class MatrixTrack:
 
 def newton_schulz(m: Array, above: Array, below: Array, iterations: int) -> Array:
     """Return the coefficients of what the iteration makes of sum m(i) g(i) h(i)^T, shape (batch, rows, rows)."""
+    # Derivatives lie in other directions.
+    if isinstance(m, np.ndarray) and m.shape[-1] >= _MANY and not np.iscomplexobj(above):
+        found = [_by_directions(*each, iterations) for each in zip(m, above, below, strict=True)]
+        if all(each is not None for each in found):
+            return found[0][None] if len(found) == 1 else np.stack(found)  # type: ignore[index,arg-type]
     xp = namespace(m)
     square = ((above * below) @ m[..., None] * m[..., None]).sum(axis=-2, keepdims=True)
     none = square == 0  # there is no gradient
     D = m[..., None] / xp.sqrt(xp.where(none, xp.ones_like(square), square))
-    root = xp.sqrt(D)
-    above, below = root * above * root.mT, root * below * root.mT
-    found = _few_directions(above, below) if isinstance(m, np.ndarray) else None
-    if found is None:
-        Z = _iterated(below @ above, identity(m.shape[-1], m), iterations)
-    else:
-        Q, B = found
-        M = B @ Q
-        # Polynomials of V without their value at 0, as matrices S of Q S B: V is 1, and V^2 is B Q.
-        S = _iterated_part(M, iterations)
-        Z = Q @ S @ B
-        add_identity(Z, slice(0, Z.shape[-1]), _A**iterations)
-    Y = root * Z * root.mT
+    Y = _iterated(D * below * D.mT @ above, iterations) * D.mT
     coefficients: Array = xp.where(none, xp.zeros_like(Y), Y)
     return coefficients
 
 
-def _iterated(V: Array, one: Array, iterations: int) -> Array:
+def _iterated(V: Array, iterations: int) -> Array:
     """Return Z after so many iterations."""
-    Z = None
+    Z, one = None, identity(V.shape[-1], V)
     for iteration in range(iterations):
         q = _B * V + _C * (V @ V) + _A * one  # eq-muon
         Z = q if Z is None else Z @ q
@@ -136,41 +160,51 @@ def _iterated(V: Array, one: Array, iterations: int) -> Array:
     return Z
 
 
-def _iterated_part(M: Array, iterations: int) -> Array:
-    """Return S of Z = a^n + Q S B after so many iterations, given M = B Q."""
-
-    def times(alpha: float, S: Array, beta: float, T: Array) -> Array:
-        product: Array = alpha * T + beta * S + S @ M @ T
-        return product
-
-    one = identity(M.shape[-1], M)
-    V, constant = one, 1.0
-    Z: Array = namespace(M).zeros_like(M)
-    for iteration in range(iterations):
-        q = _B * V + _C * times(0.0, V, 0.0, V)
-        Z, constant = times(constant, Z, _A, q), constant * _A
-        if iteration + 1 < iterations:
-            V = times(0.0, times(0.0, V, _A, q), _A, q)
-    return Z
-
-
-def _few_directions(above: Array, below: Array) -> tuple[Array, Array] | None:
-    """Return Q and B with Q B = below above to rounding, if there are few enough directions for it to pay."""
-    size = above.shape[-1]
-    if size < _MANY or np.iscomplexobj(above):  # derivatives lie in other directions
+def _by_directions(m: Real, above: Real, below: Real, iterations: int) -> Real | None:
+    """Return Z D of one problem through the directions of G; None where they are many, or none after a divergence."""
+    weighted = above * np.outer(m, m)
+    square = float(np.einsum("ij,ij->", weighted, below))
+    if not (square > 0 and math.isfinite(square)):
         return None
-    count = size // _FEWER
-    probes = np.random.default_rng(0).standard_normal((size, count + _CHECKS))
-    images = below @ (above @ probes)
-    Q = np.linalg.qr(images[..., :count])[0]
-    B = (Q.mT @ below) @ above
-    checked = images[..., count:]
-    missed = np.linalg.norm(checked - Q @ (B @ probes[:, count:]), axis=(-2, -1))
-    return (Q, B) if (missed <= _MISSED * np.linalg.norm(checked, axis=(-2, -1))).all() else None
+    K = _directions(weighted, _MISSED * square / float(np.trace(below)))
+    if K is None:
+        return None
+    norm = math.sqrt(square)
+    HK = below @ K
+    values, U = np.linalg.eigh(K.T @ HK)
+    w, constant = _iterated_part(values / square, iterations)
+    Y: Real = ((m / norm)[:, None] * (HK @ (U * (w / square)))) @ (K @ U).T
+    Y.ravel()[:: len(Y) + 1] += constant / norm * m
+    return Y
+
+
+def _iterated_part(x: Real, iterations: int) -> tuple[Real, float]:
+    """Return w with Z = a^n + x w after so many iterations on numbers x, and a^n."""
+    w, constant, gain = np.zeros_like(x), 1.0, np.ones_like(x)  # x is gain x by now
+    for _ in range(iterations):
+        v = gain * x
+        part = _B + _C * v
+        q = _A + v * part
+        w, constant = constant * gain * part + w * q, constant * _A
+        gain = gain * (q * q)
+    return w, constant
+
+
+def _directions(C: Real, missed: float) -> Real | None:
+    """Return K with K K^T = C but for less than ``missed`` of each row, None if it is large; C is overwritten."""
+    least = max(missed, _ROUNDING * float(np.trace(C)))
+    factor, order, rank, _ = dpstrf(C.T, tol=least, lower=1, overwrite_a=1)
+    if not 0 < rank <= _MOST * len(C):
+        return None
+    K, rows = np.empty((len(C), rank)), order - 1
+    K[rows[:rank]], K[rows[rank:]] = np.tril(factor[:rank, :rank]), factor[rank:, :rank]
+    return K
 
 
 def _first_felt(m: Array) -> int:
     """First row whose momentum still counts for some problem, or whose tiny imaginary part does in a derivative."""
+    if bool((abs(m[:, 0]) > _FORGOTTEN * abs(m[:, -1])).all()):
+        return 0
     xp = namespace(m)
     parts = [xp.real(m), xp.imag(m)] if xp.isdtype(m.dtype, "complex floating") else [m]
     firsts = []

@@ -90,8 +90,8 @@ def numbers_of(problem: Problem) -> dict[str, Array]:
     """Return the numbers of a problem's rules at every step, each of shape (steps,) or (weight layers, steps).
 
     ``rate`` and ``decay`` are those of each weight layer, ``momentum`` that of all. The rest belongs to some rules:
-    ``clip`` (infinite if there is none), ``beta2``, ``ascent``, ``averaging``, and ``orthogonal_rate`` and
-    ``orthogonal_momentum``.
+    ``clip`` (infinite if there is none), ``beta2`` and ``size``, the factor on each layer's squared gradients,
+    ``ascent``, ``averaging``, and ``orthogonal_rate``, of each layer, and ``orthogonal_momentum``.
     """
     found: dict[str, list[Array]] = {}
     for stage in problem.stages:
@@ -106,7 +106,8 @@ def numbers_of(problem: Problem) -> dict[str, Array]:
             "beta2": np.full(steps, 0.0 if scaling is None else scaling.beta2),
             "ascent": np.full(steps, optimizer.ascent or 0.0),
             "averaging": np.full(steps, optimizer.averaging or 0.0),
-            "orthogonal_rate": optimizer.rates(stage.of)[mine] if orthogonal else np.zeros(steps),
+            "size": np.repeat(problem.size_factors(optimizer)[:, None], steps, axis=1),
+            "orthogonal_rate": problem.orthogonal_rates()[:, None] * optimizer.rates(stage.of)[mine],
             "orthogonal_momentum": np.full(steps, orthogonal.momentum if orthogonal else 0.0),
         }
         for name, values in each.items():

@@ -1,5 +1,6 @@
 """All equations of a batch of problems together: what solvers fill, and solutions read."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, to_numpy
 from deeplinear._core.cached import cached_property
-from deeplinear._equations import deep_chain, layer_zero, layers
+from deeplinear._equations import deep_chain, layer_zero, layers, matrix_averages
 from deeplinear._equations.chain import Chain, make_chain
 from deeplinear._equations.coefficients import Coefficients, Structure, row_set
 from deeplinear._equations.layer_zero import DataCovariances, DataResponses
@@ -15,6 +16,7 @@ from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.rules import orthogonal_layers
 from deeplinear._equations.two_time import Room
 from deeplinear._equations.weights import WeightLayers
+from deeplinear._problem.averages import Average
 
 DIVERGED = 1e12
 """Training counts as diverged once the loss is this many times its initial value."""
@@ -243,9 +245,10 @@ def kept(shape: Structure) -> int:
     return weights + (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
 
 
-def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False) -> int:
+def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False, averages: Sequence[Average] = ()) -> int:
     """Bytes of the equations of a batch of problems, almost all of which are matrices over pairs of rows."""
-    matrices = kept(shape)
+    steps = shape.rules[-1].stop
+    matrices = kept(shape) + _orthogonal(shape) * sum(matrix_averages.kept(average, steps) for average in averages)
     objects = 0 if shape.nodes else layers.object_bytes(shape)
     return 8 * (1 + complex_numbers) * batch * matrices * shape.size**2 + objects
 
@@ -254,8 +257,9 @@ def products(shape: Structure) -> tuple[int, int]:
     """Count the products of a row with causal, and with symmetric, matrices in one step."""
     hidden = deep_chain.products(shape) if shape.nodes else layers.products(shape)
     causal, symmetric = (sum(both) for both in zip(hidden, layer_zero.products(shape), strict=True))
-    # A layer that takes orthogonal steps multiplies whole matrices, which takes as long as about so many products.
-    return causal, symmetric + shape.size * _orthogonal(shape)
+    # A layer that takes orthogonal steps multiplies matrices of as many directions as its gradients have, which takes
+    # as long as about so many products where training oscillates; less where it is smooth.
+    return causal, symmetric + shape.size // 3 * _orthogonal(shape)
 
 
 def _orthogonal(shape: Structure) -> int:

@@ -9,7 +9,8 @@ Rules that look at the size of gradients scale each by
     clipping      min(1, clip / |G|)
     normalising   1 / sqrt(v / (1 - beta2^(n+1)))     v <- beta2 v + (1 - beta2) |G|^2   after the n-th gradient
 
-with |G|^2 = gamma0^2 C_g^{l+1}(t, t) C_h^l(t, t) for weight layer l, or the sum over all of them.
+with |G|^2 = gamma0^2 C_g^{l+1}(t, t) C_h^l(t, t) for weight layer l, or the sum over all of them. Where weights have
+the variance 1 / fan-in, normalising takes the gradients of these, whose squares have the fan-in as a factor.
 """
 
 import functools
@@ -67,7 +68,7 @@ class Training:
         kept = (problems[0].steps, c.batch * (1 + s.steps)) if averages else (0, 0)
         self._history = {group: zeros(kept, c.gamma0) for group in self._tracks}
         self._matrices = {
-            group: MatrixTrack(self._growing.X(group)) for group in orthogonal_layers(s.rules, len(s.groups))
+            group: MatrixTrack(self._growing.X(group), averages) for group in orthogonal_layers(s.rules, len(s.groups))
         }
         self._squares: dict[int, Array] = {}  # running means of squared gradients
         self._gradients = 0  # that these have seen
@@ -116,6 +117,8 @@ class Training:
         step = evaluation.step
         for group, weights in reported.items():
             self._history[group][step] = weights.reshape(-1)
+        for matrix in self._matrices.values():
+            matrix.record(of_mean=evaluation.rule.averages)
         for number, shares in enumerate(self._shares):
             mine = beside(shares[step, : step + 1].astype(complex if self._is_complex else float), self._c.gamma0)
             means = {
@@ -123,6 +126,8 @@ class Training:
                 for group, history in self._history.items()
             }
             self._fill(evaluation, means)
+            for matrix in self._matrices.values():
+                matrix.look_at_average(number)
             yield number
 
     def learn(self, evaluation: Evaluation, equations: "Equations") -> None:
@@ -193,7 +198,7 @@ class Training:
                 matrix.step(rows, rate, momentum, decay, rule.nesterov, 1.0 if scales is None else scales[group])
                 continue
             above, below = equations.fields_around(group, rows.stop)
-            rate = number["orthogonal_rate"] / equations.gradient_factor(group)
+            rate = number["orthogonal_rate"][group] / equations.gradient_factor(group)
             matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
         for matrix in self._matrices.values():
             matrix.average(_part(evaluation))
@@ -201,7 +206,11 @@ class Training:
     def _scales(self, evaluation: Evaluation, equations: "Equations") -> dict[int, Array]:
         """What each group's gradient is multiplied by, shape (batch, 1)."""
         rule, step = evaluation.rule, evaluation.step
+        sizes = self._numbers["size"][step]
         squares = equations.squared_gradients(evaluation.row)
+        if len(squares) < len(sizes):  # one stands for all hidden layers, which are alike
+            sizes = [sizes[0], sizes[1], sizes[-1]]
+        squares = [size * square for size, square in zip(sizes, squares, strict=True)]
         each = dict(enumerate(squares)) if rule.by_layer else dict.fromkeys(self._tracks, _sum(squares))
         if rule.clips:
             return {group: _clipped(self._numbers["clip"][step], square) for group, square in each.items()}

@@ -30,7 +30,7 @@ from deeplinear._core.arrays import Array, identity, namespace, to_numpy
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.streams import Batch, PopulationBatch, SampleBatch
 
-OPERATORS = ("hessian", "kernel")
+OPERATORS, STARTS = ("hessian", "kernel"), ("first", "now")
 
 _LOST = 1e-9
 """What is left of a squared norm after orthogonalising, relative to it, and is rounding."""
@@ -54,29 +54,37 @@ class Curvature:
     singular_values
         Number of largest singular values of each weight matrix, over the root of its fan-in, to keep as well; needs
         explicit matrices.
+    start
+        Whether directions begin with the ``"first"`` gradient of training, or with the one ``"now"``.
 
     Examples
     --------
     >>> Curvature(at=[20, 0])
-    Curvature(at=(0, 20), vectors=16, operator='hessian', singular_values=0)
+    Curvature(at=(0, 20), vectors=16, operator='hessian', singular_values=0, start='first')
     """
 
     at: Sequence[int]
     vectors: int = 16
     operator: str = "hessian"
     singular_values: int = 0
+    start: str = "first"
 
     def __post_init__(self) -> None:
         steps = tuple(sorted({checks.whole("at", step, at_least=0) for step in self.at}))
         checks.whole("vectors", self.vectors, at_least=2)
         checks.word("operator", self.operator, OPERATORS)
         checks.whole("singular_values", self.singular_values, at_least=0)
+        checks.word("start", self.start, STARTS)
         keep(self, at=steps)
 
     @property
     def passes(self) -> int:
-        """Passes both ways that measuring takes in all: of the gradient, and of every direction."""
-        return len(self.at) * (1 + self.vectors)
+        """Passes both ways that measuring takes in all: of gradients, and of every direction."""
+        return 1 + len(self.at) * (1 + self.vectors)
+
+    def is_due(self, step: int) -> bool:
+        """Whether something is to be done at a step: the first gradient is kept, to start from."""
+        return step in self.at or (step == 0 and self.start == "first")
 
 
 def whole_batch(batch: Batch, is_fresh: bool, noise: float) -> Batch:
@@ -97,10 +105,18 @@ class Directions:
         Its backward fields and its error.
     rates
         Factors on the rates of the weight layers.
+    first
+        Fields h and g of the gradient to start from; those here and now unless given.
     """
 
     def __init__(
-        self, network: FiniteNetwork, batch: Batch, g: list[Array], error: Array, rates: Sequence[float]
+        self,
+        network: FiniteNetwork,
+        batch: Batch,
+        g: list[Array],
+        error: Array,
+        rates: Sequence[float],
+        first: tuple[list[Array], list[Array]] | None = None,
     ) -> None:
         self._network, self._rates, self._g = network, rates, g
         self._batch = replace(batch, label_noise=0.0 * batch.label_noise) if isinstance(batch, SampleBatch) else batch
@@ -110,7 +126,8 @@ class Directions:
         one = identity(self._outputs, g[-1])
         self._terms: list[list[tuple[Array, Array]]] = []  # factors of each layer, of each term
         self._products: list[list[Array]] = []
-        self._add([*zip(g, self._h[:-1], strict=True), (self._h[-1], one)])
+        h, g = (self._h, g) if first is None else first
+        self._add([*zip(g, h[:-1], strict=True), (h[-1], one)])
 
     def products(self) -> list[list[Array]]:
         """Products of all terms, <., P .> over the last width, each of shape (..., 1, 1)."""

@@ -54,7 +54,8 @@ class DataSet:
     def looks(self) -> tuple[int, int]:
         """Most residuals and gradients that are asked for on the same samples."""
         if self.fresh:
-            return int(self.residuals.max()), int(self.signals.max())
+            once = min(self.probes, 1)  # the first gradient may be kept
+            return int(self.residuals.max()) + once, int(self.signals.max()) + once
         return int(self.residuals.sum()) + self.probes, int(self.signals.sum()) + self.probes
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.about import keep
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.curvature import Curvature
@@ -36,7 +37,7 @@ def _nothing() -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Ensemble:
+class Ensemble(Drawn):
     """Observables of finite networks, one row per seed.
 
     Times run over t = 0 .. T-1, each before its update. Correlations have two axes of length
@@ -134,6 +135,12 @@ class Ensemble:
             if not getattr(self, name).size:
                 keep(self, **{name: np.empty((len(self.seeds), 0, len(self.times)))})
 
+    def __repr__(self) -> str:
+        network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
+        first, last = self.test_loss[:, 0].mean(), self.test_loss[:, -1].mean()
+        size = f"{len(self.seeds)} networks of dim {self.dim}"
+        return f"Ensemble({network}, {self.problem.steps} steps, {size}: mean test loss {first:.3g} -> {last:.3g})"
+
     def mean(self, name: str) -> Array:
         """Average one observable over seeds; ``inf`` or ``nan`` where some seed diverged."""
         mean: Array = self._values(name).mean(axis=0)
@@ -178,7 +185,7 @@ class Ensemble:
             meaning = {"long_name": "largest singular values of weights over the root of the fan-in"}
             axes = ("seed", "measured_time", "weight_layer", "number")
             measured = measured.assign({SINGULAR: (axes, self.singular_values, meaning)})
-        return measured.assign_attrs(curvature=self.curvature.operator)
+        return measured.assign_attrs(curvature=self.curvature.operator, curvature_start=self.curvature.start)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, which ``Ensemble.load`` and ``xarray`` open."""
@@ -232,5 +239,6 @@ def _read_spectra(dataset: "xr.Dataset") -> dict[str, Any]:
     if SINGULAR in dataset:
         values[SINGULAR] = np.asarray(dataset[SINGULAR].values)
         count = values[SINGULAR].shape[-1]
-    wanted = Curvature(steps, values[SPECTRA[0]].shape[-1], dataset.attrs["curvature"], count)
+    attrs = dataset.attrs
+    wanted = Curvature(steps, values[SPECTRA[0]].shape[-1], attrs["curvature"], count, attrs["curvature_start"])
     return {"curvature": wanted, **values}

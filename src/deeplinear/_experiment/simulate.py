@@ -1,6 +1,7 @@
 """Train many finite networks: seeds, workers, memory and progress. One network is ``_train``'s job."""
 
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, Device, find_device
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import count_cores, one_blas_thread
 from deeplinear._experiment.curvature import Curvature
@@ -40,7 +41,7 @@ def simulate(
     curvature: Curvature | None = None,
     data: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Ensemble:
     """Train real networks of finite size on ``problem``, one per seed.
 
@@ -90,8 +91,8 @@ def simulate(
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
         memory holds. See ``solve``.
     progress
-        Called now and then as ``progress(done, total)``, counted in training steps of one network, possibly from
-        another thread but never twice at once.
+        True for a line on stderr; or called now and then as ``progress(done, total)``, counted in training steps of
+        one network, possibly from another thread but never twice at once.
 
     Raises
     ------
@@ -103,6 +104,11 @@ def simulate(
         widths are 1).
     MemoryError
         Before anything is trained, if the memory available is not enough.
+
+    Warns
+    -----
+    UserWarning
+        If a ratio looks like a count, such as a width of 512 with isotropic data.
 
     Examples
     --------
@@ -123,13 +129,15 @@ def simulate(
     'reduced'
     """
     seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
+    if problem.hint:
+        warnings.warn(problem.hint, stacklevel=2)
     place = find_device(device)
     check_curvature(problem, curvature)
     counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages), curvature)
     rows = None if data is None else _read_data(problem, data, method, place)
     kept = read_method(method if rows is None else EXPLICIT, counts, place)
     start = time.perf_counter()
-    results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, progress, rows=rows)
+    results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, read_progress(progress), rows=rows)
     return Ensemble(
         problem=problem,
         dim=sizes.dim,

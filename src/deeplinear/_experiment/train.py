@@ -30,7 +30,7 @@ from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
-_INIT, _DATA, _TARGET, _REVEALED = 1, 2, 3, 4
+INIT, DATA, _TARGET, _REVEALED, TEST = 1, 2, 3, 4, 5
 
 
 def train(
@@ -87,32 +87,45 @@ def train(
     >>> one.errors.shape, np.array_equal(one.errors[0], other.errors[0])
     ((3, 20, 1), True)
     """
+    sizes = sizes_of(problem, dim)
+    init, data = (_generators(*each, device, workers) for each in ((init_seed, INIT), (data_seed, DATA)))
+    network = explicit_network(problem, sizes, init)
+    task = explicit_task(problem, dim, data, rows, device)
+    wanted = Wanted(record == "all", errors, len(averages), _tasks(problem), curvature)
+    log = Log(problem.steps, sizes, sizes, network.weights[-1], wanted)
+    gram = None if rows is None else label_gram(rows)
+    return Training(task, network, log, averages, gram, curvature).run(advance)
+
+
+def explicit_network(problem: Problem, sizes: Sizes, rng: np.random.Generator | Generators) -> FiniteNetwork:
+    """Draw a network with every entry of its weights."""
+    network = problem.network
+    scales = None if network.init_scale is None else spread(network.initial_scales, network.layers + 1).tolist()
+    return FiniteNetwork.draw(rng, sizes, network.gamma0, network.branch_factor if network.skip else None, scales)
+
+
+def explicit_task(
+    problem: Problem,
+    dim: int | None,
+    rng: np.random.Generator | Generators,
+    rows: Fit | None = None,
+    device: Device = CPU,
+) -> Task:
+    """Return what a network learns, with every entry of its samples, which ``rng`` draws when their step comes."""
     sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
-    beta = problem.network.branch_factor if problem.network.skip else None
-    init, data = (_generators(*each, device, workers) for each in ((init_seed, _INIT), (data_seed, _DATA)))
-    scales = (
-        None
-        if problem.network.init_scale is None
-        else spread(problem.network.initial_scales, problem.network.layers + 1).tolist()
-    )
-    network = FiniteNetwork.draw(init, sizes, problem.network.gamma0, beta, scales)
     inputs = Inputs.of(finite, sizes.unit, device)
     if rows is None:
-        targets = [device.put(each) for each in draw_targets(_generator(0, _TARGET), finite, problem)]
+        targets = [device.put(each) for each in draw_targets(generator(0, _TARGET), finite, problem)]
     else:
-        assert isinstance(data, np.random.Generator)
+        assert isinstance(rng, np.random.Generator)
         targets = join_targets([rows.weights], problem)
 
     def stream(each: DataSet) -> Stream:
         if rows is None:
-            return _stream(each, sizes, inputs, data)
-        return row_stream(each, inputs, data, rows)  # type: ignore[arg-type]  # one network
+            return _stream(each, sizes, inputs, rng)
+        return row_stream(each, inputs, rng, rows)  # type: ignore[arg-type]  # one network
 
-    wanted = Wanted(record == "all", errors, len(averages), _tasks(problem), curvature)
-    log = Log(problem.steps, sizes, sizes, network.weights[-1], wanted)
-    task = Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
-    gram = None if rows is None else label_gram(rows)
-    return Training(task, network, log, averages, gram, curvature).run(advance)
+    return Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
 
 
 def train_revealed(
@@ -155,7 +168,7 @@ def train_revealed(
      [1.    0.65  0.441]]
     """
     sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
-    draws = Draws([_generator(seed, _REVEALED) for seed in seeds], device, workers, mirrored)
+    draws = Draws([generator(seed, _REVEALED) for seed in seeds], device, workers, mirrored)
     count, probes = len(averages), 0 if curvature is None else curvature.passes
     space, inputs, targets = draw_inputs(problem, sizes, finite, draws, device, count, probes, reduced=reduced)
     network = draw_network(problem, sizes, space, draws, count, probes, reduced=reduced)
@@ -191,9 +204,10 @@ def _generators(
 ) -> np.random.Generator | Generators:
     """Generator of one network, or of several."""
     if isinstance(seed, int):
-        return _generator(seed, purpose)
-    return Generators([_generator(each, purpose) for each in seed], device, workers)
+        return generator(seed, purpose)
+    return Generators([generator(each, purpose) for each in seed], device, workers)
 
 
-def _generator(seed: int, purpose: int) -> np.random.Generator:
+def generator(seed: int, purpose: int) -> np.random.Generator:
+    """Return the generator of one source of randomness of a network."""
     return np.random.default_rng(np.random.SeedSequence([seed, purpose]))

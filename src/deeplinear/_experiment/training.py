@@ -7,7 +7,8 @@ from deeplinear._core.arrays import Array, computing
 from deeplinear._experiment.averages import running
 from deeplinear._experiment.curvature import Curvature, Directions, lanczos, largest_singular_values, whole_batch
 from deeplinear._experiment.data_sets import DataSet
-from deeplinear._experiment.descent import Ascent, Gradient, Rule, rule_of
+from deeplinear._experiment.descent import Ascent, Factors, Gradient, Rule
+from deeplinear._experiment.more_rules import rule_of
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
 from deeplinear._experiment.streams import Batch, Inputs, Stream
@@ -72,6 +73,7 @@ class Training:
     ) -> None:
         self._task, self._network, self._log, self._label_gram = task, network, log, label_gram
         self._curvature = curvature
+        self._first: tuple[list[Array], list[Array]] | None = None  # fields of the first gradient, where it is needed
         self._averages = [running(average) for average in averages]
         readout = network.weights[-1]
         self._together = 1 if readout.ndim == 2 else len(readout)
@@ -116,8 +118,14 @@ class Training:
         """Return the rule of a phase, which starts afresh from the weights that count."""
         problem, optimizer = self._task.problem, stage.optimizer
         count = problem.network.layers + 1
-        rates, decays = (spread(each(optimizer), count) for each in (problem.layer_rates, problem.layer_decays))
-        return rule_of(optimizer, self._rule.weights, stage.of, rates.tolist(), decays.tolist())
+        every = (
+            problem.layer_rates(optimizer),
+            problem.layer_decays(optimizer),
+            problem.size_factors(optimizer),
+            problem.orthogonal_rates(),
+        )
+        factors = Factors(*(spread(each, count).tolist() for each in every))
+        return rule_of(optimizer, self._rule.weights, stage.of, factors)
 
     def _step(self, t: int, phase: int, stage: Stage) -> bool:
         """Take one step, unless it is the last; return whether any network is still within bounds."""
@@ -147,14 +155,18 @@ class Training:
     def _measure_curvature(self, t: int, stage: Stage, target: Array) -> Batch | None:
         """Measure the curvature where it is wanted, and return the batch of the step, if it was needed for that."""
         wanted = self._curvature
-        if wanted is None or t not in wanted.at:
+        if wanted is None or not wanted.is_due(t):
             return None
         g, error = self._evaluate(self._rule.evaluated, target)
         batch = next(self._stream)
+        if t == 0 and wanted.start == "first":
+            self._first = self._network.forward(batch.signal(error, batch.see(error).residual)), g
+        if t not in wanted.at:
+            return batch
         whole = whole_batch(batch, stage.sampling.subsamples and stage.sampling.fresh, stage.noise)
         problem = self._task.problem
         rates = spread(problem.layer_rates(stage.optimizer), problem.network.layers + 1).tolist()
-        directions = Directions(self._network, whole, g, error, rates)
+        directions = Directions(self._network, whole, g, error, rates, self._first)
         matrices = lanczos(directions, wanted.operator, wanted.vectors)
         count = wanted.singular_values
         self._log.curvature(t, matrices, largest_singular_values(self._network, count) if count else None)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Shown
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import Rows, lanczos, rows_needed
@@ -34,7 +35,7 @@ _VECTORS = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Landscape:
+class Landscape(Shown):
     """Losses along a line in weight space.
 
     Attributes
@@ -103,7 +104,7 @@ def landscape(
         other batches, which SGD has only. ``"gradient"``: from the last weights along minus the gradient.
         ``"sharpest"``: from the last weights along the direction of largest curvature.
     positions
-        Where to have the losses, as in ``Landscape``: 25 from 0 to 1, or 41 from -4 to 4, by default.
+        Where to have the losses, as in ``Landscape``, in any order: 25 from 0 to 1, or 41 from -4 to 4, by default.
     progress
         Called as ``progress(done, total)``, counted in evaluations of the network.
 
@@ -127,9 +128,13 @@ def landscape(
     way = _read_way(problem, along)
     where = np.linspace(0.0, 1.0, 25) if way.joins else np.linspace(-4.0, 4.0, 41)
     if positions is not None:
-        where = np.asarray(positions, float)
+        try:
+            where = np.asarray(positions, float)
+        except (TypeError, ValueError):
+            raise Refusal("positions", positions, "one or more finite numbers") from None
         if where.ndim != 1 or not where.size or not np.isfinite(where).all():
             raise Refusal("positions", positions, "one or more finite numbers")
+        where = np.sort(where)
     losses = np.empty((2, len(where)))
 
     def look(stop: Stop) -> None:
@@ -206,15 +211,16 @@ def _to_twin(problem: Problem, stop: Stop) -> Line:
     return _line(stop, extension.weights_at(stop.step), own)
 
 
-def _around(find: Callable[[Rows], Array]) -> Finder:
-    """Go both ways along a direction, in units of the next step."""
+def _around(find: Callable[[Rows], Array] | None = None) -> Finder:
+    """Go both ways along a direction, or the gradient, in units of the next step."""
 
     def line(problem: Problem, stop: Stop) -> Line:
         rows = Rows(stop.extension, rate_factors(problem, stop.step, stop.scales))
         stage = stage_at(problem, stop.step)
         lr = float(np.real(stage.optimizer.plain.rates(stage.of)[stop.step - stage.start + stage.since]))
-        direction = find(rows)
-        unit = lr * rows.length(rows.gradient) / rows.length(direction) * direction
+        now = rows.gradient_now()
+        direction = now if find is None else find(rows)
+        unit = lr * rows.length(now) / rows.length(direction) * direction
 
         def at(x: float) -> tuple[Array, Array]:
             return stop.extension.losses(rows.shifted(x * unit))
@@ -262,5 +268,5 @@ def _read_way(problem: Any, along: Any) -> _Way:
     if along == "line":
         return _Way(_between(0, last), last)
     if along == "gradient":
-        return _Way(_around(lambda rows: rows.gradient), last, 2, joins=False)
+        return _Way(_around(), last, 2, joins=False)
     return _Way(_around(_sharpest), last, 1 + rows_needed("hessian", _VECTORS), joins=False)

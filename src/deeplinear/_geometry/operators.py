@@ -38,8 +38,9 @@ _LAZIEST = 0.01
 _LOST = 1e-9
 """What is left of a squared norm after orthogonalising, relative to it, and is rounding."""
 
-_BLURRED = 1e-5
-"""Rounding error of a direction's squared length at which the iteration ends."""
+_BLURRED, _ASYMMETRIC = 1e-5, 1e-4
+"""Rounding error of a direction's squared length at which the iteration ends, and how far from symmetric the operator
+may turn out to be, relative to its size."""
 
 
 class Tridiagonal(NamedTuple):
@@ -64,15 +65,28 @@ class Rows:
         Factors on the rates of the weight layers.
     eps
         As ``EPS``.
+    start
+        Whether directions begin with the ``"first"`` gradient of training, or with the one ``"now"``.
+
+    Attributes
+    ----------
+    start
+        The direction of that gradient.
     """
 
-    def __init__(self, extension: Extension, rates: Array, eps: float = EPS) -> None:
+    def __init__(self, extension: Extension, rates: Array, eps: float = EPS, start: str = "first") -> None:
         self._extension, self._rates, self._eps = extension, rates, eps
         self._at = extension.weights_at(extension.count - 1)
         self._size = extension.equations.c.structure.steps
         self._metric, self._plain = np.zeros((2, self._size, self._size))
-        self.gradient = np.zeros(self._size)
-        self.gradient[self._evaluate()] = 1.0
+        self.start = self._sum({self._measure(0): 1.0})
+        self._largest = float(self._metric[0, 0])  # which sets the rounding errors of all products
+        if start == "now":
+            self.start = self.gradient_now()
+
+    def gradient_now(self) -> Array:
+        """Evaluate the gradient at the weights as they are, and return its direction."""
+        return self._sum({self._evaluate(): 1.0})
 
     def product(self, one: Array, other: Array) -> float:
         """Product of two directions, in which the operators are symmetric."""
@@ -96,7 +110,7 @@ class Rows:
     def rounding(self, direction: Array) -> float:
         """Rounding error of the squared length of a direction: the parts that it is made of may cancel."""
         size = np.abs(direction)
-        return float(np.finfo(float).eps * (size @ np.abs(self._metric) @ size))
+        return float(np.finfo(float).eps * (size @ np.abs(self._metric) @ size + self._largest * size.sum() ** 2))
 
     def length(self, direction: Array) -> float:
         """Norm of a direction over the root of the last width and gamma0."""
@@ -112,20 +126,23 @@ class Rows:
         gamma0 = float(self._extension.equations.c.whole_gamma0[0, 0, 0])
         eps = self._eps / (max(gamma0, _LAZIEST) * self.length(direction))
         return {
-            self._evaluate(sign * steps * eps * direction): -sign * factor / eps
+            self._evaluate(sign * steps * eps * direction): -sign * factor / eps  # eq-stencil
             for steps, factor in STENCIL
             for sign in (1, -1)
         }
 
     def _evaluate(self, shift: Array | None = None, signal: dict[int, float] | None = None) -> int:
-        """Add an evaluation at shifted weights, and its products with all others."""
+        """Add an evaluation at shifted weights."""
         weights = self._at if shift is None else self.shifted(shift)
-        row = self._extension.evaluate(weights, signal)
+        return self._measure(self._extension.evaluate(weights, signal))
+
+    def _measure(self, row: int) -> int:
+        """Keep the products of a gradient with those before, and return its row."""
         products = self._extension.products(row)[:, 0]
         # Where nodes stand for layers, products are those of input weights, all matrices between, and readout.
         rates = self._rates if len(products) == len(self._rates) else self._rates[[0, 1, -1]]
         for kept, power in ((self._metric, 1), (self._plain, 2)):
-            kept[row, : row + 1] = kept[: row + 1, row] = np.tensordot(rates**power, products, 1)
+            kept[row, : row + 1] = kept[: row + 1, row] = np.tensordot(rates**power, products, 1)  # eq-metric
         return row
 
 
@@ -133,30 +150,36 @@ OPERATORS: dict[str, Callable[[Rows, Array], Array]] = {"hessian": Rows.hessian,
 """What may be looked at, by its name: the Hessian, and the tangent kernel."""
 
 
+STARTS = ("first", "now")
+"""With which gradient directions may begin."""
+
+
 def rows_needed(operator: str, vectors: int) -> int:
-    """Number of evaluations that the iteration takes."""
+    """Number of evaluations that the iteration takes, at most."""
     return 1 + vectors * (2 * len(STENCIL) + (operator == "kernel"))
 
 
 def lanczos(rows: Rows, operator: str, vectors: int) -> tuple[Tridiagonal, list[Array]]:
-    """Iterate an operator from the gradient, up to so many times; return its matrix and the directions."""
+    """Iterate an operator from a gradient, up to so many times; return its matrix and the directions."""
     apply, product = OPERATORS[operator], rows.product
     diagonal, beside, taken = np.zeros(vectors), np.zeros(vectors), list[Array]()
-    direction, square = rows.gradient, product(rows.gradient, rows.gradient)
+    direction, square = rows.start, product(rows.start, rows.start)
     for k in range(vectors):
-        if not square > 0.0:
+        if not square > 0.0 or rows.rounding(direction) > _BLURRED * square:
             return Tridiagonal(diagonal[:k], beside[:k]), taken
         taken.append(direction / np.sqrt(square))
         image = apply(rows, taken[-1])
         diagonal[k] = product(taken[-1], image)
         size = product(image, image)
+        known = [*np.zeros(k - 1), beside[k - 1]] if k else []
+        apart = [product(each, image) - value for each, value in zip(taken, known, strict=False)]
+        if max(map(abs, apart), default=0.0) > _ASYMMETRIC * np.sqrt(max(size, 0.0)):
+            return Tridiagonal(diagonal[:k], beside[:k]), taken[:k]
         for _ in range(2):  # once leaves what the products of the first round have lost
             for each in taken:
                 image = image - product(each, image) * each
-        square = product(image, image)
-        if square <= _LOST * size:
+        square, rounding = product(image, image), rows.rounding(image)
+        if square <= _LOST * size and rounding <= _LOST * size:  # nothing is left
             return Tridiagonal(diagonal[: k + 1], beside[: k + 1]), taken
-        beside[k], direction = np.sqrt(square), image
-        if rows.rounding(direction) > _BLURRED * square:
-            return Tridiagonal(diagonal[: k + 1], beside[: k + 1]), taken
+        beside[k], direction = np.sqrt(max(square, rounding)), image
     return Tridiagonal(diagonal, beside), taken

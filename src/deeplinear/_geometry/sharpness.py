@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Shown
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._geometry.operators import OPERATORS, Rows, Tridiagonal, lanczos, rows_needed
+from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
 from deeplinear._geometry.spectrum import End, Ritz, end, ritz
 from deeplinear._geometry.visit import Stop, visit
@@ -26,7 +27,7 @@ _TIMES = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Sharpness:
+class Sharpness(Shown):
     """Eigenvalues of the Hessian of the training loss, or of the tangent kernel, at some steps of training.
 
     They are those of P H, with H the matrix of second derivatives in the units of the learning rate and P the factors
@@ -54,8 +55,8 @@ class Sharpness:
         Largest eigenvalue at which a step does not overshoot, shape (n,): 2 / lr, 2 (1 + momentum) / lr, and so on;
         nan where the update rule has none.
     ritz_values, ritz_weights, residuals
-        What the iteration found, largest first, with weights as seen from the gradient, shape (n, vectors). A residual
-        is how far from a Ritz value the nearest eigenvalue can be.
+        What the iteration found, largest first, with weights as seen from where it began, shape (n, vectors). A
+        residual is how far from a Ritz value the nearest eigenvalue can be.
     curvature_unit
         What eigenvalues are multiplied with to have them in raw units: those of ``1/(2P) sum Delta^2`` by the weights
         themselves, times the width N_L.
@@ -70,7 +71,7 @@ class Sharpness:
     >>> print(found)
     sharpness of MLP depth 2, 40 steps: 15.6 at step 0, 15.1 at step 39 (edge of a bulk); steps overshoot above 40
     >>> print(found.largest.round(1), found.lowest.round(1))
-    [15.6 14.5 15.1] [-3.7 -0.5 -0.1]
+    [15.6 14.5 15.1] [-3.7 -0.3 -0.1]
     """
 
     problem: Problem
@@ -139,12 +140,13 @@ def sharpness(
     vectors: int = 16,
     *,
     operator: str = "hessian",
+    start: str = "first",
     progress: Progress | None = None,
 ) -> Sharpness:
     """Predict the largest and lowest eigenvalues of the Hessian of the training loss over training.
 
     The loss is the one that training descends: the mean over the whole training set, or over the distribution where
-    data are unlimited or every batch is fresh. The Hessian is applied to directions that begin with the gradient, by
+    data are unlimited or every batch is fresh. The Hessian is applied to directions that begin with a gradient, by
     Lanczos's iteration, inside the theory: every product is one more evaluation of the network in its equations.
     Each direction takes four of these (five for the tangent kernel), so the cost is that of four times ``vectors``
     steps at every time asked for.
@@ -160,6 +162,10 @@ def sharpness(
         a continuous spectrum is extrapolated from those found, which 16 do to some 1e-3.
     operator
         ``"hessian"``, or ``"kernel"`` for the tangent kernel, the part of the Hessian that does not change sign.
+    start
+        ``"first"``: directions begin with the first gradient of training, which sees all of the spectrum.
+        ``"now"``: with the gradient at the time, which hardly sees directions that have been learned, and is lost
+        in rounding once training has converged; it shows where the gradient is.
     progress
         Called as ``progress(done, total)``, counted in evaluations of the network.
 
@@ -190,10 +196,11 @@ def sharpness(
     steps = read_steps(problem, at)
     vectors = checks.whole("vectors", vectors, at_least=2)
     checks.word("operator", operator, tuple(OPERATORS))
+    checks.word("start", start, STARTS)
     found: dict[int, tuple[Tridiagonal, float]] = {}
 
     def look(stop: Stop) -> None:
-        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop.scales))
+        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop.scales), start=start)
         matrix, _ = lanczos(rows, operator, vectors)
         found[stop.step] = (matrix, limit(problem, stop.step, stop.scales))
 

@@ -24,7 +24,7 @@ _ALONE = 0.02
 """A Ritz value stands alone if its residual is less than this part of the distance to the next one."""
 
 _FEW = 8
-"""Steps below which nothing is extrapolated."""
+"""Steps below which nothing is extrapolated, and nothing is known of what lies beyond the Ritz values."""
 
 
 class Ritz(NamedTuple):
@@ -110,8 +110,7 @@ def _edge(matrix: Tridiagonal, skipped: int) -> tuple[float, float]:
 
     last = largest(count)
     if count < _FEW + 2 * skipped:
-        _, _, residuals = ritz(matrix)
-        return last, float(residuals[skipped])
+        return last, np.inf  # a bound from below
     # What is left beyond the last value is a guess; several of them tell how good it is.
     found = np.array(
         [

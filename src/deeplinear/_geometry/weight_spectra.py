@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.drawn import Shown
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.chain import Layers
@@ -25,7 +26,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class WeightSpectra:
+class WeightSpectra(Shown):
     """Singular values of the weight matrices at some steps of training, each over the root of its fan-in.
 
     Weight layers are numbered 0 (input) to L - 1; the readout is a vector, or a few. Of data without a dimension, whose

@@ -109,7 +109,7 @@ def correlate(fields: Fields) -> tuple[Array, Array, Array]:
     """Return <g u> and <u u> over the rows of a weight layer, and <r r> over its columns."""
     f = fields
     gu_tilde = _response_of_g(f) @ (f.variance * f.C_h)  # <g u~>, by the response of g to u~
-    gu = gu_tilde + f.C_g @ f.B.T
+    gu = gu_tilde + f.C_g @ f.B.T  # eq-known-images
     uu = f.variance * f.C_h + f.B @ gu_tilde + gu_tilde.T @ f.B.T + f.B @ f.C_g @ f.B.T
     hr_tilde = f.ratio * gu.T - f.C_h @ f.A.T
     rr = f.ratio * f.variance * f.C_g + f.A @ hr_tilde + hr_tilde.T @ f.A.T + f.A @ f.C_h @ f.A.T
@@ -150,7 +150,7 @@ class _Block:
         g_left, g_right = self.resolvents(s)
         d2 = self._f.d**2
         above, below = np.eye(len(self._R)), np.eye(len(self._U))
-        return np.block(
+        return np.block(  # eq-outliers
             [
                 [d2 * g_right * self._R - s * above, self.inside],
                 [self.inside.T, d2 * g_left * self._U - s * below],

@@ -17,7 +17,7 @@ import numpy as np
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import replace
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._theory.solve import solve
 
 _NO_RISE = "the loss rises, or falls, or stays, at every learning rate: there is no first rate of rise"
@@ -41,6 +41,7 @@ def first_step_growth(problem: Problem) -> float:
     >>> round(dl.first_step_growth(problem), 4)
     1.2045
     """
+    check_problem(problem)
     lr = float(problem.optimizer.rates(problem.steps)[0])
     if _has_closed_form(problem):
         V, linear, quadratic = _coefficients(problem)
@@ -62,6 +63,7 @@ def first_rise_lr(problem: Problem) -> float:
     >>> dl.first_rise_lr(problem)  # 2 over the kernel, which is depth + 1
     0.5
     """
+    check_problem(problem)
     if problem.stages[0].optimizer.plain.decays(problem.stages[0].of).any():
         decay = problem.optimizer.weight_decay
         raise Refusal("weight_decay", decay, "0 for the rate at which the loss first rises")

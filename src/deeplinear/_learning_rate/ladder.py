@@ -25,6 +25,8 @@ _POWERS = 30
 _ANCHOR = 1.1
 """A rate that is a rung. At powers of 2 simple problems have exact solutions, which would look like rounding."""
 
+_NOBODY = ": all layers are frozen, or there are no hidden matrices and the other weights have a rule of their own"
+
 Advance = Callable[[float], object]
 
 
@@ -37,9 +39,20 @@ def check(problem: Any) -> None:
     if problem.phases and problem.phases[0].optimizer is not None:
         allowed = "without an optimizer of its own in the first phase for the learning rate of the problem to matter"
         raise Refusal("phases", problem.phases, allowed, got=f"one of {type(problem.phases[0].optimizer).__name__}")
+    if not _uses_rate(problem):
+        allowed = "one whose learning rate some weights take"
+        raise Refusal("optimizer", problem.optimizer, allowed, got=type(problem.optimizer).__name__, rest=_NOBODY)
     if not problem.optimizer.rates(problem.steps)[:-1].any():
         allowed = f"above zero at some step before step {problem.steps - 1}, at which the loss counts"
         raise Refusal("lr", problem.optimizer.lr, allowed, got="a schedule that is zero at all of them")
+
+
+def _uses_rate(problem: Problem) -> bool:
+    """Whether any weights are trained at the rate of the problem's optimizer."""
+    rule, hidden = problem.optimizer, problem.network.hidden_matrices
+    if rule.orthogonal is not None and (rule.orthogonal.input or hidden):
+        return True
+    return getattr(rule, "other", None) is None and bool(problem.layer_rates(rule).any())
 
 
 def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.ladder import check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
@@ -116,7 +116,7 @@ def optimal_lr(
     objective: str = "test",
     *,
     tolerance: float = 1e-4,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> OptimalLr:
     """Find the learning rate, among all rates, with the least loss at a step.
 
@@ -132,7 +132,9 @@ def optimal_lr(
     Parameters
     ----------
     problem
-        What to train. A schedule is scaled as a whole.
+        What to train. A schedule is scaled as a whole. What is varied is the rate of the problem's optimizer, in all
+        phases that go on with it. Phases with an optimizer of their own keep its rate, and so do the ``other`` weights
+        of Muon where these have a rule of their own; without one they take the rate of Muon, which varies.
     horizon
         Step at which the loss counts, from 1 to steps - 1, which is the default.
     objective
@@ -140,8 +142,8 @@ def optimal_lr(
     tolerance
         Allowed relative error of the rate; the actual error is usually much smaller.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions. The number of rates needed becomes known
-        only on the way, so ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions. The number of
+        rates needed becomes known only on the way, so ``total`` is a guess until the end.
 
     Raises
     ------
@@ -165,7 +167,7 @@ def optimal_lr(
         raise Refusal("horizon", horizon, f"at most steps - 1 ({last})")
     problem = up_to(problem, horizon)
     check(problem)
-    excess, counter = Excess.of(problem, objective), Counter(progress, REFINING, scale=problem.steps)
+    excess, counter = Excess.of(problem, objective), Counter(read_progress(progress), REFINING, scale=problem.steps)
     scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
     found = _refine(problem, excess, scan, valleys, tolerance, counter)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
@@ -75,13 +75,14 @@ class MaxStableLr:
         return text
 
 
-def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progress | None = None) -> MaxStableLr:
+def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progress | bool | None = None) -> MaxStableLr:
     """Find the learning rates at which training does not diverge within the problem's steps.
 
     A rate is stable if the train loss at the last step is at most what it was at step 0 (and no step went beyond
     10^12 times the initial test loss). A transient above the initial loss that has come down again by then is stable.
     With weight decay, a centered network may forget the initial function that is subtracted, so there the loss without
-    that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability.
+    that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability. Where
+    phases follow each other, the bound is the loss of the untrained network on the data of the last one.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
     that blows up down to where three are stable in a row. Up to a rate whose loss goes down all the way all others do
@@ -95,11 +96,13 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     ----------
     problem
         What to train, for at least 2 steps. Its own learning rate does not matter. A schedule is scaled as a whole.
+        Rates that are not the problem's stay as they are: those of phases with an optimizer of their own, and of the
+        ``other`` weights of Muon where these have a rule of their own.
     tolerance
         Relative distance between ``lr`` and ``unstable_lr``; ``largest_lr`` is as close to the next unstable rate.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions. How many rates are needed shows on the way,
-        so ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions. How many
+        rates are needed shows on the way, so ``total`` is a guess until the end.
 
     Raises
     ------
@@ -117,7 +120,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     stable up to learning rate 0.5
     """
     check(problem)
-    counter = Counter(progress, _USUAL, scale=problem.steps)
+    counter = Counter(read_progress(progress), _USUAL, scale=problem.steps)
     edges = _Edges(problem, checks.positive("tolerance", tolerance), counter)
     rates, good = edges.table()
     first = good.index(False)
@@ -129,11 +132,13 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
 
 
 def stable_loss(problem: Problem) -> float:
-    """Train loss that a stable run does not exceed at its last step."""
+    """Train loss that a stable run does not exceed at its last step: that of untrained weights on the data of then."""
     decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
     changes = {"centered": False} if decays else {}
     loss: float = curves([replace(up_to(problem, 0), changes)])[0].train_loss[0]
-    return loss
+    # Targets of all phases are as large, so that untrained weights tell them by their label noise only.
+    first, last = problem.stages[0].noise, problem.stages[-1].noise
+    return loss + problem.data.outputs * (last**2 - first**2)
 
 
 def is_stable(curve: Curve, bound: float) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.drawn import Drawn
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
 from deeplinear._experiment.sizes import sizes_of
@@ -56,7 +57,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Transfer:
+class Transfer(Drawn):
     """How the optimal learning rate depends on one field of a problem, and the cost of keeping that of a small model.
 
     ``verdict`` says whether it transfers, in words.
@@ -197,7 +198,7 @@ def transfer(
     lrs: Iterable[float] | None = None,
     objective: str = "test",
     experiment: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Transfer:
     """Find how the optimal learning rate moves when one field of a problem is changed.
 
@@ -219,8 +220,9 @@ def transfer(
         Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks at all rates and
         values as well, and at about ten more rates near their optimum. ``MeasuredOptima`` defines it.
     progress
-        Called as ``progress(done, total)``, counted in solutions and trained networks. Unless ``lrs`` are given,
-        ``total`` is known once the optima are, and a guess before; with an experiment it is settled at the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in solutions and trained networks.
+        Unless ``lrs`` are given, ``total`` is known once the optima are, and a guess before; with an experiment it is
+        settled at the end.
 
     Raises
     ------
@@ -254,7 +256,9 @@ def transfer(
             sizes_of(each, arguments.get("dim"))  # refuses what no network has, before the work begins
     grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
     seeds = 0 if arguments is None else len(arguments["seeds"])
-    count = Counter(progress, len(at) * (_OPTIMUM + _work(_USUAL_RATES if grid is None else len(grid), seeds)))
+    count = Counter(
+        read_progress(progress), len(at) * (_OPTIMUM + _work(_USUAL_RATES if grid is None else len(grid), seeds))
+    )
     optima, local_exponents = [], []
     for each in problems:
         optimum = optimal_lr(each, objective=objective, tolerance=_TOLERANCE)

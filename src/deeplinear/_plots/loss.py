@@ -11,10 +11,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.measured import Measured, recorded
+from deeplinear._plots.curves import (
+    draw_band,
+    draw_pair,
+    drawable,
+    last_step,
+    mark_divergence,
+    mark_phases,
+    step_axis,
+)
+from deeplinear._plots.layers import draw_layers
 from deeplinear._plots.style import BAND, INK, THEORY, figure_of, labelled, log_axis, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
 from deeplinear._theory.solution import PARTS, Solution
@@ -37,9 +49,6 @@ _PARTS: dict[str, dict[str, Any]] = {
 }
 _MORE = {"averaged_test_loss": "YlGnBu", "task_loss": "YlOrBr"}
 """Losses of averaged weights and of the tasks of phases, with the colours of their curves, dark to light."""
-_DECADE = 10.0
-_ROUNDING = 1e-9
-"""Values this far below those at the start are left out of the picture: rounding, not training."""
 
 
 def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
@@ -71,26 +80,57 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
             put_title(figure, *in_words(solution.problem))
         for name, (label, color) in losses_of(solution).items():
             style = THEORY | {"color": color, "linewidth": 1.8}
-            ax.plot(solution.times, _drawable(getattr(solution, name)), label=label, **style)
+            ax.plot(solution.times, drawable(getattr(solution, name)), label=label, **style)
         more = _more_losses(solution)
         for each in more:
-            ax.plot(solution.times, _drawable(each.of(solution)), color=each.color, linewidth=1.2, label=each.label)
+            ax.plot(solution.times, drawable(each.of(solution)), color=each.color, linewidth=1.2, label=each.label)
         for part in () if more else PARTS:
-            values = _drawable(getattr(solution.decomposition, part))
+            values = drawable(getattr(solution.decomposition, part))
             if np.isfinite(values).any():
                 label = "noise of test labels" if part == "label_noise" else f"{part} part of test loss"
                 ax.plot(solution.times, values, linewidth=0.9, label=label, **_PARTS[part])
         log_axis(ax)
         ax.set_ylabel("mean squared residual")
-        _step_axis(ax, solution)
-        _mark_phases(ax, solution)
-        _mark_divergence(ax, solution)
+        step_axis(ax, last_step(solution))
+        mark_phases(ax, solution)
+        mark_divergence(ax, solution)
         ax.legend(loc="best", ncols=2)
         return figure_of(ax)
 
 
-def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparison | None = None) -> Figure:
+def plot_experiment(experiment: Ensemble | Measured, ax: Axes | None = None) -> Figure:
+    """Draw the losses of networks, their mean with its standard error as a band, over training steps.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> figure = plot_experiment(dl.measured(test_loss=[[1.0, 0.5, 0.4], [0.9, 0.5, 0.3]]))
+    >>> figure.axes[0].get_lines()[0].get_label()
+    'test loss'
+    """
+    with styled(len(experiment.times)):
+        if ax is None:
+            figure = new_figure(4.6, 3.3)
+            ax = figure.add_subplot()
+            words = in_words(experiment.problem) if isinstance(experiment, Ensemble) else []
+            put_title(figure, *words, _size(experiment))
+        for name, (label, color) in LOSSES.items():
+            steps, mean, error = _mean(experiment, name)
+            if steps.size:
+                draw_band(ax, steps, mean, error, color, label)
+        log_axis(ax)
+        ax.set_ylabel("mean squared residual")
+        step_axis(ax, max(1, int(experiment.times[-1])))
+        _legend(ax, [] if len(experiment.seeds) == 1 else [_error_key()])
+        return figure_of(ax)
+
+
+def plot_comparison(
+    theory: Solution, experiment: Ensemble | Measured, comparison: Comparison | None = None, ax: Axes | None = None
+) -> Figure:
     """Draw theory against experiment: losses, their z-scores, and the correlations of every layer.
+
+    Of a single network there are no z-scores; its relative deviation from theory is drawn in their place.
 
     Parameters
     ----------
@@ -98,6 +138,8 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
         The two to compare, of one problem.
     comparison
         Its verdict goes into the title if it is given.
+    ax
+        Axes to draw the losses into, and nothing else; a new figure with everything by default.
 
     Examples
     --------
@@ -110,27 +152,31 @@ def plot_comparison(theory: Solution, experiment: Ensemble, comparison: Comparis
     4
     """
     with styled(theory.problem.steps):
-        has_layers = experiment.feature_correlation is not None and theory.axis.has_two_time
+        if ax is not None:
+            _draw_losses(ax, theory, experiment)
+            step_axis(ax, last_step(theory))
+            return figure_of(ax)
+        has_layers = getattr(experiment, "feature_correlation", None) is not None and theory.axis.has_two_time
         figure = new_figure(7.2 if has_layers else 4.6, 4.4)
         grid = figure.add_gridspec(6, 2 if has_layers else 1, width_ratios=[1.25, 1] if has_layers else [1])
         losses = figure.add_subplot(grid[:4, 0])
         scores = figure.add_subplot(grid[4:, 0], sharex=losses)
         _draw_losses(losses, theory, experiment)
         _draw_scores(scores, theory, experiment)
-        _step_axis(losses, theory, label=False)
-        _step_axis(scores, theory)
-        if has_layers:
+        step_axis(losses, last_step(theory), label=False)
+        step_axis(scores, last_step(theory))
+        if has_layers and isinstance(experiment, Ensemble):
             features = figure.add_subplot(grid[:3, 1])
             gradients = figure.add_subplot(grid[3:, 1], sharex=features)
-            _draw_layers(features, theory, experiment, "feature_correlation", 0, "features $C_h^\\ell(t, t)$")
-            _draw_layers(gradients, theory, experiment, "gradient_correlation", 1, "gradients $C_g^\\ell(t, t)$")
+            draw_layers(features, theory, experiment, "feature_correlation", 0, "features $C_h^\\ell(t, t)$")
+            draw_layers(gradients, theory, experiment, "gradient_correlation", 1, "gradients $C_g^\\ell(t, t)$")
             columns = math.ceil(len(labelled(features)) / 5)
             features.legend(title="layer $\\ell$", title_fontsize=7, loc="best", ncols=columns, handlelength=1.6)
-            _step_axis(features, theory, label=False)
-            _step_axis(gradients, theory)
+            step_axis(features, last_step(theory), label=False)
+            step_axis(gradients, last_step(theory))
         figure.align_ylabels()
-        size = f"experiment: {len(experiment.seeds)} networks of input dimension {experiment.dim}"
-        put_title(figure, *in_words(theory.problem), size, *([] if comparison is None else [_verdict(comparison)]))
+        words = [*in_words(theory.problem), _size(experiment)]
+        put_title(figure, *words, *([] if comparison is None else [_verdict(comparison)]))
         return figure
 
 
@@ -160,131 +206,84 @@ def _more_losses(solution: Solution) -> list[_More]:
 
 def _verdict(comparison: Comparison) -> str:
     verdict = f"verdict: {comparison.verdict}, p = {comparison.p_value:.2g}"
-    least = comparison["test_loss"].max_detectable
-    return f"{verdict}, would notice a test loss off by {100 * least:.2g} %" if math.isfinite(least) else verdict
+    first = comparison.observables[0]
+    least, name = first.max_detectable, first.name.replace("_", " ")
+    return f"{verdict}, would notice a {name} off by {100 * least:.2g} %" if math.isfinite(least) else verdict
 
 
-def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
-    for name, (label, color) in losses_of(theory).items():
-        mean, error = experiment.mean(name), experiment.standard_error(name)
-        _draw_pair(ax, theory.times, getattr(theory, name), experiment.times, mean, error, color, label)
-    for more in _more_losses(theory):
+def _size(experiment: Ensemble | Measured) -> str:
+    """Say how many networks there are, and how large."""
+    count = len(experiment.seeds)
+    of = "" if experiment.dim is None else f" of input dimension {experiment.dim}"
+    return f"experiment: {count} network{'s' if count > 1 else ''}{of}"
+
+
+def _mean(experiment: Ensemble | Measured, name: str) -> tuple[NDArray[np.int64], Array, Array]:
+    """Return the steps at which every network has a loss, its mean and the standard error of that."""
+    steps, values = recorded(experiment, name)
+    return steps, np.asarray(values.mean(axis=0)), standard_error(values)
+
+
+def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble | Measured) -> None:
+    for name, (label, color) in losses_of(theory, experiment).items():
+        draw_pair(ax, theory.times, getattr(theory, name), *_mean(experiment, name), color, label)
+    for more in _more_losses(theory) if isinstance(experiment, Ensemble) else ():
         if more.row < getattr(experiment, more.name).shape[1]:
             mean, error = (of(more.name)[more.row] for of in (experiment.mean, experiment.standard_error))
-            _draw_pair(ax, theory.times, more.of(theory), experiment.times, mean, error, more.color, more.label)
+            draw_pair(ax, theory.times, more.of(theory), experiment.times, mean, error, more.color, more.label)
     log_axis(ax)
-    _mark_phases(ax, theory)
+    mark_phases(ax, theory)
     ax.set_ylabel("mean squared residual")
-    _mark_divergence(ax, theory)
-    keys = [Line2D([], [], label="theory", **THEORY), Patch(color=BAND, label="± standard error")]
-    ax.legend(handles=[*labelled(ax), *keys], loc="best")
+    mark_divergence(ax, theory)
+    keys = [] if len(experiment.seeds) == 1 else [_error_key()]
+    _legend(ax, [Line2D([], [], label="theory", **THEORY), *keys])
 
 
-def _draw_scores(ax: Axes, theory: Solution, experiment: Ensemble) -> None:
-    ax.axhspan(-2, 2, color=BAND, alpha=0.6, linewidth=0)
+def _error_key() -> Patch:
+    return Patch(color=BAND, label="± standard error")
+
+
+def _legend(ax: Axes, more: list[Any]) -> None:
+    ax.legend(handles=[*labelled(ax), *more], loc="best")
+
+
+def _draw_scores(ax: Axes, theory: Solution, experiment: Ensemble | Measured) -> None:
     ax.axhline(0, color=INK, linewidth=0.6)
+    if len(experiment.seeds) == 1:
+        _draw_deviation(ax, theory, experiment)
+        return
+    ax.axhspan(-2, 2, color=BAND, alpha=0.6, linewidth=0)
     largest = 3.0
-    for name, (_, color) in losses_of(theory).items():
-        expected = theory.at(experiment.times)[name].values
-        z = _z_scores(expected, experiment.mean(name), experiment.standard_error(name))
+    for name, (_, color) in losses_of(theory, experiment).items():
+        steps, mean, error = _mean(experiment, name)
+        z = _z_scores(theory.at(steps)[name].values, mean, error)
         largest = max(largest, np.nanmax(np.abs(z), initial=0.0))
-        ax.plot(experiment.times, z, color=color, linewidth=1.4)
+        ax.plot(steps, z, color=color, linewidth=1.4)
     ax.set_ylim(-1.08 * largest, 1.08 * largest)
     ax.set_ylabel("z-score")
     ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
 
 
-def _draw_layers(ax: Axes, theory: Solution, experiment: Ensemble, name: str, first: int, title: str) -> None:
-    """Equal-time correlations of each layer from ``first`` on, averaged over outputs; dark to light."""
-    outputs = theory.problem.data.outputs
-    curves = (getattr(theory, name), experiment.mean(name), experiment.standard_error(name))
-    expected, mean, error = (_equal_times(values, outputs) for values in curves)
-    colors = matplotlib.colormaps["cividis"](np.linspace(0.2, 0.95, first + len(expected)))
-    for layer, (ours, theirs, band) in enumerate(zip(expected, mean, error, strict=True), start=first):
-        _draw_pair(ax, theory.times, ours, experiment.times, theirs, band, colors[layer], f"{layer}")
-    shown = np.stack([_drawable(curve) for curve in expected])
-    if np.nanmax(shown, initial=1.0) > _DECADE * np.nanmin(shown, initial=1.0):
-        log_axis(ax)
-    ax.set_ylabel(title)
-
-
-def _draw_pair(
-    ax: Axes,
-    nodes: NDArray[Any],
-    expected: Array,
-    steps: NDArray[np.int64],
-    mean: Array,
-    error: Array,
-    color: Any,
-    label: str,
-) -> None:
-    """One observable: experiment solid with its band, theory dashed over it."""
-    mean, expected = _drawable(mean), _drawable(expected)
-    ax.plot(steps, mean, color=color, label=label)
-    low, high = np.maximum(mean - error, 1e-2 * mean), mean + error  # a band down to zero has no place on a log axis
-    ax.fill_between(steps, low, high, color=color, alpha=0.25, linewidth=0)
-    ax.plot(nodes, expected, **THEORY)
-
-
-def _drawable(values: Array) -> Array:
-    """What a log axis can show: nan for the rest, and for what is rounding beside the first or largest value."""
-    finite = np.where(np.isfinite(values), values, np.nan)
-    largest = np.nanmax(finite, initial=0.0)
-    scale = min(largest, finite[0]) if finite[0] > 0 else largest
-    return np.where(finite > _ROUNDING * scale, finite, np.nan)
+def _draw_deviation(ax: Axes, theory: Solution, experiment: Ensemble | Measured) -> None:
+    """Relative deviation of a single network from theory."""
+    for name, (_, color) in losses_of(theory, experiment).items():
+        steps, mean, _error = _mean(experiment, name)
+        ax.plot(steps, 100 * (drawable(mean) / drawable(theory.at(steps)[name].values) - 1), color=color, linewidth=1.4)
+    ax.set_ylabel("deviation (%)")
 
 
 def _z_scores(expected: Array, mean: Array, error: Array) -> Array:
     """Deviations in units of the standard error; nan where there is nothing but rounding."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = (_drawable(mean) - _drawable(expected)) / error
+        z = (drawable(mean) - drawable(expected)) / error
         return np.where(np.isfinite(z) & (error > 1e-9 * np.abs(mean)), z, np.nan)
 
 
-def _equal_times(matrices: Array, outputs: int) -> Array:
-    """Diagonals over time, averaged over outputs: (layers, n, n) to (layers, T)."""
-    diagonals = np.diagonal(matrices, axis1=-2, axis2=-1)
-    return np.asarray(diagonals.reshape(len(matrices), -1, outputs).mean(axis=-1))
-
-
-def losses_of(theory: Solution | Landscape) -> dict[str, tuple[str, str]]:
-    """Losses to draw: where no example is seen twice, the train loss is the test loss."""
+def losses_of(
+    theory: Solution | Landscape, experiment: Ensemble | Measured | None = None
+) -> dict[str, tuple[str, str]]:
+    """Losses to draw: all that were measured; where no example is seen twice, the train loss is the test loss."""
+    if isinstance(experiment, Measured):
+        return {name: style for name, style in LOSSES.items() if recorded(experiment, name)[0].size}
     one_curve = np.array_equal(theory.train_loss, theory.test_loss)
     return {name: style for name, style in LOSSES.items() if name == "test_loss" or not one_curve}
-
-
-def _step_axis(ax: Axes, theory: Solution, label: bool = True) -> None:
-    """Steps from 0 on, at log(t + 1): logarithmic late, and smooth down to step 0."""
-    ax.set_xscale("function", functions=(_log1p, np.expm1))
-    last = max(1, theory.problem.steps - 1)
-    if theory.status.diverged_at is not None:
-        last = min(last, max(10, 2 * theory.status.diverged_at))
-    ax.set_xlim(0, last)
-    coarse = [10**k for k in range(math.floor(math.log10(last)) + 1)]
-    ticks = coarse if len(coarse) > 4 else sorted({m * power for power in coarse for m in (1, 3) if m * power <= last})
-    ax.xaxis.set_major_locator(FixedLocator([0, *ticks]))
-    ax.xaxis.set_minor_locator(FixedLocator([m * power for power in coarse for m in range(2, 10) if m * power <= last]))
-    ax.xaxis.set_major_formatter(
-        FuncFormatter(lambda step, _: f"{step:g}" if step < 1e5 else f"$10^{{{math.log10(step):.0f}}}$")
-    )
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    if label:
-        ax.set_xlabel("training step $t$")
-    else:
-        ax.tick_params(labelbottom=False)
-
-
-def _log1p(step: Array) -> Array:
-    """log(1 + t), also where a margin of the axis asks for t below zero."""
-    return np.asarray(np.log1p(np.maximum(step, -0.9)))
-
-
-def _mark_phases(ax: Axes, theory: Solution) -> None:
-    for stage in theory.problem.stages[1:]:
-        ax.axvline(stage.start, color=INK, linewidth=0.5, alpha=0.5)
-
-
-def _mark_divergence(ax: Axes, theory: Solution) -> None:
-    if theory.status.diverged_at is not None:
-        ax.axvline(theory.status.diverged_at, color=INK, linestyle=":", linewidth=0.9)
-        ax.set_title(f"theory: {theory.status}")

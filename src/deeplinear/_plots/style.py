@@ -1,5 +1,6 @@
 """How all pictures look: fonts, colours, axes, titles and files."""
 
+import io
 import math
 import textwrap
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from deeplinear._core.files import write_atomically
 from deeplinear._core.refusal import Refusal
+
+SCREEN_DPI = 110
+"""Resolution of pictures on a screen."""
 
 FORMATS = (".png", ".svg", ".pdf")
 """File formats of pictures."""
@@ -90,8 +94,19 @@ def theory_in(color: Any) -> dict[str, Any]:
     return THEORY | {"color": (red / 2, green / 2, blue / 2)}
 
 
-def new_figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
+class Picture(Figure):
+    """A figure that notebooks show also where ``matplotlib.pyplot`` was not imported."""
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        with styled():
+            self.savefig(content, format="png", dpi=SCREEN_DPI)
+        return content.getvalue()
+
+
+def new_figure(width: float, height: float) -> Picture:
+    """Return an empty figure."""
+    figure = Picture(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

@@ -16,7 +16,7 @@ from deeplinear._core.statistics import typical_loss
 from deeplinear._core.words import percent
 from deeplinear._learning_rate.transfer import Transfer
 from deeplinear._learning_rate.verdict import CHEAP
-from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, put_title, styled
+from deeplinear._plots.style import BAND, INK, THEORY, figure_of, log_axis, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
 from deeplinear._problem.edit import about_field
 
@@ -29,12 +29,12 @@ _ROOM = 1.6
 """How far above the curves' left ends the picture goes, as a factor: losses beyond stability are not of interest."""
 
 
-def plot_transfer(transfer: Transfer) -> Figure:
+def plot_transfer(transfer: Transfer, ax: Axes | None = None) -> Figure:
     """Draw the loss against the learning rate for each value, the optimum and the regret against the value.
 
     Theory is dashed; of the experiment the median over networks is solid, with a band from quartile to quartile.
     Optima have markers, one for each value: filled for theory, open for the experiment, with intervals of 95 %.
-    The verdict stands above.
+    The verdict stands above. Into given axes only the losses are drawn.
 
     Examples
     --------
@@ -49,6 +49,9 @@ def plot_transfer(transfer: Transfer) -> Figure:
     ['learning rate', 'width', 'width']
     """
     with styled():
+        if ax is not None:
+            _draw_curves(ax, transfer)
+            return figure_of(ax)
         figure = new_figure(9.6, 3.7)
         curves, optima, regret = figure.subplots(1, 3, width_ratios=[1.3, 1, 0.8])
         _draw_curves(curves, transfer)

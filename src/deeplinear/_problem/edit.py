@@ -1,7 +1,12 @@
-"""Fields of a problem by name: which there are, their values, and problems with other values."""
+"""Fields of a problem by name: which there are, their values, and problems with other values.
+
+A name is short, as ``lr``, or has its part, as ``optimizer.lr``. Fields of a rule inside of another, and of phases,
+which are counted from 0, have the path to them: ``other.lr`` or ``optimizer.other.lr``, ``phases.1.noise``,
+``phases.1.lr`` or ``phases.1.optimizer.lr``.
+"""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, NamedTuple
@@ -10,19 +15,42 @@ from deeplinear._core.about import About, described
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import PARTS, Problem
 
+_RULES = ("sampling", "optimizer", "other")
+"""Fields that are rules with fields of their own."""
+
+_WHOLE = (*PARTS, "phases")
+"""What may be given as a whole."""
+
 
 class Field(NamedTuple):
-    """Where a value of a problem stands: in one of its parts, or (part is None) in the problem itself."""
+    """Where a value of a problem stands: at a path of names and numbers, which is empty for the problem itself."""
 
-    part: str | None
+    path: tuple[str, ...]
     name: str
 
     def __str__(self) -> str:
-        return self.name if self.part is None else f"{self.part}.{self.name}"
+        return ".".join([*self.path, self.name])
+
+    @property
+    def short(self) -> str:
+        """The name without the parts that it goes without saying."""
+        return short_name(str(self))
+
+
+def short_name(field: str) -> str:
+    """Return the short name of a field that is given with all of its path.
+
+    Examples
+    --------
+    >>> short_name("optimizer.lr"), short_name("optimizer.other.lr"), short_name("phases.1.sampling")
+    ('lr', 'other.lr', 'phases.1.sampling')
+    """
+    *path, name = field.split(".")
+    return ".".join([*(step for step in path if step not in PARTS), name])
 
 
 def field_names(problem: Problem) -> tuple[str, ...]:
-    """Return the names of all fields of a problem, short ones, each of its parts in turn.
+    """Return the names of all fields of a problem and its parts, short ones, each part in turn; none with a path.
 
     Examples
     --------
@@ -31,15 +59,16 @@ def field_names(problem: Problem) -> tuple[str, ...]:
     >>> field_names(dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10))[6:10]
     ('noise', 'target_gram', 'samples', 'lr')
     """
-    return tuple(field.name for field in _fields(problem))
+    return tuple(field.name for field in _fields(problem) if field.short == field.name)
 
 
 def find_field(problem: Problem, name: Any) -> Field:
-    """Return the field that a name means: short as in "lr", or with its part as in "optimizer.lr"."""
-    found = [field for field in _fields(problem) if name in (field.name, str(field))]
+    """Return the field that a name means: short as in "lr", or with its path as in "optimizer.lr"."""
+    every = _fields(problem)
+    found = [field for field in every if name in (field.short, str(field))]
     if len(found) != 1:
         what = "is not a field of this problem" if not found else "is a field of more than one part"
-        allowed = ", ".join(field_names(problem) if not found else [str(field) for field in found])
+        allowed = ", ".join([field.short for field in every] if not found else [str(field) for field in found])
         raise Refusal(str(name), name, allowed, text=f"{name!r} {what}; allowed: {allowed}")
     return found[0]
 
@@ -55,8 +84,8 @@ def get_field(problem: Problem, name: str) -> Any:
     >>> get_field(problem, "samples"), get_field(problem, "network.width")
     (2.0, 1.0)
     """
-    part, field = find_field(problem, name)
-    return getattr(problem if part is None else getattr(problem, part), field)
+    path, field = find_field(problem, name)
+    return getattr(_at(problem, path), field)
 
 
 def about_field(problem: Problem, name: str) -> About:
@@ -70,10 +99,8 @@ def about_field(problem: Problem, name: str) -> About:
     >>> about_field(problem, "samples").label
     'Data set size'
     """
-    part, field = find_field(problem, name)
-    return next(
-        each.about for each in described(problem if part is None else getattr(problem, part)) if each.name == field
-    )
+    path, field = find_field(problem, name)
+    return next(each.about for each in described(_at(problem, path)) if each.name == field)
 
 
 def replace(problem: Problem, values: Mapping[str, Any]) -> Problem:
@@ -84,8 +111,9 @@ def replace(problem: Problem, values: Mapping[str, Any]) -> Problem:
     problem
         Where all other values come from.
     values
-        New values by name: fields, short ("width") or with their part ("network.width"), or whole parts
-        ("sampling"), to which fields given beside them belong.
+        New values by name: fields, short ("width") or with their path ("network.width"), or whole parts
+        ("sampling"), to which fields given beside them belong. Where the steps of a phase change, so do those of the
+        problem, unless these are given.
 
     Examples
     --------
@@ -97,13 +125,19 @@ def replace(problem: Problem, values: Mapping[str, Any]) -> Problem:
     (4.0, 20, True)
     >>> replace(problem, {"sampling": dl.MultiPassSGD(2.0, 1.0), "batch": 0.5}).sampling
     MultiPassSGD(samples=2.0, batch=0.5)
+    >>> tuned = replace(problem, {"phases": (dl.Phase(5), dl.Phase(5, 0.5))})
+    >>> longer = replace(tuned, {"phases.1.steps": 20})
+    >>> longer.phases[1].steps, longer.steps
+    (20, 25)
     """
-    parts = {name: value for name, value in values.items() if name in PARTS}
+    parts = {name: value for name, value in values.items() if name in _WHOLE}
     # Names are those of the new parts; a problem with these may not be valid before it has the other values too.
-    target = _unchecked(problem, parts)
-    new = _by_part(target, {name: value for name, value in values.items() if name not in PARTS})
-    changed = {name: replace_fields(getattr(target, name), **changes) for name, changes in new.items() if name}
-    return replace_fields(problem, **(parts | changed | new.get(None, {})))
+    target = _unchecked(problem, **parts)
+    new = _tree(target, {name: value for name, value in values.items() if name not in _WHOLE})
+    if "steps" not in new and any("steps" in changes for changes in new.get("phases", _Tree()).values()):
+        new["steps"] = sum(phase.steps for phase in _changed(target.phases, new["phases"], replace_fields))
+    own = {name: _changed(getattr(target, name), each, replace_fields) for name, each in new.items() if _is_tree(each)}
+    return replace_fields(problem, **(parts | {name: own.get(name, value) for name, value in new.items()}))
 
 
 def replace_unchecked(problem: Problem, values: Mapping[str, Any]) -> Problem:
@@ -111,33 +145,78 @@ def replace_unchecked(problem: Problem, values: Mapping[str, Any]) -> Problem:
 
     Formulas of the parts, such as gamma0 of a network, then take these values.
     """
-    new = _by_part(problem, values)
-    changed = {name: _unchecked(getattr(problem, name), changes) for name, changes in new.items() if name}
-    changed_problem: Problem = _unchecked(problem, changed | new.get(None, {}))
-    return changed_problem
+    changed: Problem = _changed(problem, _tree(problem, values), _unchecked)
+    return changed
 
 
 def _fields(problem: Problem) -> list[Field]:
-    parts = {part: getattr(problem, part) for part in PARTS}
-    known = {part: described(value) for part, value in parts.items() if is_dataclass(value)}
-    own = (Field(None, each.name) for each in described(problem))
-    return [*(Field(part, each.name) for part, fields in known.items() for each in fields), *own]
+    inside: list[Field] = []
+    for part in PARTS:
+        inside += _fields_of(getattr(problem, part), (part,))
+    own = [Field((), each.name) for each in described(problem)]
+    phases = problem.phases if isinstance(problem.phases, tuple | list) else ()
+    for number, phase in enumerate(phases):
+        own += _fields_of(phase, ("phases", str(number)))
+    return inside + own
 
 
-def _by_part(problem: Problem, values: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
-    """Sort values by the part they belong to, under short names."""
-    sorted_values: dict[str | None, dict[str, Any]] = {}
+def _fields_of(part: Any, path: tuple[str, ...]) -> list[Field]:
+    """Fields of a part, and then those of rules inside of it."""
+    if not is_dataclass(part):
+        return []
+    names = [each.name for each in described(part)]
+    found = [Field(path, name) for name in names]
+    for name in _RULES:
+        if name in names:
+            found += _fields_of(getattr(part, name), (*path, name))
+    return found
+
+
+def _at(problem: Problem, path: tuple[str, ...]) -> Any:
+    """What stands at a path of names and numbers."""
+    place: Any = problem
+    for step in path:
+        place = place[int(step)] if isinstance(place, tuple | list) else getattr(place, step)
+    return place
+
+
+class _Tree(dict[str, Any]):
+    """New values by name; of a part, another tree."""
+
+
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, _Tree)
+
+
+def _tree(problem: Problem, values: Mapping[str, Any]) -> _Tree:
+    """Sort values by where they belong."""
+    whole = _Tree()
     for name, value in values.items():
-        part, field = find_field(problem, name)
-        changes = sorted_values.setdefault(part, {})
-        if field in changes:
+        path, field = find_field(problem, name)
+        branch = whole
+        for step in path:
+            branch = branch.setdefault(step, _Tree())
+            if not _is_tree(branch):
+                raise Refusal(step, branch, "given whole, or some of its fields", got=f"both, with {name}")
+        if field in branch:
             names = " and ".join(each for each in values if field in each)
             raise Refusal(field, value, "given once", got=f"it as {names}")
-        changes[field] = value
-    return sorted_values
+        branch[field] = value
+    return whole
 
 
-def _unchecked(data: Any, values: Mapping[str, Any]) -> Any:
+def _changed(place: Any, changes: _Tree, put: Callable[..., Any]) -> Any:
+    """Copy frozen data with other values at any depth."""
+    if isinstance(place, tuple | list):
+        return tuple(_changed(each, changes.get(str(number), _Tree()), put) for number, each in enumerate(place))
+    new = {
+        name: _changed(getattr(place, name), value, put) if _is_tree(value) else value
+        for name, value in changes.items()
+    }
+    return put(place, **new) if new else place
+
+
+def _unchecked(data: Any, /, **values: Any) -> Any:
     """Copy frozen data with other values, without its checks."""
     changed = copy.copy(data)
     for name, value in values.items():

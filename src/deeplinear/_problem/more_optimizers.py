@@ -85,7 +85,11 @@ class NormalizedDescent(Optimizer):
     lr, momentum, nesterov, weight_decay, layer_lr, layer_decay
         As in ``GradientDescent``.
     per
-        ``"layer"`` or ``"global"``: whose norm the gradient of a layer is divided by.
+        ``"layer"`` or ``"global"``: whose norm the gradient of a layer is divided by. By layer, a step has the size lr
+        whatever the gradient is, so that a residual network of branches 1 / depth^p multiplies the hidden rate by
+        depth^(p - 1). One norm for all weights leaves the gradients of layers as they are relative to each other, and
+        there the factor is depth^(2 p - 1), as in ``GradientDescent``. In the standard parameterization norms are those
+        of weights of variance 1 / fan-in, which take steps of one raw rate.
     beta2
         From 0, which is the norm of this step alone, up to but not including 1.
 
@@ -122,7 +126,9 @@ class Muon(Optimizer):
 
     The momentum M <- momentum M + G of each hidden matrix is divided by its Frobenius norm and taken through the
     iteration of Newton and Schulz, X <- 3.4445 X - 4.7750 X X^T X + 2.0315 (X X^T)^2 X. The weights take the step
-    lr sqrt(N) X, with N the width above the matrix, so that lr is the size of a step relative to initial weights.
+    lr sqrt(N) X, with N the width above the matrix, so that lr is the size of a step relative to initial weights. In
+    the standard parameterization N is the width below, as of weights of variance 1 / fan-in that take the step lr X,
+    and in residual networks with branches 1 / depth^p a factor depth^(p - 1) makes up for their number.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ _PARAMETERIZATION = About(
     "In muP features move alike at every width; in NTK they move less the wider the network is; in the standard one "
     "steps grow with the width.",
     "choice",
-    check=checks.Word(tuple(_PARAMETERIZATIONS)),
+    check=checks.Word(tuple(_PARAMETERIZATIONS), any_case=True),
     choices=_PARAMETERIZATIONS,
 )
 _CENTERED = About(
@@ -85,8 +85,8 @@ class _WordOrPower:
     allowed: str = f"{' or '.join(map(repr, _BRANCH_SCALINGS))}, or a power of 1/depth, zero or above"
 
     def __call__(self, name: str, value: Any, /) -> str | float:
-        if isinstance(value, str) and value in _BRANCH_SCALINGS:
-            return value
+        if isinstance(value, str) and value.lower() in _BRANCH_SCALINGS:
+            return value.lower()
         if isinstance(value, int | float) and not isinstance(value, bool):
             return checks.non_negative(name, value)
         raise Refusal(name, value, self.allowed)
@@ -163,16 +163,26 @@ class Network:
         return every_layer("init_scale", self.init_scale, self.hidden_matrices)
 
     @property
-    def rate_factors(self) -> NDArray[Any]:
-        """Factors of the parameterization on the learning rate of each weight layer, shape (L + 1,).
+    def fan_ins(self) -> NDArray[Any]:
+        """Fan-in of each weight layer over D where weights have the variance 1 / fan-in, as standard ones do.
 
-        In the standard one there is a factor of the fan-in: the width below hidden weights and the readout.
+        Shape (L + 1,); ones in the other parameterizations, whose weights have variance 1.
         """
         count = 1 if self.hidden_matrices is None else self.hidden_matrices
         if self.parameterization != "standard":
             return np.ones(count + 2)
         widths = self.given_widths if len(self.given_widths) > 1 else self.given_widths * (count + 1)
         return np.array([1.0, *widths])
+
+    def branch_rate(self, own_size: bool) -> float:
+        """Factor on the learning rate of hidden weights that makes up for the number of branches.
+
+        Parameters
+        ----------
+        own_size
+            Whether steps have a size of their own, or that of the gradient of their layer.
+        """
+        return 1.0
 
     @property
     def log_initial_gain(self) -> float:
@@ -250,7 +260,7 @@ class MLP(Network):
         ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes
         gamma0 = richness / sqrt(width), with the width of the last hidden layer. ``"standard"`` does so too, and
         multiplies the learning rate of hidden weights and readout by their fan-in, as weights of variance 1 / fan-in
-        with one raw learning rate do.
+        with one raw learning rate do; steps of a size of their own are those of such weights too.
     centered
         Whether the function at initialisation is subtracted from the output.
     init_scale
@@ -294,9 +304,11 @@ class ResNet(Network):
     branch
         Strength of the branches, zero or above.
     branch_scaling
-        ``"depth-mup"`` takes beta = branch / sqrt(depth), ``"none"`` takes beta = branch. A number p takes
-        beta = branch / depth^p, and multiplies the learning rate of the hidden weights by depth^(2 p - 1), which keeps
-        what a step does to the stream the same at every depth: 1 is the rule called CompleteP.
+        ``"depth-mup"`` is 1/2, and ``"none"`` takes beta = branch. A number p takes
+        beta = branch / depth^p, and multiplies the learning rate of the hidden weights by a power of the depth that
+        keeps what a step does to the stream the same at every depth: depth^(2 p - 1) where steps are as large as
+        gradients, and depth^(p - 1) where each layer's have a size of their own, as in Muon and in descent that is
+        normalised by layer. 1/2 is depth-muP, and 1 the rule called CompleteP. ``"none"`` changes no rate.
 
     Examples
     --------
@@ -337,13 +349,16 @@ class ResNet(Network):
         scales = super().initial_scales
         return scales * [1.0, 0.0, 1.0] if self.depth == math.inf and self.branch_power > 0.5 else scales
 
-    @property
-    def rate_factors(self) -> NDArray[Any]:
-        """As in every network; a power of the depth makes what all branches learn in a step the same at every depth."""
-        factors = super().rate_factors
-        if not isinstance(self.branch_scaling, str) and self.depth != math.inf:
-            factors[1:-1] *= self.depth ** (2 * self.branch_scaling - 1)
-        return factors
+    def branch_rate(self, own_size: bool) -> float:
+        """As in every network; a power of the depth makes what all branches learn in a step the same at every depth.
+
+        A step of L branches moves the stream by L beta |step|, and gradients of branches are as large as beta.
+        """
+        if self.branch_scaling == "none" or self.depth == math.inf:
+            return 1.0
+        power = self.branch_power
+        factor: float = self.depth ** (power - 1 if own_size else 2 * power - 1)  # eq-branch-rate
+        return factor
 
     @property
     def log_initial_gain(self) -> float:
@@ -373,7 +388,9 @@ class ResNet(Network):
 
 def _width(width: Any, depth: int) -> float | tuple[float, ...] | str:
     if isinstance(width, str):
-        return checks.word("width", width, (INFINITE,))
+        if width.lower() != INFINITE:
+            raise Refusal("width", width, f"{checks.positive.allowed}, one for each hidden layer, or {INFINITE!r}")
+        return INFINITE
     if not isinstance(width, Iterable):
         if width == math.inf:
             raise Refusal("width", width, checks.positive.allowed, rest=f"; for the limit write '{INFINITE}'")

@@ -101,6 +101,11 @@ class Scaling:
     clip: float | None = None
     beta2: float = 0.0
 
+    @property
+    def normalizes(self) -> bool:
+        """Whether gradients are divided by their size however small they are."""
+        return self.clip is None
+
 
 @dataclass(frozen=True)
 class Orthogonal:

@@ -1,10 +1,12 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
@@ -58,6 +60,10 @@ _STEPS = About(
 )
 
 
+_FEWEST, _MOST = 64, 65536
+"""Ratios between which whole ones look like counts; larger ones are rather meant to be as good as infinite."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is trained, on what, how, and for how long.
@@ -94,8 +100,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name, kinds in PARTS.items():
-            if not isinstance(getattr(self, name), kinds):
-                raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))
+            if not isinstance(value := getattr(self, name), kinds):
+                given = f"the class itself: write {value.__name__}(...)" if isinstance(value, type) else None
+                raise Refusal(name, value, " or ".join(kind.__name__ for kind in kinds), got=given)
         check_fields(self)
         self._check_phases()
         for stage in self.stages:
@@ -115,6 +122,8 @@ class Problem:
             )
 
     def _check_phases(self) -> None:
+        if not isinstance(self.phases, Iterable):
+            raise Refusal("phases", self.phases, "a sequence of Phase")
         keep(self, phases=tuple(self.phases))
         for phase in self.phases:
             if not isinstance(phase, Phase):
@@ -131,13 +140,32 @@ class Problem:
         by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
         if by_layer and self.network.hidden_matrices is None:
             allowed = "another one at infinite depth, or a smaller depth"
-            why = ": gradients of single layers vanish there, and steps that do not depend on them add up to infinity"
+            why = ": the sizes of single layers are not kept there"
             raise Refusal("optimizer", rule, allowed, got=name, rest=why)
         if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
             raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients have no size there")
-        if rule.ascent is not None and stage.sampling.subsamples and not stage.sampling.fresh:
-            raise Refusal("sampling", stage.sampling, "another one with SAM, such as OnlineSGD or FullBatch")
+
+    @property
+    def hint(self) -> str:
+        """What was probably meant where a ratio looks like a count, such as a width of 512; empty if none does.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> network, optimizer = dl.MLP(depth=2, width=512), dl.GradientDescent(0.1)
+        >>> dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10).hint
+        'width 512 is 512 times the input dimension D here; for 512 neurons give 512 / D, such as 1 for D = 512'
+        """
+        sizes = {"width": self.network.given_widths, "samples": (getattr(self.sampling, "samples", 0.0),)}
+        sizes["batch"] = (getattr(self.sampling, "batch", 0.0),)
+        for name, values in sizes.items():
+            for value in () if self.data.dimension_free else values:
+                if isinstance(value, float) and value.is_integer() and _FEWEST <= value <= _MOST:
+                    of = {"width": "neurons", "samples": "samples", "batch": "samples in a batch"}[name]
+                    meant = f"for {value:g} {of} give {value:g} / D, such as 1 for D = {value:g}"
+                    return f"{name} {value:g} is {value:g} times the input dimension D here; {meant}"
+        return ""
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -159,12 +187,61 @@ class Problem:
         """The network and the number of steps in a few words."""
         return f"{type(self.network).__name__} depth {self.network.depth}, {self.steps} steps"
 
+    def replace(self, values: Mapping[str, Any] | None = None, /, **fields: Any) -> "Problem":
+        """Return the problem with other values in some of its fields, checked as at construction.
+
+        Parameters
+        ----------
+        values
+            New values by name, for names with their part such as ``"optimizer.lr"``.
+        fields
+            New values by name: fields of any part (``lr``, ``width``, ``noise``, ``steps``), or whole parts
+            (``sampling``), to which fields given beside them belong.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> network, optimizer = dl.MLP(depth=2, width=1.0), dl.GradientDescent(0.1)
+        >>> problem = dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10)
+        >>> other = problem.replace(lr=0.05, width=2.0, sampling=dl.OnlineSGD(0.5))
+        >>> other.optimizer.lr, other.network.width, other.sampling
+        (0.05, 2.0, OnlineSGD(batch=0.5, small_batch=False))
+        """
+        from deeplinear._problem.edit import replace as replace_named  # it knows problems
+
+        return replace_named(self, {**(values or {}), **fields})
+
     def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
 
         At infinite depth one entry stands for all hidden matrices.
         """
-        factors: NDArray[Any] = self.network.rate_factors * self._layer_factors(optimizer)[0]
+        scaling, network = optimizer.scaling, self.network
+        if scaling is None or not scaling.normalizes:
+            factors, own_size = network.fan_ins, False
+        else:
+            factors, own_size = self.size_factors(optimizer), scaling.by_layer
+        factors[1:-1] *= network.branch_rate(own_size)
+        rates: NDArray[Any] = factors * self._layer_factors(optimizer)[0]
+        return rates
+
+    def size_factors(self, optimizer: Optimizer) -> NDArray[Any]:
+        """Factor on the squared size of each weight layer's gradient that a rule divides by, likewise.
+
+        Standard weights are W_l over the root of the fan-in, so their gradients are larger by that root.
+        """
+        fan_ins = self.network.fan_ins
+        factors: NDArray[Any] = fan_ins / fan_ins[-1]  # eq-standard-size
+        return factors if optimizer.scaling is not None and optimizer.scaling.normalizes else np.ones_like(factors)
+
+    def orthogonal_rates(self) -> NDArray[Any]:
+        """Factor on the learning rate of orthogonal steps of each weight layer, likewise.
+
+        Steps are as large as initial weights, sqrt(N_{l+1}); those of standard weights, as sqrt(N_l).
+        """
+        fan_ins = self.network.fan_ins
+        factors: NDArray[Any] = np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))  # eq-standard-size
+        factors[1:-1] *= self.network.branch_rate(own_size=True)
         return factors
 
     def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:
@@ -200,6 +277,8 @@ class Problem:
     @classmethod
     def from_toml(cls, text: str) -> "Problem":
         """Read a problem from TOML text such as ``to_toml`` writes; every word must be known."""
+        if not isinstance(text, str):
+            raise Refusal("text", text, "TOML, as a string")
         return cls.from_dict(tomllib.loads(text))
 
     @classmethod
@@ -215,6 +294,41 @@ class Problem:
             raise Refusal("phases", tables, "a list of tables")
         return cls(**parts, steps=document["steps"], phases=tuple(_phase(table) for table in tables))
 
+    def to_pytorch_code(self, dim: int | None = None) -> str:
+        """Return a short script that trains a network of this problem with plain PyTorch, and prints its losses.
+
+        The script needs PyTorch and nothing of this library. It draws its own target, data and weights, so that its
+        losses are those of ``simulate`` in distribution; ``deeplinear.torch`` gives them exactly.
+
+        Parameters
+        ----------
+        dim
+            Input dimension D, as in ``simulate``.
+
+        Raises
+        ------
+        ValueError
+            If the network is infinite, or ``torch.optim.SGD`` does not have the rule: there are phases, the optimiser
+            is not a ``GradientDescent``, it clips, or momentum or weight decay depend on the step.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> problem = dl.Problem(
+        ...     dl.MLP(depth=1, width=0.5), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.1), steps=20
+        ... )
+        >>> for line in problem.to_pytorch_code(dim=16).splitlines():
+        ...     if line.startswith(("INIT_STD", "MULTIPLIER", "ETA", "RATES")):
+        ...         print(line)
+        INIT_STD = [0.25, 1.0]
+        MULTIPLIER = 0.5
+        ETA = 0.1
+        RATES = [0.5, 8.0]
+        """
+        from deeplinear._torch.script import pytorch_script  # of the experiment's side, which imports problems
+
+        return pytorch_script(self, dim)
+
     def save(self, path: str | Path) -> None:
         """Write the problem to a TOML file."""
         write_atomically(path, lambda temporary: temporary.write_text(self.to_toml()))
@@ -228,6 +342,12 @@ class Problem:
             raise ValueError(f"{path} is not valid TOML: {error}") from None
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+
+
+def check_problem(problem: Any) -> None:
+    """Refuse what is no problem."""
+    if not isinstance(problem, Problem):
+        raise Refusal("problem", problem, "a Problem")
 
 
 PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts_of(Problem).items()}

@@ -13,7 +13,7 @@ import xarray as xr
 
 from deeplinear._core.files import write_atomically
 from deeplinear._core.json import plain
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._reproduce import jobs
 from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.compute import compute, plan_panels
@@ -60,7 +60,7 @@ def reproduce(
     *,
     device: str = "cpu",
     command: str = "",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> list[Reproduction]:
     """Reproduce figures of the paper: solve, train networks, check the claims, draw pictures, write a gallery.
 
@@ -81,7 +81,8 @@ def reproduce(
     command
         What to say in the gallery about how it was made; this call by default.
     progress
-        Called as ``progress(done, total)``, in milliseconds of work as estimated beforehand.
+        True for a line on stderr; or called as ``progress(done, total)``, in milliseconds of work as estimated
+        beforehand.
 
     Returns
     -------
@@ -108,7 +109,7 @@ def reproduce(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     store = Store(folder / "results")
-    kept = compute(plans, store, device, progress)
+    kept = compute(plans, store, device, read_progress(progress))
     found = [_finish(plan, [kept[jobs.key(job)] for job in plan.jobs], folder) for plan in plans]
     made = {
         "command": command or f"deeplinear.reproduce(scale={scale!r})",

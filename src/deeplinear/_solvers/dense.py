@@ -70,7 +70,8 @@ class Dense(Solver):
     def estimate(self, problem: Problem) -> Work:
         """One pass; where nodes stand for layers also those on fewer nodes, to compare with."""
         shape = self.shape(problem)
-        return Work(shape, depth.passes(shape), round(depth.copies(shape) * system.memory(shape)))
+        kept = system.memory(shape, averages=self.averages)
+        return Work(shape, depth.passes(shape), round(depth.copies(shape) * kept))
 
     def shape(self, problem: Problem) -> Structure:
         """Return the structure of the equations."""
@@ -91,12 +92,13 @@ class Dense(Solver):
         shape = self.shape(problem)
         room = _CACHE if self.device == CPU else self.device.available()
         # Problems on nodes in depth settle, and choose their number of nodes, each on its own.
-        return 1 if shape.nodes else max(1, int(room / system.memory(shape)))
+        return 1 if shape.nodes else max(1, int(room / system.memory(shape, averages=self.averages)))
 
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the equations of a batch keep."""
         numbers = any(is_complex(problem) for problem in problems)
-        return system.memory(self.shape(problems[0]), len(problems), complex_numbers=numbers)
+        shape = self.shape(problems[0])
+        return system.memory(shape, len(problems), complex_numbers=numbers, averages=self.averages)
 
     def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
         """Solve problems of one structure together."""

@@ -214,6 +214,8 @@ def _evaluate(
     numbers = np.array([row.data_set for row in rows])
     same_set = np.kron(numbers[:, None] == numbers, every_pair)
     sigmas = np.array([row.stage.noise for row in rows])
+    steps = np.array([row.step if row.shares_batch else -1.0 - index for index, row in enumerate(rows)])
+    same_draw = np.kron(steps[:, None] == steps, every_pair)
 
     def learned(layer: int, C_: Array, transposed: bool) -> Array:
         # What a weight layer has learned: X of every row with the correlation of the field that it is applied to.
@@ -298,12 +300,16 @@ def _evaluate(
         Cy = k.Cv + np.kron(np.outer(sigmas, sigmas), same_output)  # errors on fresh examples
         reuse = np.repeat([_reuse(row) for row in rows], C)
         draws = np.repeat([_draws(row) for row in rows], C)
-        k.RDelta = np.linalg.inv(one - reuse[:, None] * same_set * k.Rvu)
-        # A step weighs each residual by 1/b or 0, which adds variance (1 - b)/b CDelta(t, t) at that step only.
-        # CDelta(t, t) has it from the steps before t, by RDelta - 1; Noise from t as well.
-        own_draw, later = draws[:, None] * same_time, k.RDelta - one
+        # A step weighs each residual by c = 1/b or 0, which adds variance (1 - b)/b CDelta(t, t) at that step only.
+        # CDelta(t, t) has it from the steps before t, by RDelta - 1; Noise from t as well. Rows that see one draw have
+        # the same c: <c^2> = 1/b of what one does to the other, and c - 1 times residuals that do not feel it.
         seen = np.where(reuse > 0, reuse, 1.0)
-        k.CDelta = k.RDelta @ (same_set * Cy) @ k.RDelta.T + later @ (own_draw * k.CDelta / seen) @ later.T
+        within = (same_draw - same_time) * (1.0 + draws / seen) * reuse[:, None] * same_set * k.Rvu
+        elsewhere = (1.0 - same_draw + same_time) * reuse[:, None] * same_set * k.Rvu
+        k.RDelta = np.linalg.inv(one - within - elsewhere)
+        unfelt = (one - within) @ k.RDelta
+        own_draw, later = draws[:, None] * same_draw, unfelt - one
+        k.CDelta = unfelt @ (same_set * Cy) @ unfelt.T + later @ (own_draw * k.CDelta / seen) @ later.T
         remembered = reuse[:, None] * same_set * Cy + own_draw * k.CDelta
         k.Noise = shares_data * k.RDelta @ remembered @ k.RDelta.T
 

@@ -39,7 +39,9 @@ class Row:
     batch
         Size of the batch of its step, where batches are drawn.
     shares_batch
-        Whether other rows see the same fresh batch.
+        Whether another row of its step sees the same batch.
+    step
+        Number of its step.
     """
 
     d: list[float]
@@ -50,6 +52,7 @@ class Row:
     data_set: float
     batch: float
     shares_batch: bool
+    step: int
 
 
 class _Weight:
@@ -105,6 +108,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
         fresh = stage.sampling.fresh and stage.sampling.subsamples
         batches = _batches(stage)
         factors, decays = problem.layer_rates(rule), problem.layer_decays(rule)
+        own, counted = problem.orthogonal_rates(), problem.size_factors(rule)
         for step in range(stage.steps):
             now = stage.since + step
             mu, kappa = plain.momenta(stage.of)[now], decays * plain.decays(stage.of)[now]
@@ -115,7 +119,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                 number = data_set + 0.5 * (own_data and fresh)  # noqa: B023  # it is called at once
                 return Row(
                     [w.d for w in weights], [w.X for w in weights], roles, stage, phase, number,  # noqa: B023
-                    batches[stage.since_samples + step], shares_batch,  # noqa: B023
+                    batches[stage.since_samples + step], shares_batch, stage.start + step,  # noqa: B023
                 )  # fmt: skip
 
             reported = x if rule.averaging is not None else W
@@ -140,7 +144,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                 G = [_gradient(row, C, most) for _ in W]
                 row += 1
 
-            squares, correlations = np.array(sizes[0]), sizes[1]
+            squares, correlations = counted * np.array(sizes[0]), sizes[1]
             if rule.scaling is not None and not rule.scaling.by_layer:
                 squares = np.full(layers, squares.sum())
             seen += 1
@@ -158,7 +162,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                     M = orthogonal.momentum * m[layer] + G[layer] if orthogonal.nesterov else m[layer]
                     step_ = newton_schulz(M.X, *correlations[layer], orthogonal.iterations)
                     branch = problem.network.branch_factor if layer else 1.0
-                    lr = rule.rates(stage.of)[now] / (problem.network.gamma0 * branch)
+                    lr = own[layer] * rule.rates(stage.of)[now] / (problem.network.gamma0 * branch)
                     W[layer] = W[layer] + lr * _Weight(0.0, step_)
                     continue
                 force = scale * G[layer] + -kappa[layer] * W[layer]

@@ -22,6 +22,7 @@ def drive(
     runner: Runner,
     progress: Progress | None = None,
     stop: Callable[[int], bool] = lambda left: False,
+    device: str = "cpu",
 ) -> None:
     """Run the batches that are not done yet, and wait for those that other processes have.
 
@@ -48,7 +49,7 @@ def drive(
             if store.is_done(batch):
                 end(pending.pop(batch.name))
             elif store.take(batch):
-                future = runner.submit(run_task, _task(plan, pending.pop(batch.name)))
+                future = runner.submit(run_task, _task(plan, pending.pop(batch.name), device))
                 running[future] = batch
                 future.add_done_callback(finished.put)
         if not running:
@@ -60,7 +61,7 @@ def drive(
             runner.check()
             continue
         batch = running.pop(future)
-        store.put(batch, _result(runner, future, _task(plan, batch)))
+        store.put(batch, _result(runner, future, _task(plan, batch, device)))
         end(batch)
 
 
@@ -74,6 +75,6 @@ def _result(runner: Runner, future: Any, task: Task) -> Result:
     return join([_result(runner, runner.submit(run_task, single), single) for single in singles(task)])
 
 
-def _task(plan: Plan, batch: Batch) -> Task:
+def _task(plan: Plan, batch: Batch, device: str) -> Task:
     problems = tuple(plan.problems[index] for index in batch.members)
-    return Task(problems, plan.times, plan.experiment if batch.kind == EXPERIMENT else None)
+    return Task(problems, plan.times, plan.experiment if batch.kind == EXPERIMENT else None, device)

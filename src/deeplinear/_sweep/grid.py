@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
-from deeplinear._problem.edit import find_field
+from deeplinear._problem.edit import find_field, short_name
 from deeplinear._problem.layers import Layers
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.schedules import Schedule
@@ -29,7 +29,7 @@ class Axis:
     @property
     def name(self) -> str:
         """Short name of the field, which is the name of its dimension."""
-        return self.field.rpartition(".")[2]
+        return short_name(self.field)
 
     @property
     def coordinate(self) -> NDArray[Any]:

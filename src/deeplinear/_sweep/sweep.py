@@ -1,5 +1,7 @@
 """Sweeps over grids of problems: on this machine or a cluster, to a store from which they resume."""
 
+import hashlib
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Progress
+from deeplinear._core.device import CPU, find_device
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import count_cores
 from deeplinear._problem.problem import Problem
@@ -36,7 +39,8 @@ def sweep(
     experiment: Mapping[str, Any] | None = None,
     workers: int | None = None,
     scheduler: Any = None,
-    progress: Progress | None = None,
+    device: str = "cpu",
+    progress: Progress | bool | None = None,
     resume: bool = True,
 ) -> "xr.Dataset":
     """Solve and simulate a problem at every combination of values of some of its fields.
@@ -50,7 +54,8 @@ def sweep(
     problem
         Where all other values come from.
     grid
-        Values by field: any field of the problem, short ("lr") or with its part ("optimizer.lr").
+        Values by field: any field of the problem, short ("lr") or with its part ("optimizer.lr"). Fields of rules
+        inside of others, and of phases, have the path to them: "other.lr", "phases.1.target_overlap", "phases.1.lr".
     store
         Folder that becomes a Zarr group, which ``xarray.open_zarr`` opens when the sweep is complete and
         ``open_sweep`` at any time. By default results are kept in memory only.
@@ -64,9 +69,12 @@ def sweep(
     scheduler
         Address of the scheduler of a Dask cluster ("tcp://host:8786"), or a ``distributed.Client``, to run there. Its
         workers need deeplinear, and no access to the store.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all points are then computed one batch after the
+        other by this process.
     progress
-        Called as ``progress(done, total)``, counted in points of theory and of the experiment. What an earlier call
-        finished is reported first.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in points of theory and of the
+        experiment. What an earlier call finished is reported first.
     resume
         Whether to resume a sweep that is already in the store; if not, the store is refused.
 
@@ -110,10 +118,14 @@ def sweep(
     >>> found.test_loss.isel(time=-1).idxmin("lr").values
     array([0.1, 0.1, 0.1, 0.1])
     """
-    plan = Plan.read(problem, grid, theory, experiment)
+    plan, tell = Plan.read(problem, grid, theory, experiment), read_progress(progress)
     checks.flag("resume", resume)
     if workers is not None and scheduler is not None:
         raise Refusal("workers", workers, "None with a scheduler")
+    if find_device(device) != CPU:
+        if scheduler is not None or workers not in (None, 1):
+            raise Refusal("workers", workers, "1, without a scheduler, on a device")
+        workers = 1
     count = count_cores() if workers is None else checks.whole("workers", workers)
     if store is not None and find_spec("zarr") is None:
         raise ImportError("a store needs Zarr: pip install 'deeplinear[sweep]'")
@@ -123,13 +135,23 @@ def sweep(
         place: Store = Memory(plan.batches) if folder is None else folder
         try:
             if workers is None and isinstance(runner, LocalProcesses) and not plan.experiment:
-                drive(plan, place, InProcess(), progress, stop=_trial(runner))
-            drive(plan, place, runner, progress)
+                drive(plan, place, InProcess(), tell, stop=_trial(runner))
+            drive(plan, place, runner, tell, device=device)
             return _in_memory(plan, place) if folder is None else _publish(plan, folder)
         finally:
             place.close()
     finally:
         runner.close()
+
+
+def default_store(
+    problem: Problem, grid: Mapping[str, Iterable[Any]], theory: bool, experiment: Mapping[str, Any] | None
+) -> Path:
+    """Return a folder whose name belongs to one sweep: the same for the same arguments, another for others."""
+    manifest = Plan.read(problem, grid, theory, experiment).manifest()
+    defining = {name: manifest[name] for name in ("problem", "grid", "theory", "experiment")}
+    digest = hashlib.sha256(json.dumps(defining, sort_keys=True, default=str).encode()).hexdigest()
+    return Path(f"sweep-{digest[:8]}.zarr")
 
 
 def open_sweep(store: str | Path) -> "xr.Dataset":

@@ -41,11 +41,12 @@ class Failure(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Problems, the steps at which their losses are kept, and arguments of ``simulate``, or None to solve."""
+    """Problems, the steps at which their losses are kept, arguments of ``simulate`` (None to solve), and where."""
 
     problems: tuple[Problem, ...]
     times: NDArray[np.int64]
     experiment: dict[str, Any] | None
+    device: str = "cpu"
 
 
 def run_task(task: Task) -> Result:
@@ -96,7 +97,7 @@ def out_of_memory(result: Result) -> bool:
 
 
 def _solved(task: Task) -> Result:
-    solutions = solve(task.problems)
+    solutions = solve(task.problems, device=task.device)
     ends = [solution.status.diverged_at for solution in solutions]
     return (
         {name: np.stack([_losses(each, name, task.times) for each in solutions]) for name in LOSSES}
@@ -118,7 +119,7 @@ def _losses(solution: Solution, name: str, times: NDArray[np.int64]) -> NDArray[
 
 def _simulated(task: Task) -> Result:
     (problem,), arguments = task.problems, task.experiment or {}
-    ensemble = simulate(problem, **arguments, workers=1, record="losses")
+    ensemble = simulate(problem, **arguments, workers=1, record="losses", device=task.device)
     result = {name: _kept(ensemble.mean(name), task.times)[None] for name in LOSSES}
     result |= {f"{name}_error": _kept(ensemble.standard_error(name), task.times)[None] for name in LOSSES}
     return result | {"diverged": np.array([(ensemble.diverged_at >= 0).sum()])} | no_failures(1)

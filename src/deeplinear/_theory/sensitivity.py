@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import field_names, get_field, replace_unchecked
 from deeplinear._problem.problem import Problem
@@ -41,7 +42,7 @@ _STEP = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity:
+class Sensitivity(Drawn):
     """How the losses answer to small changes of a problem's fields.
 
     From the step of a divergence on, losses are ``inf`` and derivatives ``nan``.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
 from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
@@ -28,6 +29,7 @@ from deeplinear._time.axis import EveryStep, TimeAxis
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
@@ -133,7 +135,7 @@ class VarianceDecomposition:
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Drawn):
     """Predicted curves and two-time functions of one problem.
 
     Two-time functions have axes of length n = T C, time-major over (time, output): entry
@@ -400,11 +402,24 @@ class Solution:
             raise ValueError(f'the {self.solver.name} does not keep what this needs: solve with method="dense"')
         return answer.run, answer.index
 
-    def plot(self) -> "Figure":
-        """Draw the losses over time; returns a matplotlib figure, which has ``savefig``."""
-        from deeplinear._plots.loss import plot_solution  # drawing is slow to import, and not always wanted
+    def plot(self, ax: "Axes | None" = None, *, experiment: Any = None) -> "Figure":
+        """Draw the losses and the parts of the test loss over time, or theory with experiment.
 
-        return plot_solution(self)
+        Parameters
+        ----------
+        ax
+            Axes to draw the losses into; a new figure by default.
+        experiment
+            An ``Ensemble``, ``measured`` curves, or what ``measured`` takes, to draw theory over it.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            It has ``savefig``.
+        """
+        from deeplinear._plots.plot import plot  # drawing is slow to import, and not always wanted
+
+        return plot(self, experiment, ax=ax)
 
     def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""

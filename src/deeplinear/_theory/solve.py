@@ -1,11 +1,12 @@
 """The front door: from problems to solutions."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import overload
 
 from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, find_device
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.problem import Problem
@@ -21,7 +22,7 @@ def solve(
     tolerance: float = 1e-6,
     device: str = "cpu",
     averages: Sequence[Average] = (),
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Solution: ...
 @overload
 def solve(
@@ -31,7 +32,7 @@ def solve(
     tolerance: float = 1e-6,
     device: str = "cpu",
     averages: Sequence[Average] = (),
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> list[Solution]: ...
 def solve(
     problem: Problem | Sequence[Problem],
@@ -40,7 +41,7 @@ def solve(
     tolerance: float = 1e-6,
     device: str = "cpu",
     averages: Sequence[Average] = (),
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Solution | list[Solution]:
     """Predict how a network trains.
 
@@ -83,7 +84,7 @@ def solve(
         Averages of the weights, such as ``EMA(0.99)`` and ``TailMean(0.5)``, whose test losses are wanted beside those
         of the weights themselves.
     progress
-        Called as ``progress(done, total)``, counted in steps, summed over batches.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps, summed over batches.
 
     Returns
     -------
@@ -100,6 +101,11 @@ def solve(
         If infinite depth, or a run that is too long for the dense method, was not resolved; or if an infinite power
         law was trained beyond the modes that stand for it.
 
+    Warns
+    -----
+    UserWarning
+        If a ratio looks like a count, such as a width of 512 with isotropic data.
+
     Examples
     --------
     >>> import deeplinear as dl
@@ -113,24 +119,22 @@ def solve(
     >>> dl.solve(problem).test_loss.round(4)
     array([2.01  , 1.3152, 1.0512, 0.8991])
     """
-    if isinstance(problem, Problem):
-        (solution,) = solve(
-            [problem], method=method, tolerance=tolerance, device=device, averages=averages, progress=progress
-        )
-        return solution
-    problems, tolerance = list(problem), checks.positive("tolerance", tolerance)
+    problems = [problem] if isinstance(problem, Problem) else problem
+    if not isinstance(problems, Iterable) or isinstance(problems, str):
+        raise Refusal("problem", problem, "a Problem, or a sequence of them", got=type(problem).__name__)
+    problems, tolerance = list(problems), checks.positive("tolerance", tolerance)
     checks.word("method", method, METHODS)
     for index, each in enumerate(problems):
         if not isinstance(each, Problem):
             raise Refusal(f"problem[{index}]", each, "a Problem")
+    if hint := next((each.hint for each in problems if each.hint), ""):
+        warnings.warn(hint, stacklevel=2)
     place = find_device(device)
     if place != CPU and method == "panels":
         why = ": they need the processor"
         raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got='"panels"', rest=why)
     if averages and method not in ("auto", "dense", "reference"):
         raise Refusal("method", method, '"dense" or "auto" with averages')
-    if averages and any(stage.optimizer.orthogonal for each in problems for stage in each.stages):
-        raise Refusal("averages", averages, "empty with Muon")
     choice = Choice(method, tolerance, place, averages=read_averages(averages))
     todo = batches(problems, choice)
     memory.require(
@@ -140,6 +144,7 @@ def solve(
         place,
     )
     solutions: dict[int, Solution] = {}
-    for members, found in answers(problems, choice, todo, progress):
+    for members, found in answers(problems, choice, todo, read_progress(progress)):
         solutions |= {index: Solution.of(problems[index], each) for index, each in zip(members, found, strict=True)}
-    return [solutions[index] for index in range(len(problems))]
+    ordered = [solutions[index] for index in range(len(problems))]
+    return ordered[0] if isinstance(problem, Problem) else ordered

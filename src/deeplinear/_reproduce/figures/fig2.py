@@ -9,7 +9,7 @@ from deeplinear._reproduce.panel import Line, OverRates, Panel, Rates, Size
 from deeplinear._reproduce.results import Optima
 
 WIDTHS = (0.5, 1.0, 2.0, 4.0)
-SIZES = {"tiny": Size(12, 3, 6, 2), "quick": Size(10**4, 16), "full": Size(10**5, 64)}
+SIZES = {"tiny": Size(12, 3, 6, 2), "quick": Size(10**4, 16), "full": Size(10**5, 192)}
 CHOICES = "L = 3, gamma0 = 4 (in NTK at nu = 1), full batch of alpha = 4, label noise 0.1, test loss after 9 steps"
 LRS = (0.012, 0.2, 17)
 

@@ -1,0 +1,38 @@
+"""Results that draw themselves; drawing is imported when it is asked for, since it is slow to import."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Shown:
+    """A result that ``plot`` draws, and that notebooks show as a small picture and a table."""
+
+    def _repr_html_(self) -> str:
+        """Return a small picture and a table."""
+        from deeplinear._plots.html import html_of
+
+        return html_of(self)
+
+
+class Drawn(Shown):
+    """A result that draws itself."""
+
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Draw it.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw into, of which only the main panel is then drawn; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            It has ``savefig``.
+        """
+        from deeplinear._plots.plot import plot
+
+        return plot(self, ax=ax)

@@ -1,0 +1,157 @@
+"""Curves in tables: dictionaries, data frames, CSV files and event files, and which of their columns are losses."""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.refusal import Refusal
+from deeplinear._experiment.event_files import event_files, read_scalars
+
+Array = NDArray[np.float64]
+
+Series = tuple[Array, Array]
+"""Steps and values of one run."""
+
+_MEANING = {
+    "test_loss": re.compile(r"((test|val|valid|validation|eval)_loss|loss_(test|val|valid|validation|eval))$"),
+    "train_loss": re.compile(r"((train|training)_loss|loss_(train|training))$"),
+    "steps": re.compile(r"((global_)?steps?|iter|iterations?|t|time)$"),
+    "seed": re.compile(r"(seed|run|run_name)$"),
+}
+"""What a column is called, in small letters and with underscores, if it says what it is."""
+
+_EXTREMES = ("__MIN", "__MAX")
+"""Ends of columns that Weights & Biases adds to an export."""
+
+
+class Columns(NamedTuple):
+    """Columns that were asked for by name; None is to be found out."""
+
+    test_loss: str | Sequence[str] | None
+    train_loss: str | Sequence[str] | None
+    steps: str | None
+
+
+def is_table(value: Any) -> bool:
+    """Whether a value has named columns: a dictionary, or a data frame of any kind."""
+    return isinstance(value, Mapping) or (hasattr(value, "columns") and hasattr(value, "__getitem__"))
+
+
+def read_path(path: Path, asked: Columns) -> dict[str, list[Series]]:
+    """Read a CSV file, an event file, or all event files in a folder, each of which is a run."""
+    if not path.exists():
+        raise ValueError(f"there is no file {path}")
+    if files := event_files(path):
+        return _of_scalars(files, asked)
+    if path.is_dir():
+        raise ValueError(f"{path} has no event files of TensorBoard; name a CSV file or an event file")
+    try:
+        return read_table(_csv(path), asked, str(path))
+    except (UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{path} is neither a CSV file nor an event file of TensorBoard") from None
+
+
+def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str, list[Series]]:
+    """Return steps and values of each run, by the name of the loss."""
+    columns = {str(name): _numbers(table[name]) for name in _names(table)}
+    steps = _steps(columns, asked.steps, where)
+    groups = _groups(table)
+    found = {}
+    for name, wanted in (("test_loss", asked.test_loss), ("train_loss", asked.train_loss)):
+        runs = [row for column in _chosen(columns, name, wanted, where) for row in np.atleast_2d(column)]
+        for row in runs:
+            if steps is not None and len(row) != len(steps):
+                raise Refusal("steps", steps, f"as many as there are losses ({len(row)})", got=f"{len(steps)}")
+        at = steps if steps is not None else np.arange(len(runs[0]) if runs else 0, dtype=float)
+        found[name] = [(at[rows], row[rows]) for row in runs for rows in groups or [np.full(len(row), True)]]
+    if not any(found.values()):
+        listed = ", ".join(columns) or "none"
+        raise ValueError(f'{where} has no column of a loss; name it, test_loss="...", among: {listed}')
+    return {name: runs for name, runs in found.items() if runs}
+
+
+def _names(table: Any) -> list[Any]:
+    return list(table) if isinstance(table, Mapping) else list(table.columns)
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        header = file.readline()
+        file.seek(0)
+        rows = list(csv.reader(file, delimiter=max(",;\t", key=header.count)))
+    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    if len(rows) < 2:
+        raise ValueError(f"{path} must have a line of names and lines of numbers, got {len(rows)} lines")
+    names = [name.strip() for name in rows[0]]
+    return {name: [row[index] if index < len(row) else "" for row in rows[1:]] for index, name in enumerate(names)}
+
+
+def _numbers(column: Any) -> Array | None:
+    """Return a column as numbers, empty cells as nan; None if it holds something else."""
+    values = list(column) if not isinstance(column, np.ndarray) else column
+    try:
+        if len(values) and isinstance(values[0], str):
+            values = [float(cell) if cell.strip() else np.nan for cell in values]
+        return np.asarray(values, dtype=float)
+    except (ValueError, TypeError):
+        return None
+
+
+def _plain(name: str) -> str:
+    """Return what stands behind the name of a run, in small letters and with underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", name.rpartition(" - ")[2].lower()).strip("_")
+
+
+def _steps(columns: Mapping[str, Array | None], asked: str | None, where: str) -> Array | None:
+    if asked is not None:
+        if asked not in columns or columns[asked] is None:
+            raise Refusal("steps", asked, f"a column of numbers of {where}: {', '.join(columns)}")
+        return columns[asked]
+    return next((columns[name] for name in columns if _MEANING["steps"].match(_plain(name))), None)
+
+
+def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: str) -> list[Array]:
+    """Columns of a loss: those asked for, or those whose names say so; each of several is a run."""
+    numbers = {column: values for column, values in columns.items() if values is not None}
+    if asked is None:
+        named = (column for column in numbers if not column.endswith(_EXTREMES))
+        return [numbers[column] for column in named if _MEANING[name].search(_plain(column))]
+    found = []
+    for each in [asked] if isinstance(asked, str) else asked:
+        matching = [column for column in numbers if each in (column, column.rpartition(" - ")[2])]
+        if not matching:
+            raise Refusal(name, each, f"a column of numbers of {where}: {', '.join(columns)}")
+        found += [numbers[column] for column in matching]
+    return found
+
+
+def _groups(table: Any) -> list[NDArray[np.bool_]]:
+    """Rows of each run, where a column says to which a row belongs."""
+    by = next((name for name in _names(table) if _MEANING["seed"].fullmatch(_plain(str(name)))), None)
+    if by is None:
+        return []
+    labels = np.asarray([str(label) for label in table[by]])
+    return [labels == label for label in dict.fromkeys(labels.tolist())]
+
+
+def _of_scalars(files: list[Path], asked: Columns) -> dict[str, list[Series]]:
+    """Losses of event files, each of which is a run."""
+    runs = [read_scalars(file) for file in files]
+    tags = list(dict.fromkeys(tag for run in runs for tag in run))
+    found: dict[str, list[Series]] = {}
+    for name, wanted in (("test_loss", asked.test_loss), ("train_loss", asked.train_loss)):
+        chosen = [wanted] if isinstance(wanted, str) else wanted
+        names = list(chosen) if chosen else [tag for tag in tags if _MEANING[name].search(_plain(tag))]
+        series = [next((run[tag] for tag in names if tag in run), {}) for run in runs]
+        if any(series):
+            found[name] = [(np.array(list(each), float), np.array(list(each.values()), float)) for each in series]
+        elif chosen:
+            raise Refusal(name, wanted, f"a tag of the event files: {', '.join(tags)}")
+    if not found:
+        raise ValueError(f'the event files have no loss; name its tag, test_loss="...", among: {", ".join(tags)}')
+    return found

@@ -1,0 +1,1 @@
+"""Parameters of a problem from measured curves."""

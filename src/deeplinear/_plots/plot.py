@@ -1,0 +1,92 @@
+"""One door for all pictures: what is given decides what is drawn."""
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from deeplinear._comparison.compare import Comparison, checked_experiment
+from deeplinear._core.refusal import Refusal
+from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.measured import Measured
+from deeplinear._fit.result import Fit
+from deeplinear._geometry.landscape import Landscape
+from deeplinear._geometry.sharpness import Sharpness
+from deeplinear._geometry.weight_spectra import WeightSpectra
+from deeplinear._learning_rate.transfer import Transfer
+from deeplinear._plots.fit import plot_fit
+from deeplinear._plots.geometry import plot_landscape, plot_sharpness, plot_weight_spectra
+from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution
+from deeplinear._plots.sensitivity import plot_sensitivity
+from deeplinear._plots.style import figure_of
+from deeplinear._plots.sweep import is_sweep, plot_sweep
+from deeplinear._plots.transfer import plot_transfer
+from deeplinear._theory.sensitivity import Sensitivity
+from deeplinear._theory.solution import Solution
+
+_DRAWN = (
+    "a Solution, Ensemble, Measured, Comparison, Transfer, Sensitivity, Fit, Sharpness, Landscape, WeightSpectra, "
+    "or the data set of a sweep"
+)
+
+
+def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figure:
+    """Draw a result, or theory and experiment together.
+
+    Theory is dashed, networks are solid with their standard error as a band. Axes and fonts fit a column of a paper;
+    ``figure.savefig("picture.pdf")`` keeps it.
+
+    Parameters
+    ----------
+    result
+        What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity``, ``fit``, ``sharpness``,
+        ``landscape``, ``weight_spectra`` or ``sweep`` returned. Of a sweep, the test loss at the last step is drawn
+        against its last field, a curve for each value of the other.
+    experiment
+        Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it.
+    ax
+        Axes to draw into: then only the main panel is drawn, without a title. A new figure by default.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    ValueError
+        If there is no picture of this.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=21
+    ... )
+    >>> theory, logged = dl.solve(problem), dl.measured(test_loss=[2.2, 0.9, 0.6, 0.5, 0.45], steps=5)
+    >>> [ax.get_ylabel() for ax in dl.plot(theory, logged).axes]
+    ['mean squared residual', 'deviation (%)']
+    """
+    if experiment is not None:
+        return plot_comparison(result, checked_experiment(result, experiment), ax=ax)
+    if isinstance(result, Solution):
+        return plot_solution(result, ax)
+    if isinstance(result, Ensemble | Measured):
+        return plot_experiment(result, ax)
+    if isinstance(result, Comparison):
+        return plot_comparison(result.theory, result.experiment, result, ax)
+    if isinstance(result, Transfer):
+        return plot_transfer(result, ax)
+    if isinstance(result, Sensitivity):
+        return plot_sensitivity(result, ax)
+    if isinstance(result, Fit):
+        return plot_fit(result, ax)
+    if isinstance(result, Sharpness):
+        return figure_of(plot_sharpness(result, ax))
+    if isinstance(result, Landscape):
+        return figure_of(plot_landscape(result, ax))
+    if isinstance(result, WeightSpectra):
+        return figure_of(plot_weight_spectra(result, ax))
+    if is_sweep(result):
+        return plot_sweep(result, ax)
+    raise Refusal("result", result, _DRAWN, got=type(result).__name__)

@@ -1,0 +1,103 @@
+"""What makes the command line easy: help everywhere, files that say only what matters, hints, devices."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deeplinear as dl
+from command_line import document, in_folder, refused, run  # noqa: F401
+from needs import need
+
+pytestmark = pytest.mark.usefixtures("in_folder")
+
+
+@pytest.fixture(scope="session")
+def torch() -> None:
+    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[gpu]'")
+
+
+COMMANDS = ("compare", "solve", "simulate", "estimate", "sweep", "transfer", "reproduce", "explore")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_short_to_ask_for_and_shows_defaults_that_people_can_read(command: str) -> None:
+    shown = run(command, "-h")
+    assert shown.exit_code == 0
+    assert shown.output == run(command, "--help").output
+    for word in ("MISSING", "dataclass", "factory", "<class", "object at"):
+        assert word not in shown.output.replace("package is missing", ""), word
+
+
+def test_options_complete_in_shells() -> None:
+    assert "--install-completion" in run("-h").stdout
+    assert "complete -o default -F" in run("--show-completion", "bash").stdout
+
+
+def test_a_file_may_say_only_what_is_special() -> None:
+    Path("part.toml").write_text("steps = 7\n[network]\nwidth = 2.0\n")
+    found = document("solve", "--problem", "part.toml", "--depth", "1", "--noise", "0.1")
+    assert found["problem"]["steps"] == 7
+    assert found["problem"]["network"]["width"] == 2.0
+    assert found["problem"]["network"]["depth"] == 1
+    plain = document("solve", "--steps", "7", "--depth", "1", "--noise", "0.1", "--width", "2")
+    assert found["problem"] == plain["problem"]
+    Path("rule.toml").write_text('[optimizer]\ntype = "Muon"\nlr = 0.02\n')
+    assert document("solve", "--problem", "rule.toml", "--steps", "3")["problem"]["optimizer"]["type"] == "Muon"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[network]\nwidht = 2.0\n", "part.toml: 'widht' is not known in network; allowed: type, depth, width"),
+        ("stepps = 3\n", "part.toml: 'stepps' is not known in the problem; allowed: network, data"),
+        ('[network]\ntype = "CNN"\n', "part.toml: network.type must be 'MLP' or 'ResNet', got 'CNN'"),
+        ("network = 3\n", "part.toml: network must be a table, got 3"),
+        ("[network\n", "part.toml is not valid TOML"),
+        ("[network]\nwidth = -1.0\n", "width must be a positive finite number, got -1.0"),
+    ],
+)
+def test_files_with_unknown_words_are_refused(text: str, words: str) -> None:
+    Path("part.toml").write_text(text)
+    assert words in refused("solve", "--problem", "part.toml")
+
+
+def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
+    with pytest.warns(UserWarning, match="for 512 neurons give 512 / D"):
+        assert run("solve", "--width", "512", "--steps", "3").exit_code == 0
+    # As a program of its own, which python -m starts too.
+    command = [sys.executable, "-m", "deeplinear", "compare", "--samples", "300", "--steps", "3", "--dim", "5"]
+    shown = subprocess.run([*command, "--seeds", "2"], capture_output=True, text=True)
+    assert shown.stderr.count("warning: samples 300 is 300 times the input dimension D here; for 300 samples") == 1
+    counts = ("--data", "power-law", "--width", "512")
+    assert run("solve", *counts, "--steps", "3").exit_code == 0  # a warning would be an error here
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compare", "--dim", "6", "--seeds", "2"),
+        ("solve",),
+        ("simulate", "--dim", "6", "--seeds", "2"),
+        ("sweep", "--over", "lr=0.01,0.02", "--experiment", "dim=6,seeds=2"),
+        ("transfer", "--values", "1,2", "--experiment", "dim=6,seeds=2"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_every_command_that_computes_takes_a_device(arguments: tuple[str, ...]) -> None:
+    given = (*arguments, "--steps", "4", "--depth", "1")
+    assert run(*given, "--device", "torch:cpu").exit_code == run(*given).exit_code
+    assert "device must be" in refused(*given, "--device", "abacus")
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_sweep_on_a_device_has_the_same_results() -> None:
+    network, optimizer = dl.MLP(2, 1.0), dl.GradientDescent(0.05)
+    problem = dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), optimizer, steps=8)
+    here, there = (dl.sweep(problem, {"lr": [0.02, 0.05]}, device=device, workers=1) for device in ("cpu", "torch:cpu"))
+    assert abs(here.test_loss - there.test_loss).max() < 1e-12
+    with pytest.raises(ValueError, match="workers must be 1, without a scheduler, on a device, got 2"):
+        dl.sweep(problem, {"lr": [0.02]}, device="torch:cpu", workers=2)

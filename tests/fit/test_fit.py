@@ -1,0 +1,173 @@
+"""Fits: known parameters are found within their errors, derivatives are right, and bad requests are refused."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._fit.parameters import Parameter, losses_and_slopes
+from factories import maker
+
+make = maker("lr", depth=1, width=1.0, richness=1.5, noise=0.4, sampling=dl.FullBatch(2.0), lr=0.1, steps=21)
+TRUE = {"richness": 1.5, "noise": 0.4}
+REPEATS, NETWORKS = 20, 8
+
+
+@cache
+def networks() -> dl.Ensemble:
+    return dl.simulate(make(), 2000, REPEATS * NETWORKS, method="reduced", record="losses")
+
+
+def some(repeat: int, count: int = NETWORKS) -> dl.Measured:
+    """Curves of networks that no other repeat has."""
+    chosen = slice(repeat * NETWORKS, repeat * NETWORKS + count)
+    return dl.measured(test_loss=networks().test_loss[chosen], train_loss=networks().train_loss[chosen])
+
+
+def test_intervals_hold_as_often_as_they_say() -> None:
+    """Of 20 intervals of 95 %, 16 or more hold (fewer in 3 of 1000 cases), and errors are as large as the spread."""
+    found = [dl.fit(some(repeat), make(richness=1.0, noise=0.2), list(TRUE)) for repeat in range(REPEATS)]
+    for name, true in TRUE.items():
+        assert sum(each.low[name] < true < each.high[name] for each in found) >= 16
+        spread = np.std([each.values[name] for each in found], ddof=1)
+        assert 0.6 < np.mean([each.errors[name] for each in found]) / spread < 1.6  # 4 errors of a spread from 20
+    assert 0.3 < np.mean([each.chi2_per_dof for each in found]) < 3.0
+    assert all(each.converged for each in found)
+
+
+def test_theory_is_fitted_exactly_from_a_wrong_start_with_gaps() -> None:
+    theory = dl.solve(make())
+    rows = np.stack([theory.test_loss, theory.train_loss])[:, ::3]
+    curves = dl.measured(test_loss=rows[0], train_loss=np.where(np.arange(7) == 2, np.nan, rows[1]), steps=3)
+    found = dl.fit(curves, make(richness=0.5, noise=0.0, lr=0.05), ["richness", "noise", "lr"])
+    for name, true in (TRUE | {"lr": 0.1}).items():
+        assert found.values[name] == pytest.approx(true, rel=1e-6)
+    assert found.chi2 < 1e-8
+    assert found.problem.optimizer.lr == found.values["lr"]
+
+
+def test_several_runs_share_their_parameters_and_differ_in_the_rest() -> None:
+    truths = [make(width=width, lr=lr) for width, lr in ((0.5, 0.1), (1.0, 0.05), (2.0, 0.1))]
+    curves = [
+        dl.simulate(each, 2000, range(8 * run, 8 * run + 8), method="reduced", record="losses")
+        for run, each in enumerate(truths)
+    ]
+    guesses = [each.replace(richness=1.0, noise=0.1) for each in truths]
+    found = dl.fit(curves, guesses, ["richness", "noise", "width"])
+    assert found.factors == ("width",)
+    for name, true in (TRUE | {"width": 1.0}).items():
+        assert abs(found.values[name] - true) < 4 * found.errors[name]
+    assert [each.network.width for each in found.problems] == pytest.approx(
+        [found.values["width"] * each.network.width for each in truths]
+    )
+    alone, together = (dl.fit(*given, ["richness", "noise"]) for given in ((curves[0], guesses[0]), (curves, guesses)))
+    assert together.errors["richness"] < alone.errors["richness"]
+    assert "width x" in str(found)
+    figure = found.plot()
+    assert len(figure.axes[0].get_lines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("problem", "names"),
+    [
+        (make(), ["richness", "noise", "lr", "width", "samples"]),
+        (make(depth=2, width=[1.0, 2.0]), ["width"]),
+        (make(lr=[0.1] * 10 + [0.05] * 11), ["lr"]),
+        (make(sampling=dl.OnlineSGD(0.5)), ["batch", "weight_decay"]),
+        (
+            dl.Problem(
+                dl.MLP(1, 32.0), dl.Spectrum.power_law(1.5, 0.5), dl.FullBatch(64.0), dl.GradientDescent(0.1), 10
+            ),
+            ["capacity", "source", "richness"],
+        ),
+    ],
+    ids=["numbers", "widths", "schedule", "batches", "power law"],
+)
+def test_slopes_are_those_of_differences(problem: dl.Problem, names: list[str]) -> None:
+    free = [Parameter.of([problem], name) for name in names]
+    varied = np.array([each.varied_start for each in free])
+
+    def at(numbers):
+        values = np.array([each.value(number) for each, number in zip(free, numbers, strict=True)])
+        changed = problem
+        for each, value in zip(free, values, strict=True):
+            changed = each.put(changed, value)
+        return losses_and_slopes([changed], free, values)[0]
+
+    _, *slopes = at(varied)
+    for index, slope in enumerate(slopes):
+        step = 1e-4 * np.eye(len(free))[index]
+        low, high = (at(varied + side * step)[0] for side in (-1, 1))
+        expected = (high.test_loss - low.test_loss) / 2e-4
+        np.testing.assert_allclose(slope.test_loss, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
+
+
+def test_exponents_of_a_power_law_are_found() -> None:
+    problem = dl.Problem(
+        dl.MLP(1, 32.0), dl.Spectrum.power_law(1.5, 0.6), dl.FullBatch(64.0), dl.GradientDescent(0.2), 60
+    )
+    theory = dl.solve(problem)
+    found = dl.fit({"test_loss": theory.test_loss}, problem.replace(capacity=1.45, source=0.65), ["capacity", "source"])
+    assert found.values == pytest.approx({"capacity": 1.5, "source": 0.6}, rel=1e-3)
+
+
+def test_long_runs_are_fitted_by_panels() -> None:
+    problem = make(steps=1100, lr=0.02)
+    theory = dl.solve(problem)
+    assert theory.solver.name == "panels"
+    steps = np.unique(np.geomspace(1, 1099, 40).astype(int))
+    curve = dl.measured(test_loss=theory.at(steps).test_loss.values, steps=steps)
+    found = dl.fit(curve, problem.replace(noise=0.38), "noise")
+    assert found.values == pytest.approx({"noise": 0.4}, rel=1e-4)
+
+
+def test_one_network_has_the_errors_of_drawn_ones() -> None:
+    unknown = dl.fit(some(0, 1), make(noise=0.2), "noise")
+    assert np.isnan(unknown.errors["noise"])
+    assert "errors are not known: give three networks or more, or their dim" in str(unknown)
+    known = dl.fit(some(0, 1), make(noise=0.2), "noise", dim=2000)
+    many = dl.fit(some(0), make(noise=0.2), "noise")
+    ratio = known.errors["noise"] / many.errors["noise"]
+    assert ratio == pytest.approx(np.sqrt(NETWORKS), rel=0.6)  # an error from 8 networks is known to a quarter
+    assert abs(known.values["noise"] - 0.4) < 4 * known.errors["noise"]
+
+
+def test_a_theory_that_does_not_explain_the_curves_says_so() -> None:
+    found = dl.fit(some(0), make(depth=3, noise=0.2), "noise")
+    assert found.chi2_per_dof > 10
+    assert "disagree with theory" in str(found)
+
+
+def test_what_curves_do_not_determine_is_said() -> None:
+    curve = dl.measured(train_loss=networks().train_loss[:8])
+    found = dl.fit(curve, make(noise=0.4), ["richness", "lr", "width", "noise", "samples"])
+    assert len(str(found).splitlines()) >= 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"free": "depth"}, "free must be among width, richness, noise, samples, lr, .* for this problem, got 'depth'"),
+        ({"free": []}, r"free must be one or more distinct names of fields, got \[\]"),
+        ({"free": ["lr", "lr"]}, "free must be one or more distinct names"),
+        ({"free": "lr", "problem": [make(), make()]}, "curves must be a list of 2, one for each problem"),
+        ({"free": "lr", "problem": 3}, "problem must be a Problem, or a list of them, got 3"),
+        ({"free": "lr", "curves": np.ones(5)}, "the curve has 5 values and theory 21 steps"),
+        ({"free": "width", "problem": make(width="infinite")}, "free must be a field with a number, got width = 'inf"),
+        ({"free": "clip"}, "free must be a field with a number, got clip = None"),
+        ({"free": "lr", "loss": "all"}, "loss must be 'test' or 'train' or 'both', got 'all'"),
+        ({"free": ["lr", "noise"], "curves": dl.measured([1.0, 0.9], steps=20)}, "fewer names than there are losses"),
+    ],
+)
+def test_refusals(arguments, message) -> None:
+    given = {"curves": np.ones(21), "problem": make()} | arguments
+    with pytest.raises(ValueError, match=message):
+        dl.fit(given.pop("curves"), given.pop("problem"), **given)
+
+
+def test_a_fit_draws_and_shows_itself() -> None:
+    found = dl.fit(some(1), make(noise=0.2), "noise")
+    assert len(found.plot().axes) == 2
+    assert "noise 0.4" in found.plot().get_suptitle()
+    assert "<pre>" in found._repr_html_()

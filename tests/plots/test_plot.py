@@ -1,0 +1,133 @@
+"""Every result draws itself, alone or into given axes, and shows itself in notebooks."""
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import deeplinear as dl
+from factories import maker
+
+make = maker("lr", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=21)
+
+
+@cache
+def results() -> dict[str, Any]:
+    theory, experiment = dl.solve(make()), dl.simulate(make(), 30, 8)
+    return {
+        "Solution": theory,
+        "Ensemble": experiment,
+        "Measured": dl.measured(test_loss=experiment.test_loss[:, ::5], steps=5),
+        "Comparison": dl.compare(theory, experiment),
+        "Transfer": dl.transfer(make(), "width", [1, 2]),
+        "Sensitivity": dl.sensitivity(make(), ["lr", "noise"]),
+        "Sharpness": dl.sharpness(make(steps=4), at=[0, 3], vectors=2),
+    }
+
+
+NAMES = ["Solution", "Ensemble", "Measured", "Comparison", "Transfer", "Sensitivity"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_drawn_alone_and_into_given_axes(name: str) -> None:
+    result = results()[name]
+    result.plot().canvas.draw()
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert result.plot(ax=right) is figure
+    assert right.get_lines()
+    assert right.get_xlabel()
+    assert not left.get_lines()
+    assert len(figure.axes) == 2
+    figure.savefig("/dev/null", format="png")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "Sharpness"])
+def test_notebooks_show_a_picture_and_a_table(name: str) -> None:
+    text = results()[name]._repr_html_()
+    assert re.search(r'<img alt="\w+" src="data:image/png;base64,iVBOR', text)
+    assert "<table>" in text or "<pre>" in text
+    assert len(text) < 150_000
+
+
+def test_a_figure_shows_itself_without_pyplot() -> None:
+    assert results()["Solution"].plot()._repr_png_().startswith(b"\x89PNG")
+
+
+def test_theory_is_drawn_with_experiment_in_one_line() -> None:
+    theory, experiment = results()["Solution"], results()["Ensemble"]
+    titles = [figure.get_suptitle() for figure in (theory.plot(experiment=experiment), dl.plot(theory, experiment))]
+    assert titles[0] == titles[1]
+    with_verdict = results()["Comparison"].plot()
+    assert len(with_verdict.axes) == 4
+    assert "verdict" in with_verdict.get_suptitle()
+
+
+def test_measured_losses_are_drawn_where_they_were_recorded() -> None:
+    theory, curves = results()["Solution"], results()["Measured"]
+    losses, scores = dl.plot(theory, curves).axes
+    solid = [line for line in losses.get_lines() if line.get_linestyle() == "-"]
+    assert [line.get_label() for line in solid] == ["test loss"]
+    np.testing.assert_array_equal(solid[0].get_xdata(), curves.times)
+    np.testing.assert_allclose(solid[0].get_ydata(), curves.test_loss.mean(axis=0), rtol=1e-14)  # order of a sum
+    z = dl.compare(theory, curves)["test_loss"].z
+    assert any(len(line.get_ydata()) == len(z) and np.allclose(line.get_ydata(), z) for line in scores.get_lines())
+
+
+def test_one_run_has_its_deviation_in_place_of_z_scores() -> None:
+    theory = results()["Solution"]
+    deviation = dl.plot(theory, 1.1 * theory.test_loss).axes[1]
+    assert deviation.get_ylabel() == "deviation (%)"
+    np.testing.assert_allclose(deviation.get_lines()[1].get_ydata(), 10.0)
+
+
+def test_a_sensitivity_is_drawn_in_per_cent_per_per_cent() -> None:
+    found = results()["Sensitivity"]
+    line = next(line for line in found.plot().axes[0].get_lines() if line.get_label() == "label noise")
+    np.testing.assert_allclose(line.get_ydata(), 0.3 * found.d_test_loss["noise"] / found.test_loss)
+
+
+def test_sweeps_are_drawn() -> None:
+    grid = {"width": [1.0, 2.0, "infinite"], "lr": [0.02, 0.05, 3.0]}
+    found = dl.sweep(make(), grid, workers=1)
+    ax = dl.plot(found).axes[0]
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["width 1", "width 2", "width ∞"]
+    final = found.test_loss.isel(time=-1).values[0]
+    assert np.isinf(final[2]), "diverged"
+    np.testing.assert_array_equal(ax.get_lines()[0].get_ydata(), [*final[:2], np.nan])
+
+
+def test_sweeps_are_drawn_with_networks_and_other_axes() -> None:
+    both = dl.sweep(make(), {"steps": [5, 9]}, experiment={"dim": 10, "seeds": 3}, workers=1)
+    ax = dl.plot(both).axes[0]
+    theory = both.test_loss.values
+    np.testing.assert_array_equal(ax.get_lines()[-1].get_ydata(), [theory[0, 4], theory[1, 8]])
+    dl.plot(dl.sweep(make(), {"parameterization": ["mup", "ntk"]}, workers=1)).canvas.draw()
+    three = dl.sweep(make(steps=3), {"lr": [0.1], "width": [1.0], "noise": [0.1]}, workers=1)
+    with pytest.raises(ValueError, match=r"this sweep 3 \(lr, width, noise\): choose with sel first"):
+        dl.plot(three)
+    dl.plot(three.isel(noise=0)).canvas.draw()
+
+
+def test_what_has_no_picture_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"result must be a Solution, Ensemble, .*, got int"):
+        dl.plot(3)
+
+
+def test_a_comparison_shows_one_screen() -> None:
+    shown = repr(results()["Comparison"])
+    assert shown == str(results()["Comparison"])
+    problem = make(depth=20, steps=3)
+    deep = dl.compare(dl.solve(problem), dl.simulate(problem, 12, 8))
+    assert len(str(deep).splitlines()) > 40
+    assert len(repr(deep).splitlines()) < 12
+    farthest = max(
+        (each for each in deep.observables if each.name == "feature_correlation"), key=lambda each: each.max_z
+    )
+    assert f"\n{farthest.label} " in repr(deep)
+    assert len(repr(deep.observables[0])) < 120
+    assert len(repr(deep.experiment)) < 120
