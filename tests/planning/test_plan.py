@@ -109,6 +109,12 @@ def test_words_and_the_picture(found: dl.Plan) -> None:
     np.testing.assert_allclose(figure.axes[0].get_lines()[0].get_ydata(), found.losses[0] - 0.09)
 
 
+def test_one_panel_and_a_notebook(found: dl.Plan) -> None:
+    figure = found.plot()
+    assert dl.plot(found, ax=figure.axes[1]) is figure
+    assert found._repr_html_().startswith("<div><strong>Plan</strong><pre>test loss")
+
+
 def test_several_fields() -> None:
     result = dl.plan(
         make(dl.MultiPassSGD(4.0, 0.5), 8), 30.0, over=["batch", "depth", "steps"],

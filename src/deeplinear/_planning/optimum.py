@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.words import percent
 from deeplinear._learning_rate import OBJECTIVES, max_stable_lr
@@ -16,9 +16,6 @@ from deeplinear._planning.axes import at, axes_of, check_corners
 from deeplinear._planning.joint import SEARCH, JointSearch
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import rate_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -32,7 +29,7 @@ class JointMinimum:
 
 
 @dataclass(frozen=True, eq=False)
-class Optimum:
+class Optimum(Drawn):
     """The values of several fields that together leave the least loss at the last step.
 
     Attributes
@@ -77,12 +74,6 @@ class Optimum:
     stable_factor: float
     bounds: Mapping[str, tuple[float, float]]
     objective: str
-
-    def plot(self) -> "Figure":
-        """Draw the loss along each field, with the others at their best."""
-        from deeplinear._plots.planning import plot_optimum
-
-        return plot_optimum(self)
 
     def __str__(self) -> str:
         lines = [f"{self.objective} loss {self.loss:.4g} at step {self.problem.steps - 1}"]

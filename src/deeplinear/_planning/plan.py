@@ -4,12 +4,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate import OBJECTIVES
@@ -20,9 +21,6 @@ from deeplinear._planning.frontier import Frontier, frontier
 from deeplinear._problem.edit import field_names, get_field, replace
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -42,7 +40,7 @@ _RATES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Drawn):
     """What a budget is best spent on, and how that changes with the budget.
 
     Attributes
@@ -83,12 +81,6 @@ class Plan:
     frontier: Frontier = field(repr=False)
     label_noise: float = field(repr=False)
     objective: str
-
-    def plot(self) -> "Figure":
-        """Draw the loss of every model against its cost with the frontier, and the best values against the budget."""
-        from deeplinear._plots.planning import plot_plan
-
-        return plot_plan(self)
 
     def __str__(self) -> str:
         best = ", ".join(f"{name} {value:.4g}" for name, value in self.values.items())

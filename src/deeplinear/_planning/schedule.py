@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import percent
@@ -23,7 +24,6 @@ from deeplinear._problem.problem import Problem
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ _COMPLEX = 2.5
 
 
 @dataclass(frozen=True, eq=False)
-class OptimalSchedule:
+class OptimalSchedule(Drawn):
     """The learning rate at every step that leaves the least loss at the last one.
 
     Attributes
@@ -118,12 +118,6 @@ class OptimalSchedule:
             {"schedule": names, "time": np.arange(steps)},
             {"problem": self.problem.to_toml(), "objective": self.objective},
         )
-
-    def plot(self) -> "Figure":
-        """Draw the rates, and the loss over training, beside those of the named shapes."""
-        from deeplinear._plots.planning import plot_schedule
-
-        return plot_schedule(self)
 
     def __str__(self) -> str:
         lines = [f"{'schedule':10}{f'{self.objective} loss':>13}{'peak lr':>13}{'warm-up':>10}{'gain':>9}"]

@@ -14,7 +14,7 @@ from deeplinear._core.words import percent
 from deeplinear._planning.optimum import Optimum
 from deeplinear._planning.plan import Plan
 from deeplinear._planning.schedule import OptimalSchedule
-from deeplinear._plots.style import INK, THEORY, log_axis, new_figure, put_title, styled
+from deeplinear._plots.style import INK, THEORY, figure_of, log_axis, new_figure, put_title, styled
 from deeplinear._plots.transfer import lr_axis
 from deeplinear._plots.words import in_words
 from deeplinear._problem.edit import about_field
@@ -33,7 +33,7 @@ _HIGHEST = 2.0
 _BEST: dict[str, Any] = {"color": "black", "linewidth": 2.2, "zorder": 4}
 
 
-def plot_schedule(found: OptimalSchedule) -> Figure:
+def plot_schedule(found: OptimalSchedule, ax: Axes | None = None) -> Figure:
     """Draw the best rates and the loss over training, beside the best schedules of named shapes.
 
     The legend says how much less loss the best schedule leaves at the last step than each of them.
@@ -49,6 +49,9 @@ def plot_schedule(found: OptimalSchedule) -> Figure:
     ['learning rate', 'test loss']
     """
     with styled():
+        if ax is not None:
+            _draw_rates(ax, found)
+            return figure_of(ax)
         figure = new_figure(7.2, 3.2)
         rates, losses = figure.subplots(1, 2)
         _draw_rates(rates, found)
@@ -58,7 +61,7 @@ def plot_schedule(found: OptimalSchedule) -> Figure:
         return figure
 
 
-def plot_optimum(found: Optimum) -> Figure:
+def plot_optimum(found: Optimum, ax: Axes | None = None) -> Figure:
     """Draw the loss along each field, with the others at their best; the optimum is a point, a bound a grey line.
 
     Examples
@@ -72,16 +75,18 @@ def plot_optimum(found: Optimum) -> Figure:
     ['learning rate', 'richness']
     """
     with styled():
+        if ax is not None:
+            _draw_profile(ax, found, next(iter(found.values)))
+            return figure_of(ax)
         count = len(found.values)
         figure = new_figure(1.0 + 2.4 * count, 2.8)
-        for ax, name in zip(np.atleast_1d(figure.subplots(1, count, sharey=True)), found.values, strict=True):
-            _draw_profile(ax, found, name)
-        figure.axes[0].set_ylabel(f"{found.objective} loss at the last step")
+        for panel, name in zip(np.atleast_1d(figure.subplots(1, count, sharey=True)), found.values, strict=True):
+            _draw_profile(panel, found, name)
         put_title(figure, *in_words(found.problem))
         return figure
 
 
-def plot_plan(found: Plan) -> Figure:
+def plot_plan(found: Plan, ax: Axes | None = None) -> Figure:
     """Draw the loss of every model against its cost, with the frontier, and the best values against the budget.
 
     Lines are models, dark to light along the first field. Points of the frontier are open where the best model is at an
@@ -98,15 +103,16 @@ def plot_plan(found: Plan) -> Figure:
     ['test loss above label noise', 'best width', 'best steps']
     """
     with styled():
+        if ax is not None:
+            _draw_models(ax, found)
+            return figure_of(ax)
         names = [name for name, values in found.frontier.values.items() if len(np.unique(values)) > 1]
         figure = new_figure(3.4 + 2.6 * len(names), 3.2)
         axes = np.atleast_1d(figure.subplots(1, 1 + len(names), width_ratios=[1.3] + [1.0] * len(names)))
         _draw_models(axes[0], found)
-        _draw_law(axes[0], found, "loss", found.frontier.loss)
-        axes[0].set_ylabel(f"{found.objective} loss above label noise")
-        for ax, name in zip(axes[1:], names, strict=True):
-            _draw_law(ax, found, name, found.frontier.values[name])
-            ax.set_ylabel(f"best {name}")
+        for panel, name in zip(axes[1:], names, strict=True):
+            _draw_law(panel, found, name, found.frontier.values[name])
+            panel.set_ylabel(f"best {name}")
         varied = ("lr ", *(f"{name} " for name in found.grid))
         words = [line.split(", ") for line in in_words(found.problem)]
         kept = [[word for word in line if not word.startswith(varied) and " steps" not in word] for line in words]
@@ -115,7 +121,7 @@ def plot_plan(found: Plan) -> Figure:
 
 
 def _draw_models(ax: Axes, found: Plan) -> None:
-    """Loss of every model against its cost, as it trains for longer."""
+    """Loss of every model against its cost, as it trains for longer, and the frontier."""
     losses = found.losses.reshape(-1, found.losses.shape[-1]) - found.label_noise
     costs = found.costs.reshape(losses.shape)
     count = found.losses.shape[0] if found.grid else 1
@@ -126,6 +132,8 @@ def _draw_models(ax: Axes, found: Plan) -> None:
         first, is_new = index * count // len(losses), index % (len(losses) // count) == 0
         label = names[first] if is_new and len(names) > 1 else None
         ax.plot(costs[index], losses[index], color=colors[first], linewidth=1.2, marker=marker, label=label)
+    _draw_law(ax, found, "loss", found.frontier.loss)
+    ax.set_ylabel(f"{found.objective} loss above label noise")
 
 
 def _draw_law(ax: Axes, found: Plan, name: str, values: NDArray[np.float64]) -> None:
@@ -159,6 +167,8 @@ def _draw_profile(ax: Axes, found: Optimum, name: str) -> None:
         ax.set_xscale("log")
         lr_axis(ax)
     ax.set_xlabel(about_field(found.problem, name).label.lower())
+    if name == next(iter(found.values)):
+        ax.set_ylabel(f"{found.objective} loss at the last step")
 
 
 def _draw_rates(ax: Axes, found: OptimalSchedule) -> None:
