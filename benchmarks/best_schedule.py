@@ -85,7 +85,8 @@ def page(records: list[dict[str, Any]], steps: int) -> str:
             f"| {mean:.2%} ± {error:.2%} | {'yes' if each['at edge'] else 'no'} "
             f"| {'yes' if each['converged'] else 'no'} | {each['seconds']:.1f} |"
         )
-    return "\n".join([*lines, "", f"Least gain: {worst:.2%}.", ""])
+    edge = "At an edge of stability networks of finite size can gain much less than theory says, as problem 4 shows."
+    return "\n".join([*lines, "", f"Least gain: {worst:.2%}. {edge}", ""])
 
 
 def main() -> None:
