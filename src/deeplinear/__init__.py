@@ -23,6 +23,13 @@ from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_sta
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._learning_rate.transfer import Transfer, transfer
+from deeplinear._planning.batch import CriticalBatch, critical_batch
+from deeplinear._planning.budget import training_cost
+from deeplinear._planning.families import TunedSchedule
+from deeplinear._planning.frontier import Frontier
+from deeplinear._planning.optimum import JointMinimum, Optimum, optimal
+from deeplinear._planning.plan import Plan, plan
+from deeplinear._planning.schedule import OptimalSchedule, optimal_schedule
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
@@ -48,15 +55,18 @@ __all__ = [
     "SAM",
     "Comparison",
     "CoordinateCheck",
+    "CriticalBatch",
     "Curvature",
     "Decomposition",
     "Ensemble",
     "Estimate",
     "FiniteSize",
     "Fit",
+    "Frontier",
     "FullBatch",
     "GradientDescent",
     "Isotropic",
+    "JointMinimum",
     "Landscape",
     "LrMinimum",
     "MaxStableLr",
@@ -68,7 +78,10 @@ __all__ = [
     "ObservableComparison",
     "OnlineSGD",
     "OptimalLr",
+    "OptimalSchedule",
+    "Optimum",
     "Phase",
+    "Plan",
     "Population",
     "PowerLawFit",
     "Problem",
@@ -83,11 +96,13 @@ __all__ = [
     "Status",
     "TailMean",
     "Transfer",
+    "TunedSchedule",
     "VarianceDecomposition",
     "Verdict",
     "WeightSpectra",
     "compare",
     "coordinate_check",
+    "critical_batch",
     "estimate",
     "finite_size",
     "first_rise_lr",
@@ -100,7 +115,10 @@ __all__ = [
     "max_stable_lr",
     "measured",
     "open_sweep",
+    "optimal",
     "optimal_lr",
+    "optimal_schedule",
+    "plan",
     "plot",
     "reproduce",
     "rich_exponent",
@@ -110,6 +128,7 @@ __all__ = [
     "simulate",
     "solve",
     "sweep",
+    "training_cost",
     "transfer",
     "weight_spectra",
 ]

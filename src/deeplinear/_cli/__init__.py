@@ -1,9 +1,9 @@
 """The command line ``deeplinear``.
 
 ``_fields`` and ``_options`` declare every option once and turn them into objects, ``_grid`` and ``_sweep_options``
-those of many problems, ``_geometry_options`` those of curvature and landscapes; ``_commands``, ``_sweep_commands``,
-``_geometry_commands``, ``_reproduce`` and ``_explore`` do the jobs, ``_report`` shows them (progress on stderr, results
-on stdout) and ``_errors`` ends them with an exit code.
+those of many problems, ``_geometry_options`` those of curvature and landscapes, ``_planning_options`` those of plans;
+``_commands``, ``_sweep_commands``, ``_geometry_commands``, ``_planning_commands``, ``_reproduce`` and ``_explore`` do
+the jobs, ``_report`` shows them (progress on stderr, results on stdout) and ``_errors`` ends them with an exit code.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 import warnings
 
 # Their commands register themselves.
-from deeplinear._cli import _explore, _geometry_commands, _reproduce, _sweep_commands  # noqa: F401
+from deeplinear._cli import _explore, _geometry_commands, _planning_commands, _reproduce, _sweep_commands  # noqa: F401
 from deeplinear._cli._commands import app
 
 _shown: set[str] = set()

@@ -53,6 +53,10 @@ Examples:
 
     deeplinear landscape --sampling online --batch 0.5 --lr 0.01 --steps 60 --along twins
 
+    deeplinear optimal --over lr,weight_decay,richness --noise 0.5 --steps 30
+
+    deeplinear plan --compute 300 --over batch,steps --sampling online --steps 100
+
     deeplinear estimate --steps 3000
 
     deeplinear reproduce 2 --out transfer

@@ -14,9 +14,13 @@ from deeplinear._geometry.landscape import Landscape
 from deeplinear._geometry.sharpness import Sharpness
 from deeplinear._geometry.weight_spectra import WeightSpectra
 from deeplinear._learning_rate.transfer import Transfer
+from deeplinear._planning.optimum import Optimum
+from deeplinear._planning.plan import Plan
+from deeplinear._planning.schedule import OptimalSchedule
 from deeplinear._plots.fit import plot_fit
 from deeplinear._plots.geometry import plot_landscape, plot_sharpness, plot_weight_spectra
 from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution
+from deeplinear._plots.planning import plot_optimum, plot_plan, plot_schedule
 from deeplinear._plots.sensitivity import plot_sensitivity
 from deeplinear._plots.style import figure_of
 from deeplinear._plots.sweep import is_sweep, plot_sweep
@@ -26,7 +30,7 @@ from deeplinear._theory.solution import Solution
 
 _DRAWN = (
     "a Solution, Ensemble, Measured, Comparison, Transfer, Sensitivity, Fit, Sharpness, Landscape, WeightSpectra, "
-    "or the data set of a sweep"
+    "OptimalSchedule, Optimum, Plan, or the data set of a sweep"
 )
 
 
@@ -40,8 +44,8 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     ----------
     result
         What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity``, ``fit``, ``sharpness``,
-        ``landscape``, ``weight_spectra`` or ``sweep`` returned. Of a sweep, the test loss at the last step is drawn
-        against its last field, a curve for each value of the other.
+        ``landscape``, ``weight_spectra``, ``optimal_schedule``, ``optimal``, ``plan`` or ``sweep`` returned. Of a
+        sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
     experiment
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it.
     ax
@@ -87,6 +91,12 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
         return figure_of(plot_landscape(result, ax))
     if isinstance(result, WeightSpectra):
         return figure_of(plot_weight_spectra(result, ax))
+    if isinstance(result, OptimalSchedule):
+        return plot_schedule(result, ax)
+    if isinstance(result, Optimum):
+        return plot_optimum(result, ax)
+    if isinstance(result, Plan):
+        return plot_plan(result, ax)
     if is_sweep(result):
         return plot_sweep(result, ax)
     raise Refusal("result", result, _DRAWN, got=type(result).__name__)

@@ -1,0 +1,88 @@
+"""The commands that plan a run: ``optimal`` and ``plan``."""
+
+from pathlib import Path
+
+from deeplinear import Problem
+from deeplinear import optimal as find_optimum
+from deeplinear import plan as find_plan
+from deeplinear._cli._commands import _document, _words, _written, command
+from deeplinear._cli._errors import OK
+from deeplinear._cli._options import PROBLEM, REPORT, out
+from deeplinear._cli._planning_options import BUDGET, CHOICE, Budget, Choice
+from deeplinear._cli._report import Report, table
+from deeplinear._core.words import percent
+from deeplinear._plots.planning import plot_optimum, plot_plan
+from deeplinear._plots.style import FORMATS, save_figure
+
+
+@command(PROBLEM, CHOICE, REPORT, out("optimal.png", FORMATS))
+def optimal(problem: Problem, choice: Choice, report: Report, out: Path | None) -> int:
+    """Find the values of several fields that together leave the least loss at the last step; draw the loss around them.
+
+    Exit codes: 0 done, 2 bad input, 4 not enough memory.
+
+    Example: deeplinear optimal --over lr,weight_decay,richness --noise 0.5 --steps 30 --bounds richness=0.2,5
+    """
+    with report.stage("theory") as progress:
+        found = find_optimum(
+            problem,
+            choice.over,
+            bounds=choice.bounds,
+            objective=choice.objective,
+            margin=choice.margin,
+            starts=choice.starts,
+            progress=progress,
+        )
+    if out is not None:
+        save_figure(plot_optimum(found), out)
+    names = ("values", "loss", "binding", "at_margin", "stable_factor", "curvature", "bounds", "objective")
+    document = _document("optimal", found.problem, out) | {
+        **{name: getattr(found, name) for name in names},
+        "minima": [{"values": dict(each.values), "loss": each.loss} for each in found.minima],
+    }
+    rows = [
+        [percent(each.loss / found.loss - 1.0), f"{each.loss:.4g}", *(f"{x:.4g}" for x in each.values.values())]
+        for each in found.minima
+    ]
+    shown = table("minima", ["above the best", f"{found.objective} loss", *found.values], rows)
+    ends = [f"{name} is at its {end} bound: try beyond it" for name, end in found.binding.items()]
+    stable = f"stable up to {found.stable_factor:.3g} times this learning rate"
+    report.result(document, *_words(found.problem), shown, stable, *ends, *_written("picture", out))
+    return OK
+
+
+@command(PROBLEM, BUDGET, REPORT, out("plan.png", FORMATS))
+def plan(problem: Problem, budget: Budget, report: Report, out: Path | None) -> int:
+    """Find what a budget is best spent on, and how that grows with the budget; draw the frontier.
+
+    The steps of the problem are the longest run. Every model has its best constant rate at every horizon.
+
+    Exit codes: 0 done, 2 bad input, 4 not enough memory.
+
+    Example: deeplinear plan --compute 300 --over batch,steps --sampling online --values batch=0.25:4:5log --steps 100
+    """
+    with report.stage("theory") as progress:
+        found = find_plan(
+            problem,
+            budget.compute,
+            budget.over,
+            values=budget.values,
+            objective=budget.objective,
+            progress=progress,
+        )
+    if out is not None:
+        save_figure(plot_plan(found), out)
+    best = found.frontier
+    document = _document("plan", found.problem, out) | {
+        **{name: getattr(found, name) for name in ("values", "loss", "cost", "compute", "objective", "label_noise")},
+        "frontier": {name: getattr(best, name) for name in ("compute", "loss", "values", "is_inside", "exponents")},
+    }
+    rows = [
+        [f"{best.compute[i]:.4g}", f"{best.loss[i] + found.label_noise:.4g}"]
+        + [f"{values[i]:.4g}" for values in best.values.values()]
+        + ["" if best.is_inside[i] else "at an end of the grid"]
+        for i in range(len(best.compute))
+    ]
+    shown = table("best at each budget", ["compute", f"{found.objective} loss", *best.values, ""], rows)
+    report.result(document, *_words(found.problem), shown, str(found), *_written("picture", out))
+    return OK

@@ -1,0 +1,120 @@
+"""The least loss that a budget buys, over a grid of models each of which can be trained for longer or shorter."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._scaling import loglog_slope
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """What is best at each budget.
+
+    Attributes
+    ----------
+    compute
+        Budgets, increasing, shape (budgets,).
+    loss
+        Least loss, less label noise, at each.
+    values
+        Best value of each field at each budget, shape (budgets,). Between values of the grid the place is that of a
+        parabola through the logarithms of the three nearest.
+    is_inside
+        Whether no field is at the end of its grid, shape (budgets,). The exponents are fitted to these.
+    exponents
+        Of ``"loss"`` and of each field against the budget, with the scatter about the power law as error; nan where
+        fewer than three budgets are inside.
+    """
+
+    compute: Array
+    loss: Array
+    values: Mapping[str, Array]
+    is_inside: NDArray[np.bool_]
+    exponents: Mapping[str, tuple[float, float]]
+
+
+def frontier(grid: Mapping[str, Array], horizons: Array, loss: Array, cost: Array, compute: Array) -> Frontier:
+    """Find what is best at each budget.
+
+    Parameters
+    ----------
+    grid
+        Values of each field but the number of steps, in increasing order.
+    horizons
+        Numbers of updates, increasing, shape (horizons,).
+    loss, cost
+        Of each model and horizon, shape (values of the first field, .., horizons); losses without label noise.
+    compute
+        Budgets, shape (budgets,).
+
+    Examples
+    --------
+    >>> width, steps = np.geomspace(1, 100, 21), np.geomspace(1, 1e4, 81)
+    >>> loss = width[:, None] ** -1.0 + steps**-0.5
+    >>> found = frontier({"width": width}, steps, loss, width[:, None] * steps, np.geomspace(100, 1e4, 9))
+    >>> [round(found.exponents[name][0], 2) for name in ("loss", "width", "steps")]  # -1/3, 1/3, 2/3
+    [-0.33, 0.33, 0.67]
+    """
+    shape = loss.shape[:-1]
+    heights = np.log(np.minimum.accumulate(loss, axis=-1)).reshape(-1, len(horizons))
+    prices = np.log(cost).reshape(-1, len(horizons))
+    rows = [_at(np.log(c), grid, shape, horizons, heights, prices) for c in compute]
+    names = [*grid, "steps"]
+    values = {name: np.array([row[1][i] for row in rows]) for i, name in enumerate(names)}
+    least, inside = np.exp([row[0] for row in rows]), np.array([row[2] for row in rows])
+    fitted = {"loss": least} | {name: each for name, each in values.items() if len(np.unique(each)) > 1}
+    exponents = {
+        name: loglog_slope(compute[inside], each[inside]) if inside.sum() > 2 else (np.nan, np.nan)
+        for name, each in fitted.items()
+    }
+    return Frontier(compute, least, values, inside, exponents)
+
+
+def _at(
+    budget: float, grid: Mapping[str, Array], shape: Sequence[int], horizons: Array, heights: Array, prices: Array
+) -> tuple[float, list[float], bool]:
+    """Least log(loss) at a budget, the values that reach it, and whether they are inside the grid."""
+    reached = np.array([_interp(budget, price, height) for price, height in zip(prices, heights, strict=True)])
+    steps = np.array([_interp(budget, price, np.log(horizons)) for price in prices])
+    table, durations = reached.reshape(shape), steps.reshape(shape)
+    best = np.unravel_index(int(np.argmin(table)), shape) if shape else ()
+    least, log_steps = float(table[best]), float(durations[best])
+    longest = np.log(horizons[-1]) if len(horizons) > 1 else np.inf
+    values, is_inside = [], bool(log_steps < longest)
+    for axis, each in enumerate(grid.values()):
+        along = tuple(slice(None) if i == axis else index for i, index in enumerate(best))
+        place, change, moved, inner = _parabola(
+            np.log(each), table[along], np.where(durations[along] < longest, durations[along], np.inf), int(best[axis])
+        )
+        values.append(float(np.exp(place)))
+        least, log_steps, is_inside = least + change, log_steps + moved, is_inside and inner
+    return least, [*values, float(np.exp(log_steps))], is_inside
+
+
+def _interp(at: float, price: Array, height: Array) -> float:
+    """Height that a budget reaches along a run; inf where it does not pay for the first."""
+    return float(np.interp(at, price, height, left=np.inf))
+
+
+def _parabola(places: Array, heights: Array, durations: Array, best: int) -> tuple[float, float, float, bool]:
+    """Place of the minimum near a grid point, how much lower it is, how log(steps) changes, and if it is inside.
+
+    It is not where a neighbour is missing, or would go on training past the last horizon (an infinite duration).
+    """
+    if len(places) == 1:
+        return float(places[0]), 0.0, 0.0, True
+    near = slice(best - 1, best + 2)
+    if not 0 < best < len(places) - 1 or not np.isfinite(heights[near] + durations[near]).all():
+        return float(places[best]), 0.0, 0.0, False
+    x = places[near] - places[best]
+    bend, tilt, _ = np.polyfit(x, heights[near], 2)
+    if bend <= 0:
+        return float(places[best]), 0.0, 0.0, True
+    at = -tilt / (2 * bend)
+    moved = np.polyval(np.polyfit(x, durations[near], 2), at) - durations[best]
+    return float(places[best] + at), float(-(tilt**2) / (4 * bend)), float(moved), True

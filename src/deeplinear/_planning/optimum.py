@@ -1,0 +1,173 @@
+"""The best of several fields at once: the least loss at the last step."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
+from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.words import percent
+from deeplinear._learning_rate import OBJECTIVES, max_stable_lr
+from deeplinear._learning_rate.ladder import check
+from deeplinear._planning.axes import at, axes_of, check_corners
+from deeplinear._planning.joint import SEARCH, JointSearch
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import rate_of
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class JointMinimum:
+    """A minimum of the loss over several fields: their values, and the loss at the last step."""
+
+    values: Mapping[str, float]
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum(Drawn):
+    """The values of several fields that together leave the least loss at the last step.
+
+    Attributes
+    ----------
+    problem
+        The problem with these values.
+    values
+        The values by name of the field; ``lr`` is a factor where the problem has a schedule.
+    loss
+        Loss at the last step.
+    binding
+        Fields that sit at a bound, with ``"low"`` or ``"high"``: the loss would be lower beyond it.
+    at_margin
+        Whether the margin of stability holds the optimum back from lower losses at an edge.
+    minima
+        The optimum and other minima that descents have led to, best first. Ends with nothing higher between them are
+        one minimum, such as those in a flat valley.
+    profiles
+        For each field values around the optimum, and the loss there with the others held, each of shape (41,).
+    curvature
+        Second derivatives of the loss with respect to the coordinates of the fields, shape (fields, fields), in the
+        order of ``values``. Coordinates are logarithms: log(x); log(x + 0.001) where the lower bound is zero; and
+        log(1 / (1 - x)) for momentum and other fractions below one. Exact slopes are subtracted, so errors are about
+        1e-4 of the largest entry.
+    stable_factor
+        How many times higher the learning rate can be before training no longer comes down: the margin of stability.
+        It counts to the end of the first stable interval (see ``max_stable_lr``); below 1 the optimum is beyond it.
+    bounds
+        Between which values were searched.
+    objective
+        ``"test"`` or ``"train"``.
+    """
+
+    problem: Problem
+    values: Mapping[str, float]
+    loss: float
+    binding: Mapping[str, str]
+    at_margin: bool
+    minima: tuple[JointMinimum, ...] = field(repr=False)
+    profiles: Mapping[str, tuple[Array, Array]] = field(repr=False)
+    curvature: Array = field(repr=False)
+    stable_factor: float
+    bounds: Mapping[str, tuple[float, float]]
+    objective: str
+
+    def __str__(self) -> str:
+        lines = [f"{self.objective} loss {self.loss:.4g} at step {self.problem.steps - 1}"]
+        for name, value in self.values.items():
+            end = f", at its {self.binding[name]} bound" if name in self.binding else ""
+            lines.append(f"{name:14}{value:10.4g}{end}")
+        held = ", which holds it back" if self.at_margin else ""
+        lines.append(f"stable up to {self.stable_factor:.3g} times this learning rate{held}")
+        for other in self.minima[1:]:
+            values = ", ".join(f"{name} {value:.4g}" for name, value in other.values.items())
+            lines.append(f"another minimum, {percent(other.loss / self.loss - 1.0)} higher: {values}")
+        return "\n".join(lines)
+
+
+def optimal(
+    problem: Problem,
+    over: Iterable[str],
+    *,
+    bounds: Mapping[str, Sequence[float]] | None = None,
+    objective: str = "test",
+    margin: float = 0.05,
+    starts: int = 4,
+    progress: Progress | None = None,
+) -> Optimum:
+    """Find the values of several fields that together leave the least loss at the last step.
+
+    From several starts, spread over the bounds, all fields descend together along exact derivatives of the loss. The
+    learning rate of each start is the best of all rates, and at the end it is looked for again among all rates, so that
+    the optimum is global in the rate. In the other fields it is the best of the minima that the starts lead to.
+
+    Parameters
+    ----------
+    problem
+        What to train, and the first start.
+    over
+        Names of fields with one finite value each: ``lr``, ``momentum``, ``weight_decay``, ``richness``, ``width``,
+        ``samples``, ``batch``, ``branch``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them. A
+        schedule of learning rates is scaled as a whole.
+    bounds
+        Lowest and highest value of fields in ``over``. By default all rates; weight decay up to 1; of others what is
+        usual, such as a momentum up to 0.99, extended to the problem's own value.
+    objective
+        ``"test"`` or ``"train"`` loss.
+    margin
+        How much higher the learning rate must be able to be, as a fraction: what is left of the loss, less label noise,
+        may then rise by a tenth, and more counts against the place. Without a margin (0) descents end in narrow dips at
+        the edge of stability.
+    starts
+        Number of starts, at least 1.
+    progress
+        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+
+    Raises
+    ------
+    ValueError
+        If a field cannot be searched over, bounds are empty, or values within them do not go together.
+    ArithmeticError
+        If training diverges at every start, or no learning rate lowers the loss.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.5), dl.OnlineSGD(0.5), dl.GradientDescent(0.1), steps=12
+    ... )
+    >>> found = optimal(problem, ["lr", "richness"], starts=2)
+    >>> found.loss <= dl.optimal_lr(problem).loss
+    True
+    """
+    check(problem)
+    objective, count = checks.word("objective", objective, OBJECTIVES), checks.whole("starts", starts)
+    margin = checks.non_negative("margin", margin)
+    axes = axes_of(problem, over, bounds)
+    check_corners(problem, axes)
+    work = count * (SEARCH + 10 * (2.5 * len(axes) + 4))
+    search = JointSearch(problem, axes, objective, margin, Counter(progress, work, scale=problem.steps))
+    bottoms = search.run(count)
+    best = bottoms[0]
+    losses = search.losses([each.x for each in bottoms])
+    values = search.values(best.x)
+    found = at(problem, values)
+    stable = max_stable_lr(found).lr / rate_of(found)
+    profiles, curvature = search.profiles(best), search.curvature(best)
+    search.counter.end()
+    return Optimum(
+        problem=found,
+        values=values,
+        loss=losses[0],
+        binding=search.binding(best),
+        at_margin=search.penalty(best.x) > 0,
+        minima=tuple(JointMinimum(search.values(each.x), loss) for each, loss in zip(bottoms, losses, strict=True)),
+        profiles=profiles,
+        curvature=curvature,
+        stable_factor=stable,
+        bounds={axis.name: (axis.low, axis.high) for axis in axes},
+        objective=objective,
+    )

@@ -1,0 +1,79 @@
+"""Losses as functions of the rate of every step, and their slopes along directions in these, by complex steps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._learning_rate.ladder import Advance, solve_or_none
+from deeplinear._learning_rate.search import Excess
+from deeplinear._problem.edit import replace, replace_unchecked
+from deeplinear._problem.problem import Problem
+from deeplinear._theory.curves import Curve
+
+Array = NDArray[np.float64]
+
+_STEP = 1e-30
+"""Imaginary part of a unit along a direction: its square is below all rounding."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A problem whose rate at every step is free.
+
+    Attributes
+    ----------
+    problem
+        Where all else comes from.
+    excess
+        The loss that is minimised, less what no rate can lower.
+    advance
+        Called with the number of solutions that were made.
+    """
+
+    problem: Problem
+    excess: Excess
+    advance: Advance
+
+    def with_rates(self, rates: Array) -> Problem:
+        """Return the problem with these rates, shape (steps,)."""
+        return replace(self.problem, {"lr": tuple(rates.tolist())})
+
+    def curves(self, series: Sequence[Array]) -> list[Curve | None]:
+        """Return the losses with several series of rates, each of shape (steps,)."""
+        return solve_or_none([self.with_rates(rates) for rates in series], self.advance)
+
+    def heights(self, series: Sequence[Array]) -> list[float]:
+        """Logarithm of the excess loss at the last step, for each series; inf where training diverges."""
+        return [np.inf if curve is None else self._height(curve) for curve in self.curves(series)]
+
+    def slopes(self, rates: Array, directions: Array) -> tuple[float, Array]:
+        """Return the logarithm of the excess loss at the last step, and its derivatives along directions.
+
+        Parameters
+        ----------
+        rates
+            Shape (steps,).
+        directions
+            Change of the rates per unit along each of n directions, shape (n, steps).
+
+        Returns
+        -------
+        float, Array
+            The height, and its slopes, shape (n,); nan where it is infinite.
+        """
+        nudged = [
+            replace_unchecked(self.problem, {"lr": tuple((rates + 1j * _STEP * each).tolist())}) for each in directions
+        ]
+        solved = solve_or_none(nudged, self.advance)
+        losses = np.array([np.inf if each is None else each.loss(self.excess.objective)[-1] for each in solved])
+        value = float(losses[0].real) - self.excess.label_noise
+        if not np.isfinite(value):
+            return np.inf, np.full(len(directions), np.nan)
+        if value <= self.excess.rounding:  # nothing is left to learn
+            return float(np.log(self.excess.rounding)), np.zeros(len(directions))
+        return float(np.log(value)), losses.imag / _STEP / value
+
+    def _height(self, curve: Curve) -> float:
+        return float(np.log(max(float(self.excess(curve)[-1]), self.excess.rounding)))

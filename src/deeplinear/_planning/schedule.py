@@ -1,0 +1,265 @@
+"""The best schedule: the learning rate at every step that leaves the least loss at the end."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
+from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.refusal import Refusal
+from deeplinear._core.words import percent
+from deeplinear._learning_rate import OBJECTIVES
+from deeplinear._learning_rate.ladder import check
+from deeplinear._learning_rate.search import Excess
+from deeplinear._planning.descent import Bottom, Surface, descend
+from deeplinear._planning.families import FAMILIES, TunedSchedule, tune
+from deeplinear._planning.rates import Rates
+from deeplinear._problem.edit import replace
+from deeplinear._problem.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+_KNOTS = 13
+"""Knots unless others are asked for."""
+
+_COARSE = 7
+"""Knots to begin with, where there are more."""
+
+_TOLERANCE = 1e-4
+"""Decrease of log(loss) that is not worth a step of the descent."""
+
+_WORK, _FEWEST, _MOST = 2400, 10, 40
+"""Steps of the descent at each number of knots, times those of training, and least and most of them."""
+
+_TILT = 0.05
+"""How much higher the first rate of a constant schedule begins, and the last one lower, as a fraction. Where the order
+of rates does not matter, all derivatives are equal at equal rates, and the descent would never tell them apart."""
+
+_NEARBY, _STEEPER = 0.05, 10.0
+"""How much lower and higher rates are tried, and how much more the higher must cost, to say that there is an edge."""
+
+_TUNING = 50
+"""Solutions that it takes to tune a shape, about."""
+
+_COMPLEX = 2.5
+"""Cost of a solution with complex rates, in units of one with real rates."""
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalSchedule(Drawn):
+    """The learning rate at every step that leaves the least loss at the last one.
+
+    Attributes
+    ----------
+    problem
+        The problem with these rates, to be solved or simulated.
+    loss
+        Loss at the last step.
+    losses
+        Loss at every step, shape (steps,).
+    families
+        What it is compared with: the best schedule of each named shape, with its loss.
+    nearby
+        Loss at the last step with all rates 5 % lower, and 5 % higher.
+    slope
+        Largest derivative, either way, of log(loss) with respect to the logarithm of the rate at a knot, where the loss
+        is counted above what no rate can lower: what is left to gain.
+    has_converged
+        Whether another step of the descent would have lowered this loss by less than 0.01 %.
+    knots
+        Steps between which the logarithm of the factor on the best named schedule is a straight line, shape (knots,).
+    objective
+        ``"test"`` or ``"train"``.
+    """
+
+    problem: Problem
+    loss: float
+    losses: Array = field(repr=False)
+    families: Mapping[str, TunedSchedule]
+    nearby: tuple[float, float]
+    slope: float
+    has_converged: bool
+    knots: NDArray[np.int64] = field(repr=False)
+    objective: str
+
+    @property
+    def schedule(self) -> tuple[float, ...]:
+        """Rate of every step, as ``GradientDescent(lr=...)`` takes it; that of the last step has no effect."""
+        return tuple(self.problem.optimizer.rates(self.problem.steps).tolist())
+
+    @property
+    def gain(self) -> dict[str, float]:
+        """How much less loss than with the best schedule of each named shape: 0.1 is 10 % less."""
+        return {name: 1.0 - self.loss / family.loss for name, family in self.families.items()}
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether it sits at the edge of stability: 5 % higher rates cost more than ten times as much as 5 % lower."""
+        lower, higher = (loss - self.loss for loss in self.nearby)
+        return higher > _STEEPER * max(lower, _TOLERANCE * self.loss)
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Return rates and losses with named axes, family and time; the problem stands in the attributes, as TOML."""
+        import xarray as xr  # slow to import
+
+        names, steps = ["optimal", *self.families], self.problem.steps
+        rates = [np.array(self.schedule), *(each.schedule.values(steps) for each in self.families.values())]
+        losses = [self.losses, *(each.losses for each in self.families.values())]
+        return xr.Dataset(
+            {"lr": (("schedule", "time"), np.stack(rates)), "loss": (("schedule", "time"), np.stack(losses))},
+            {"schedule": names, "time": np.arange(steps)},
+            {"problem": self.problem.to_toml(), "objective": self.objective},
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{'schedule':10}{f'{self.objective} loss':>13}{'peak lr':>13}{'warm-up':>10}{'gain':>9}"]
+        lines.append(f"{'optimal':10}{self.loss:13.4g}{max(self.schedule[:-1]):13.4g}")
+        for name, family in self.families.items():
+            peak, warmup = family.schedule.peak, percent(family.schedule.warmup)
+            lines.append(f"{name:10}{family.loss:13.4g}{peak:13.4g}{warmup:>10}{percent(self.gain[name]):>9}")
+        if self.at_edge:
+            extra = percent(self.nearby[1] / self.loss - 1.0)
+            lines.append(f"at the edge of stability: with rates 5 % higher the loss is {extra} higher")
+        return "\n".join(lines)
+
+
+def optimal_schedule(
+    problem: Problem, objective: str = "test", *, knots: int | None = None, progress: Progress | None = None
+) -> OptimalSchedule:
+    """Find the learning rate at every step that leaves the least loss at the last one.
+
+    The best constant, linear, cosine and WSD schedules are found first, each with its best peak and warm-up (see
+    ``optimal_lr``). The best of these is multiplied by a factor whose logarithm is a straight line from knot to knot,
+    and its values at the knots descend along exact derivatives of the loss. So the result is never worse than the named
+    schedules. It is a local optimum among smooth schedules; to free every rate, let ``knots`` be ``steps - 1``. Without
+    noise from batches the best schedule often sits at an edge of stability, past which training blows up: see
+    ``at_edge``.
+
+    The answer does not depend on the problem's own learning rates. Every run is solved step by step, however long.
+
+    Parameters
+    ----------
+    problem
+        What to train.
+    objective
+        ``"test"`` or ``"train"`` loss.
+    knots
+        Number of knots, from 2 to ``steps - 1``; by default 13, or ``steps - 1`` if that is less. They are denser
+        towards both ends, where in a short run some fall on the same step. The cost grows in proportion.
+    progress
+        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+
+    Raises
+    ------
+    ValueError
+        If the problem has fewer than 3 steps, or a phase has an optimizer of its own.
+    ArithmeticError
+        If no learning rate lowers the loss, or none makes training diverge.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.5), dl.OnlineSGD(0.5), dl.GradientDescent(0.1), steps=12
+    ... )
+    >>> found = optimal_schedule(problem, knots=4)
+    >>> all(gain >= 0 for gain in found.gain.values())
+    True
+    """
+    objective, count = _checked(problem, objective, knots)
+    steps = problem.steps
+    expected = _TUNING * len(FAMILIES) + _most_steps(steps) * (_COMPLEX * count + 5)
+    counter = Counter(progress, expected, scale=steps)
+    rates = Rates(problem, Excess.of(problem, objective), counter.advance)
+    families = {}
+    for name in FAMILIES:
+        families[name] = tune(rates, name)
+        counter.advance(_TUNING)
+    start = min(families.values(), key=lambda family: family.loss).schedule.values(steps)
+    factors, found = _descend(rates, start, count)
+    best = start * factors if found.value <= rates.heights([start])[0] else start
+    curves = rates.curves([factor * best for factor in (1.0, 1.0 - _NEARBY, 1.0 + _NEARBY)])
+    losses, *nearby = (np.array([np.inf]) if each is None else np.asarray(each.loss(objective)) for each in curves)
+    counter.end()
+    return OptimalSchedule(
+        problem=replace(problem, {"lr": tuple(best.tolist())}),
+        loss=float(losses[-1]),
+        losses=losses,
+        families=families,
+        nearby=(float(nearby[0][-1]), float(nearby[1][-1])),
+        slope=float(np.abs(found.slope).max()),
+        has_converged=found.has_converged,
+        knots=_places(steps, count),
+        objective=objective,
+    )
+
+
+def _checked(problem: Any, objective: Any, knots: Any) -> tuple[str, int]:
+    """Refuse what cannot be done; return the objective and the number of knots."""
+    check(problem)
+    objective = checks.word("objective", objective, OBJECTIVES)
+    most = problem.steps - 1
+    if most < 2:
+        raise Refusal("steps", problem.steps, "at least 3 for a schedule to matter")
+    if any(phase.optimizer is not None for phase in problem.phases):
+        raise Refusal("phases", problem.phases, "without optimizers of their own", got="one with an optimizer")
+    count = min(_KNOTS, most) if knots is None else checks.whole("knots", knots, at_least=2)
+    if count > most:
+        raise Refusal("knots", knots, f"at most steps - 1 ({most})")
+    return objective, count
+
+
+def _descend(rates: Rates, start: Array, count: int) -> tuple[Array, Bottom]:
+    """Find the best factor on rates, first with few knots and then with all; return it at every step."""
+    steps = rates.problem.steps
+    factor = np.linspace(_TILT, -_TILT, steps) if np.ptp(start) == 0 else np.zeros(steps)
+    for number in sorted({min(_COARSE, count), count}):
+        hats, base = _hats(steps, number), start * np.exp(factor)
+        found = descend(
+            _surface(rates, base, hats),
+            np.zeros(len(hats)),
+            most_steps=_most_steps(steps),
+            tolerance=_TOLERANCE,
+            weights=hats.sum(axis=1) / steps,
+        )
+        factor += found.x @ hats
+    return np.exp(factor), found
+
+
+def _most_steps(steps: int) -> int:
+    """Steps of the descent at each number of knots: fewer for a long run, of which each costs more."""
+    return min(max(_WORK // steps, _FEWEST), _MOST)
+
+
+def _surface(rates: Rates, base: Array, hats: Array) -> Surface:
+    """Logarithm of the loss as a function of the logarithms of factors at the knots."""
+
+    def heights(places: Sequence[Array]) -> list[float]:
+        return rates.heights([base * np.exp(place @ hats) for place in places])
+
+    def slope(place: Array) -> tuple[float, Array]:
+        values = base * np.exp(place @ hats)
+        return rates.slopes(values, values * hats)
+
+    return Surface(heights, slope)
+
+
+def _places(steps: int, count: int) -> NDArray[np.int64]:
+    """Knots, denser towards both ends: step 0 to steps - 2, the last whose rate has an effect; equal ones are one."""
+    if count == steps - 1:
+        return np.arange(count)
+    return np.unique(np.rint(0.5 * (steps - 2) * (1.0 - np.cos(math.pi * np.arange(count) / (count - 1)))).astype(int))
+
+
+def _hats(steps: int, count: int) -> Array:
+    """Functions that are 1 at one knot, 0 at the others, and straight in between, shape (knots, steps)."""
+    places, at = _places(steps, count), np.minimum(np.arange(steps), steps - 2)
+    return np.stack([np.interp(at, places, each) for each in np.eye(len(places))])

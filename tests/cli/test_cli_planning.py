@@ -1,0 +1,76 @@
+"""The commands ``optimal`` and ``plan``."""
+
+from pathlib import Path
+
+import pytest
+
+import deeplinear as dl
+from command_line import document, refused, run
+
+pytestmark = pytest.mark.usefixtures("in_folder")
+
+FAST = ("--depth", "1", "--sampling", "online", "--batch", "0.5", "--noise", "0.3", "--lr", "0.05", "--steps", "8")
+PROBLEM = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.05), steps=8)
+
+
+class TestOptimal:
+    OPTIONS = ("--over", "lr,richness", "--bounds", "richness=0.5,2", "--starts", "2")
+
+    def test_a_table_and_a_picture(self) -> None:
+        result = run("optimal", *FAST, *self.OPTIONS)
+        assert result.exit_code == 0, result.output
+        found = dl.optimal(PROBLEM, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, starts=2)
+        assert f" {found.values['lr']:.4g} " in result.stdout
+        assert f"stable up to {found.stable_factor:.3g} times this learning rate" in result.stdout
+        assert Path("optimal.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_the_document_is_what_the_library_says(self) -> None:
+        parsed = document("optimal", *FAST, *self.OPTIONS)
+        found = dl.optimal(PROBLEM, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, starts=2)
+        assert dl.Problem.from_dict(parsed["problem"]) == found.problem
+        assert parsed["values"] == found.values
+        assert parsed["curvature"] == found.curvature.tolist()
+        assert parsed["minima"][0] == {"values": found.values, "loss": found.loss}
+        assert not list(Path().iterdir()), "no file unless asked for"
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("--over", "depth"), "over must be among"),
+            (("--over", "lr", "--bounds", "lr=0.2,0.1"), "the second is larger, or no value is left"),
+            (("--over", "lr", "--bounds", "lr"), "--bounds must be FIELD=LOW,HIGH, once for each field"),
+            (("--over", "lr", "--bounds", "lr=1"), "two finite numbers, low and high"),
+            (("--starts", "0"), "starts must be a whole number"),
+        ],
+    )
+    def test_what_is_not_allowed(self, arguments: tuple[str, ...], words: str) -> None:
+        assert words in refused("optimal", *FAST, *arguments)
+
+
+class TestPlan:
+    OPTIONS = ("--compute", "20", "--values", "width=0.5,1,2")
+
+    def test_a_table_and_a_picture(self) -> None:
+        result = run("plan", *FAST, *self.OPTIONS)
+        assert result.exit_code == 0, result.output
+        assert str(dl.plan(PROBLEM, 20.0, values={"width": [0.5, 1, 2]})) in result.stdout
+        assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_the_document_is_what_the_library_says(self) -> None:
+        parsed = document("plan", *FAST, *self.OPTIONS)
+        found = dl.plan(PROBLEM, 20.0, values={"width": [0.5, 1, 2]})
+        assert dl.Problem.from_dict(parsed["problem"]) == found.problem
+        assert parsed["values"] == found.values
+        assert parsed["frontier"]["loss"] == found.frontier.loss.tolist()
+        assert parsed["cost"] == found.cost
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("--compute", "0.01"), "compute must be at least"),
+            (("--over", "noise"), "over must be"),
+            (("--values", "depth=1,2"), "values must be of fields in over but steps"),
+        ],
+    )
+    def test_what_is_not_allowed(self, arguments: tuple[str, ...], words: str) -> None:
+        assert words in refused("plan", *FAST, *arguments)

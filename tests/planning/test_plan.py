@@ -1,0 +1,185 @@
+"""Budgets: closed forms of frontiers and exponents, brute force, costs of networks, critical batches."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+from deeplinear._planning.batch import critical_size
+from deeplinear._planning.frontier import frontier
+from factories import maker
+
+make = maker("sampling", "steps", depth=1, width=1.0, noise=0.3, lr=0.05)
+ONLINE = make(dl.OnlineSGD(0.5), 16)
+
+
+def updates(problem: dl.Problem) -> float:
+    """Cost of width times updates."""
+    return float(problem.network.width) * (problem.steps - 1.0)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def found() -> dl.Plan:
+    return dl.plan(ONLINE, 20.0, values={"width": [0.5, 1.0, 2.0]})
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.5), (0.6, 1.2)])
+def test_the_frontier_of_two_powers(a: float, b: float) -> None:
+    """L = N^-a + T^-b at the cost N T: the least loss goes as C^(-ab/(a+b)), at N ~ C^(b/(a+b))."""
+    width, steps = np.geomspace(1, 1e4, 41), np.geomspace(1, 1e5, 101)
+    loss = width[:, None] ** -a + steps**-b
+    grid, compute = {"width": width}, np.geomspace(1e3, 1e5, 9)
+    result = frontier(grid, steps, loss, width[:, None] * steps, compute)
+    assert result.is_inside.all()
+    expected = {"loss": -a * b / (a + b), "width": b / (a + b), "steps": a / (a + b)}
+    for name, exponent in expected.items():
+        # The parabola's third order is what is left, 1 % of a step of the grid.
+        assert result.exponents[name][0] == pytest.approx(exponent, abs=0.01), name
+    exact = (a / b * compute**b) ** (1 / (a + b))
+    np.testing.assert_allclose(result.values["width"], exact, rtol=0.02)
+    np.testing.assert_allclose(result.loss, exact**-a + (compute / exact) ** -b, rtol=1e-3)
+    np.testing.assert_allclose(result.values["width"] * result.values["steps"], compute, rtol=1e-9)
+
+
+def test_ends_of_the_grid_are_not_fitted() -> None:
+    width, steps = np.array([1.0, 2.0, 4.0]), np.geomspace(1, 100, 21)
+    loss = width[:, None] ** -1.0 + steps**-1.0
+    result = frontier({"width": width}, steps, loss, width[:, None] * steps, np.geomspace(1, 1e4, 9))
+    assert not result.is_inside[[0, -1]].any()
+    assert np.isnan(result.exponents["loss"][0]) or result.is_inside.sum() > 2
+    assert result.values["width"][-1] == 4.0
+
+
+def test_the_lazy_exponent_of_steps() -> None:
+    """At infinite width a lazy network falls as t^-source, and its compute is its time."""
+    network = dl.MLP(1, "infinite", parameterization="ntk", centered=True)
+    problem = dl.Problem(network, dl.Spectrum.power_law(1.5, 0.6), dl.Population(), dl.GradientDescent(0.1), 120)
+    result = dl.plan(problem, 119.0, over=["steps"], cost=lambda each: each.steps - 1.0)
+    late = result.frontier.compute > 50
+    slope = np.polyfit(np.log(result.frontier.compute[late]), np.log(result.frontier.loss[late]), 1)[0]
+    assert -slope == pytest.approx(dl.lazy_exponent(0.6), abs=0.01)  # the first term left out is of order 1 / t
+
+
+def test_the_frontier_of_random_features() -> None:
+    """With frozen input weights L = N^-ab + t^-b, so at the cost N t the least loss goes as C^(-ab/(1+a))."""
+    a, b = 1.5, 0.6
+    rule = dl.GradientDescent(0.1, layer_lr={"input": 0.0})
+    network = dl.MLP(1, 16.0, richness=1e-3, centered=True)
+    problem = dl.Problem(network, dl.Spectrum.power_law(a, b), dl.Population(), rule, 40)
+    result = dl.plan(problem, 2000.0, values={"width": [8, 16, 32, 64, 128]}, cost=updates)
+    exponent, error = result.frontier.exponents["loss"]
+    assert exponent == pytest.approx(-a * b / (1 + a), abs=0.02)
+    assert error < 0.01
+
+
+def test_brute_force(found: dl.Plan) -> None:
+    """Every model and horizon with its best rate by optimal_lr: none within the budget is better than the plan."""
+    assert found.cost == dl.training_cost(found.problem) <= 20.0
+    for i, width in enumerate(found.grid["width"]):
+        for j, horizon in list(enumerate(found.horizons))[::3]:
+            problem = dl.Problem(dl.MLP(1, width), ONLINE.data, ONLINE.sampling, ONLINE.optimizer, int(horizon) + 1)
+            best = dl.optimal_lr(problem)
+            assert found.costs[i, j] == dl.training_cost(problem)
+            # Rates are a factor 1.19 apart, and the loss is flat around its best, or ends at a cliff.
+            assert best.loss * (1 - 1e-6) <= found.losses[i, j] <= best.loss * 1.03
+            assert found.costs[i, j] > 20.0 or best.loss >= found.loss / 1.03
+    assert dl.solve(found.problem).test_loss[-1] == pytest.approx(found.loss, rel=1e-9)
+
+
+def test_costs_of_networks() -> None:
+    """6 operations for each weight, example and update, counted by hand."""
+    data = dl.Spectrum([1.0, 0.5], [1.0, 1.0], multiplicity=[1.0, 7.0])
+    rule = dl.GradientDescent(0.1)
+    assert dl.training_cost(dl.Problem(dl.MLP(2, 4.0), data, dl.OnlineSGD(3.0), rule, 3)) == 6 * (32 + 16) * 3 * 2
+    uneven = dl.Problem(dl.MLP(2, (1.0, 3.0)), dl.Isotropic(), dl.FullBatch(2.0), rule, 6)
+    assert dl.training_cost(uneven) == 6 * (1 + 3) * 2 * 5
+    growing = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.OnlineSGD([1.0, 2.0, 9.0]), rule, 3)
+    assert dl.training_cost(growing) == 6 * 3  # the last step has no update
+    assert dl.training_cost(dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.Population(), rule, 3)) == 12
+
+
+def test_words_and_the_picture(found: dl.Plan) -> None:
+    assert str(found).startswith(f"test loss {found.loss:.4g} for {found.cost:.4g} of 20: width ")
+    figure = found.plot()
+    assert figure.axes[0].get_ylabel() == "test loss above label noise"
+    labels = figure.axes[0].get_legend_handles_labels()[1]
+    assert labels[:3] == ["width 0.5", "width 1", "width 2"]
+    np.testing.assert_allclose(figure.axes[0].get_lines()[0].get_ydata(), found.losses[0] - 0.09)
+
+
+def test_one_panel_and_a_notebook(found: dl.Plan) -> None:
+    figure = found.plot()
+    assert dl.plot(found, ax=figure.axes[1]) is figure
+    assert found._repr_html_().startswith("<div><strong>Plan</strong><pre>test loss")
+
+
+def test_several_fields() -> None:
+    result = dl.plan(
+        make(dl.MultiPassSGD(4.0, 0.5), 8), 30.0, over=["batch", "depth", "steps"],
+        values={"batch": [0.25, 0.5, 1.0], "depth": [1, 2]},
+    )  # fmt: skip
+    assert result.losses.shape == (3, 2, len(result.horizons))
+    assert set(result.values) == {"batch", "depth", "steps"}
+    assert result.cost <= 30.0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"compute": 0.1}, "compute must be at least .*, the cost of the cheapest run, got 0.1"),
+        ({"compute": -1.0}, "compute must be a positive finite number"),
+        ({"over": []}, "over must be one or more distinct names"),
+        ({"over": ["lr"]}, "over must be 'width' or 'steps' or 'batch' or 'depth', got 'lr'"),
+        ({"over": ["samples"]}, "got 'samples'"),
+        ({"values": {"depth": [1]}}, "values must be of fields in over but steps"),
+        ({"values": {"width": []}}, "one or more distinct numbers"),
+        ({"values": {"width": [1.0, -2.0]}}, r"values\['width'\] must be a positive finite number, got -2.0"),
+    ],
+)
+def test_refusals(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(Refusal, match=text):
+        dl.plan(ONLINE, **({"compute": 20.0} | options))
+
+
+def test_what_has_no_cost_or_a_schedule_is_refused() -> None:
+    wide = make(dl.OnlineSGD(0.5), 8, network=dl.MLP(1, "infinite"))
+    with pytest.raises(Refusal, match="cost must be given for an infinite network"):
+        dl.plan(wide, 20.0, over=["steps"])
+    endless = dl.Problem(dl.MLP(1, 8.0), dl.Spectrum.power_law(1.5, 0.6), dl.OnlineSGD(4.0), dl.GradientDescent(0.1), 8)
+    with pytest.raises(Refusal, match="cost must be given where the spectrum is infinite"):
+        dl.training_cost(endless)
+    with pytest.raises(Refusal, match="lr must be one number, as every horizon has its own, got a schedule"):
+        dl.plan(make(dl.OnlineSGD(0.5), 8, lr=dl.schedules.linear(0.1)), 20.0)
+
+
+def test_the_critical_size_of_a_hyperbola() -> None:
+    batches = np.geomspace(0.05, 50, 25)
+    assert critical_size(batches, 7 * (1 + 3.0 / batches)) == pytest.approx(3.0, rel=0.01)
+    assert np.isnan(critical_size(batches, 100 / batches))  # halves all the way
+    steps = np.where(batches < 1, np.inf, 7 * (1 + 3.0 / batches))
+    assert critical_size(batches, steps) == pytest.approx(3.0, rel=0.01)
+
+
+def test_the_critical_batch() -> None:
+    """Small batches save as many steps as they cost examples; the critical one draws about twice as many as these."""
+    problem = make(dl.OnlineSGD(0.5), 80)
+    result = dl.critical_batch(problem, 0.2, [0.125, 0.25, 0.5, 1, 2, 4, 8])
+    assert (np.diff(result.steps) < 0).all()
+    assert (np.diff(result.examples) > 0).all()
+    assert 1.0 < result.critical < 4.0
+    # The curve passes the loss where it says, at the rate that it says.
+    at = int(np.ceil(result.steps[2]))
+    run = dl.solve(make(dl.OnlineSGD(0.5), at + 1, lr=float(result.lrs[2]))).test_loss
+    assert run[-1] <= 0.2
+    assert str(result).splitlines()[-1] == f"critical batch to test loss 0.2: {result.critical:.3g}"
+
+
+def test_critical_batches_that_are_refused() -> None:
+    with pytest.raises(Refusal, match="the least that is reached within 16 steps, got 0"):
+        dl.critical_batch(ONLINE, 0.01, [0.5, 1, 2])
+    with pytest.raises(Refusal, match="sampling must be with batches"):
+        dl.critical_batch(make(dl.FullBatch(2.0), 16), 0.2, [0.5, 1, 2])
+    with pytest.raises(Refusal, match="batches must be at least three distinct sizes"):
+        dl.critical_batch(ONLINE, 0.2, [0.5, 1])

@@ -1,0 +1,184 @@
+"""The best schedule: against brute force, closed forms and networks, and never worse than the named shapes."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+from deeplinear._learning_rate.search import Excess
+from deeplinear._planning.families import FAMILIES
+from deeplinear._planning.rates import Rates
+from deeplinear._planning.schedule import _hats, _places
+from factories import maker
+
+make = maker("sampling", "steps", depth=2, width=1.0, noise=0.3, lr=0.05)
+ONLINE = make(dl.OnlineSGD(0.5), 16)
+
+
+def rates_of(problem: dl.Problem, objective: str = "test") -> Rates:
+    return Rates(problem, Excess.of(problem, objective), lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def online() -> dl.OptimalSchedule:
+    return dl.optimal_schedule(ONLINE)
+
+
+@pytest.mark.parametrize("sampling", [dl.FullBatch(1.5), dl.OnlineSGD(0.4), dl.MultiPassSGD(1.5, 0.5)])
+@pytest.mark.parametrize("objective", ["test", "train"])
+def test_slopes_of_knots_are_sums_over_steps(sampling: dl.FullBatch, objective: str) -> None:
+    """A knot moves every rate; its slope is that of single rates, each by a complex step of its own, to 1e-9."""
+    problem = make(sampling, 14, optimizer=dl.GradientDescent(0.05, momentum=0.5, weight_decay=0.01))
+    rates, values = rates_of(problem, objective), 0.08 * np.exp(-0.1 * np.arange(14.0))
+    hats = _hats(14, 5)
+    height, slopes = rates.slopes(values, values * hats)
+    same, single = rates.slopes(values, np.diag(values))
+    assert height == pytest.approx(same, rel=1e-14)
+    np.testing.assert_allclose(slopes, hats @ single, rtol=1e-9, atol=1e-12)
+    assert single[-1] == 0  # the rate of the last step has no effect
+    nearby = [rates.heights([values + sign * 1e-5 * values * hats[2]])[0] for sign in (-1, 1)]
+    assert slopes[2] == pytest.approx((nearby[1] - nearby[0]) / 2e-5, rel=1e-6)  # of order 1e-10 / 1e-5 and h^2
+
+
+def test_knots_are_hats() -> None:
+    np.testing.assert_allclose(_hats(20, 7).sum(axis=0), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(_hats(6, 5)[:, :5], np.eye(5))  # every rate is free
+    assert _places(50, 13)[[0, -1]].tolist() == [0, 48]
+    for steps in (14, 16, 23, 50):
+        assert set(_places(steps, 7)) <= set(_places(steps, 13))  # so that more knots can only be better
+
+
+def test_every_rate_free_against_brute_force() -> None:
+    """Three rates on a grid of 9 each, over a factor of 10."""
+    problem = make(dl.OnlineSGD(0.5), 4)
+    grid = np.geomspace(0.06, 0.6, 9)
+    series = [np.array([*each, 1.0]) for each in itertools.product(grid, repeat=3)]
+    best = min(rates_of(problem).heights(series))
+    found = dl.optimal_schedule(problem, knots=3)
+    height = np.log(found.loss - 0.09)
+    assert found.has_converged
+    assert best - 0.05 < height <= best  # the grid has a ratio of 1.33, and misses the bottom by half of that
+
+
+def test_the_best_polynomial() -> None:
+    """Lazy and without noise the loss is a polynomial in each eigenvalue, whose best is known by least squares."""
+    values, power = np.array([1.0, 0.6, 0.3, 0.1]), np.array([0.4, 0.3, 0.2, 0.1])
+    network = dl.MLP(depth=1, width="infinite", parameterization="ntk", centered=True, richness=1e-3)
+    problem = dl.Problem(
+        network, dl.Spectrum(values, power / values), dl.Population(), dl.GradientDescent(0.1), steps=3
+    )
+    found = dl.optimal_schedule(problem, knots=2)
+    # 1 + a x + b x^2 in each eigenvalue x, weighted by its share of the loss
+    root = np.sqrt(power)
+    terms, target = root[:, None] * values[:, None] ** [1, 2], -root
+    rest = target - terms @ np.linalg.lstsq(terms, target)[0]
+    assert found.loss == pytest.approx(rest @ rest, rel=1e-4)  # the descent stops at 1e-4 of the loss
+    assert found.families["constant"].loss > 1.05 * found.loss
+
+
+def test_named_shapes_against_brute_force(online: dl.OptimalSchedule) -> None:
+    """No peak and warm-up on a grid is better than those found."""
+    rates = rates_of(ONLINE)
+    for name, family in FAMILIES.items():
+        places = itertools.product(np.geomspace(0.04, 0.5, 16), [0.0, 0.1, 0.2, 0.4])
+        best = min(rates.heights([family(peak, warmup=warmup).values(16) for peak, warmup in places]))
+        assert np.log(online.families[name].loss - 0.09) < best + 1e-4, name
+        assert online.families[name].loss == pytest.approx(online.families[name].losses[-1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_never_worse_than_named_shapes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sampling = [dl.OnlineSGD(rng.uniform(0.3, 1)), dl.FullBatch(rng.uniform(1, 3)), dl.MultiPassSGD(2.0, 0.7)][seed]
+    network = dl.MLP(int(rng.integers(1, 4)), rng.uniform(0.5, 2), richness=rng.uniform(0.5, 2))
+    found = dl.optimal_schedule(make(sampling, 12, network=network, noise=rng.uniform(0, 0.5)), knots=5)
+    assert min(found.gain.values()) >= 0
+    solved = dl.solve(found.problem)
+    np.testing.assert_allclose(solved.test_loss, found.losses, rtol=1e-9)
+    assert found.loss == found.losses[-1]
+
+
+def test_it_gains(online: dl.OptimalSchedule) -> None:
+    """Every named shape is beaten, and what is left to gain is little."""
+    assert min(online.gain.values()) > 0.005
+    assert online.slope < 0.05
+    assert len(online.schedule) == 16
+    assert dl.solve(online.problem).test_loss[-1] == pytest.approx(online.loss, rel=1e-9)
+
+
+def test_networks_confirm_the_gain(online: dl.OptimalSchedule) -> None:
+    """Ten wide networks with the best schedule and with the best of the named ones, against theory's difference."""
+    best = min(online.families.values(), key=lambda family: family.loss)
+    named = maker("sampling", "steps", depth=2, width=1.0, noise=0.3)(dl.OnlineSGD(0.5), 16, lr=best.schedule)
+    runs = [
+        dl.simulate(problem, dim=10**5, seeds=4, method="reduced", record="losses").test_loss[:, -1]
+        for problem in (online.problem, named)
+    ]
+    difference = runs[1] - runs[0]
+    error = difference.std(ddof=1) / 2
+    assert abs(difference.mean() - (best.loss - online.loss)) < 4 * error
+    assert difference.mean() > 10 * error
+
+
+def test_the_problems_own_rates_do_not_matter() -> None:
+    seen: list[tuple[int, int]] = []
+    first = dl.optimal_schedule(make(dl.OnlineSGD(0.5), 6), progress=lambda *each: seen.append(each))
+    assert seen[-1][0] == seen[-1][1]
+    assert all(done <= total for done, total in seen)
+    other = dl.optimal_schedule(make(dl.OnlineSGD(0.5), 6, lr=dl.schedules.cosine(3.0)))
+    assert first.schedule == other.schedule
+
+
+def test_losses_nearby_and_the_edge(online: dl.OptimalSchedule) -> None:
+    assert not online.at_edge  # noise bounds these rates, not curvature
+    full = dl.optimal_schedule(make(dl.FullBatch(2.0), 20), knots=5)
+    for found in (online, full):
+        for factor, loss in zip((0.95, 1.05), found.nearby, strict=True):
+            optimizer = found.problem.optimizer.scaled(factor, found.problem.steps)
+            scaled = dl.Problem(ONLINE.network, ONLINE.data, found.problem.sampling, optimizer, found.problem.steps)
+            assert dl.solve(scaled).test_loss[-1] == pytest.approx(loss, rel=1e-9)
+            assert loss > found.loss
+    assert full.at_edge
+    assert str(full).splitlines()[-1].startswith("at the edge of stability: with rates 5 % higher the loss is")
+
+
+def test_words_and_files(online: dl.OptimalSchedule) -> None:
+    lines = str(online).splitlines()
+    assert [line.split()[0] for line in lines] == ["schedule", "optimal", *FAMILIES]
+    table = online.to_xarray()
+    assert table.sizes == {"schedule": 5, "time": 16}
+    assert float(table.loss.sel(schedule="optimal", time=15)) == online.loss
+    assert dl.Problem.from_toml(table.attrs["problem"]) == online.problem
+
+
+@pytest.mark.parametrize(
+    ("problem", "options", "text"),
+    [
+        (ONLINE, {"knots": 16}, r"knots must be at most steps - 1 \(15\), got 16"),
+        (ONLINE, {"knots": 1}, "knots must be a whole number, at least 2, got 1"),
+        (ONLINE, {"objective": "both"}, "objective must be 'test' or 'train', got 'both'"),
+        (make(dl.OnlineSGD(0.5), 2), {}, "steps must be at least 3 for a schedule to matter, got 2"),
+        (3, {}, "problem must be a Problem, got 3"),
+    ],
+)
+def test_refusals(problem: dl.Problem, options: dict[str, int], text: str) -> None:
+    with pytest.raises(Refusal, match=text):
+        dl.optimal_schedule(problem, **options)  # type: ignore[arg-type]
+
+
+def test_phases_with_rules_of_their_own_are_refused() -> None:
+    phases = (dl.Phase(8), dl.Phase(8, optimizer=dl.GradientDescent(0.1)))
+    problem = dl.Problem(ONLINE.network, ONLINE.data, ONLINE.sampling, ONLINE.optimizer, 16, phases)
+    with pytest.raises(Refusal, match="phases must be without optimizers of their own"):
+        dl.optimal_schedule(problem)
+
+
+def test_the_picture(online: dl.OptimalSchedule) -> None:
+    rates, losses = online.plot().axes
+    np.testing.assert_array_equal(rates.get_lines()[-1].get_ydata(), online.schedule[:-1])
+    np.testing.assert_array_equal(losses.get_lines()[-1].get_ydata(), online.losses)
+    assert [text.get_text().split(":")[0] for text in losses.get_legend().get_texts()] == [
+        "constant", "linear", "cosine", "WSD", "best schedule",
+    ]  # fmt: skip
