@@ -124,13 +124,30 @@ def test_measuring_changes_no_network(method):
     assert measured.ritz_values.shape == (3, 1, 4)
 
 
+@pytest.mark.parametrize("problem", [make(), make(sampling=dl.OnlineSGD(0.5)), make(optimizer=dl.SAM(0.03, 0.1))])
+def test_losses_along_a_line_are_those_of_theory(problem):
+    """D = 10^5, 12 networks: at all positions within 4.5 standard errors of the landscape, and 0.5 %.
+
+    The ends are the losses of the two steps.
+    """
+    wanted = dl.Curvature([1, 7], 2, line=True)
+    found = dl.simulate(problem, 10**5, 12, method="reduced", record="losses", curvature=wanted)
+    theory = dl.landscape(problem, (1, 7))
+    for ours, values in ((theory.train_loss, found.line_train_loss), (theory.test_loss, found.line_test_loss)):
+        error = values.std(axis=0, ddof=1) / np.sqrt(12)
+        assert (np.abs(values.mean(axis=0) - ours) < 4.5 * error).all()
+        np.testing.assert_allclose(values.mean(axis=0), ours, rtol=5e-3)
+    np.testing.assert_allclose(found.line_test_loss[:, [0, -1]], found.test_loss[:, [1, 7]], rtol=1e-9)
+    assert dl.compare(dl.solve(problem), found)["line_test_loss"].z.shape == (25,)
+
+
 def test_files_keep_what_was_measured(tmp_path):
-    wanted = dl.Curvature([0, 5], 3, "kernel", singular_values=2)
+    wanted = dl.Curvature([0, 5], 3, "kernel", singular_values=2, line=True)
     found = dl.simulate(make(), 20, 2, curvature=wanted)
     found.save(tmp_path / "networks.nc")
     again = dl.Ensemble.load(tmp_path / "networks.nc")
     assert again.curvature == wanted
-    for name in ("ritz_values", "ritz_weights", "singular_values"):
+    for name in ("ritz_values", "ritz_weights", "singular_values", "line_train_loss", "line_test_loss"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from deeplinear._comparison.observables import ComparedCurve, ComparedObservable
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
+from deeplinear._geometry.landscape import landscape
 from deeplinear._geometry.sharpness import sharpness
 from deeplinear._problem.problem import Problem
 
@@ -31,3 +32,14 @@ def curvature_of(problem: Problem, experiment: Ensemble | Measured, steps: int) 
         )
         curve = ComparedCurve(ours, values[:, known, number], size, size)
         yield ComparedObservable("ritz_values", number, np.array(at)[known], curve)
+    if wanted.line and at[-1] == wanted.at[-1]:
+        yield from _line_of(problem, experiment, (at[0], at[-1]))
+
+
+def _line_of(problem: Problem, experiment: Ensemble, steps: tuple[int, int]) -> Iterator[ComparedObservable]:
+    """Take the losses along the line between two steps; numbers of positions stand for times."""
+    line = landscape(problem, steps)
+    numbers = np.arange(len(line.positions))
+    for name, ours in (("line_train_loss", line.train_loss), ("line_test_loss", line.test_loss)):
+        values = np.asarray(getattr(experiment, name))
+        yield ComparedObservable(name, None, numbers, ComparedCurve(ours, values, ours, ours))

@@ -30,6 +30,9 @@ from deeplinear._core.arrays import Array, identity, namespace, to_numpy
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.streams import Batch, PopulationBatch, SampleBatch
 
+POSITIONS = np.linspace(0.0, 1.0, 25)
+"""Where on a line losses are kept."""
+
 OPERATORS, STARTS = ("hessian", "kernel"), ("first", "now")
 
 _LOST = 1e-9
@@ -56,11 +59,14 @@ class Curvature:
         explicit matrices.
     start
         Whether directions begin with the ``"first"`` gradient of training, or with the one ``"now"``.
+    line
+        Whether to have the losses along the straight line between the weights of the first and the last step of
+        ``at`` as well, at 25 positions from 0 to 1, as ``landscape`` predicts them.
 
     Examples
     --------
     >>> Curvature(at=[20, 0])
-    Curvature(at=(0, 20), vectors=16, operator='hessian', singular_values=0, start='first')
+    Curvature(at=(0, 20), vectors=16, operator='hessian', singular_values=0, start='first', line=False)
     """
 
     at: Sequence[int]
@@ -68,6 +74,7 @@ class Curvature:
     operator: str = "hessian"
     singular_values: int = 0
     start: str = "first"
+    line: bool = False
 
     def __post_init__(self) -> None:
         steps = tuple(sorted({checks.whole("at", step, at_least=0) for step in self.at}))
@@ -79,8 +86,8 @@ class Curvature:
 
     @property
     def passes(self) -> int:
-        """Passes both ways that measuring takes in all: of gradients, and of every direction."""
-        return 1 + len(self.at) * (1 + self.vectors)
+        """Passes both ways that measuring takes in all: of gradients, of every direction, and along the line."""
+        return 1 + len(self.at) * (1 + self.vectors) + self.line * len(POSITIONS)
 
     def is_due(self, step: int) -> bool:
         """Whether something is to be done at a step: the first gradient is kept, to start from."""

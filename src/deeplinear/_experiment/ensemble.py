@@ -13,7 +13,7 @@ from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dat
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
-from deeplinear._experiment.curvature import Curvature
+from deeplinear._experiment.curvature import POSITIONS, Curvature
 from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
 
@@ -28,6 +28,7 @@ CORRELATIONS = ("feature_correlation", "gradient_correlation", "error_correlatio
 
 SPECTRA = ("ritz_values", "ritz_weights")
 SINGULAR = "singular_values"
+LINES = ("line_train_loss", "line_test_loss")
 
 _KIND = "deeplinear.Ensemble"
 
@@ -94,6 +95,9 @@ class Ensemble(Drawn):
     singular_values
         Largest singular values of each weight matrix but the readout, over the root of its fan-in, shape
         (seed, steps measured, L, count); None where they were not asked for.
+    line_train_loss, line_test_loss
+        Losses at 25 positions from 0 to 1 of the straight line between the weights of the first and the last step
+        measured, shape (seed, 25); None where they were not asked for.
 
     Examples
     --------
@@ -129,6 +133,8 @@ class Ensemble(Drawn):
     ritz_values: Array | None = field(default=None, repr=False)
     ritz_weights: Array | None = field(default=None, repr=False)
     singular_values: Array | None = field(default=None, repr=False)
+    line_train_loss: Array | None = field(default=None, repr=False)
+    line_test_loss: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in MORE_LOSSES:
@@ -185,6 +191,10 @@ class Ensemble(Drawn):
             meaning = {"long_name": "largest singular values of weights over the root of the fan-in"}
             axes = ("seed", "measured_time", "weight_layer", "number")
             measured = measured.assign({SINGULAR: (axes, self.singular_values, meaning)})
+        if self.line_train_loss is not None:
+            meaning = {"long_name": "loss along the line between the first and the last step measured"}
+            lines = {name: (("seed", "position"), getattr(self, name), meaning) for name in LINES}
+            measured = measured.assign(lines).assign_coords(position=POSITIONS)
         return measured.assign_attrs(curvature=self.curvature.operator, curvature_start=self.curvature.start)
 
     def save(self, path: str | Path) -> None:
@@ -239,6 +249,8 @@ def _read_spectra(dataset: "xr.Dataset") -> dict[str, Any]:
     if SINGULAR in dataset:
         values[SINGULAR] = np.asarray(dataset[SINGULAR].values)
         count = values[SINGULAR].shape[-1]
-    attrs = dataset.attrs
-    wanted = Curvature(steps, values[SPECTRA[0]].shape[-1], attrs["curvature"], count, attrs["curvature_start"])
+    has_line = LINES[0] in dataset
+    values |= {name: np.asarray(dataset[name].values) for name in LINES if has_line}
+    operator, start = dataset.attrs["curvature"], dataset.attrs["curvature_start"]
+    wanted = Curvature(steps, values[SPECTRA[0]].shape[-1], operator, count, start, has_line)
     return {"curvature": wanted, **values}

@@ -15,9 +15,9 @@ import numpy as np
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.averages import kept_copies
-from deeplinear._experiment.curvature import Curvature
+from deeplinear._experiment.curvature import POSITIONS, Curvature
 from deeplinear._experiment.data_sets import DataSet, data_sets
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, SINGULAR, SPECTRA
+from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.averages import Average
@@ -150,6 +150,8 @@ class Counts:
             shapes |= dict.fromkeys(SPECTRA, (len(self.curvature.at), self.curvature.vectors))
             if count := self.curvature.singular_values:
                 shapes[SINGULAR] = (len(self.curvature.at), depth, count)
+            if self.curvature.line:
+                shapes |= dict.fromkeys(LINES, POSITIONS.shape)
         if self.record == "all":
             layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
             shapes |= {name: (*layers.get(name, ()), self.n, self.n) for name in CORRELATIONS}

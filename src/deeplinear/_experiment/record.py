@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, namespace, to_numpy, zeros
-from deeplinear._experiment.curvature import Curvature, ritz
+from deeplinear._experiment.curvature import POSITIONS, Curvature, ritz
 from deeplinear._experiment.data_sets import DataSet
-from deeplinear._experiment.ensemble import SINGULAR, SPECTRA
+from deeplinear._experiment.ensemble import LINES, SINGULAR, SPECTRA
 from deeplinear._experiment.history import correlation, residual_correlation, stack_layers
 from deeplinear._experiment.sizes import Sizes
 
@@ -46,7 +46,8 @@ class Run:
     task_loss
         Test loss on the target of each phase, shape (phases, T); (0, T) where there is one phase only.
     spectra
-        ``ritz_values`` and ``ritz_weights``, each of shape (steps measured, vectors), if asked for.
+        ``ritz_values`` and ``ritz_weights``, each of shape (steps measured, vectors), ``singular_values`` of shape
+        (steps measured, L, count) and losses along a line, shape (positions,), as far as they are asked for.
     """
 
     test_loss: NDArray[np.float64]
@@ -113,6 +114,7 @@ class Log:
         self._averaged, self._tasks = empty(wanted.averages, steps), empty(wanted.tasks, steps)
         self._spectra: dict[int, NDArray[np.float64]] = {}  # by step
         self._singular: dict[int, NDArray[np.float64]] = {}
+        self._line = np.full((2, *self._networks, len(POSITIONS)), np.nan)
         correlations = wanted.correlations
         self._error = histories(kept.dim) if wanted.errors else []
         self._felt = histories(kept.dim) if correlations else []
@@ -137,6 +139,11 @@ class Log:
         self._spectra[t] = ritz(matrices)
         if singular is not None:
             self._singular[t] = singular
+
+    def line(self, index: int, train: Array, test: Array) -> None:
+        """Keep the losses at a position on a line."""
+        for kept, loss in zip(self._line, (train, test), strict=True):
+            kept[..., index] = loss if np.isscalar(loss) else to_numpy(loss)
 
     def is_over(self, t: int) -> bool:
         """Whether all networks have diverged by step t, as far as it is looked at."""
@@ -189,6 +196,8 @@ class Log:
             none = np.full((*self._networks, len(self._sizes.widths), wanted.singular_values), np.nan)
             each = [np.where(step < reached[..., None], self._singular.get(step, none), np.nan) for step in wanted.at]
             found[SINGULAR] = np.stack(each, axis=-3)
+        if wanted.line:
+            found |= dict(zip(LINES, np.where(wanted.at[-1] < reached, self._line, np.nan), strict=True))
         return found
 
     def _reached(self) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import count_cores, one_blas_thread
 from deeplinear._experiment.curvature import Curvature
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
 from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
 from deeplinear._experiment.record import RECORDS
 from deeplinear._experiment.rows import read_rows
@@ -81,7 +81,8 @@ def simulate(
     curvature
         ``Curvature(at=steps, vectors=16)`` to measure the Hessian of the training loss at some steps, as ``sharpness``
         predicts it: exact products with it, in Lanczos's iteration from the gradient. With ``singular_values`` also
-        those of the weights, as ``weight_spectra`` predicts them.
+        those of the weights, as ``weight_spectra`` predicts them, and with ``line`` the losses between two steps, as
+        ``landscape`` predicts them.
     data
         A data set (x, y) to train on, of shapes (rows, features) and (rows,) or (rows, outputs), with
         ``Spectrum.from_data(x, y)`` as the data of the problem. Samples and batches are then rows drawn with
@@ -153,7 +154,7 @@ def simulate(
         averaged_test_loss=results["averaged_test_loss"],
         task_loss=results["task_loss"],
         curvature=curvature,
-        **{name: results.get(name) for name in (*SPECTRA, SINGULAR)},
+        **{name: results.get(name) for name in (*SPECTRA, SINGULAR, *LINES)},
         stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
     )
 

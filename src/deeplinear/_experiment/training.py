@@ -5,9 +5,17 @@ from dataclasses import dataclass
 
 from deeplinear._core.arrays import Array, computing
 from deeplinear._experiment.averages import running
-from deeplinear._experiment.curvature import Curvature, Directions, lanczos, largest_singular_values, whole_batch
+from deeplinear._experiment.curvature import (
+    POSITIONS,
+    Curvature,
+    Directions,
+    lanczos,
+    largest_singular_values,
+    whole_batch,
+)
 from deeplinear._experiment.data_sets import DataSet
 from deeplinear._experiment.descent import Ascent, Factors, Gradient, Rule
+from deeplinear._experiment.in_place import copied
 from deeplinear._experiment.more_rules import rule_of
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
@@ -74,6 +82,7 @@ class Training:
         self._task, self._network, self._log, self._label_gram = task, network, log, label_gram
         self._curvature = curvature
         self._first: tuple[list[Array], list[Array]] | None = None  # fields of the first gradient, where it is needed
+        self._line_start: list[Array] = []
         self._averages = [running(average) for average in averages]
         readout = network.weights[-1]
         self._together = 1 if readout.ndim == 2 else len(readout)
@@ -161,7 +170,20 @@ class Training:
         matrices = lanczos(directions, wanted.operator, wanted.vectors)
         count = wanted.singular_values
         self._log.curvature(t, matrices, largest_singular_values(self._network, count) if count else None)
+        if wanted.line:
+            self._look_along_line(t, stage, target, whole)
         return batch
+
+    def _look_along_line(self, t: int, stage: Stage, target: Array, whole: Batch) -> None:
+        """Keep the weights at the first step that is measured, and the losses between these and those at the last."""
+        assert self._curvature is not None
+        if t == self._curvature.at[0]:
+            self._line_start = [copied(weight) for weight in self._rule.evaluated]
+        if t == self._curvature.at[-1]:
+            for index, x in enumerate(POSITIONS):
+                pairs = zip(self._line_start, self._rule.evaluated, strict=True)
+                _, error = self._evaluate([(1.0 - x) * one + x * other for one, other in pairs], target)
+                self._log.line(index, whole.see(error).train_loss, self._task.inputs.loss(error, stage.noise))
 
     def _evaluate(self, weights: list[Array], target: Array) -> tuple[list[Array], Array]:
         """Return g_1 .. g_L and the error of some weights, which the network has from now on."""
