@@ -151,3 +151,11 @@ def test_singular_values_are_drawn_relative_to_their_bulk() -> None:
         np.testing.assert_allclose(drawn[f"layer {layer}"], ([0, 10, 39], np.array(largest) / 2.0))
     points = [line for line in ax.get_lines() if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in points) == sum(len(each) for step in found.outliers for each in step)
+
+
+def test_a_sharpness_draws_its_density():
+    problem = dl.Problem(
+        dl.MLP(depth=1, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=6
+    )
+    ax = dl.sharpness(problem, at=[0, 5], vectors=4).plot_density([0])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["step 0"]

@@ -127,6 +127,12 @@ class Sharpness(Shown):
 
         return plot_sharpness(self, ax)
 
+    def plot_density(self, steps: int | Iterable[int] | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw the density of the spectrum at some steps, as seen from where the iteration began."""
+        from deeplinear._plots.density import plot_density
+
+        return plot_density(self, steps, ax)
+
     def _index(self, step: int) -> int:
         found = np.flatnonzero(self.times == step)
         if not found.size:

@@ -14,7 +14,7 @@ from deeplinear._plots.style import styled
 
 
 def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the density of the spectrum, as seen from the gradient, at some steps.
+    """Draw the density of the spectrum, as seen from where the iteration began, at some steps.
 
     Each Ritz value is a tick below the curve, which is smoothed over what their number resolves.
 
