@@ -36,7 +36,14 @@ def test_there_are_notebooks_and_every_kind_of_block_is_known() -> None:
             assert block.kind in known | directives, f"{NAMES[page]}:{block.line} is {block.kind!r}"
 
 
-LONG = ("learning-rate-transfer.md", "scaling-laws.md", "fit-and-predict.md", "which-schedule.md", "budget.md")
+LONG = (
+    "learning-rate-transfer.md",
+    "scaling-laws.md",
+    "fit-and-predict.md",
+    "which-schedule.md",
+    "budget.md",
+    "several-at-once.md",
+)
 """Tutorials whose cells take long; they run when the site is built, as all do."""
 
 

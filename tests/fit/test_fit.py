@@ -112,6 +112,7 @@ def test_exponents_of_a_power_law_are_found() -> None:
     assert found.values == pytest.approx({"capacity": 1.5, "source": 0.6}, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_long_runs_are_fitted_by_panels() -> None:
     problem = make(steps=1100, lr=0.02)
     theory = dl.solve(problem)

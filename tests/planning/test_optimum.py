@@ -94,6 +94,7 @@ def test_bounds_that_bind() -> None:
     assert "samples                3, at its high bound" in str(found)
 
 
+@pytest.mark.slow
 def test_several_minima_and_the_gain_over_the_rate_alone() -> None:
     problem = make(dl.FullBatch(1.2), 8, noise=0.8)
     found = dl.optimal(problem, ["lr", "weight_decay", "richness"], starts=3)
@@ -106,6 +107,7 @@ def test_several_minima_and_the_gain_over_the_rate_alone() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_margin_is_kept() -> None:
     """Full batches have their best rate at an edge, from which a margin keeps away."""
     problem = make(dl.FullBatch(3.0), 15, noise=0.1)

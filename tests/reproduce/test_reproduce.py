@@ -304,6 +304,7 @@ def test_every_picture_loads_in_a_browser(which, request, browser):
     page.close()
 
 
+@pytest.mark.slow
 def test_the_page_can_be_read_on_a_narrow_window_and_in_the_dark(gallery, browser):
     page = browser.new_page(viewport={"width": 380, "height": 800}, color_scheme="dark")
     page.goto(gallery.as_uri())

@@ -144,7 +144,8 @@ class Ensemble(Drawn):
     def __repr__(self) -> str:
         network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
         first, last = self.test_loss[:, 0].mean(), self.test_loss[:, -1].mean()
-        size = f"{len(self.seeds)} networks of dim {self.dim}, method={self.method!r}, inputs={self.inputs!r}"
+        size = f"{len(self.seeds)} networks of dim {self.dim}, method={self.method!r}"
+        size += "" if self.inputs == "gaussian" else f", inputs={self.inputs!r}"
         return f"Ensemble({network}, {self.problem.steps} steps, {size}: mean test loss {first:.3g} -> {last:.3g})"
 
     def mean(self, name: str) -> Array:
