@@ -352,7 +352,7 @@ class ResNet(Network):
     def branch_rate(self, own_size: bool) -> float:
         """As in every network; a power of the depth makes what all branches learn in a step the same at every depth.
 
-        A step of L branches moves the stream by L beta |step|, and gradients of branches are as large as beta.
+        A step of L branches moves the stream by L beta times its size, and gradients of branches are as large as beta.
         """
         if self.branch_scaling == "none" or self.depth == math.inf:
             return 1.0
