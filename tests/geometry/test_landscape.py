@@ -6,6 +6,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._experiment.train import train
 from deeplinear._experiment.training import Training
+from deeplinear._geometry.landscape import _barrier
 
 
 def make(optimizer=None, sampling=None, network=None, steps=20, **more):
@@ -117,13 +118,16 @@ def test_twins_that_share_very_many_samples_have_fresh_ones():
     assert lines[0].barrier == 0.0
 
 
-def test_a_rise_on_the_way_is_a_barrier():
-    """From small weights to trained ones and back to the start of another task the loss goes up and comes down."""
-    problem = make(steps=30, phases=[dl.Phase(15), dl.Phase(15, -1.0, new_samples=False)])
-    line = dl.landscape(problem, (14, 29))
-    assert line.barrier == pytest.approx(
-        max(0.0, np.max(line.train_loss - np.interp(line.positions, [0, 1], line.train_loss[[0, -1]])))
-    )
+def test_a_barrier_is_a_rise_above_the_line_between_the_ends():
+    where = np.array([0.0, 0.25, 0.5, 1.0])
+    assert _barrier(where, np.array([1.0, 1.25, 2.3, 3.0])) == pytest.approx(0.3)
+    assert _barrier(where, np.array([1.0, 1.4, 1.9, 3.0])) == 0.0
+
+
+def test_positions_may_come_in_any_order():
+    one, other = (dl.landscape(make(), "line", where) for where in ([0.0, 0.5, 1.0], [0.5, 1.0, 0.0]))
+    np.testing.assert_array_equal(other.positions, one.positions)
+    np.testing.assert_array_equal(other.train_loss, one.train_loss)
 
 
 @pytest.mark.parametrize(

@@ -119,12 +119,12 @@ def _table(found: Sharpness, networks: Ensemble | None) -> Table:
             f"{found.times[index]}",
             f"{found.largest[index]:.4g}",
             f"{found.largest_error[index]:.1g}",
-            "alone" if alone else "edge of a bulk" if np.isfinite(found.largest[index]) else "",
+            kind,
             f"{found.lowest[index]:.4g}",
             f"{found.lowest_error[index]:.1g}",
             f"{found.limit[index]:.4g}",
         ]
-        for index, alone in enumerate(found.outliers)
+        for index, kind in enumerate(found.kinds)
     ]
     if networks is not None and networks.ritz_values is not None:
         columns += ["theory's Ritz value", "networks'", "±"]

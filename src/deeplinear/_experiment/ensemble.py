@@ -230,12 +230,14 @@ class Ensemble(Drawn):
             )
 
     def _values(self, name: str) -> Array:
-        known = (*LOSSES, *MORE_LOSSES, *CORRELATIONS)
+        geometry = (*SPECTRA, SINGULAR, *LINES)
+        known = (*LOSSES, *MORE_LOSSES, *CORRELATIONS, *geometry)
         if name not in known:
             raise Refusal("name", name, f"one of {', '.join(known)}")
         values: Array | None = getattr(self, name)
         if values is None:
-            text = f"{name} was not recorded; simulate with record='all'"
+            how = "curvature=Curvature(...)" if name in geometry else "record='all'"
+            text = f"{name} was not recorded; simulate with {how}"
             raise Refusal("name", name, "an observable that was recorded", text=text)
         return values
 

@@ -37,12 +37,13 @@ def limit(problem: Problem, step: int, scales: Mapping[int, Array] | None = None
         lr x < 2 (1 + mu)             momentum mu
         lr x < 2 (1 + mu)/(1 + 2 mu)  Nesterov's
 
-    where weight decay adds to x, and lr counts what gradients are scaled down by. Orthogonal steps do not become
-    smaller with the gradient, so that there is no such limit: it is nan.
+    where weight decay (one for all layers) adds to x, and lr counts what gradients are scaled down by. There is no such
+    limit, and it is nan, where a step is not linear in the deviation: orthogonal steps, and gradients that are taken
+    elsewhere by a length that does not shrink with them (SAM); or where it depends on a mean of the weights.
     """
     stage = stage_at(problem, step)
     optimizer, now = stage.optimizer, step - stage.start + stage.since
-    if optimizer.orthogonal is not None or optimizer.averaging is not None:
+    if optimizer.orthogonal is not None or optimizer.averaging is not None or optimizer.ascent is not None:
         return np.nan
     plain = optimizer.plain
     lr, mu, decay = (float(np.real(each(stage.of)[now])) for each in (plain.rates, plain.momenta, plain.decays))

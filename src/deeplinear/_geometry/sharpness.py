@@ -1,7 +1,7 @@
 """The sharpness of the training loss over training, from theory."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Sharpness(Shown):
     largest, lowest
         Ends of the spectrum, shape (n,).
     largest_error, lowest_error
-        How much these may be off, shape (n,).
+        How much these may be off, shape (n,); infinite with fewer than 8 vectors, which give a bound only.
     edge
         Upper end of the continuous part of the spectrum, shape (n,); the largest eigenvalue itself if none stands
         beyond it, and nan if there is no continuous part.
@@ -60,6 +60,8 @@ class Sharpness(Shown):
     curvature_unit
         What eigenvalues are multiplied with to have them in raw units: those of ``1/(2P) sum Delta^2`` by the weights
         themselves, times the width N_L.
+    start
+        With which gradient the iteration began, ``"first"`` or ``"now"``.
 
     Examples
     --------
@@ -88,16 +90,30 @@ class Sharpness(Shown):
     ritz_weights: Array = field(repr=False)
     residuals: Array = field(repr=False)
     curvature_unit: float = field(repr=False)
+    start: str = "first"
 
     def __str__(self) -> str:
         name = "sharpness" if self.operator == "hessian" else "largest eigenvalue of the tangent kernel"
         text = f"{name} of {self.problem.summary}: {self.largest[0]:.3g} at step {self.times[0]}"
         if len(self.times) > 1:
             text += f", {self.largest[-1]:.3g} at step {self.times[-1]}"
-        text += " (stands alone)" if self.outliers[-1] else " (edge of a bulk)"
+        text += f" ({self.kinds[-1]})"
         if np.isfinite(self.limit[-1]):
             text += f"; steps overshoot above {self.limit[-1]:.3g}"
         return text
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What the largest eigenvalue is at each step, in words."""
+
+        def kind(value: float, error: float, alone: tuple[float, ...]) -> str:
+            if np.isnan(value):
+                return "not known after a divergence, or without a gradient"
+            if np.isinf(error):
+                return "at least; more vectors tell"
+            return "stands alone" if alone else "edge of a bulk"
+
+        return tuple(map(kind, self.largest, self.largest_error, self.outliers))
 
     def density(self, step: int, eigenvalues: Array, width: float | None = None) -> Array:
         """Return the density of the spectrum as seen from the gradient, smoothed, at some eigenvalues.
@@ -212,7 +228,7 @@ def sharpness(
 
     end_at = visit(problem, steps, rows_needed(operator, vectors), look, progress)
     good = {step: each for step, each in found.items() if end_at < 0 or step < end_at}
-    return _result(problem, operator, steps, vectors, good)
+    return replace(_result(problem, operator, steps, vectors, good), start=start)
 
 
 def _result(

@@ -252,13 +252,10 @@ def _size(sharpness: Sharpness, experiment: Ensemble) -> str:
     curvature = experiment.curvature
     if experiment.problem != sharpness.problem:
         raise Refusal("experiment", experiment, "networks of the same problem")
-    if curvature is None or (curvature.at, curvature.vectors, curvature.operator) != (
-        times,
-        vectors,
-        sharpness.operator,
-    ):
-        wanted = f"networks with Curvature(at={times}, vectors={vectors}, operator={sharpness.operator!r})"
-        raise Refusal("experiment", curvature, wanted)
+    wanted = (times, vectors, sharpness.operator, sharpness.start)
+    if curvature is None or (curvature.at, curvature.vectors, curvature.operator, curvature.start) != wanted:
+        asked = "at={}, vectors={}, operator={!r}, start={!r}".format(*wanted)
+        raise Refusal("experiment", curvature, f"networks with Curvature({asked})")
     return f"experiment: {len(experiment.seeds)} networks of input dimension {experiment.dim}, {vectors} vectors"
 
 
