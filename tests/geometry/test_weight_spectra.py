@@ -24,6 +24,9 @@ def small(**more):
 CASES = {
     "unequal widths": make(dl.MLP(depth=2, width=[1.0, 0.7], richness=10.0), dl.GradientDescent(0.02), steps=30),
     "decay, layers": make(small(), dl.GradientDescent(0.03, weight_decay=0.2, layer_lr=[1, 0.7, 1]), dl.Population()),
+    "strong decay": make(
+        dl.MLP(depth=2, width=1.0, richness=3.0), dl.GradientDescent(0.03, weight_decay=1.0), dl.Population()
+    ),
     "centered, online": make(small(centered=True), dl.GradientDescent(0.03), dl.OnlineSGD(1.0)),
     "two outputs": make(small(), dl.GradientDescent(0.03), data=dl.Isotropic(0.1, [[1.0, 0.2], [0.2, 0.6]])),
     "residual": make(
