@@ -448,6 +448,8 @@ def test_slopes():
     exponent, error = measured_slope(values, values**0.5, 0.1 * values**0.5)
     assert exponent == pytest.approx(0.5)
     assert error == pytest.approx(0.1 / (np.log(values).std() * math.sqrt(len(values))))
+    bent = values**0.5 * np.array([1.0, 1.2, 1.2, 1.0])
+    assert measured_slope(values, bent, 0.1 * bent) == pytest.approx((exponent, error))
 
 
 def test_steps_to_a_level():

@@ -323,8 +323,10 @@ def distance(theory: Array, networks: Array, weights: Array | None = None) -> tu
 
 
 def measured_slope(x: Array, y: Array, error: Array) -> tuple[float, float]:
-    """Slope of log(y) against log(x); its error is the larger of scatter about the line and of what y's error does."""
-    found, scatter = loglog_slope(x, y)
+    """Slope of the line fitted to log(y) against log(x), and what the errors of y do to it.
+
+    That the points bend away from the line is no error of the slope: theory's points bend as well, and both are put to
+    the same question.
+    """
     log_x = np.log(x) - np.log(x).mean()
-    sampling = float(np.sqrt(((log_x * error / y) ** 2).sum()) / (log_x @ log_x))
-    return found, float(np.nanmax([scatter, sampling]))
+    return loglog_slope(x, y)[0], float(np.sqrt(((log_x * error / y) ** 2).sum()) / (log_x @ log_x))

@@ -136,7 +136,7 @@ PANELS = (
         ),
         OverSteps(x="log"),
         (follows_in_log_time,),
-        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 16), "full": Size(1000, 64)},
+        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 16), "full": Size(1000, 256)},
     ),
     Panel(
         "6b",
