@@ -30,6 +30,7 @@ extensions = [
     "sphinx_design",
     "sphinx-mathjax-offline",  # equations are shown without the network
     "gallery",
+    "notebooks",
     "signatures",
 ]
 templates_path = ["_templates"]

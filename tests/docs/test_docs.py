@@ -286,6 +286,19 @@ def test_the_gallery_is_made_from_its_list(monkeypatch: pytest.MonkeyPatch) -> N
     assert "| z | \\< 3 | 2 | undecided |" in lines
 
 
+def test_pages_with_cells_can_be_downloaded_as_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link stands below the title, the only heading of its level; pages without cells have none."""
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    with_link = importlib.import_module("notebooks").with_link
+    source = (DOCS / "tutorials" / "budget.md").read_text()
+    link = "{nb-download}`Download this page as a notebook <budget.ipynb>`"
+    before, after = with_link("tutorials/budget", source).split(f"\n\n{link}")
+    assert before + after == source
+    assert before.splitlines()[-1].startswith("# ")
+    plain = (DOCS / "glossary.md").read_text()
+    assert with_link("glossary", plain) == plain
+
+
 def test_every_picture_of_the_gallery_is_there() -> None:
     listed = DOCS / "gallery" / "claims.json"
     if listed.exists():
