@@ -1,6 +1,6 @@
 """How far the linear theory helps nonlinear networks: the tables and the picture of the page on it.
 
-    python docs/nonlinear.py        (five to ten minutes on one core; needs PyTorch and scikit-learn)
+    python docs/nonlinear.py        (about ten minutes on one core; needs PyTorch and scikit-learn)
 
 trains ReLU and GELU networks on handwritten digits at many rates, and writes their losses to ``nonlinear.json``, from
 which tables and picture are made. An interrupted run goes on where it stopped; delete the file to measure anew.
@@ -43,6 +43,9 @@ UNSTABLE = 1.0
 
 LOOKS = (0, 1, 2, 3, 5, 8, 13, 20, 32, 50, 71, 99)
 """Steps at which the loss is looked at, where all of the curve is wanted."""
+
+FITTED, FITS = (64, 128), ("digits", "power law")
+"""Widths whose curves are fitted, to predict the largest; and what the fit takes for the data."""
 
 CASES = [("labels", "mup", WIDTHS), ("labels", "ntk", WIDTHS), ("linear fit", "mup", (64, 256, 1024))]
 """Target, parameterization and widths."""
@@ -130,12 +133,30 @@ def _work(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                         looks = LOOKS if power == 0 else LOOKS[-1:]
                         job = functools.partial(train, problem(*case, lr, activation), target, activation, seed, looks)
                         yield _name(*case, activation, power, seed), job
+    for activation in ACTIVATIONS:
+        for data in FITS:
+            yield _name("fit", activation, data), functools.partial(_fit, found, activation, data)
 
 
 def _theory(target: str, parameterization: str, width: int) -> dict[str, Any]:
     best = dl.optimal_lr(problem(target, parameterization, width, 1.0))
     curve = dl.solve(problem(target, parameterization, width, best.lr)).test_loss
     return {"lr": best.lr, "loss": best.loss, "curve": [round(float(curve[step]), 5) for step in LOOKS]}
+
+
+def _fit(found: dict[str, Any], activation: str, data: str) -> dict[str, Any]:
+    """Fit the curves of narrow networks at theory's best rates, and predict the widest: best rate, and loss there."""
+    free = ["noise", "richness", *(["source", "capacity"] if data == "power law" else [])]
+    problems, curves = [], []
+    for width in FITTED:
+        given = problem("labels", "mup", width, found[_name("labels", "mup", width)]["lr"])
+        problems.append(replace(given, data=dl.Spectrum.power_law(1.5, 1.0, noise=0.2)) if len(free) > 2 else given)
+        losses = [found[_name("labels", "mup", width, activation, 0.0, seed)] for seed in SEEDS]
+        curves.append(dl.measured(steps=LOOKS, test_loss=np.array(losses)))
+    fitted = dl.fit(curves, problems, free)
+    predicted = dl.optimal_lr(fitted.problem.replace(width=WIDTHS[-1]))
+    values = {name: float(f"{value:.3g}") for name, value in fitted.values.items()}
+    return {"values": values, "chi2": fitted.chi2_per_dof, "lr": predicted.lr, "loss": float(predicted.loss)}
 
 
 def _name(*words: Any) -> str:
@@ -241,6 +262,21 @@ def leaving(found: dict[str, Any]) -> Table:
     return table
 
 
+def predictions(found: dict[str, Any]) -> Table:
+    """Return what a fit to narrow networks predicts for the widest, beside what that does."""
+    head = ["network", "data in the fit", "fitted", "chi^2 per degree of freedom"]
+    table = [[*head, "best rate: predicted", "measured", "loss there: predicted", "measured"]]
+    case = ("labels", "mup", WIDTHS[-1])
+    for activation in ACTIVATIONS:
+        ratio, loss = best(found, case, activation)
+        for data in FITS:
+            fit = found[_name("fit", activation, data)]
+            values = ", ".join(f"{name} {value:.2g}" for name, value in fit["values"].items())
+            row = [NAMES[activation], data, values, f"{fit['chi2']:.0f}", f"{fit['lr']:.2f}"]
+            table.append([*row, f"{ratio * found[_name(*case)]['lr']:.2f}", f"{fit['loss']:.3f}", f"{loss:.3f}"])
+    return table
+
+
 def curve(found: dict[str, Any], case: tuple[Any, ...], activation: str) -> Array:
     """Mean loss over seeds at theory's best rate, shape (looks,)."""
     return np.mean([found[_name(*case, activation, 0.0, seed)] for seed in SEEDS], axis=0)
@@ -275,7 +311,7 @@ def draw(found: dict[str, Any]) -> None:
         save_figure(figure, Path(__file__).parent / "images" / "nonlinear.png")
 
 
-TABLES = {each.__name__: each for each in (rates, transfer, leaving)}
+TABLES = {each.__name__: each for each in (rates, transfer, leaving, predictions)}
 
 if __name__ == "__main__":
     import torch

@@ -147,7 +147,11 @@ class Fit(Drawn):
         if any(math.isnan(error) for error in self.errors.values()):
             lines[-1] = "errors are not known: give three networks or more, or their dim"
         lines += [] if self.converged else ["the search has not ended: begin from other values"]
-        return "\n".join([*lines, *map(_words, self.comparisons)])
+        several = len(self.comparisons) > 1
+        lines += [
+            f"{f'run {run}: ' if several else ''}{_words(each)}" for run, each in enumerate(self.comparisons, start=1)
+        ]
+        return "\n".join(lines)
 
     def _is_vague(self, name: str) -> bool:
         return self.errors[name] > _VAGUE * abs(self.values[name])
