@@ -14,6 +14,7 @@ from deeplinear._cli._commands import command
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, _option
 from deeplinear._cli._report import Report, table
+from deeplinear._core.device import find_device
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._reproduce.claim import Outcome
 from deeplinear._reproduce.panel import SCALES
@@ -36,7 +37,8 @@ class Choice:
 
 
 def _choice(values: dict[str, Any]) -> Choice:
-    return Choice(values["ids"] or None, values["scale"], Path(values["out"]), values["device"], values["only_list"])
+    device = find_device(values["device"]).name
+    return Choice(values["ids"] or None, values["scale"], Path(values["out"]), device, values["only_list"])
 
 
 _IDS = inspect.Parameter(
