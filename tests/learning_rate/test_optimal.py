@@ -126,9 +126,18 @@ def test_one_step_of_online_sgd(depth):
     assert found.curvature == pytest.approx(2 * quadratic * found.lr**2, rel=1e-3)
 
 
-@cases
-@pytest.mark.parametrize("objective", ["test", "train"])
-def test_no_rate_is_better(problem, objective):
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [
+        *((name, "test") for name in PROBLEMS),
+        *(
+            pytest.param(name, "train", marks=[] if name in ("full batch", "overfitting") else [pytest.mark.slow])
+            for name in PROBLEMS
+        ),
+    ],
+)
+def test_no_rate_is_better(name, objective):
+    problem = PROBLEMS[name]
     found = optimal_lr(problem, objective=objective, tolerance=1e-5)
     assert found.is_resolved
     at = with_rate(problem, found.lr)
@@ -282,7 +291,13 @@ def drawn(monkeypatch):
     return importlib.import_module("best_rate")
 
 
-@pytest.mark.parametrize(("seed", "least"), BRUTE_FORCE["least_loss"].items())
+@pytest.mark.parametrize(
+    ("seed", "least"),
+    [
+        pytest.param(seed, least, marks=[pytest.mark.slow] * (index % 3 > 0))
+        for index, (seed, least) in enumerate(BRUTE_FORCE["least_loss"].items())
+    ],
+)
 def test_hard_problems_against_brute_force(drawn, seed, least):
     """Oscillation with momentum, holes, spikes, cliffs and rough losses past the edge, where searches have failed."""
     found = optimal_lr(drawn.draw(int(seed)), objective=drawn.objective(int(seed)))

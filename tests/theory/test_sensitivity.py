@@ -107,7 +107,7 @@ def test_agrees_with_differences_for_any_problem(problem):
     ids=["mlp", "resnet", "spectrum", "outputs"],
 )
 def test_long_runs_are_differentiated_by_panels(network, data, sampling, names, monkeypatch):
-    steps = 250
+    steps = 160
     problem = dl.Problem(network, data, sampling, dl.GradientDescent(0.01, weight_decay=0.05), steps)
     exact = sensitivity(problem, names)
     monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 100)
