@@ -63,7 +63,7 @@ def test_agrees_with_differences(network, sampling):
     ids=["full", "online"],
 )
 def test_agrees_with_differences_at_infinite_depth(sampling, names):
-    problem = dl.Problem(dl.ResNet(math.inf, 0.8, branch=1.1), dl.Isotropic(0.3), sampling, OPTIMIZER, 5)
+    problem = dl.Problem(dl.ResNet(math.inf, 0.8, branch=0.7), dl.Isotropic(0.3), sampling, OPTIMIZER, 4)
     check(problem, names, rtol=1e-7, tolerance=1e-9)
 
 
