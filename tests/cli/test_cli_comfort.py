@@ -86,7 +86,7 @@ def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
         ("solve",),
         ("simulate", "--dim", "6", "--seeds", "2"),
         ("sweep", "--over", "lr=0.01,0.02", "--experiment", "dim=6,seeds=2"),
-        ("transfer", "--values", "1,2", "--experiment", "dim=6,seeds=2"),
+        pytest.param(("transfer", "--values", "1,2", "--experiment", "dim=6,seeds=2"), marks=pytest.mark.slow),
     ],
     ids=lambda arguments: arguments[0],
 )

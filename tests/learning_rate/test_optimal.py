@@ -222,7 +222,10 @@ def test_where_nothing_moves_every_rate_is_stable():
         max_stable_lr(problem)
 
 
-@pytest.mark.parametrize(("search", "steps"), [(optimal_lr, 12), (optimal_lr, 170), (max_stable_lr, 12)])
+@pytest.mark.parametrize(
+    ("search", "steps"),
+    [(optimal_lr, 12), pytest.param(optimal_lr, 170, marks=pytest.mark.slow), (max_stable_lr, 12)],
+)
 def test_progress_of_the_search(steps, search):
     reports = []
     problem = make(sampling=dl.OnlineSGD(0.3), steps=steps)
