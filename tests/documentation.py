@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -68,10 +69,14 @@ def links(page: Path) -> list[str]:
 
 
 def script(path: Path) -> ModuleType:
-    """Import a script that is not part of a package."""
+    """Import a script that is not part of a package, with what lies beside it."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
     return module

@@ -4,11 +4,32 @@ Numbers come from a grid of a hundred values, so that failures shrink to readabl
 rates are small enough that training does not blow up.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deeplinear as dl
 from deeplinear._problem.sampling import Sampling
+
+
+def on_random(
+    values: st.SearchStrategy[Any], few: int, many: int, **options: Any
+) -> Callable[[Callable[[Any], None]], Callable[[int], None]]:
+    """Turn a check of one value into a test of ``few`` random ones, and of ``many`` in ``make check-slow``."""
+
+    def test_of(check: Callable[[Any], None]) -> Callable[[int], None]:
+        @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])
+        def test(examples: int) -> None:
+            settings(max_examples=examples, deadline=None, derandomize=True, **options)(given(values)(check))()
+
+        test.__name__ = check.__name__
+        return test
+
+    return test_of
 
 
 def between(low: float, high: float) -> st.SearchStrategy[float]:

@@ -1,6 +1,6 @@
 """Give the command line wrong values in every option, and see that each ends in a sentence and a documented code.
 
-    python tools/faults_cli.py [--lines 400] [--seed 0]
+    python tools/faults_cli.py [--lines 640] [--seed 0]
 
 Options come from the commands themselves, so that new ones are tried too. Every line runs in this process, with a limit
 of time and of memory; what does not hold is printed, and the exit code is 1.
@@ -27,6 +27,7 @@ from deeplinear._cli import app
 
 CODES = {0, 1, 2, 3, 4, 5}
 SECONDS = 60
+"""Most seconds of the processor for a line; it may wait ten times as long by the clock."""
 BYTES = 8 * 2**30
 SMALL = {
     "compare": "--steps 6 --dim 8 --seeds 2",
@@ -37,6 +38,8 @@ SMALL = {
     "transfer": "--values 1,2 --steps 5",
     "sharpness": "--steps 6 --vectors 3 --at 5",
     "landscape": "--steps 6",
+    "optimal": "--steps 6 --starts 1",
+    "plan": "--compute 20 --steps 6 --values width=1,2",
     "reproduce": "--list",
     "explore": "--no-browser --port 99999",
 }
@@ -97,12 +100,14 @@ def command_lines(count: int, seed: int) -> list[list[str]]:
 
 def fault_of(line: list[str]) -> str | None:
     """Run one line and return what is wrong with how it ended."""
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, 10 * SECONDS)
     try:
         result = CliRunner().invoke(app, line)
     except TooLong:
         return f"did not end in {SECONDS} s"
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
     if isinstance(result.exception, TooLong):
         return f"did not end in {SECONDS} s"
@@ -121,7 +126,7 @@ def fault_of(line: list[str]) -> str | None:
 def main() -> int:
     """Try all lines and say how many held."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--lines", type=int, default=400)
+    arguments.add_argument("--lines", type=int, default=640)
     arguments.add_argument("--seed", type=int, default=0)
     given = arguments.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
@@ -131,6 +136,7 @@ def main() -> int:
         raise TooLong
 
     signal.signal(signal.SIGALRM, end)
+    signal.signal(signal.SIGPROF, end)
     lines = command_lines(given.lines, given.seed)
     tried: Counter[str] = Counter()
     faults: Counter[str] = Counter()

@@ -3,12 +3,15 @@
 import importlib.util
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import deeplinear as dl
 from command_line import document, in_folder, refused, run  # noqa: F401
+from deeplinear._cli import _report
+from deeplinear._cli._report import Report
 from needs import need
 
 pytestmark = pytest.mark.usefixtures("in_folder")
@@ -83,7 +86,7 @@ def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
         ("solve",),
         ("simulate", "--dim", "6", "--seeds", "2"),
         ("sweep", "--over", "lr=0.01,0.02", "--experiment", "dim=6,seeds=2"),
-        ("transfer", "--values", "1,2", "--experiment", "dim=6,seeds=2"),
+        pytest.param(("transfer", "--values", "1,2", "--experiment", "dim=6,seeds=2"), marks=pytest.mark.slow),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -101,3 +104,31 @@ def test_a_sweep_on_a_device_has_the_same_results() -> None:
     assert abs(here.test_loss - there.test_loss).max() < 1e-12
     with pytest.raises(ValueError, match="workers must be 1, without a scheduler, on a device, got 2"):
         dl.sweep(problem, {"lr": [0.02]}, device="torch:cpu", workers=2)
+
+
+class TestProgress:
+    """What is shown on stderr while a command works."""
+
+    def test_nothing_is_started_before_arguments_are_checked(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(ValueError, match="wrong"), Report(json=False, quiet=False).stage("theory"):
+            raise ValueError("wrong")
+        assert capsys.readouterr().err == ""
+
+    def test_work_is_announced_once_when_it_first_reports(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with Report(json=False, quiet=False).stage("theory") as progress:
+            assert progress is not None
+            progress(1, 3)
+            progress(2, 3)
+        first, last = capsys.readouterr().err.splitlines()
+        assert first == "theory: started"
+        assert last.startswith("theory: done in ")
+
+    def test_work_that_does_not_report_is_announced_after_a_while(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_report, "_BEGUN", 0.01)
+        with Report(json=False, quiet=False).stage("theory"):
+            deadline = time.monotonic() + 10.0
+            while not (shown := capsys.readouterr().err) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert shown == "theory: started\n"

@@ -103,7 +103,7 @@ class TestLandscape:
         assert parsed["barrier"] == (None if np.isnan(found.barrier) else found.barrier)
 
     def test_divergence_is_said(self) -> None:
-        assert "training diverged at step" in refused("landscape", *FAST, "--lr", "5", code=3)
+        assert "training diverged at step" in refused("landscape", *FAST, "--lr", "5", "--quiet", code=3)
 
     @pytest.mark.parametrize(
         ("arguments", "words"),

@@ -1,16 +1,44 @@
 """The commands ``optimal`` and ``plan``."""
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import deeplinear as dl
 from command_line import document, refused, run
+from deeplinear._cli import _planning_commands
 
-pytestmark = pytest.mark.usefixtures("in_folder")
+pytestmark = pytest.mark.usefixtures("in_folder", "_remembered")
 
 FAST = ("--depth", "1", "--sampling", "online", "--batch", "0.5", "--noise", "0.3", "--lr", "0.05", "--steps", "8")
 PROBLEM = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.05), steps=8)
+
+
+@pytest.fixture
+def _remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that ask the library for the same again get the same result, since a search takes seconds."""
+    for name in ("find_optimum", "find_plan"):
+        monkeypatch.setattr(_planning_commands, name, _once(getattr(_planning_commands, name)))
+
+
+@cache
+def _once(search: Any) -> Any:
+    results: dict[str, Any] = {}
+
+    def remembered(*arguments: Any, progress: Any, **options: Any) -> Any:
+        asked = repr((arguments, options))
+        if asked not in results:
+            results[asked] = search(*arguments, **options, progress=progress)
+        return results[asked]
+
+    return remembered
+
+
+@cache
+def optimum() -> dl.Optimum:
+    return dl.optimal(PROBLEM, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, starts=2)
 
 
 class TestOptimal:
@@ -19,14 +47,14 @@ class TestOptimal:
     def test_a_table_and_a_picture(self) -> None:
         result = run("optimal", *FAST, *self.OPTIONS)
         assert result.exit_code == 0, result.output
-        found = dl.optimal(PROBLEM, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, starts=2)
+        found = optimum()
         assert f" {found.values['lr']:.4g} " in result.stdout
         assert f"stable up to {found.stable_factor:.3g} times this learning rate" in result.stdout
         assert Path("optimal.png").read_bytes().startswith(b"\x89PNG")
 
     def test_the_document_is_what_the_library_says(self) -> None:
         parsed = document("optimal", *FAST, *self.OPTIONS)
-        found = dl.optimal(PROBLEM, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, starts=2)
+        found = optimum()
         assert dl.Problem.from_dict(parsed["problem"]) == found.problem
         assert parsed["values"] == found.values
         assert parsed["curvature"] == found.curvature.tolist()

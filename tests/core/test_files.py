@@ -167,7 +167,7 @@ class TestDamage:
 
 class TestOtherProcesses:
     def test_solutions_come_back_from_other_processes(self) -> None:
-        problems = [make(), make(lr=lambda step: 0.1 / (1 + step)), make(steps=1200)]
+        problems = [make(), make(lr=lambda step: 0.1 / (1 + step)), make(steps=1200, depth=1, lr=0.02)]
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             found = list(pool.map(dl.solve, problems))
         for solution, problem in zip(found, problems, strict=True):

@@ -37,21 +37,31 @@ def test_there_are_notebooks_and_every_kind_of_block_is_known() -> None:
 
 
 LONG = (
-    "learning-rate-transfer.md",
-    "scaling-laws.md",
-    "fit-and-predict.md",
-    "which-schedule.md",
+    "batch-and-rate.md",
     "budget.md",
+    "command-line.md",
+    "faq.md",
+    "findings.md",
+    "findings-training.md",
+    "fit-and-predict.md",
+    "how-much-data.md",
+    "learning-rate-transfer.md",
+    "peaks-of-schedules.md",
+    "residual-depth.md",
+    "scaling-laws.md",
     "several-at-once.md",
+    "sweeps.md",
+    "which-schedule.md",
+    "your-own-data.md",
 )
-"""Tutorials whose cells take long; they run when the site is built, as all do."""
+"""Pages whose code takes seconds. Cells run when the site is built, as all do."""
 
 
-def slow_if_long(page: Path) -> Any:
-    return pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page
+def slow_if_long(pages: list[Path]) -> list[Any]:
+    return [pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=NAMES[page]) for page in pages]
 
 
-@pytest.mark.parametrize("page", [slow_if_long(page) for page in NOTEBOOKS], ids=[NAMES[page] for page in NOTEBOOKS])
+@pytest.mark.parametrize("page", slow_if_long(NOTEBOOKS))
 def test_cells_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one namespace and beside the page, as when the site is built; a cell that raises or warns fails."""
     monkeypatch.chdir(page.parent)
@@ -64,7 +74,7 @@ def test_cells_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         plt.close("all")
 
 
-@pytest.mark.parametrize("page", DOCTESTS, ids=NAMES.get)
+@pytest.mark.parametrize("page", slow_if_long(DOCTESTS))
 def test_examples_with_a_prompt_run(page: Path) -> None:
     failures, examples = doctest.testfile(str(page), module_relative=False)
     assert examples

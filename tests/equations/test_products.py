@@ -182,7 +182,7 @@ PROBLEMS = {
     "unequal widths": problem(dl.MLP(3, (1.0, 2.0, 0.5)), dl.MultiPassSGD(2.0, 1.0)),
     "weight decay": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), weight_decay=0.1, momentum=0.5),
     "residual": problem(dl.ResNet(3, 1.0), dl.OnlineSGD(1.0)),
-    "infinite depth": problem(dl.ResNet(float("inf"), 1.0), dl.FullBatch(2.0), steps=20),
+    "infinite depth": problem(dl.ResNet(float("inf"), 1.0, branch=0.5), dl.FullBatch(2.0), steps=10),
     "modes": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), dl.Spectrum([1.0, 0.5, 0.1], [1.0, 1.0, 1.0], noise=0.2)),
     "outputs": problem(dl.MLP(2, 1.0), dl.FullBatch(2.0), dl.Isotropic(0.3, target_gram=[[1.0, 0.2], [0.2, 0.5]])),
     "population": problem(dl.MLP(2, 1.0, parameterization="ntk"), dl.Population()),
@@ -201,8 +201,8 @@ def test_whole_solutions(in_numpy, name, nudge):
 
 def test_single_steps_after_panels(in_numpy):
     """Rows of panels are full in blocks, which steps after them must not skip; where the rate jumps there are some."""
-    rates = (0.005,) * 200 + (0.01,) * 200
-    long = replace(PROBLEMS["multilayer"], optimizer=dl.GradientDescent(rates), steps=400)
+    rates = (0.005,) * 100 + (0.01,) * 100
+    long = replace(PROBLEMS["multilayer"], optimizer=dl.GradientDescent(rates), steps=200)
     lengths = Panels().solve([long])[0].axis.lengths
     assert (1, True) in [(length, before > 1) for before, length in pairwise(lengths)]
     found, expected = dl.solve(long, method="panels"), in_numpy(lambda: dl.solve(long, method="panels"))

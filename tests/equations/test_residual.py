@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deeplinear as dl
@@ -15,7 +14,7 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._solvers.reference import reference
 from factories import SAMPLINGS, maker
 from networks import steps_of
-from strategies import between, data, optimizers, samplings
+from strategies import between, data, on_random, optimizers, samplings
 
 OBSERVABLES = ("test_loss", "train_loss", "feature_correlation", "gradient_correlation", "feature_response", "kernel")
 
@@ -55,8 +54,7 @@ def residual_problems(draw):
     return dl.Problem(network, draw(two_at_most), draw(samplings()), slow, steps)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(residual_problems())
+@on_random(residual_problems(), few=35, many=300)
 def test_agrees_with_all_pairs_of_layers(problem):
     assert_agrees_with_the_reference(problem)
 

@@ -8,7 +8,7 @@ from documentation import DOCS, script
 measured = script(DOCS / "measured.py")
 
 
-@pytest.mark.parametrize(("source", "depth"), [(0.3, 1), (0.5, 2)])
+@pytest.mark.parametrize(("source", "depth"), [(0.3, 1), pytest.param(0.5, 2, marks=pytest.mark.slow)])
 def test_slopes_of_hard_tasks(source, depth):
     """At a rate 1e5 times larger and to the end of the first decade only, which differ by less than is shown."""
     rows = {tuple(row[:3]): row[3:] for row in measured.read("hard_tasks")[1:]}
@@ -23,9 +23,9 @@ def test_deeper_networks_are_closer_to_the_law_of_their_depth():
 
 
 def test_small_batches():
-    """With a third of the networks, whose own error is found alike."""
+    """With a sixth of the networks, whose own error is found alike."""
     header, *rows = measured.read("small_batches")
-    found = measured.small_batch(richness=1.0, batch=1, networks=500)
+    found = measured.small_batch(richness=1.0, batch=1, networks=250)
     for row, (deviation, error) in zip(rows[2:], found, strict=True):
         recorded, its_error = map(float, row[header.index("B = 1")].removesuffix(" %").split(" ± "))
         assert abs(100 * deviation - recorded) < 4 * np.hypot(100 * error, its_error)

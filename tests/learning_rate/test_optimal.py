@@ -126,9 +126,18 @@ def test_one_step_of_online_sgd(depth):
     assert found.curvature == pytest.approx(2 * quadratic * found.lr**2, rel=1e-3)
 
 
-@cases
-@pytest.mark.parametrize("objective", ["test", "train"])
-def test_no_rate_is_better(problem, objective):
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [
+        *((name, "test") for name in PROBLEMS),
+        *(
+            pytest.param(name, "train", marks=[] if name in ("full batch", "overfitting") else [pytest.mark.slow])
+            for name in PROBLEMS
+        ),
+    ],
+)
+def test_no_rate_is_better(name, objective):
+    problem = PROBLEMS[name]
     found = optimal_lr(problem, objective=objective, tolerance=1e-5)
     assert found.is_resolved
     at = with_rate(problem, found.lr)
@@ -213,7 +222,10 @@ def test_where_nothing_moves_every_rate_is_stable():
         max_stable_lr(problem)
 
 
-@pytest.mark.parametrize(("search", "steps"), [(optimal_lr, 12), (optimal_lr, 170), (max_stable_lr, 12)])
+@pytest.mark.parametrize(
+    ("search", "steps"),
+    [(optimal_lr, 12), pytest.param(optimal_lr, 170, marks=pytest.mark.slow), (max_stable_lr, 12)],
+)
 def test_progress_of_the_search(steps, search):
     reports = []
     problem = make(sampling=dl.OnlineSGD(0.3), steps=steps)
@@ -282,7 +294,13 @@ def drawn(monkeypatch):
     return importlib.import_module("best_rate")
 
 
-@pytest.mark.parametrize(("seed", "least"), BRUTE_FORCE["least_loss"].items())
+@pytest.mark.parametrize(
+    ("seed", "least"),
+    [
+        pytest.param(seed, least, marks=[pytest.mark.slow] * (index % 3 > 0))
+        for index, (seed, least) in enumerate(BRUTE_FORCE["least_loss"].items())
+    ],
+)
 def test_hard_problems_against_brute_force(drawn, seed, least):
     """Oscillation with momentum, holes, spikes, cliffs and rough losses past the edge, where searches have failed."""
     found = optimal_lr(drawn.draw(int(seed)), objective=drawn.objective(int(seed)))
@@ -347,7 +365,7 @@ def test_a_rate_with_a_margin_stays_off_a_cliff():
     around = [dl.solve(with_rate(problem, found.safe_lr * factor)).test_loss[-1] for factor in (1 / 1.2, 1.0, 1.2)]
     assert around[1] == pytest.approx(found.safe_loss)
     # No rate of a fine grid has a smaller loss at the worst of the rates within its margin.
-    rates = np.geomspace(0.3 * found.lr, found.lr, 40)
+    rates = np.geomspace(0.3 * found.lr, found.lr, 20)
     worst = [
         max(dl.solve(with_rate(problem, float(rate * factor))).test_loss[-1] for factor in (1 / 1.2, 1.0, 1.2))
         for rate in rates

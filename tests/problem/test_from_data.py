@@ -101,11 +101,11 @@ def test_data_that_cannot_be_used_are_refused(x, y, message):
 @pytest.mark.parametrize(
     ("regime", "samples", "batch", "bound"),
     [
-        ("population", 256, 32, 0.02),
+        pytest.param("population", 256, 32, 0.02, marks=pytest.mark.slow),
         ("full batch", 256, 32, 0.03),
-        ("full batch", 64, 32, 0.10),
-        ("online", 256, 32, 0.03),
-        ("online", 256, 8, 0.04),
+        pytest.param("full batch", 64, 32, 0.10, marks=pytest.mark.slow),
+        pytest.param("online", 256, 32, 0.03, marks=pytest.mark.slow),
+        pytest.param("online", 256, 8, 0.04, marks=pytest.mark.slow),
         ("multi-pass", 256, 32, 0.04),
     ],
 )

@@ -34,7 +34,7 @@ def test_compression_of_a_hundred_thousand_modes():
     many = dl.Spectrum.power_law(1.5, 0.5, modes=100_000, noise=0.1)
     few = many.compress()
     assert len(few.eigenvalues) < 60
-    expected, solution = (dl.solve(make(data, width=128.0, samples=256.0, steps=15)) for data in (many, few))
+    expected, solution = (dl.solve(make(data, width=128.0, samples=256.0, steps=6)) for data in (many, few))
     assert_allclose(solution.test_loss, expected.test_loss, rtol=1e-8)
     # Long after, in the lazy limit, where each mode follows (1 - c lam)^t.
     for rate in (0.2, 1.0, 1.9):

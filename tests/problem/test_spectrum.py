@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
@@ -14,7 +13,7 @@ import deeplinear as dl
 from agreement import assert_agrees_with_the_reference
 from deeplinear._experiment.simulate import simulation_memory
 from spectra import GRAM, REGIMES, make
-from strategies import networks, optimizers, samplings, spectra
+from strategies import networks, on_random, optimizers, samplings, spectra
 
 # --- what is refused ------------------------------------------------------------------------------------------
 
@@ -135,8 +134,7 @@ def test_problems_with_spectra_are_kept_in_files(data, tmp_path):
 # --- the equations --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(st.data())
+@on_random(st.data(), few=25, many=300)
 def test_dense_solver_agrees_with_the_reference(draw):
     steps = draw.draw(st.integers(1, 7))
     problem = dl.Problem(

@@ -27,7 +27,7 @@ def load(name):
 
 @pytest.mark.parametrize(("damping", "richness"), [(0.0, 0.5), (0.5, 1.0)])
 def test_the_peer_converges_to_the_same_answer(damping, richness):
-    problem = load("problems").mlp(20, depth=3, lr=0.03, richness=richness)
+    problem = load("problems").mlp(12, depth=3, lr=0.03, richness=richness)
     found = load("peer").fixed_point(problem, damping, tolerance=1e-12)
     np.testing.assert_allclose(found.test_loss, dl.solve(problem).test_loss, rtol=1e-9)
 
@@ -40,14 +40,19 @@ def test_the_peer_reports_that_it_fails():
 
 def test_random_problems_are_reproducible_and_fit_for_panels():
     honesty = load("honesty")
-    problems = [honesty.draw(seed) for seed in range(honesty.PROBLEMS)]
-    assert problems[7] == honesty.draw(7)
+    seeds = range(0, honesty.PROBLEMS, 3)
+    problems = [honesty.draw(seed) for seed in seeds]
+    assert problems[7] == honesty.draw(seeds[7])
     assert all(Panels().why_not(problem) is None for problem in problems)
     assert max(problem.steps for problem in problems) > 1000
     for kind in ("network", "data", "sampling"):
         assert len({type(getattr(problem, kind)) for problem in problems}) == 2
-    rough = [problem.optimizer.rates(problem.steps) for problem in problems[honesty.ROUGH :]]
-    assert sum(len(breaks(rates)) > 0 for rates in rough) > 50
+    rough = [
+        problem.optimizer.rates(problem.steps)
+        for seed, problem in zip(seeds, problems, strict=True)
+        if seed >= honesty.ROUGH
+    ]
+    assert sum(len(breaks(rates)) > 0 for rates in rough) > 50 / 3
     assert all(len(set(rates)) > 1 for rates in rough)
 
 
@@ -67,6 +72,7 @@ def test_true_errors_are_seen():
     assert honesty.true_error(dataclasses.replace(wrong, status=rounded.status), rounded, 1e-5) == 0
 
 
+@pytest.mark.slow
 def test_the_page_can_be_written_from_what_is_stored(tmp_path, monkeypatch):
     run = load("run")
     monkeypatch.setattr("pictures.IMAGES", tmp_path)
@@ -85,7 +91,7 @@ def test_the_crossover_is_where_the_curves_cross():
 
 
 # Problems of ``make fuzz`` that take little time.
-QUICK = [0, 1, 2, 3, 5, 6, *range(9, 13), *range(14, 18), 20, 22, 23, 24, 26, 29, 30, 32, 33, *range(35, 40), 42, 45]
+QUICK = [0, 1, 2, 3, 5, 6, *range(9, 13), *range(14, 18), 20, 22, 23, 24, 26, 29, 30, 32, 33, *range(35, 39), 42, 45]
 
 
 @pytest.mark.parametrize("seed", QUICK)

@@ -96,12 +96,20 @@ def assert_as_simulated(problem, dim=DIM, data=None):
 
 
 def cases():
-    """Every network, sampling rule and optimiser that make a problem."""
-    for index, (network, sampling, name) in enumerate(itertools.product(NETWORKS, SAMPLINGS, OPTIMIZERS)):
+    """Every network, sampling rule and optimiser that make a problem; all but a few of them in ``make check-slow``.
+
+    The few have every network with every sampling rule, and every optimiser twice: ``optimizer`` never asks for the
+    sampling rule, nor ``data`` for the optimiser.
+    """
+    names = list(OPTIMIZERS)
+    few = [names[(index + index // len(names)) % len(names)] for index in range(len(NETWORKS) * len(SAMPLINGS))]
+    for index, (network, sampling, name) in enumerate(itertools.product(NETWORKS, SAMPLINGS, names)):
         if name != "SAM" or not isinstance(sampling, dl.MultiPassSGD):  # which Problem refuses
             words = (network.kind.option, network.parameterization, sampling.kind.option, name)
-            data = DATA[(index + index // len(OPTIMIZERS)) % len(DATA)]
-            yield pytest.param(network, data, sampling, OPTIMIZERS[name], id="-".join(words))
+            data = DATA[(index + index // len(names)) % len(DATA)]
+            is_one_of_the_few = name == few[index // len(names)]
+            marks = [] if is_one_of_the_few else [pytest.mark.slow]
+            yield pytest.param(network, data, sampling, OPTIMIZERS[name], id="-".join(words), marks=marks)
 
 
 @pytest.mark.parametrize(("network", "data", "sampling", "optimizer"), list(cases()))

@@ -57,7 +57,7 @@ def test_the_readme_counts_the_outcomes(kept):
     ("name", "size"),
     [
         ("3d", Size(20, 3)),
-        ("4a", Size(100, 16)),
+        pytest.param("4a", Size(100, 16), marks=pytest.mark.slow),
         ("A2a", PANELS["A2a"].sizes["quick"]),
         ("A2b", Size(20, 3)),
     ],
@@ -76,7 +76,7 @@ def test_claims_are_those_of_a_fresh_run(kept, name, size):
                 assert abs(check.value - number["value"]) < 4 * error, check.name
 
 
-@pytest.mark.parametrize("name", ["2a", "2b", "5b", "7a"])
+@pytest.mark.parametrize("name", ["2a", *(pytest.param(name, marks=pytest.mark.slow) for name in ("2b", "5b", "7a"))])
 def test_optima_are_those_of_a_fresh_search(kept, name):
     """The exponent of theory, to what a search for the optimum leaves."""
     lines = PANELS[name].study.lines  # type: ignore[union-attr]

@@ -78,8 +78,12 @@ def test_every_panel_of_the_paper_is_there():
     assert set(COLUMNS) == set(TITLES) == {panel.figure for panel in PANELS.values()}
 
 
+LONG = {"2b", "3b", "3c", "4a", "4b", "5a", "5b", "7a", "7b", "A1"}
+"""Panels that take seconds; others are of the same kinds, and every claim is tested in ``test_claims``."""
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "A1" else name for name in PAPER]
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in PAPER]
 )
 def test_a_panel_runs_and_its_claims_are_evaluated(name, folder):
     (found,) = dl.reproduce([name], scale="tiny", out=folder)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase
 from scipy.integrate import quad
 
 import deeplinear as dl
@@ -14,7 +14,7 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations import matrix_track
 from deeplinear._equations.matrix_averages import MatrixAverage
 from deeplinear._solvers.reference import reference
-from strategies import programs
+from strategies import on_random, programs
 
 FULL = dl.FullBatch(2.0)
 GRAM = [[1.0, 0.3], [0.3, 0.5]]
@@ -30,8 +30,7 @@ def losses(problem):
     return np.concatenate([solution.test_loss, solution.train_loss])
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
-@given(programs())
+@on_random(programs(), few=40, many=300, phases=[Phase.explicit, Phase.generate])
 def test_any_program_agrees_with_the_reference(problem):
     muon = any(stage.optimizer.orthogonal for stage in problem.stages)  # which takes the reference long
     averages = [dl.TailMean(0.5)] if muon else [dl.EMA(0.7), dl.TailMean(0.5)]

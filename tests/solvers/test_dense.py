@@ -2,26 +2,23 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 import deeplinear as dl
 from agreement import assert_agrees_with_the_reference, assert_close
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import structure
 from factories import SAMPLINGS, maker
-from strategies import problems
+from strategies import on_random, problems
 
 make = maker("sampling", depth=3, width=0.8, noise=0.3, sampling=SAMPLINGS[1], lr=0.03, steps=12)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(problems())
+@on_random(problems(), few=50, many=500)
 def test_agrees_with_the_reference(problem):
     assert_agrees_with_the_reference(problem)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(problems())
+@on_random(problems(), few=20, many=200)
 def test_correlations_are_symmetric_and_positive_and_responses_causal(problem):
     solution, outputs = dl.solve(problem), problem.data.outputs
     correlations = [
@@ -42,8 +39,7 @@ def test_correlations_are_symmetric_and_positive_and_responses_causal(problem):
         assert not matrix[later].any()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(problems())
+@on_random(problems(), few=20, many=200)
 def test_both_decompositions_sum_to_the_loss(problem):
     solution = dl.solve(problem)
     for parts in (solution.decomposition, solution.variance):

@@ -23,10 +23,10 @@ make = maker("sampling", depth=1, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.
     "change",
     [
         {},
-        {"sampling": dl.MultiPassSGD(1.5, 0.25), "richness": 2.0},
+        {"sampling": dl.MultiPassSGD(1.5, 0.25), "richness": 2.0, "steps": 700},
         {"weight_decay": 0.1, "depth": 2, "steps": 700},
         {"data": dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), "steps": 600, "lr": 0.003},
-        {"data": SPECTRUM, "centered": True},
+        {"data": SPECTRUM, "centered": True, "steps": 700},
         {"network": dl.ResNet, "depth": 2, "steps": 700, "lr": 0.002},
     ],
     ids=["online", "multi-pass", "weight decay", "outputs", "spectrum", "residual"],
@@ -181,7 +181,10 @@ def test_merged_steps_beyond_the_edge_are_given_up_in_seconds():
     [
         {"data": dl.Isotropic(0.1, np.eye(2).tolist()), "lr": 1e-4, "steps": 600},
         {"steps": 1200},
-        {"network": LAZY, "noise": 0.0, "sampling": dl.OnlineSGD(0.5), "lr": 5e-4, "steps": 6000},
+        pytest.param(
+            {"network": LAZY, "noise": 0.0, "sampling": dl.OnlineSGD(0.5), "lr": 5e-4, "steps": 6000},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["two outputs", "noise", "no noise"],
 )

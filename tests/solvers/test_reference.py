@@ -11,9 +11,9 @@ from deeplinear._problem.sampling import Sampling
 from deeplinear._solvers.reference import reference
 from deeplinear._solvers.reference_rules import train
 from deeplinear._theory.solution import CURVES, MATRICES
-from strategies import optimizers, problems
+from strategies import on_random, optimizers, problems
 
-any_problem = settings(max_examples=40, deadline=None, derandomize=True)
+any_problem = on_random(problems(), few=12, many=200)
 
 
 class TwoLevels(dl.Isotropic):
@@ -111,7 +111,6 @@ def test_first_population_step_at_infinite_width() -> None:
 
 
 @any_problem
-@given(problems())
 def test_before_training(problem: dl.Problem) -> None:
     solution = reference(problem)
     outputs, network = problem.data.outputs, problem.network
@@ -130,7 +129,6 @@ def test_before_training(problem: dl.Problem) -> None:
 
 
 @any_problem
-@given(problems())
 def test_parts_and_overlaps_fit_together(problem: dl.Problem) -> None:
     s = reference(problem)
     label_noise = problem.data.outputs * problem.data.noise**2
@@ -144,7 +142,6 @@ def test_parts_and_overlaps_fit_together(problem: dl.Problem) -> None:
 
 
 @any_problem
-@given(problems())
 def test_correlations_are_covariances(problem: dl.Problem) -> None:
     solution = reference(problem)
     for C in [solution["Cv"], solution["CDelta"], *solution["Ch"], *solution["Cg"]]:
@@ -154,7 +151,6 @@ def test_correlations_are_covariances(problem: dl.Problem) -> None:
 
 
 @any_problem
-@given(problems())
 def test_responses_are_causal(problem: dl.Problem) -> None:
     solution = reference(problem)
     C = np.ones((problem.data.outputs, problem.data.outputs))
@@ -228,7 +224,7 @@ def test_schedule_weighs_each_gradient_by_its_own_rate() -> None:
     np.testing.assert_array_equal(a, [[0, 0, 0], [0.1, 0, 0], [0.1, 0.2, 0]])
 
 
-@any_problem
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(optimizers(steps=6), st.integers(0, 2**32 - 1))
 def test_propagator_sums_up_the_update_rule(optimizer: dl.GradientDescent, seed: int) -> None:
     G = np.random.default_rng(seed).standard_normal(6)

@@ -261,6 +261,7 @@ class TestDask:
         ) as cluster:
             yield cluster
 
+    @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
     def test_a_killed_worker_loses_nothing(
         self, problem: dl.Problem, cluster: Any, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

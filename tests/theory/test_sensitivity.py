@@ -63,7 +63,7 @@ def test_agrees_with_differences(network, sampling):
     ids=["full", "online"],
 )
 def test_agrees_with_differences_at_infinite_depth(sampling, names):
-    problem = dl.Problem(dl.ResNet(math.inf, 0.8, branch=1.1), dl.Isotropic(0.3), sampling, OPTIMIZER, 5)
+    problem = dl.Problem(dl.ResNet(math.inf, 0.8, branch=0.7), dl.Isotropic(0.3), sampling, OPTIMIZER, 4)
     check(problem, names, rtol=1e-7, tolerance=1e-9)
 
 
@@ -107,7 +107,7 @@ def test_agrees_with_differences_for_any_problem(problem):
     ids=["mlp", "resnet", "spectrum", "outputs"],
 )
 def test_long_runs_are_differentiated_by_panels(network, data, sampling, names, monkeypatch):
-    steps = 250
+    steps = 160
     problem = dl.Problem(network, data, sampling, dl.GradientDescent(0.01, weight_decay=0.05), steps)
     exact = sensitivity(problem, names)
     monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 100)

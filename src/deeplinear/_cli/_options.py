@@ -14,6 +14,7 @@ from deeplinear._cli._fields import FIELDS, KINDS, Field, problem_from
 from deeplinear._cli._readers import number, numbers
 from deeplinear._cli._report import Report
 from deeplinear._core.about import About
+from deeplinear._core.device import find_device
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
 
@@ -276,7 +277,7 @@ DEVICE = Group(
             rich_help_panel="Output",
         ),
     ),
-    lambda values: values["device"],
+    lambda values: find_device(values["device"]).name,
 )
 
 TOLERANCE = Group(

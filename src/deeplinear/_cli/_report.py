@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from deeplinear._core.words import in_time
 
 _PATIENCE = 10.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
+
+_BEGUN = 1.0
+"""Seconds after which work has begun even if it has not reported any progress. Arguments are refused sooner."""
 
 _SHORT = 24
 """Most letters of what is never cut or broken into lines."""
@@ -118,13 +122,17 @@ def _bar(name: str, work: Callable[[int], float]) -> Iterator[Advance]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(name, total=None)
+    progress = Progress(*columns, console=Console(stderr=True))
+    task = progress.add_task(name, total=None)
 
-        def advance(done: int, total: int) -> None:
-            progress.update(task, completed=work(done), total=work(total))
+    def advance(done: int, total: int) -> None:
+        progress.update(task, completed=work(done), total=work(total))
 
-        yield advance
+    try:
+        with _announced(progress.start, advance) as announced:
+            yield announced
+    finally:
+        progress.stop()
 
 
 @contextmanager
@@ -139,6 +147,28 @@ def _lines(name: str, work: Callable[[int], float]) -> Iterator[Advance]:
             left = f", about {in_time((last - start) * (1 / part - 1))} left" if part else ""
             print(f"{name}: {100 * part:.0f} % after {last - start:.0f} s{left}", file=sys.stderr, flush=True)
 
-    print(f"{name}: started", file=sys.stderr)
-    yield advance
+    with _announced(lambda: print(f"{name}: started", file=sys.stderr, flush=True), advance) as announced:
+        yield announced
     print(f"{name}: done in {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _announced(announce: Callable[[], None], advance: Advance) -> Iterator[Advance]:
+    """Call ``announce`` once, when work begins: not before its arguments have been checked."""
+    begun = threading.Lock()
+
+    def begin() -> None:
+        if begun.acquire(blocking=False):
+            announce()
+
+    def begin_and_advance(done: int, total: int) -> None:
+        begin()
+        advance(done, total)
+
+    timer = threading.Timer(_BEGUN, begin)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield begin_and_advance
+    finally:
+        timer.cancel()

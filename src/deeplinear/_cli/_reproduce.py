@@ -5,7 +5,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,15 +14,15 @@ from deeplinear._cli._commands import command
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, _option
 from deeplinear._cli._report import Report, table
+from deeplinear._core.device import find_device
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._reproduce.claim import Outcome
-from deeplinear._reproduce.compute import plan_panels
-from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.panel import SCALES
-from deeplinear._reproduce.plan import Plan
-from deeplinear._reproduce.run import Reproduction
-from deeplinear._reproduce.run import reproduce as reproduce_panels
-from deeplinear._reproduce.store import Store
+
+if TYPE_CHECKING:  # the problems of all figures take longer to load than the other commands
+    from deeplinear._reproduce.plan import Plan
+    from deeplinear._reproduce.run import Reproduction
+    from deeplinear._reproduce.store import Store
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Choice:
 
 
 def _choice(values: dict[str, Any]) -> Choice:
-    return Choice(values["ids"] or None, values["scale"], Path(values["out"]), values["device"], values["only_list"])
+    device = find_device(values["device"]).name
+    return Choice(values["ids"] or None, values["scale"], Path(values["out"]), device, values["only_list"])
 
 
 _IDS = inspect.Parameter(
@@ -85,6 +86,10 @@ def reproduce(choice: Choice, report: Report) -> int:
 
     deeplinear reproduce --scale full --out gallery
     """
+    from deeplinear._reproduce.compute import plan_panels
+    from deeplinear._reproduce.run import reproduce as reproduce_panels
+    from deeplinear._reproduce.store import Store
+
     if choice.only_list:
         plans = plan_panels(choice.ids, choice.scale)
         rows = [_cost(plan, Store(choice.out / "results")) for plan in plans]
@@ -105,8 +110,10 @@ def reproduce(choice: Choice, report: Report) -> int:
     return OK
 
 
-def _cost(plan: Plan, store: Store) -> dict[str, Any]:
+def _cost(plan: "Plan", store: "Store") -> dict[str, Any]:
     """What a panel would take, of which some may be there already."""
+    from deeplinear._reproduce.cost import speed
+
     left = [job for job in plan.jobs if not store.path(job).exists()]
     parts = [speed().parts(job) for job in left]
     return {
@@ -138,7 +145,7 @@ def _listed(rows: list[dict[str, Any]], choice: Choice) -> Table:
     return table(title, ["", "panel", "theory", "networks", "memory", "kept"], shown)
 
 
-def _claims(found: list[Reproduction]) -> Table:
+def _claims(found: "list[Reproduction]") -> Table:
     shown = Table(title="claims", title_justify="left", title_style="bold")
     for column in ("", "claim", "measured", "outcome"):
         shown.add_column(column, overflow="fold")
@@ -149,5 +156,5 @@ def _claims(found: list[Reproduction]) -> Table:
     return shown
 
 
-def _documents(found: list[Reproduction]) -> list[dict[str, Any]]:
+def _documents(found: "list[Reproduction]") -> list[dict[str, Any]]:
     return [{"id": panel.id, **claim.document()} for panel in found for claim in panel.claims]

@@ -178,7 +178,7 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
 
 def _overhead(problem: Problem) -> float:
     """Measure the seconds of a step whose matrices are tiny."""
-    steps, nodes = min(problem.steps, _PROBE_STEPS), Dense().shape(problem).nodes
+    steps, nodes = min(problem.steps, _PROBE_STEPS), Dense().shape(problem).depth_nodes
     # One number of nodes in depth, whether or not it is enough: what cannot be resolved has a cost, too.
     solver, small = Dense(depth_nodes=nodes), [_shortened(problem, steps)]
     repeats = 1 if nodes else 3  # steps that are swept take long

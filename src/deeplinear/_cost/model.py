@@ -34,14 +34,14 @@ def longest_short(outputs: int) -> int:
 def numbers_of_solving(problem: Problem) -> float:
     """Numbers that the solver chosen for a problem goes through, and those that its calls take the time of."""
     _, work = work_of(problem)
-    layers = work.shape.nodes or work.shape.depth
+    layers = work.shape.depth_nodes or work.shape.depth
     return work.numbers + work.passes * _CALLS * layers * work.shape.steps
 
 
 def held_in_files(problem: Problem) -> int:
     """Bytes of the two-time functions in the file of a solution: two of every layer's fields, and four of layer 0."""
     _, work = work_of(problem)
-    layers = work.shape.nodes if problem.network.depth == math.inf else problem.network.layers
+    layers = work.shape.depth_nodes if problem.network.depth == math.inf else problem.network.layers
     return 8 * (4 * layers + 6) * work.shape.size**2
 
 

@@ -78,7 +78,7 @@ class Chain(Protocol):
 
 def make_chain(c: Coefficients, weights: WeightLayers, Ch_data: Symmetric, room: Room) -> Chain:
     """Return the hidden layers of a batch of problems, before the first step."""
-    if c.structure.nodes:
+    if c.structure.depth_nodes:
         return DeepChain(c, weights, Ch_data, room)
     return Layers(HiddenResponses(c, weights, room), Ch_data, room)
 

@@ -21,7 +21,7 @@ class Structure:
     """What two problems must share to be solved as one batch."""
 
     depth: int  # hidden layers, 0 if there are infinitely many
-    nodes: int  # nodes in depth that stand for the layers, 0 if every layer is solved
+    depth_nodes: int  # that stand for the layers, 0 if every layer is solved
     steps: int  # times of the equations: evaluations of the gradient, or nodes in time
     outputs: int
     modes: int
@@ -112,14 +112,14 @@ class Coefficients:
         return self.weight, self.weight * self.eigenvalues, self.weight * self.eigenvalues**2
 
 
-def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Structure:
+def structure(problem: Problem, depth_nodes: int = 0, times: int | None = None) -> Structure:
     """Return the shape of a problem's equations.
 
     Parameters
     ----------
     problem
         What is solved.
-    nodes
+    depth_nodes
         Number of nodes in depth that stand for its layers, 0 if every layer is solved.
     times
         Number of nodes in time that stand for its steps, None if every step is solved.
@@ -129,7 +129,7 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
     decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
     return Structure(
         depth=0 if problem.network.depth == math.inf else problem.network.layers,
-        nodes=nodes,
+        depth_nodes=depth_nodes,
         steps=rows if times is None else times,
         outputs=problem.data.outputs,
         modes=len(problem.data.modes.eigenvalues),
@@ -144,10 +144,10 @@ def structure(problem: Problem, nodes: int = 0, times: int | None = None) -> Str
 
 
 def coefficients(
-    problems: Sequence[Problem], nodes: int = 0, times: int | None = None, device: Device = CPU
+    problems: Sequence[Problem], depth_nodes: int = 0, times: int | None = None, device: Device = CPU
 ) -> Coefficients:
-    """Stack the constants of problems that share one structure; see there for ``nodes`` and ``times``."""
-    shape = structure(problems[0], nodes, times)
+    """Stack the constants of problems that share one structure; see there for ``depth_nodes`` and ``times``."""
+    shape = structure(problems[0], depth_nodes, times)
     each = [_of_one(problem, shape) for problem in problems]
     stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
     kind = complex if any(map(is_complex, problems)) else float
@@ -176,7 +176,7 @@ def is_complex(problem: Problem) -> bool:
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
     network = problem.network
     # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
-    nu = np.array(network.end_widths if shape.nodes else network.widths)
+    nu = np.array(network.end_widths if shape.depth_nodes else network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))

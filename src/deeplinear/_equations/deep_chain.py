@@ -87,7 +87,7 @@ class DeepChain:
         self, c: Coefficients, weights: WeightLayers, Ch_data: Symmetric, room: Room, like: "DeepChain | None" = None
     ) -> None:
         self.c, self.weights, self._Ch_data = c, weights, Ch_data
-        self.nodes: Nodes = like.nodes if like else Nodes(c.structure.nodes, c.structure.edges)
+        self.nodes: Nodes = like.nodes if like else Nodes(c.structure.depth_nodes, c.structure.edges)
         lead = (c.batch, len(self.nodes.position))
         self.unsettled = np.zeros(c.batch, bool)
         self._beta2, self._gamma0 = c.beta2[:, None], c.gamma0[:, None]
@@ -374,12 +374,12 @@ class DeepChain:
 
 def kept(shape: Structure) -> int:
     """Count the matrices that the nodes keep: sites, kernels, sources and correlations of ``DeepChain``."""
-    return (14 if shape.edges is None else 23) * shape.nodes
+    return (14 if shape.edges is None else 23) * shape.depth_nodes
 
 
 def products(shape: Structure) -> tuple[int, int]:
     """Count the products with causal, and with symmetric, matrices in one step, swept as often as is usual."""
-    return 14 * _USUAL_SWEEPS * shape.nodes, 8 * _USUAL_SWEEPS * shape.nodes
+    return 14 * _USUAL_SWEEPS * shape.depth_nodes, 8 * _USUAL_SWEEPS * shape.depth_nodes
 
 
 def _along(matrix: Array, rows: Array) -> Array:

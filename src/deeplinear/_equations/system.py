@@ -242,20 +242,20 @@ class Equations:
 def kept(shape: Structure) -> int:
     """Count the matrices that the equations of one problem keep."""
     weights = len(set(shape.groups)) + (shape.outputs > 1) + _KEPT_BY_MUON * _orthogonal(shape)
-    return weights + (deep_chain.kept(shape) if shape.nodes else layers.kept(shape)) + layer_zero.kept(shape)
+    return weights + (deep_chain.kept(shape) if shape.depth_nodes else layers.kept(shape)) + layer_zero.kept(shape)
 
 
 def memory(shape: Structure, batch: int = 1, *, complex_numbers: bool = False, averages: Sequence[Average] = ()) -> int:
     """Bytes of the equations of a batch of problems, almost all of which are matrices over pairs of rows."""
     steps = shape.rules[-1].stop
     matrices = kept(shape) + _orthogonal(shape) * sum(matrix_averages.kept(average, steps) for average in averages)
-    objects = 0 if shape.nodes else layers.object_bytes(shape)
+    objects = 0 if shape.depth_nodes else layers.object_bytes(shape)
     return 8 * (1 + complex_numbers) * batch * matrices * shape.size**2 + objects
 
 
 def products(shape: Structure) -> tuple[int, int]:
     """Count the products of a row with causal, and with symmetric, matrices in one step."""
-    hidden = deep_chain.products(shape) if shape.nodes else layers.products(shape)
+    hidden = deep_chain.products(shape) if shape.depth_nodes else layers.products(shape)
     causal, symmetric = (sum(both) for both in zip(hidden, layer_zero.products(shape), strict=True))
     # A layer that takes orthogonal steps multiplies matrices of as many directions as its gradients have, which takes
     # as long as about so many products where training oscillates; less where it is smooth.

@@ -68,7 +68,7 @@ def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | Non
 def solve_or_none(problems: Sequence[Problem], advance: Advance | None = None) -> list[Curve | None]:
     """Return the losses of problems, each solved step by step; None for an infinite depth that is not resolved."""
     # Nodes in depth are chosen for each problem on its own, so nothing is lost by solving these one by one.
-    alone = [index for index, problem in enumerate(problems) if Dense().shape(problem).nodes]
+    alone = [index for index, problem in enumerate(problems) if Dense().shape(problem).depth_nodes]
     others = [index for index in range(len(problems)) if index not in alone]
     found: dict[int, Curve | None] = dict(
         zip(others, curves([problems[index] for index in others], advance=advance), strict=True)

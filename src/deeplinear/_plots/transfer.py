@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from deeplinear._core.statistics import typical_loss
 from deeplinear._core.words import percent
@@ -243,6 +242,8 @@ def _curve(transfer: Transfer, index: int) -> tuple[Array, Array]:
 
 def smooth(lrs: Array, losses: Array) -> tuple[Array, Array]:
     """Points close enough for a smooth line, log against log, without any new extremum."""
+    from scipy.interpolate import PchipInterpolator  # which takes longer to load than to draw
+
     finite = np.isfinite(losses)
     if finite.sum() < 3:
         return lrs, losses

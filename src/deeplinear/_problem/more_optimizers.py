@@ -1,13 +1,12 @@
 """Update rules beyond plain gradient descent: plain frozen data, no numerics."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, keep
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.layers import Layers
+from deeplinear._problem.layers import PerLayer
 from deeplinear._problem.optimizer import (
     _LAYER_DECAY,
     _LAYER_LR,
@@ -21,7 +20,7 @@ from deeplinear._problem.optimizer import (
     Orthogonal,
     Scaling,
 )
-from deeplinear._problem.schedules import Schedule
+from deeplinear._problem.series import Series
 
 _PER_WHAT = About(
     "Size of the gradient of",
@@ -99,18 +98,14 @@ class NormalizedDescent(Optimizer):
     Scaling(by_layer=True, clip=None, beta2=0.9)
     """
 
-    lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)
+    lr: Series = field(metadata=_LR.metadata)
     per: str = field(default="layer", metadata=_PER_WHAT.metadata)
     beta2: float = field(default=0.0, metadata=_BETA2.metadata)
-    momentum: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
-        default=0.0, metadata=_MOMENTUM.metadata
-    )
+    momentum: Series = field(default=0.0, metadata=_MOMENTUM.metadata)
     nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
-    weight_decay: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
-        default=0.0, metadata=_WEIGHT_DECAY.metadata
-    )
-    layer_lr: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_LR.metadata)
-    layer_decay: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_DECAY.metadata)
+    weight_decay: Series = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
+    layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
+    layer_decay: PerLayer = field(default=None, metadata=_LAYER_DECAY.metadata)
     kind = Kind("normalized", "normalised descent", "Normalised descent")
     _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
 
@@ -150,7 +145,7 @@ class Muon(Optimizer):
     0.1
     """
 
-    lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)
+    lr: Series = field(metadata=_LR.metadata)
     momentum: float = field(default=0.95, metadata=_MUON_MOMENTUM.metadata)
     nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
     iterations: int = field(default=5, metadata=_ITERATIONS.metadata)
@@ -222,9 +217,9 @@ class ScheduleFree(Optimizer):
     0.9
     """
 
-    lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)
+    lr: Series = field(metadata=_LR.metadata)
     beta: float = field(default=0.9, metadata=_BETA.metadata)
-    layer_lr: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_LR.metadata)
+    layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
     kind = Kind("schedule-free", "schedule-free", "Schedule-free")
 
     @property
@@ -253,17 +248,13 @@ class SAM(Optimizer):
     0.05
     """
 
-    lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)
+    lr: Series = field(metadata=_LR.metadata)
     rho: float = field(metadata=_RHO.metadata)
-    momentum: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
-        default=0.0, metadata=_MOMENTUM.metadata
-    )
+    momentum: Series = field(default=0.0, metadata=_MOMENTUM.metadata)
     nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
-    weight_decay: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
-        default=0.0, metadata=_WEIGHT_DECAY.metadata
-    )
-    layer_lr: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_LR.metadata)
-    layer_decay: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_DECAY.metadata)
+    weight_decay: Series = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
+    layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
+    layer_decay: PerLayer = field(default=None, metadata=_LAYER_DECAY.metadata)
     kind = Kind("sam", "SAM", "Sharpness-aware")
     _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
 

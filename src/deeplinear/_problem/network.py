@@ -12,7 +12,7 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
-from deeplinear._problem.layers import LayerCheck, Layers, check_count, every_layer
+from deeplinear._problem.layers import LayerCheck, Layers, PerLayer, check_count, every_layer
 
 _LEAST_RICHNESS = 1e-100
 """Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
@@ -122,7 +122,7 @@ class Network:
     richness: float = field(default=1.0, metadata=_RICHNESS.metadata)
     parameterization: str = field(default="mup", metadata=_PARAMETERIZATION.metadata)
     centered: bool = field(default=False, metadata=_CENTERED.metadata)
-    init_scale: Layers | tuple[float, ...] | None = field(default=None, metadata=_INIT_SCALE.metadata, kw_only=True)
+    init_scale: PerLayer = field(default=None, metadata=_INIT_SCALE.metadata, kw_only=True)
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -10,7 +10,6 @@ Every rule says what solvers and simulators need of it. Of the ``Optimizer`` the
     orthogonal                     which weights take orthogonal steps, if some do; the rest follow ``plain``
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.layers import LayerCheck, Layers, PerLayer
+from deeplinear._problem.layers import LayerCheck, PerLayer
 from deeplinear._problem.schedules import Schedule
 from deeplinear._problem.series import Series, check_series, is_constant, series_values
 
@@ -286,16 +285,12 @@ class GradientDescent(Optimizer):
     {'input': 1.0, 'hidden': 1.0, 'readout': 0.0}
     """
 
-    lr: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(metadata=_LR.metadata)
-    momentum: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
-        default=0.0, metadata=_MOMENTUM.metadata
-    )
+    lr: Series = field(metadata=_LR.metadata)
+    momentum: Series = field(default=0.0, metadata=_MOMENTUM.metadata)
     nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
-    weight_decay: float | tuple[float, ...] | Schedule | Callable[[int], float] = field(
-        default=0.0, metadata=_WEIGHT_DECAY.metadata
-    )
-    layer_lr: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_LR.metadata)
-    layer_decay: Layers | tuple[float, ...] | None = field(default=None, metadata=_LAYER_DECAY.metadata)
+    weight_decay: Series = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
+    layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
+    layer_decay: PerLayer = field(default=None, metadata=_LAYER_DECAY.metadata)
     clip: float | None = field(default=None, metadata=_CLIP.metadata)
     clip_by: str = field(default="global", metadata=_CLIP_BY.metadata)
     kind = Kind("gradient-descent", "gradient descent", "Gradient descent")

@@ -92,7 +92,7 @@ class Dense(Solver):
         shape = self.shape(problem)
         room = _CACHE if self.device == CPU else self.device.available()
         # Problems on nodes in depth settle, and choose their number of nodes, each on its own.
-        return 1 if shape.nodes else max(1, int(room / system.memory(shape, averages=self.averages)))
+        return 1 if shape.depth_nodes else max(1, int(room / system.memory(shape, averages=self.averages)))
 
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the equations of a batch keep."""
@@ -172,7 +172,7 @@ class DenseRun:
         c, training = self.equations.c, self._training
         times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
-        every = 1 if c.structure.nodes else _WATCH
+        every = 1 if c.structure.depth_nodes else _WATCH
         with computing(c.gamma0):
             for evaluation in evaluations(c.structure.rules):
                 self._look_aside(evaluation)

@@ -51,14 +51,14 @@ def _trains_alike(problem: Problem) -> bool:
 
 def copies(shape: Structure) -> float:
     """Size of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
-    if not shape.nodes:
+    if not shape.depth_nodes:
         return 1.0
-    return 1.0 + max([nodes for nodes in NODES if nodes < shape.nodes], default=0) / shape.nodes
+    return 1.0 + max([nodes for nodes in NODES if nodes < shape.depth_nodes], default=0) / shape.depth_nodes
 
 
 def passes(shape: Structure) -> float:
     """Cost of all solutions until the last one, in units of that."""
-    return sum(nodes for nodes in NODES if nodes <= shape.nodes) / shape.nodes if shape.nodes else 1.0
+    return sum(nodes for nodes in NODES if nodes <= shape.depth_nodes) / shape.depth_nodes if shape.depth_nodes else 1.0
 
 
 def resolved(

@@ -5,8 +5,8 @@ corrected and extended to unequal widths, several outputs, linear optimizers and
 is written once, for whole matrices, in the paper's letters. Two fields live in each hidden layer l = 1..L, ``h``
 (forward) and ``g`` (backward); layer 0 has the error ``v``, the residuals ``Delta`` and ``h_0``.
 ``C`` is the correlation of a field with itself over pairs of times, ``Rab`` the response of field a
-to a kick of source b. Rows and columns are pairs (time, output), time-major: output c of C at time t
-is index C t + c.
+to a kick of source b. Rows and columns are pairs (time, output), time-major: output c at time t is
+index outputs t + c.
 
 Causality makes the equations solvable: within one step the order is g_L .. g_1, v, Delta, h_0 ..
 h_L, and row t follows from rows before t and from what precedes it in this order. So the matrices
@@ -88,14 +88,14 @@ def reference(problem: Problem, averages: Sequence[Average] = ()) -> dict[str, A
         raise ValueError("the reference needs a finite depth, got inf")
     if problem.network.gamma0 == 0:
         raise ValueError("the reference needs gamma0 > 0, got 0 (NTK at infinite width)")
-    C, L = problem.data.outputs, problem.network.layers
+    outputs, L = problem.data.outputs, problem.network.layers
     network, same_data, same_init = (_Kernels.empty(L) for _ in range(3))
     training, rows = train(problem, averages), []
     row = next(training)
     while row is not None:
         rows.append(row)
         for kernels in (network, same_data, same_init):
-            kernels.grow(C)
+            kernels.grow(outputs)
         _evaluate(problem, rows, network, network, shares_init=True, shares_data=True)
         _evaluate(problem, rows, same_data, network, shares_init=False, shares_data=True)
         _evaluate(problem, rows, same_init, network, shares_init=True, shares_data=False)
@@ -104,34 +104,34 @@ def reference(problem: Problem, averages: Sequence[Average] = ()) -> dict[str, A
 
 
 def _results(
-    problem: Problem, rows: list[Row], k: _Kernels, same_data: _Kernels, same_init: _Kernels, averages: int
+    problem: Problem, rows: list[Row], net: _Kernels, same_data: _Kernels, same_init: _Kernels, averages: int
 ) -> dict[str, Array]:
     """Losses of the rows that are reported, matrices over those that training takes."""
-    C, R = problem.data.outputs, len(rows)
+    outputs, R = problem.data.outputs, len(rows)
 
     def over_time(M: Array) -> Array:
-        trace: Array = np.einsum("tctc->t", M.reshape(R, C, R, C))  # over outputs, at each time
+        trace: Array = np.einsum("tctc->t", M.reshape(R, outputs, R, outputs))  # over outputs, at each time
         return trace
 
     def of(role: str) -> Any:
         return [index for index, row in enumerate(rows) if role in row.roles]
 
     def shown(M: Array) -> Array:
-        pairs = (np.array(of("shown"))[:, None] * C + np.arange(C)).ravel()
+        pairs = (np.array(of("shown"))[:, None] * outputs + np.arange(outputs)).ravel()
         return M[..., pairs[:, None], pairs]
 
-    noise = C * np.array([row.stage.noise for row in rows]) ** 2
-    test = over_time(k.Cv) + noise
+    noise = outputs * np.array([row.stage.noise for row in rows]) ** 2
+    test = over_time(net.Cv) + noise
     losses = {
         "test_loss": test,
-        "train_loss": over_time(k.CDelta),
-        **{"bias": over_time(k.bias), "width": over_time(k.width), "data": over_time(k.data)},
+        "train_loss": over_time(net.CDelta),
+        **{"bias": over_time(net.bias), "width": over_time(net.width), "data": over_time(net.data)},
         "overlap_data": over_time(same_data.Cv),
         "overlap_init": over_time(same_init.Cv),
     }
-    kernel = _tangent_kernel(problem, rows, np.stack([over_time(C_) / C for C_ in k.Cg[1:]]))
-    matrices = {name: shown(getattr(k, name)) for name in ("Cv", "CDelta", "RDelta", "Rvu", "K", "Ch", "Rhr")}
-    matrices |= {"Cg": shown(k.Cg[1:]), "Rgu": shown(k.Rgu[1:])}
+    kernel = _tangent_kernel(problem, rows, np.stack([over_time(Cg) / outputs for Cg in net.Cg[1:]]))
+    matrices = {name: shown(getattr(net, name)) for name in ("Cv", "CDelta", "RDelta", "Rvu", "K", "Ch", "Rhr")}
+    matrices |= {"Cg": shown(net.Cg[1:]), "Rgu": shown(net.Rgu[1:])}
     averaged = [test[of(f"average {index}")] for index in range(averages)]
     return (
         {name: curve[of("reported")] for name, curve in losses.items()}
@@ -139,22 +139,22 @@ def _results(
         | {
             "kernel": kernel[of("shown")],
             "averaged_test_loss": np.array(averaged).reshape(averages, problem.steps),
-            "task_loss": _task_losses(problem, rows, k, test)[:, of("reported")],
+            "task_loss": _task_losses(problem, rows, net, test)[:, of("reported")],
         }
     )
 
 
-def _task_losses(problem: Problem, rows: list[Row], k: _Kernels, test: Array) -> Array:
+def _task_losses(problem: Problem, rows: list[Row], net: _Kernels, test: Array) -> Array:
     """Test losses of all rows on the targets of all phases: v(t) + w - w(t) is the error on another target w."""
-    C, sigma, modes = problem.data.outputs, [row.stage.noise for row in rows], problem.data.modes
-    one = np.eye(C * len(rows))
+    outputs, sigma, modes = problem.data.outputs, [row.stage.noise for row in rows], problem.data.modes
+    one = np.eye(outputs * len(rows))
     losses = np.zeros((len(problem.stages), len(rows)))
     for task, stage in enumerate(problem.stages):
         for t, row in enumerate(rows):
-            own = slice(C * t, C * (t + 1))
-            change = test[t] + C * (stage.noise**2 - sigma[t] ** 2)
+            own = slice(outputs * t, outputs * (t + 1))
+            change = test[t] + outputs * (stage.noise**2 - sigma[t] ** 2)
             for lam, gram, p in zip(modes.eigenvalues, modes.target, modes.weight, strict=True):
-                H = np.linalg.inv(one + lam * k.K @ k.RDelta)[own].reshape(C, len(rows), C)
+                H = np.linalg.inv(one + lam * net.K @ net.RDelta)[own].reshape(outputs, len(rows), outputs)
                 # <v(t) w> for the target w of a phase, and <w w(t)>.
                 mean = {
                     phase: sum(H[:, s] @ gram * _overlap(problem, other.phase, phase) for s, other in enumerate(rows))
@@ -194,19 +194,19 @@ def _tangent_kernel(problem: Problem, rows: list[Row], gain: Array) -> Array:
 
 
 def _evaluate(
-    problem: Problem, rows: list[Row], k: _Kernels, own: _Kernels, *, shares_init: bool, shares_data: bool
+    problem: Problem, rows: list[Row], net: _Kernels, own: _Kernels, *, shares_init: bool, shares_data: bool
 ) -> None:
     """Evaluate every equation once in causal order, in place.
 
-    ``k`` belongs to one network (then ``own`` is ``k``) or to two replicas; the memory kernels A, B
+    ``net`` belongs to one network (then ``own`` is ``net``) or to two replicas; the memory kernels A, B
     and K are made by each network's ``own`` correlations. What replicas do not share has no covariance.
     """
     L, nu, gamma0 = problem.network.layers, (np.nan, *problem.network.widths), problem.network.gamma0
     skip, beta = (True, problem.network.beta) if isinstance(problem.network, ResNet) else (False, 1.0)
-    C, modes = problem.data.outputs, problem.data.modes
+    outputs, modes = problem.data.outputs, problem.data.modes
     times, layers = len(rows), range(1, L + 1)
-    one, zero = np.eye(C * times), np.zeros((C * times, C * times))
-    every_time, every_pair, same_output = np.ones((times, times)), np.ones((C, C)), np.eye(C)
+    one, zero = np.eye(outputs * times), np.zeros((outputs * times, outputs * times))
+    every_time, every_pair, same_output = np.ones((times, times)), np.ones((outputs, outputs)), np.eye(outputs)
     same_time = np.kron(np.eye(times), every_pair)
     d = problem.network.initial_scales[:, None] * np.array([row.d for row in rows]).T  # with the initial scale
     dd = [np.kron(np.outer(d_l, d_l), every_pair) for d_l in d]  # for elementwise products
@@ -221,17 +221,17 @@ def _evaluate(
         # What a weight layer has learned: X of every row with the correlation of the field that it is applied to.
         kernel = np.zeros_like(one)
         for t, row in enumerate(rows):
-            X = row.X[layer][: C * times, : C * times]
-            for output in range(C * t, C * (t + 1)):
+            X = row.X[layer][: outputs * times, : outputs * times]
+            for output in range(outputs * t, outputs * (t + 1)):
                 kernel[output] = (X.T if transposed else X) @ C_[output]
         return kernel
 
     def from_below(layer: int) -> tuple[Array, Array]:
         # The weights below h: what they have learned from g, and the covariance of what is left of the initial ones.
         f = 1.0 if layer == 1 else beta
-        Rhr = k.Rhr[0] / (nu[L] * gamma0) if layer == 1 else k.Rhr[layer - 1]
+        Rhr = net.Rhr[0] / (nu[L] * gamma0) if layer == 1 else net.Rhr[layer - 1]
         A = f * (dd[layer - 1] * Rhr + f * gamma0 * learned(layer - 1, own.Ch[layer - 1], transposed=False))
-        return A, shares_init * f**2 * dd[layer - 1] * k.Ch[layer - 1]
+        return A, shares_init * f**2 * dd[layer - 1] * net.Ch[layer - 1]
 
     def from_above(layer: int) -> tuple[Array, Array]:
         # The weights above g likewise; for the last layer they are the readout.
@@ -239,8 +239,8 @@ def _evaluate(
             readout = np.kron(every_time, same_output)  # what C_g is above the readout
             return gamma0 * learned(L, readout, transposed=True), shares_init * dd[L] * readout
         rho = _ratio(nu[layer + 1], nu[layer])
-        B = beta * rho * (dd[layer] * k.Rgu[layer + 1] + beta * gamma0 * learned(layer, own.Cg[layer + 1], True))
-        return B, shares_init * beta**2 * rho * dd[layer] * k.Cg[layer + 1]
+        B = beta * rho * (dd[layer] * net.Rgu[layer + 1] + beta * gamma0 * learned(layer, own.Cg[layer + 1], True))
+        return B, shares_init * beta**2 * rho * dd[layer] * net.Cg[layer + 1]
 
     def hidden(layer: int) -> None:
         # h_l = h_{l-1} + A_l g_l + f_l u_l and g_l = g_{l+1} + B_l h_l + k_l r_l, for all layers that share their
@@ -259,59 +259,59 @@ def _evaluate(
         inverse = np.linalg.inv(system).reshape(len(names), len(one), len(names), len(one))
         F = {(x, y): inverse[i, :, j] for i, x in enumerate(names) for j, y in enumerate(names)}
         h, g = ("h", layer), ("g", layer)
-        k.Rhr[layer] = F[h, g] * (1.0 if layer == L else beta)
-        k.Rgu[layer] = F[g, h] * (1.0 if layer == 1 else beta)
-        k.Ch[layer] = sum(F[h, y] @ cov[y] @ F[h, y].T for y in names)
-        k.Cg[layer] = sum(F[g, y] @ cov[y] @ F[g, y].T for y in names)
+        net.Rhr[layer] = F[h, g] * (1.0 if layer == L else beta)
+        net.Rgu[layer] = F[g, h] * (1.0 if layer == 1 else beta)
+        net.Ch[layer] = sum(F[h, y] @ cov[y] @ F[h, y].T for y in names)
+        net.Cg[layer] = sum(F[g, y] @ cov[y] @ F[g, y].T for y in names)
 
     def layer_zero() -> None:
         # v = w - r0 - K h_0, where r0 comes from the initial first layer and K from what it has learned.
-        k.K = _ratio(nu[1], nu[L]) * (dd[0] * k.Rgu[1] / gamma0 + learned(0, own.Cg[1], transposed=True))
-        cov_r0 = shares_init * _ratio(nu[1], nu[L]) / (nu[L] * gamma0**2) * dd[0] * k.Cg[1]
+        net.K = _ratio(nu[1], nu[L]) * (dd[0] * net.Rgu[1] / gamma0 + learned(0, own.Cg[1], transposed=True))
+        cov_r0 = shares_init * _ratio(nu[1], nu[L]) / (nu[L] * gamma0**2) * dd[0] * net.Cg[1]
         # Centering puts r0(t) - r0(0) in the place of r0(t).
         S = one - np.kron(every_time * (np.arange(times) == 0), same_output) if problem.network.centered else one
         cov_r0 = S @ cov_r0 @ S.T
 
         def H(lam: float) -> Array:  # the transfer function of a mode, from w or -r0 to v
-            return np.linalg.inv(one + lam * k.K @ k.RDelta)
+            return np.linalg.inv(one + lam * net.K @ net.RDelta)
 
-        k.bias, k.width, k.data, k.Rvu = zero.copy(), zero.copy(), zero.copy(), zero.copy()
+        net.bias, net.width, net.data, net.Rvu = zero.copy(), zero.copy(), zero.copy(), zero.copy()
         for lam, gram, p in zip(modes.eigenvalues, modes.target, modes.weight, strict=True):
-            k.bias += p * lam * H(lam) @ np.kron(overlaps, gram) @ H(lam).T
-            k.width += p * lam * H(lam) @ cov_r0 @ H(lam).T
-            k.data += p * lam * H(lam) @ (lam * k.K @ k.Noise @ k.K.T) @ H(lam).T
-            k.Rvu -= p * lam * H(lam) @ k.K
-        k.Cv = k.bias + k.width + k.data
+            net.bias += p * lam * H(lam) @ np.kron(overlaps, gram) @ H(lam).T
+            net.width += p * lam * H(lam) @ cov_r0 @ H(lam).T
+            net.data += p * lam * H(lam) @ (lam * net.K @ net.Noise @ net.K.T) @ H(lam).T
+            net.Rvu -= p * lam * H(lam) @ net.K
+        net.Cv = net.bias + net.width + net.data
 
         residuals()
 
         # h_0 = u + lam RDelta v for a mode, with cov u = lam Noise.
-        k.Ch[0], k.Rhr[0] = zero, zero
+        net.Ch[0], net.Rhr[0] = zero, zero
         for lam, gram, p in zip(modes.eigenvalues, modes.target, modes.weight, strict=True):
-            dh_dw = lam * k.RDelta @ H(lam)
-            dh_du = one - dh_dw @ k.K
-            k.Ch[0] += p * dh_dw @ (np.kron(overlaps, gram) + cov_r0) @ dh_dw.T
-            k.Ch[0] += p * dh_du @ (lam * k.Noise) @ dh_du.T
-            k.Rhr[0] -= p * dh_dw @ S
+            dh_dw = lam * net.RDelta @ H(lam)
+            dh_du = one - dh_dw @ net.K
+            net.Ch[0] += p * dh_dw @ (np.kron(overlaps, gram) + cov_r0) @ dh_dw.T
+            net.Ch[0] += p * dh_du @ (lam * net.Noise) @ dh_du.T
+            net.Rhr[0] -= p * dh_dw @ S
 
     def residuals() -> None:
         # Delta on the training set, what it remembers (RDelta), and the noise that samples add to h_0. Rows remember
         # those of the same data set.
-        Cy = k.Cv + np.kron(np.outer(sigmas, sigmas), same_output)  # errors on fresh examples
-        reuse = np.repeat([_reuse(row) for row in rows], C)
-        draws = np.repeat([_draws(row) for row in rows], C)
+        Cy = net.Cv + np.kron(np.outer(sigmas, sigmas), same_output)  # errors on fresh examples
+        reuse = np.repeat([_reuse(row) for row in rows], outputs)
+        draws = np.repeat([_draws(row) for row in rows], outputs)
         # A step weighs each residual by c = 1/b or 0, which adds variance (1 - b)/b CDelta(t, t) at that step only.
         # CDelta(t, t) has it from the steps before t, by RDelta - 1; Noise from t as well. Rows that see one draw have
         # the same c: <c^2> = 1/b of what one does to the other, and c - 1 times residuals that do not feel it.
         seen = np.where(reuse > 0, reuse, 1.0)
-        within = (same_draw - same_time) * (1.0 + draws / seen) * reuse[:, None] * same_set * k.Rvu
-        elsewhere = (1.0 - same_draw + same_time) * reuse[:, None] * same_set * k.Rvu
-        k.RDelta = np.linalg.inv(one - within - elsewhere)
-        unfelt = (one - within) @ k.RDelta
+        within = (same_draw - same_time) * (1.0 + draws / seen) * reuse[:, None] * same_set * net.Rvu
+        elsewhere = (1.0 - same_draw + same_time) * reuse[:, None] * same_set * net.Rvu
+        net.RDelta = np.linalg.inv(one - within - elsewhere)
+        unfelt = (one - within) @ net.RDelta
         own_draw, later = draws[:, None] * same_draw, unfelt - one
-        k.CDelta = unfelt @ (same_set * Cy) @ unfelt.T + later @ (own_draw * k.CDelta / seen) @ later.T
-        remembered = reuse[:, None] * same_set * Cy + own_draw * k.CDelta
-        k.Noise = shares_data * k.RDelta @ remembered @ k.RDelta.T
+        net.CDelta = unfelt @ (same_set * Cy) @ unfelt.T + later @ (own_draw * net.CDelta / seen) @ later.T
+        remembered = reuse[:, None] * same_set * Cy + own_draw * net.CDelta
+        net.Noise = shares_data * net.RDelta @ remembered @ net.RDelta.T
 
     for layer in reversed(layers):
         hidden(layer)  # the new row of g is exact from here on

@@ -90,13 +90,13 @@ class Panels(Solver):
             nodes += _NODES_AFTER_BREAK * int((np.diff(jumps, prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
         shape = self._shape(problem)
-        passes = depth.passes(shape) * (_PASSES_IN_DEPTH if shape.nodes else _PASSES)
+        passes = depth.passes(shape) * (_PASSES_IN_DEPTH if shape.depth_nodes else _PASSES)
         return Work(replace(shape, steps=count), passes, round(depth.copies(shape) * panels_memory(shape, count)))
 
     def begins(self, problem: Problem) -> bool:
         """Whether a panel is found soon, so that ``estimate`` applies: training has become smooth and stable."""
         shape = self._shape(problem)
-        run = PanelRun(problem, self.tolerance, shape.nodes, single_steps_work(BEGINNING, shape.outputs))
+        run = PanelRun(problem, self.tolerance, shape.depth_nodes, single_steps_work(BEGINNING, shape.outputs))
         try:
             run.fill()
         except Unresolved:

@@ -1,0 +1,174 @@
+"""Wrong lines for update rules, phases, averages and the geometry of the loss."""
+
+from mutants_suite import Suite
+
+RULES = Suite(
+    tests=["solvers/test_any_program.py"],
+    mutants={
+        "_equations/training.py": [
+            ("where = {group: weights - self._up * last", "where = {group: weights + self._up * last"),
+            ("(1.0 - beta) * z + beta * self._means[group]", "beta * z + (1.0 - beta) * self._means[group]"),
+            ("+ rule.since + 2.0)", "+ rule.since + 1.0)"),
+            ("+ (1.0 - beta2) * square", "+ square"),
+            ("v / (1.0 - beta2**self._gradients)", "v"),
+            ("track.change = self._means[group]", "pass"),
+            ("if group not in elsewhere:", "if True:"),
+            ("ratio = clip * _over_root(square)", "ratio = clip * _over_root(square) ** 2"),
+        ],
+        "_equations/matrix_track.py": [
+            ("V = V @ q @ q", "V = V @ q"),
+            ("_C * (V @ V)", "_C * V"),
+            ("constant * gain * part + w * q", "constant * part + w * q"),
+            ("+= constant / norm * m", "+= constant * m"),
+            ("(U * (w / square))", "(U * w)"),
+            ("m = momentum * m\n", "m = 1.0 * m\n"),
+            ("share[..., None] * (mean - X)", "0.0 * (mean - X)"),
+            ("force = -decay[..., None] * self._X", "force = 0.0 * self._X"),
+        ],
+        "_equations/matrix_averages.py": [
+            ("total *= 1.0 - share", "pass"),
+            ("-= old", "-= 0.5 * old"),
+            ("total / self._average.length(self._step - 1)", "total / self._average.length(self._step)"),
+        ],
+        "_equations/chain.py": [
+            ("ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])", "ratio"),
+            ("both = times(c.f[layer], c.f[layer], ratio, Cg * Ch)", "both = times(c.f[layer], ratio, Cg * Ch)"),
+        ],
+        "_equations/deep_chain.py": [
+            ("edges = beta2[..., None] * (each", "edges = (each"),
+        ],
+        "_equations/weights.py": [
+            ("decayed if self.variance is None else decayed *", "decayed if True else decayed *"),
+            ("return C @ (X if transposed else X.mT)", "return C @ (X.mT if transposed else X)"),
+            ("squares if self.variance is None else self.variance[..., 0] * squares", "squares"),
+        ],
+        "_equations/data_sets.py": [
+            ("reuse += [draws[step] if shares else sampling.reuse]", "reuse += [sampling.reuse]"),
+            ("number += stage.new_samples", "number += 1"),
+            (
+                "stage.target_overlap for stage in problem.stages[early + 1 : late + 1]",
+                "1.0 for stage in problem.stages[:0]",
+            ),
+        ],
+        "_equations/layer_zero.py": [
+            ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
+            ("*= 1.0 + again[:, None, None]", "*= 1.0"),
+            ("e = second - second[..., first] @ before", "e = second"),
+            ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),
+            ("by_step[:, :, :-1] += parts[:, :, 1:] @ before", "pass"),
+            ("equal[steps[1:], :, steps[:-1], :] = before[1:]", "pass"),
+        ],
+        "_equations/system.py": [
+            ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),
+            ("CDelta_equal[:, times] = 0.0", "CDelta_equal[:, times] *= 1.0"),
+        ],
+        "_problem/network.py": [
+            ("else 2 * power - 1)", "else power)"),
+            ("return np.array([1.0, *widths])", "return np.array([*widths, 1.0])"),
+        ],
+    },
+)
+
+PROGRAMS = Suite(
+    tests=["experiment/test_programs.py"],
+    mutants={
+        "_experiment/descent.py": [
+            ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
+            ("squares = self._mean / (1.0 - rule.beta2 ** (t + 1))", "squares = self._mean"),
+            ("xp.clip(rule.clip * inverse, None, 1.0)", "rule.clip * inverse"),
+            ("squares = squares * beside(np.asarray(self._sizes), squares)", "pass"),
+            ("        self._move(1.0)", "        pass"),
+            ("        self._move(-1.0)", "        self._move(1.0)"),
+        ],
+        "_experiment/more_rules.py": [
+            ("fan_out = weight.shape[-2]", "fan_out = weight.shape[-1]"),
+            ("by_layer(optimizer.rates(steps), factors.orthogonal)", "by_layer(optimizer.rates(steps), factors.sizes)"),
+            ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
+            ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
+        ],
+        "_problem/network.py": [
+            ("power - 1 if own_size", "power - 0.5 if own_size"),
+        ],
+        "_problem/problem.py": [
+            ("fan_ins / fan_ins[-1]  # eq-standard-size", "fan_ins  # eq-standard-size"),
+            ("np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))", "np.sqrt(fan_ins / fan_ins[-1])"),
+        ],
+        "_experiment/network.py": [
+            ("squares = [outer.square / width for", "squares = [outer.square for"),
+            ("            weight *= scale\n", "            pass\n"),
+        ],
+        "_experiment/averages.py": [
+            (
+                "add(mean, weight, 1.0 - self._decay, keep=self._decay)",
+                "add(mean, weight, self._decay, keep=self._decay)",
+            ),
+            ("            self._change(self._inside.popleft(), -1.0)", "            self._inside.popleft()"),
+        ],
+        "_experiment/training.py": [
+            ("if not stage.since:", "if True:"),
+            ("rule.step(t - stage.start + stage.since, gradient)", "rule.step(t - stage.start, gradient)"),
+            ("if self._subtracted is None:", "if True:"),
+            ("train_loss = seen.train_loss if counted is None else", "train_loss = seen.train_loss if True else"),
+            ("self._log.task_loss(t, phase, self._task.inputs.loss(target + minus_function, stage.noise))", "pass"),
+        ],
+        "_experiment/targets.py": [
+            ("math.sqrt(1 - overlap**2) * next(left)", "(1 - overlap) * next(left)"),
+            ("np.concatenate([*known, rng.standard_normal", "np.concatenate([rng.standard_normal"),
+        ],
+        "_experiment/streams.py": [
+            (
+                "yield SampleBatch(inputs, standard, noise * label_noise, keep, kept)",
+                "yield SampleBatch(inputs, standard, label_noise, keep, kept)",
+            ),
+        ],
+        "_experiment/history.py": [
+            ("np.kron(np.outer(noises, noises), gram)", "np.kron(np.outer(noises, noises), np.ones_like(gram))"),
+        ],
+    },
+)
+
+GEOMETRY = Suite(
+    tests=["geometry/test_sharpness.py", "geometry/test_landscape.py", "geometry/test_weight_spectra.py"],
+    mutants={
+        "_geometry/operators.py": [
+            ("STENCIL = ((1, 2.0 / 3.0), (2, -1.0 / 12.0))", "STENCIL = ((1, 2.0 / 3.0), (2, 1.0 / 12.0))"),
+            ("values[:, 1:] += self._rates[group] * direction", "values[:, 1:] += direction"),
+            ("rates = self._rates if len(products)", "rates = np.ones_like(self._rates) if len(products)"),
+        ],
+        "_geometry/rates.py": [
+            ("2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if", "2.0 / (1.0 + 2.0 * mu if"),
+            ("lr *= float(next(iter(scales.values()))[0, 0])", "pass"),
+        ],
+        "_geometry/spectrum.py": [
+            ("((k + delta) ** -2 for k", "((k + delta) ** -1 for k"),
+        ],
+        "_geometry/weights.py": [
+            ("uu = f.variance * f.C_h + f.B @ gu_tilde", "uu = f.variance * f.C_h + 0.0 * f.B @ gu_tilde"),
+            ("hr_tilde = f.ratio * gu.T - f.C_h @ f.A.T", "hr_tilde = f.ratio * gu.T"),
+            ("float(1.0 / (s - d2 * f.ratio * left))", "float(1.0 / (s - d2 * left))"),
+            ("[d2 * g_right * self._R - s * above, self.inside]", "[d2 * g_left * self._R - s * above, self.inside]"),
+            ("self._known = root * self._g.T @ gu", "self._known = self._g.T @ gu"),
+        ],
+        "_geometry/weight_spectra.py": [
+            ("B=variance * R_h * d,", "B=variance * R_h,"),
+            ("X=gamma0 * branch * X,", "X=gamma0 * X,"),
+            ("left[0], right[1] = left[0] + on_u, right[1] + on_r", "pass"),
+        ],
+        "_geometry/landscape.py": [
+            ("values[:, 1 : 1 + rows] = 0.0", "pass"),
+        ],
+        "_equations/extension.py": [
+            (
+                "subsampling=extended(c.subsampling, 0.0 if s.subsamples else None)",
+                "subsampling=extended(c.subsampling, None)",
+            ),
+            ("*(number if fresh else s.sets.sets[row],) * extra", "*(s.sets.sets[row],) * extra"),
+        ],
+        "_equations/layer_zero.py": [
+            ("K[..., : own.start] += K[..., own] @ factors", "pass"),
+            ("mixed = self.Ch.matrix[:, rows, : own.start] @ factors.mT", "continue"),
+        ],
+    },
+)
+
+SUITES = [RULES, PROGRAMS, GEOMETRY]

@@ -1,0 +1,273 @@
+"""Wrong lines for the equations and the solvers that fill them."""
+
+from mutants_suite import Suite
+
+EQUATIONS = Suite(
+    tests=[
+        "solvers/test_dense.py",
+        "equations/test_facts.py",
+        "equations/test_residual.py",
+        "equations/test_infinite_depth.py",
+        "equations/test_small_batch.py",
+        "equations/test_products.py",
+        "equations/test_small_richness.py",
+    ],
+    mutants={
+        "_time/propagator.py": [
+            ("force = -weight_decay * self.change", "force = -1.1 * weight_decay * self.change"),
+            (
+                "self.velocity = momentum * self.velocity + force",
+                "self.velocity = 1.1 * momentum * self.velocity + force",
+            ),
+            ("(momentum * self.velocity + force if nesterov", "(self.velocity + force if nesterov"),
+        ],
+        "_equations/coefficients.py": [
+            (
+                "0.0 if infinite else 1.0 / (nu[-1] * gamma0)",
+                "0.0 if infinite else 1.0 / (nu[0] * gamma0)",
+            ),
+            ('"initial_variance": first_to_last * ', '"initial_variance": '),
+            ("/ in_units_of_scale**2", "/ in_units_of_scale"),
+            ("1.0 if infinite else nu[0] / nu[-1]", "1.0 if infinite else nu[-1] / nu[0]"),
+            ("if infinite else nu[1:] / nu[:-1]", "if infinite else nu[:-1] / nu[1:]"),
+            (
+                "f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))",
+                "f = np.array([network.branch_factor] * len(nu))",
+            ),
+            ('"k": f[::-1]', '"k": f'),
+        ],
+        "_problem/network.py": [
+            ("self.branch / self.depth**self.branch_power", "self.branch / self.depth"),
+            ('return 1.0 if self.parameterization == "mup" else 1.0 / root', "return 1.0 / root"),
+        ],
+        "_problem/sampling.py": [
+            ("(1.0 - self.keeps(steps)) / self.batches(steps)", "1.0 / self.batches(steps)"),
+        ],
+        "_equations/source.py": [
+            ("self.on(x), self.correlation", "x, self.correlation"),
+            ("self._transposed(rows_times_symmetric", "(rows_times_symmetric"),
+            ("return times(covariance, self.factor)", "return covariance"),
+            ("return times(product, self.factor)", "return product"),
+            ("return self._transposed(own)", "return own"),
+            ("own = self.d[..., rows, None] * own", "pass"),
+            ("tile(over_time(x, self.outputs)", "tile(1.1 * over_time(x, self.outputs)"),
+            ("* namespace(profile).tile(identity(self.outputs, profile), times_of)", ""),
+            ("shift: Array = lost[..., :e] / self.scale", "shift: Array = 1.1 * lost[..., :e] / self.scale"),
+            ("self.d - 1.0 if self.lost is None else", "self.d - 1.0 if True else"),
+            ("        profile[..., : self.outputs] = 1.0", "        pass"),
+            ("            y[..., : self.outputs] += over_time", "            over_time"),
+            ("sum(others, start=first)", "first"),
+        ],
+        "_equations/site.py": [
+            ("own_source *= self.gamma0", "own_source *= 1.0"),
+            ("add_identity(own_source, rows)", "pass"),
+            ("self.dh, self.dg, 1, rows)", "self.dh, self.dg, 0, rows)"),
+            ("self.dg, self.dh, 0, rows)", "self.dg, self.dh, 1, rows)"),
+            ("u.scaled(self._gamma0_squared)", "u.scaled(self.gamma0)"),
+            ("fill_sandwich(filled, self.dh, (u, r), rows)", "fill_sandwich(filled, self.dh, (r, u), rows)"),
+        ],
+        "_equations/layers.py": [
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho), times_or_one(k, k, rho))"),
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, f), times_or_one(k, k, rho))"),
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho, f), times_or_one(k, rho))"),
+            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho, f), times_or_one(k, k))"),
+            ("times(f, f, c.whole_gamma0))", "times(f, c.whole_gamma0))"),
+            ("(c.feedback, *c.k)", "(None, *c.k)"),
+            ("kernel += times(initial, w.initial(R, rows))", "kernel += 1.1 * times(initial, w.initial(R, rows))"),
+            (
+                "kernel: Array = times(learned, w.learned(C, rows, transposed=transposed))",
+                "kernel: Array = 1.1 * times(learned, w.learned(C, rows, transposed=transposed))",
+            ),
+            (
+                "self.Cg[layer + 1], times_or_one(k, k, rho)",
+                "self.Cg[layer + 1], times_or_one(k, rho)",
+            ),
+            (
+                "self.Cg[layer + 1], times_or_one(k, k, rho)",
+                "self.Cg[layer + 1], times_or_one(k, k)",
+            ),
+            ("kernel += times(initial, decayed_on_g", "kernel += 1.1 * times(initial, decayed_on_g"),
+            ("kernel = times_E(c, times(learned", "kernel = 1.1 * times_E(c, times(learned"),
+            ("_weight_kernel(w, R, correlation_rows(c, Cg, rows),", "_weight_kernel(w, R, Cg[rows],"),
+            ("times_or_one(f, f, w.variance)", "times_or_one(f, w.variance)"),
+            (
+                "return backward_source(c, weights.readout, None)",
+                "return Source(None, None, None, c.structure.outputs, c.scale)",
+            ),
+            (
+                "times_inverse_of_E(self.c, times(self.c.k[layer - 1], self.sites",
+                "times_inverse_of_E(self.c, times(None, self.sites",
+            ),
+            ("return times(self.c.f[layer - 1], self.sites", "return times(None, self.sites"),
+            ("Q = B + self.right", "Q = B + 0.9 * self.right"),
+            ("Y = A + self.left", "Y = A + 0.9 * self.left"),
+            ("self._Gamma[layer + 1], self.r[layer]", "self._Gamma[layer + 1], Source(self.Cg[layer + 1])"),
+            ("self._cov_a[layer - 1], self.u[layer]", "self._cov_a[layer - 1], Source(self.Ch[layer - 1])"),
+        ],
+        "_equations/increments.py": [
+            ("y: Array = _spread(c.scale, x) * x", "y: Array = x"),
+            ("y[..., :outputs] = over_time(x, outputs)", "pass"),
+            ("y: Array = x / scale", "y: Array = x"),
+            ("- over_time(x[..., outputs:], outputs) / scale", ""),
+            ("own = scale * own + _over_rows", "own = own + _over_rows"),
+            ("restored = scale * own", "restored = own"),
+            ("    restored[..., :outputs] = own[..., :outputs]", "    pass"),
+            ("    y[..., : c.structure.outputs] = 0.0", "    pass"),
+        ],
+        "_equations/weights.py": [
+            ("decayed = x * _spread(dd(self.d, rows), x) if self.decays else x", "decayed = x"),
+        ],
+        "_equations/layer_zero.py": [
+            ("past @ (draws * finite(equal_times)) @ past.T", "R @ (draws * finite(equal_times)) @ R.T"),
+            ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),
+            ("rows, c.first_to_last, c.first_to_last)", "rows, c.first_to_last, None)"),
+            ("Rhr = -self.mean_H(rows)", "Rhr = -1.1 * self.mean_H(rows)"),
+            ("KR, panel = rows_times(K, self.RDelta),", "KR, panel = K,"),
+            ("self.H, -c.eigenvalues * KR", "self.H, -1.1 * c.eigenvalues * KR"),
+            ("mode_sum(c, H, 1)", "mode_sum(c, H, 2)"),
+            ("Rvu = -rows_times(self.mean_H(rows)", "Rvu = -1.1 * rows_times(self.mean_H(rows)"),
+            ("felt = self.reused(Rvu, rows)", "felt = 1.1 * self.reused(Rvu, rows)"),
+            ("Rhr = -self.times_mean_H(RDelta)", "Rhr = -1.1 * self.times_mean_H(RDelta)"),
+            ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
+            ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
+            ("row_products(H1 @ c.target, H1), 1)", "row_products(H1 @ c.target, H1), 2)"),
+            ("row_products(H, width), 1)", "row_products(H, width), 2)"),
+            ("bias = R.H1[..., rows, :] @ c.target", "bias = 1.1 * R.H1[..., rows, :] @ c.target"),
+            ("data = for_all_modes(self._times_Z, D)", "data = 1.1 * for_all_modes(self._times_Z, D)"),
+            ("data = data + D * self._own", "data = data + 1.1 * D * self._own"),
+            ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
+            (
+                "residual: Array = remembered / reuse[..., None]",
+                "residual: Array = remembered / 1.1 / reuse[..., None]",
+            ),
+            (
+                "total = rows_times_symmetric(x, self._remembered)",
+                "total = 1.1 * rows_times_symmetric(x, self._remembered)",
+            ),
+            ("errors: Array = self.Cv[rows] + noise", "errors: Array = self.Cv[rows] + 1.1 * noise"),
+            ("(subsampling * by_step).reshape", "(1.1 * subsampling * by_step).reshape"),
+            ("Psi = c.eigenvalues[:, 0] * self.Cv[rows] if", "Psi = 1.1 * c.eigenvalues[:, 0] * self.Cv[rows] if"),
+            ("add_identity(learned, rows, self._mean_eigenvalue)", "add_identity(learned, rows)"),
+            ("return R.times_mean_H_transpose(self._Z", "return 0.9 * R.times_mean_H_transpose(self._Z"),
+            ("R.H[rows] * self._own[..., : rows.stop], 2)", "R.H[rows] * self._own[..., : rows.stop], 1)"),
+            (
+                "R.RDelta.part(None), (Source(self._Psi),)",
+                "R.RDelta.part(None), (Source(self._Psi, 1.1 + 0 * c.sigma2),)",
+            ),
+        ],
+        "_equations/chain.py": [
+            ("(gain + decay * total)[..., None]", "(gain + total)[..., None]"),
+        ],
+        "_equations/deep_chain.py": [
+            ("D = top_D + self._sum(above, dD)", "D = top_D + 1.1 * self._sum(above, dD)"),
+            ("                dY = self.A[rows] +", "                dY = 1.1 * self.A[rows] +"),
+            ("dQ = self.B[rows] +", "dQ = 1.1 * self.B[rows] +"),
+            ("mixed = mixed + self._edge *", "mixed = mixed + 0.9 * self._edge *"),
+            ("through = self._gamma0**2 *", "through = self._gamma0 *"),
+            ("incoming + self._edge * rows_times", "incoming + 0.9 * self._edge * rows_times"),
+        ],
+        "_solvers/dense.py": [
+            (
+                "eq.replica(same_data=True), eq.replica(same_data=False)",
+                "eq.replica(same_data=False), eq.replica(same_data=False)",
+            ),
+        ],
+        "_theory/solution.py": [
+            ("(self.initialization + self.interaction) / checks", "(self.initialization) / checks"),
+        ],
+    },
+)
+
+COMPILED = Suite(
+    tests=["equations/test_products.py"],
+    mutants={
+        "_equations/row_products.h": [
+            ("end = (r / block + 1) * block;", "end = (r / block) * block;"),
+            ("sum += x[s] * m0[s];", "sum += 1.1 * x[s] * m0[s];"),
+            ("y[r] += sum;", "y[r] = sum;"),
+            ("y1 += x[s] * m1[s];", "y1 += x[s] * m0[s];"),
+            ("y2 + x0 * m2[r] + x1 * m2[r + 1]", "y2 + x0 * m2[r] + x1 * m1[r + 1]"),
+            ("y[r] += y0 + x0 * m0[r];", "y[r] += y0;"),
+        ],
+        "_equations/_rows.pyx": [
+            ("F[i, e - 1, e - 1] = 1\n", "F[i, e - 1, e - 1] = 2\n"),
+            ("j = i % x.shape[0]\n", "j = 0\n"),
+            ("scale = factor[j // shared]", "scale = factor[0]"),
+            ("filled[i, j, e - 1, e - 1] + 1\n", "filled[i, j, e - 1, e - 1] + 2\n"),
+            ("row[s] = responses[i, j, t, s] * profiles[k, s]", "row[s] = responses[i, j, t, s]"),
+            ("through[s] = profiles[k, s] * through[s]", "through[s] = 1 * through[s]"),
+            ("common = factors[j // (batch // factors.shape[0])]", "common = factors[0]"),
+            ("common = common + row[s]", "common = row[s]"),
+            ("of_y = of_y * profile[j, t]", "of_y = 1 * of_y"),
+            ("filled[j, s, t] = filled[j, t, s]", "filled[j, s, t] = 0"),
+        ],
+    },
+)
+
+PANELS = Suite(
+    tests=["solvers/test_panels.py"],
+    mutants={
+        "_time/grid.py": [
+            ("sums -= legendre.legvander(ends, NODES - 1) / 2", "sums -= legendre.legvander(ends, NODES - 1) / 3"),
+            ("* h ** (k - 1) * derivatives", "* h**k * derivatives"),
+            ("self._weight = np.append(self._weight, whole)", "self._weight = np.append(self._weight, 1.01 * whole)"),
+            ("(steps[mine] - starts[index] + 1) / length", "(steps[mine] - starts[index]) / length"),
+        ],
+        "_time/propagator.py": [
+            ("decay = np.log1p(-rate * self._weight_decay)", "decay = -rate * self._weight_decay"),
+            ("- self._log_d - self._decay)", "- self._log_d)"),
+            ("max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))", "misfit"),
+            ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:NODES], 0.0"),
+        ],
+        "_solvers/panels/run.py": [
+            ("good = residual <= max(0.1 * self._goal, _ROUNDING)", "good = residual <= 0.1"),
+            ("error = max(error, self._truncation(rows)) if good", "error = error if good"),
+            (
+                "self.error_floor if index < losses else max(1.0 / (1.0 + added)",
+                "self.error_floor if index < losses else max(1e9",
+            ),
+            ("        self.equations.room.clear(rows)", "        pass"),
+            ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),
+            (
+                "eq.replica(same_data=True), eq.replica(same_data=False)",
+                "eq.replica(same_data=True), (eq.replica(same_data=True)[0], eq.replica(same_data=False)[1])",
+            ),
+        ],
+        "_equations/weights.py": [
+            ("xp.where(within != 0, spread, 0.0)", "spread"),
+        ],
+        "_equations/two_time.py": [
+            ("target[common] = source[common]", "target[common] = 0.0"),
+            ("self.matrix[..., : rows.stop, rows] = values.mT", "pass"),
+        ],
+        "_solvers/panels/settle.py": [
+            ("float(np.abs(new - z).max())", "float(np.abs(new - z).min())"),
+            ("min(recent) > 0.5 * min(before)", "True"),
+        ],
+    },
+)
+
+MERGED_STEPS = Suite(
+    tests=["solvers/test_merged_steps.py"],
+    mutants={
+        "_solvers/merged_steps.py": [
+            ("np.prod((1.0 - others) / (m - others))", "np.prod((0.0 - others) / (m - others))"),
+            ("lr=merged * optimizer.lr", "lr=1.001 * merged * optimizer.lr"),
+            ("curve = curve + correction", "curve = curve + 0.5 * correction"),
+            ("spacing = (problem.steps - 1) / count", "spacing = problem.steps / count"),
+            ("np.append(first, then[-late:])", "np.append(first, then[-late - 1 : -1])"),
+            ("if error <= self.tolerance:", "if error <= 1e3 * self.tolerance:"),
+            ("error = max(error, _error_at_the_joint(problem, start.curves, curves))", "pass"),
+        ],
+        "_time/axis.py": [
+            ("spaced = (self.steps - 1) / self.intervals", "spaced = self.steps / self.intervals"),
+            ("spline(self.times[last:], curve[last:])(steps", "spline(self.times[last:], curve[last:])(1.01 * steps"),
+        ],
+        "_problem/sampling.py": [
+            ("replace(self, batch=steps * self.batch)", "replace(self, batch=self.batch)"),
+            ("steps * b / (1.0 - b + steps * b)", "min(steps * b, 1.0)"),
+        ],
+    },
+)
+
+SUITES = [EQUATIONS, COMPILED, PANELS, MERGED_STEPS]
