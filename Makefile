@@ -14,6 +14,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Tests start many processes of Python, each of which would compile the package again without its kept bytecode.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 .DELETE_ON_ERROR:
 .PHONY: run test bench check-slow check-panels check-best-rate check-measured-rate fuzz faults fault-stores fault-page fault-cli docs clean
@@ -26,7 +28,7 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(PYTEST)
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
@@ -52,7 +54,7 @@ check-best-rate: $(VENV)/installed
 	$(BIN)/python benchmarks/best_rate.py --workers $(WORKERS)
 
 check-slow: $(VENV)/installed-test
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow
+	$(PYTEST) -m slow
 
 check-measured-rate: $(VENV)/installed
 	$(BIN)/python benchmarks/measured_rate.py

@@ -1,8 +1,10 @@
 """Problems and their parts that many tests start from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
+
+import pytest
 
 import deeplinear as dl
 
@@ -13,6 +15,19 @@ SAMPLINGS = [
     dl.MultiPassSGD(samples=1.5, batch=0.5),
 ]
 """One of each sampling rule."""
+
+
+def checkerboard(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
+    """All pairs of two lists, for ``parametrize``; every other pair is left to ``make check-slow``.
+
+    Each value of either list is in some quick pair, if both have two or more.
+    """
+    second = list(second)
+    return [
+        pytest.param(one, other, marks=[pytest.mark.slow] * ((row + column) % 2))
+        for row, one in enumerate(first)
+        for column, other in enumerate(second)
+    ]
 
 
 def maker(*names: str, **defaults: Any) -> Callable[..., dl.Problem]:

@@ -336,18 +336,18 @@ class TestDivergence:
 class TestProcess:
     """The installed command, as a shell runs it."""
 
-    def test_each_command_runs(self) -> None:
-        for command in (["solve", "--steps", "6"], ["estimate", "--steps", "6", "--width", "infinite"]):
-            done = subprocess.run([*_command(), *command, "--json"], capture_output=True, text=True, check=True)
-            assert json.loads(done.stdout)["command"] == command[0]
-            assert done.stderr == ""
+    def test_a_command_runs(self) -> None:
+        command = [*_command(), "solve", "--steps", "6", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["command"] == "solve"
+        assert done.stderr == ""
 
     def test_errors_have_no_traceback(self) -> None:
         done = subprocess.run([*_command(), "solve", "--depth", "0"], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert done.stderr == "error: depth must be a whole number, at least 1, got 0\n"
 
-    @pytest.mark.parametrize("module", ["deeplinear", "scipy", "deeplinear._cli._options", "deeplinear._reproduce"])
+    @pytest.mark.parametrize("module", ["deeplinear", "scipy", "deeplinear._cli._options"])
     def test_interrupt_while_the_library_loads(self, module: str) -> None:
         interrupt = f"""
 import os, signal, sys

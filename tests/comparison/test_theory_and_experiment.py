@@ -72,13 +72,23 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "residual, depth 16")) for name in CASES]
+)
 def test_losses_and_correlations_agree(name):
     assert_networks_agree(CASES[name], DIM, SEEDS, rms=2.0, relative=0.05)
 
 
 @pytest.mark.parametrize(
-    "name", ["full batch", "online", "multi-pass", "two outputs", "Nesterov and decay", "residual, depth 6, online"]
+    "name",
+    [
+        "full batch",
+        "multi-pass",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("online", "two outputs", "Nesterov and decay", "residual, depth 6, online")
+        ),
+    ],
 )
 def test_overlaps_of_replicas_agree(name):
     """Networks that share initial weights or data, not both: C_v between them, and the bias."""

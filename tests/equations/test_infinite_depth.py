@@ -12,7 +12,7 @@ from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._problem.rate import up_to
 from deeplinear._solvers import depth as in_depth
 from deeplinear._solvers.dense import Dense
-from factories import maker
+from factories import checkerboard, maker
 
 SAMPLINGS = [dl.Population(), dl.FullBatch(1.5), dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 1.0)]
 GRAM = [[1.0, 0.2], [0.2, 0.5]]
@@ -47,19 +47,7 @@ def test_nodes_integrate_polynomials(count):
         np.testing.assert_allclose(integral @ tau**power, tau ** (power + 1) / (power + 1), atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("sampling", "gram"),
-    [
-        pytest.param(
-            sampling,
-            gram,
-            id=f"{type(sampling).__name__}-{'one output' if gram is None else 'two outputs'}",
-            marks=[] if (gram is None) == (index % 2 == 0) else [pytest.mark.slow],
-        )
-        for index, sampling in enumerate(SAMPLINGS)
-        for gram in (None, GRAM)
-    ],
-)
+@pytest.mark.parametrize(("sampling", "gram"), checkerboard(SAMPLINGS, [None, GRAM]))
 def test_finite_depths_extrapolate_to_it(sampling, gram):
     """Errors at finite depth are a series in 1/L; depths 16 .. 128 cancel four of its terms."""
     rule = dl.GradientDescent(0.01, momentum=0.3, weight_decay=0.2)

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import deeplinear as dl
 from agreement import assert_networks_agree
 from deeplinear._experiment.train import train
+from factories import checkerboard
 from spectra import GRAM, REGIMES, make
 
 
@@ -84,16 +85,14 @@ PROPORTIONAL = {
 }
 
 
-@pytest.mark.parametrize("regime", REGIMES)
-@pytest.mark.parametrize("name", PROPORTIONAL)
+@pytest.mark.parametrize(("name", "regime"), checkerboard(PROPORTIONAL, REGIMES))
 def test_theory_and_networks_agree_on_proportional_spectra(name, regime):
     """D = 300, 24 networks, as for isotropic data."""
     check(make(PROPORTIONAL[name], regime, width=0.8, samples=1.5, batch=0.5, lr=0.03, steps=25), 300, 24)
 
 
-@pytest.mark.parametrize("regime", REGIMES)
-@pytest.mark.parametrize(("richness", "centered"), [(1.0, False), (0.3, True)])
-def test_theory_and_networks_agree_on_a_power_law(regime, richness, centered):
+@pytest.mark.parametrize(("regime", "start"), checkerboard(REGIMES, [(1.0, False), (0.3, True)]))
+def test_theory_and_networks_agree_on_a_power_law(regime, start):
     """Counts N = P = 256, B = 128 on 200 modes, 48 networks.
 
     The theory is for large counts. Over 200 networks with N = P = B (multi-pass: B = P / 2) the largest deviation of
@@ -101,6 +100,7 @@ def test_theory_and_networks_agree_on_a_power_law(regime, richness, centered):
     error is 1 % too.
     """
     law = dl.Spectrum.power_law(1.5, 0.8, modes=200, noise=0.2)
+    richness, centered = start
     sizes = {"width": 256.0, "samples": 256.0, "batch": 128.0, "richness": richness, "centered": centered}
     check(make(law, regime, lr=0.1, steps=25, **sizes), None, 48)
 

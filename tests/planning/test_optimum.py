@@ -29,7 +29,9 @@ CASES: dict[str, tuple[dl.Problem, dict[str, tuple[float, float]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", ["momentum", *(pytest.param(name, marks=pytest.mark.slow) for name in ("richness", "decay", "batch"))]
+)
 def test_brute_force(name: str) -> None:
     """No pair of values on a grid of 24 x 8 that keeps the margin is better; the optimum keeps it too."""
     problem, bounds = CASES[name]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 import deeplinear as dl
 from deeplinear._problem.edit import get_field, replace
 from deeplinear._theory.sensitivity import CONTINUOUS, sensitivity
-from factories import SAMPLINGS
+from factories import SAMPLINGS, checkerboard
 from strategies import problems
 
 OPTIMIZER = dl.GradientDescent(0.03, momentum=0.5, weight_decay=0.3)
@@ -39,15 +39,15 @@ def check(problem, names=None, rtol=1e-8, **options):
     return result
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda sampling: type(sampling).__name__)
+NETWORKS = [
+    dl.MLP(3, 0.7),
+    dl.MLP(2, 0.7, 1.3, parameterization="ntk", centered=True),
+    dl.ResNet(4, 0.8, 1.2, parameterization="ntk"),
+]
+
+
 @pytest.mark.parametrize(
-    "network",
-    [
-        dl.MLP(3, 0.7),
-        dl.MLP(2, 0.7, 1.3, parameterization="ntk", centered=True),
-        dl.ResNet(4, 0.8, 1.2, parameterization="ntk"),
-    ],
-    ids=["mup", "ntk-centered", "resnet"],
+    ("network", "sampling"), checkerboard(NETWORKS, SAMPLINGS), ids=lambda part: type(part).__name__
 )
 def test_agrees_with_differences(network, sampling):
     problem = dl.Problem(network, dl.Isotropic(0.3), sampling, OPTIMIZER, 10)
