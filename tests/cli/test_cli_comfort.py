@@ -85,6 +85,7 @@ def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
         ("compare", "--dim", "6", "--seeds", "2"),
         ("solve",),
         ("simulate", "--dim", "6", "--seeds", "2"),
+        ("sharpness", "--dim", "6", "--seeds", "2", "--at", "0,3"),
         ("sweep", "--over", "lr=0.01,0.02", "--experiment", "dim=6,seeds=2"),
         pytest.param(("transfer", "--values", "1,2", "--experiment", "dim=6,seeds=2"), marks=pytest.mark.slow),
     ],

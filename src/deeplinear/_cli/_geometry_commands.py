@@ -13,7 +13,7 @@ from deeplinear import simulate as simulate_networks
 from deeplinear._cli._commands import _check, _document, _words, _written, command
 from deeplinear._cli._errors import DIVERGED, OK, fail
 from deeplinear._cli._geometry_options import LINE, LOOK, MEASURED, Line, Look
-from deeplinear._cli._options import PROBLEM, REPORT, Finite, out
+from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, Finite, out
 from deeplinear._cli._report import Report, table
 from deeplinear._core.failures import in_words
 from deeplinear._core.statistics import standard_error
@@ -28,12 +28,15 @@ _SHOWN = 11
 """Most rows of a table."""
 
 
-@command(PROBLEM, LOOK, MEASURED, REPORT, out("sharpness.png", FORMATS))
-def sharpness(problem: Problem, look: Look, finite: Finite | None, report: Report, out: Path | None) -> int:
+@command(PROBLEM, LOOK, MEASURED, DEVICE, REPORT, out("sharpness.png", FORMATS))
+def sharpness(
+    problem: Problem, look: Look, finite: Finite | None, device: str, report: Report, out: Path | None
+) -> int:
     """Predict the largest and lowest eigenvalues of the Hessian over training, and whether steps overshoot; draw them.
 
     Eigenvalues are in units in which plain descent is stable below 2 / lr. With --dim, networks are trained too and
-    their Ritz values are set beside those of theory, which are found in the same way.
+    their Ritz values are set beside those of theory, which are found in the same way. The device trains the networks;
+    theory stays on the processor.
 
     Exit codes: 0 done, 2 bad input, 3 training diverged before the last of the steps, 4 not enough memory.
 
@@ -43,7 +46,7 @@ def sharpness(problem: Problem, look: Look, finite: Finite | None, report: Repor
         _check(problem, finite)
     with report.stage("theory") as progress:
         found = find_sharpness(problem, look.at, look.vectors, operator=look.operator, progress=progress)
-    networks = None if finite is None else _simulate(problem, look, found, finite, report)
+    networks = None if finite is None else _simulate(problem, look, found, finite, device, report)
     if out is not None:
         save_figure(figure_of(plot_sharpness(found, experiment=networks)), out)
     document = _document("sharpness", problem, out) | {
@@ -83,7 +86,7 @@ def landscape(problem: Problem, line: Line, report: Report, out: Path | None) ->
     return OK
 
 
-def _simulate(problem: Problem, look: Look, found: Sharpness, finite: Finite, report: Report) -> Ensemble:
+def _simulate(problem: Problem, look: Look, found: Sharpness, finite: Finite, device: str, report: Report) -> Ensemble:
     with report.stage("experiment") as progress:
         return simulate_networks(
             problem,
@@ -93,6 +96,7 @@ def _simulate(problem: Problem, look: Look, found: Sharpness, finite: Finite, re
             record=finite.record,
             method=finite.method,
             curvature=Curvature(found.times.tolist(), look.vectors, look.operator),
+            device=device,
             progress=progress,
         )
 
