@@ -116,7 +116,7 @@ class Panels(Solver):
     def _most_work(self, problem: Problem) -> float:
         """Work after which to give up."""
         usual, outputs = self.estimate(problem).shape, problem.data.outputs
-        passes = _PASSES_IN_DEPTH if usual.nodes else _PASSES
+        passes = _PASSES_IN_DEPTH if usual.depth_nodes else _PASSES
         return min(
             self.patience * single_steps_work(problem.steps, outputs),
             self.overrun * passes * single_steps_work(usual.steps, outputs),
