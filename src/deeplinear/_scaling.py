@@ -116,7 +116,12 @@ def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) ->
 
 
 def lazy_exponent(source: float) -> float:
-    """Exponent of a lazy network on power-law data: the source b itself.
+    """Return the exponent of a lazy network on power-law data: the source b itself.
+
+    Parameters
+    ----------
+    source
+        The source b of the power law, positive.
 
     Examples
     --------
@@ -127,7 +132,14 @@ def lazy_exponent(source: float) -> float:
 
 
 def rich_exponent(source: float, depth: int) -> float:
-    """Exponent of a feature-learning network of L hidden layers at late times; see the module.
+    """Return the late exponent of a network that learns features: (L + 1) b / (1 + L b) on hard tasks, b < 1.
+
+    Parameters
+    ----------
+    source
+        The source b of the power law, positive. Easy tasks, b of 1 or more, have the lazy exponent b.
+    depth
+        Number L of hidden layers, at least 1.
 
     Examples
     --------

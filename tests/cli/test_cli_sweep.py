@@ -15,6 +15,7 @@ from command_line import document, refused, run
 from deeplinear._cli import _report
 from deeplinear._cli._grid import read_values
 from deeplinear._sweep.sweep import open_sweep
+from sweeps import wait_for
 
 pytestmark = pytest.mark.usefixtures("in_folder")
 
@@ -120,16 +121,16 @@ class TestSweep:
             "lr=0.001:0.01:64",
         ]
         command += ["--steps", "150", "--workers", "2", "--experiment", "dim=200,seeds=8", "--store", "sweep.zarr"]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         points = Path("sweep.zarr/.deeplinear/points")
-        end = time.monotonic() + 30
-        while not (points.is_dir() and len(list(points.glob("theory-*"))) > 1):
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        start = time.monotonic()
-        _, stderr = process.communicate(timeout=20)
-        assert time.monotonic() - start < 5
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                wait_for(lambda: points.is_dir() and len(list(points.glob("theory-*"))) > 1)
+                process.send_signal(signal.SIGINT)
+                start = time.monotonic()
+                _, stderr = process.communicate(timeout=20)
+                assert time.monotonic() - start < 5
+            finally:
+                process.kill()
         assert process.returncode == 130
         assert stderr.splitlines()[-1] == "interrupted"
         assert not list(Path("sweep.zarr/.deeplinear/claims").iterdir())

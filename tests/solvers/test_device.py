@@ -229,7 +229,7 @@ def test_unknown_devices_are_refused(name):
 
 def test_a_device_that_is_not_here_is_refused(torch):
     missing = f"cuda:{torch.cuda.device_count()}"
-    with pytest.raises(ValueError, match=f"device must be .* that is here, .* got '{missing}': "):
+    with pytest.raises(ValueError, match=f"device must be .* finds on this machine, .* got '{missing}': "):
         find_device(missing)
 
 

@@ -92,6 +92,6 @@ def find_device(name: str) -> Device:
         device.put(np.zeros(1))
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        allowed = '"cpu" or a device of PyTorch that is here, such as "cuda"'
+        allowed = '"cpu" or a device that PyTorch finds on this machine, such as "cuda"'
         raise Refusal("device", name, allowed, rest=f": {reason}") from None
     return device

@@ -44,8 +44,8 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     ----------
     result
         What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity``, ``fit``, ``sharpness``,
-        ``landscape``, ``weight_spectra``, ``optimal_schedule``, ``optimal``, ``plan`` or ``sweep`` returned. Of a
-        sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
+        ``landscape``, ``weight_spectra``, ``optimal_schedule``, ``optimal``, ``plan`` or ``sweep`` returned. For
+        a sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
     experiment
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it.
     ax

@@ -309,7 +309,7 @@ class PowerLaw(Spectrum):
         check_fields(self)
         if self.source > 1000:
             allowed = "above 0 and at most 1000"
-            raise Refusal("source", self.source, allowed, rest=": only the first mode counts long before")
+            raise Refusal("source", self.source, allowed, rest=": beyond it only the first mode counts")
         modes = infinite_power_law(self.capacity, self.source)
         keep(
             self,
