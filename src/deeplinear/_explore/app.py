@@ -21,18 +21,22 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deeplinear._cost.model import step_costs
+from deeplinear._explore import documentation
 from deeplinear._explore.controls import as_plain
+from deeplinear._explore.files import forget, upload
 from deeplinear._explore.folder import own_folder
+from deeplinear._explore.guard import Guard
 from deeplinear._explore.kinds import KINDS
+from deeplinear._explore.planning import LONGEST_SCHEDULE
 from deeplinear._explore.pool import Busy, Pool
-from deeplinear._explore.problems import MOST_FINITE
+from deeplinear._explore.problems import MOST, MOST_FINITE
 from deeplinear._explore.tasks import LIMITS
+from deeplinear._explore.uploads import LARGEST_FILE
 
 _T = TypeVar("_T")
 
@@ -42,24 +46,17 @@ LARGEST_BODY = 256 * 1024
 SLOWEST_BODY = 10.0
 """Most seconds in which a request has to arrive."""
 
-_HOSTS = (b"127.0.0.1", b"localhost")
 _PAGE = Path(__file__).parent / "page"
-_HEADERS = {
-    b"content-security-policy": b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cache-control": b"no-cache",
-}
 
 
 def make_app() -> Starlette:
     """Return the web application; its processes start and end with it."""
+    site = documentation.site()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         with own_folder() as folder:
-            app.state.folder = folder
+            app.state.folder, app.state.files = folder, []
             # What is short never waits for what is long, and what is long lets what is short go first.
             app.state.short, app.state.long = Pool(2, 96, folder), Pool(2, 6, folder, nice=True)
             app.state.page, _ = await asyncio.gather(asyncio.to_thread(_page), app.state.short.warm_up())
@@ -74,10 +71,15 @@ def make_app() -> Starlette:
             Route("/api/load", _load),
             Route("/api/python", _python, methods=["POST"]),
             Route("/api/netcdf", _netcdf, methods=["POST"]),
+            Route("/api/upload", upload, methods=["POST"]),
+            Route("/api/upload", forget, methods=["DELETE"]),
             Route("/api/{task}", _task, methods=["POST"]),
             Mount("/page", StaticFiles(directory=_PAGE)),
+            Route("/reference/", _reference),
+            Route("/reference/{name}", _reference),
+            *([] if site is None else [Mount("/documentation", StaticFiles(directory=site, html=True))]),
         ],
-        middleware=[Middleware(_Guard)],
+        middleware=[Middleware(Guard)],
         exception_handlers={
             _Refused: _refuse,
             Busy: _refuse_busy,
@@ -87,36 +89,6 @@ def make_app() -> Starlette:
         },
         lifespan=lifespan,
     )
-
-
-class _Guard:
-    """Keeps other web sites out, and tells the browser to fetch nothing from elsewhere."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = dict(scope["headers"])
-        origin, host = headers.get(b"origin"), headers.get(b"host", b"")
-        if host.rpartition(b":")[0] not in _HOSTS and host not in _HOSTS:
-            # A name that somebody else made point here is not ours.
-            refusal = JSONResponse({"error": "this page is at 127.0.0.1 and localhost alone", "field": None}, 400)
-            await refusal(scope, receive, send)
-            return
-        if origin is not None and origin != b"http://" + host:
-            refusal = JSONResponse({"error": "requests from other pages are refused", "field": None}, 403)
-            await refusal(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS.items()]
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
 
 
 async def _index(_: Request) -> Response:
@@ -139,12 +111,24 @@ async def _describe(request: Request) -> Response:
     return JSONResponse(request.app.state.page)
 
 
+async def _reference(request: Request) -> Response:
+    name = request.path_params.get("name")
+    if name is None:
+        return HTMLResponse(documentation.index())
+    if name not in documentation.names():
+        raise HTTPException(404, f"there is no {name!r:.60} here")
+    return HTMLResponse(documentation.entry(name))
+
+
 def _page() -> dict[str, Any]:
     """Describe all that is on the page."""
     from deeplinear._explore.presets import PRESETS  # slow to import: while the first processes start
 
-    limits = {"dim": MOST_FINITE["dim"], "seeds": MOST_FINITE["seeds"]}
-    page = as_plain() | {"presets": PRESETS, "correlations": KINDS, "limits": limits, "costs": step_costs()}
+    limits = {"dim": MOST_FINITE["dim"], "seeds": MOST_FINITE["seeds"], "file": LARGEST_FILE}
+    limits |= {"knots": MOST["knots"], "schedule": LONGEST_SCHEDULE}
+    page = as_plain() | {"presets": PRESETS, "correlations": KINDS, "limits": limits}
+    has_site = documentation.site() is not None
+    page |= {"costs": step_costs(), "documentation": "documentation/" if has_site else "reference/"}
     return page | {"version": version("deeplinear")}
 
 

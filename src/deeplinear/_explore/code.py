@@ -3,15 +3,18 @@
 import math
 from typing import Any
 
-import deeplinear as dl
-from deeplinear._core.about import described
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.curvature import VECTORS, looked_at
+from deeplinear._explore.geometry import read_along
 from deeplinear._explore.kinds import KINDS, read_kind
+from deeplinear._explore.planning import FACTORS
 from deeplinear._explore.problems import read_problem
 from deeplinear._explore.rates import GRID
+from deeplinear._explore.written import experiment_lines, file_of, problem_lines, rows_lines
 
-VIEWS = ("loss", "kernel", "decomposition", "correlations", "rates", "sharpness")
+VIEWS = (
+    "loss", "kernel", "decomposition", "correlations", "rates", "sharpness", "landscape", "weights", "schedule", "plan",
+)  # fmt: skip
 _MOST_CURVES, _MOST_RATES = 12, 400
 
 _LABELS = {
@@ -20,6 +23,8 @@ _LABELS = {
     "decomposition": "part of the test loss",
     "rates": "loss",
     "sharpness": "curvature of the training loss",
+    "landscape": "loss",
+    "schedule": "loss",
 }
 
 
@@ -32,7 +37,7 @@ def python_lines(view: dict[str, Any]) -> str:
         ``view``, one of ``VIEWS``; ``curves``, a list of ``name``, ``color``, ``problem`` and, if networks were
         trained, ``experiment`` with ``dim`` and ``seeds``, or ``rates`` that were drawn; ``x`` and ``y``, "linear" or
         "log"; ``train``, whether the train loss is shown; of correlations ``kind``, ``layer`` and whether they are
-        ``relative``.
+        ``relative``; of a landscape the line ``along`` which it is seen.
 
     Raises
     ------
@@ -46,18 +51,22 @@ def python_lines(view: dict[str, Any]) -> str:
         raise Refusal("curves", curves, f"a list of 1 to {_MOST_CURVES}", got=f"{curves!r:.60}")
     if not all(isinstance(curve, dict) for curve in curves):
         raise Refusal("curves", curves, "objects", text="curves must be objects")
-    if what == "correlations":
-        body = _correlations(curves[0], view)
+    if what in _ALONE:
+        body = _ALONE[what](curves[0], view)
     else:
         body = "\n".join(
             [
                 _curves(curves),
                 "",
                 "fig, ax = plt.subplots()",
-                *_DRAW[what](curves, view.get("train") is True),
+                *(_landscape(view) if what == "landscape" else _DRAW[what](curves, view.get("train") is True)),
                 *_axes(what, view),
             ]
         )
+    files = {file for curve in curves if (file := file_of(curve.get("problem")))}
+    if len(files) > 1:
+        raise Refusal("curves", None, "of one data set", text="lines can be written for one data set at a time")
+    body = "\n".join([*(line for file in files for line in rows_lines(file)), body])
     imports = ["import dataclasses", ""] if what == "rates" else []
     imports = ["import math", *imports] if "math." in body else imports
     plots = ["import matplotlib.pyplot as plt", *(["import numpy as np"] if "np." in body else [])]
@@ -75,7 +84,9 @@ def python_lines(view: dict[str, Any]) -> str:
 def _curves(curves: list[dict[str, Any]]) -> str:
     lines = ["curves = ["]
     for curve in curves:
-        lines.append(f"    ({_text(curve, 'name')!r}, {_text(curve, 'color')!r}, {_problem(curve.get('problem'))}),")
+        lines.append(
+            f"    ({_text(curve, 'name')!r}, {_text(curve, 'color')!r}, {problem_lines(curve.get('problem'))}),"
+        )
     return "\n".join([*lines, "]"])
 
 
@@ -84,42 +95,6 @@ def _text(curve: dict[str, Any], key: str) -> str:
     if not isinstance(value, str) or len(value) > 100:
         raise Refusal(f"{key} of a curve", value, "a short text", got=f"{value!r:.60}")
     return value
-
-
-def _problem(document: Any, indent: str = "    ") -> str:
-    problem = read_problem(document)
-    inner = indent + "    "
-    return "\n".join(
-        [
-            "dl.Problem(",
-            f"{inner}network={_part(problem.network)},",
-            f"{inner}data={_part(problem.data)},",
-            f"{inner}sampling={_part(problem.sampling)},",
-            f"{inner}optimizer={_part(problem.optimizer)},",
-            f"{inner}steps={problem.steps},",
-            *([f"{inner}phases=({', '.join(map(_part, problem.phases))}),"] if problem.phases else []),
-            f"{indent})",
-        ]
-    )
-
-
-def _part(part: Any) -> str:
-    """Write one part with the values that differ from their defaults."""
-    values = [
-        f"{each.name}={_value(getattr(part, each.name))}"
-        for each in described(part)
-        if getattr(part, each.name) != each.default
-    ]
-    kind = getattr(part, "kind", None)  # a phase has none
-    return f"dl.{(kind and kind.call) or type(part).__name__}({', '.join(values)})"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dl.schedules.Schedule):
-        return f"dl.{value!r}"
-    if hasattr(value, "kind"):  # an update rule within another
-        return _part(value)
-    return "math.inf" if value == math.inf else repr(value)
 
 
 def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
@@ -131,27 +106,10 @@ def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
     ]
     if train:
         lines.append('    ax.plot(theory.times, theory.train_loss, ":", color=color, label=f"{name}: train")')
-    trained = {index: curve["experiment"] for index, curve in enumerate(curves) if curve.get("experiment") is not None}
-    for index, experiment in trained.items():
-        dim, seeds = _experiment(experiment)
-        lines += [
-            f"name, color, problem = curves[{index}]",
-            f'networks = dl.simulate(problem, dim={dim}, seeds={seeds}, record="losses")',
-            f"for loss in {losses!r}:",
-            "    mean, error = networks.mean(loss), networks.standard_error(loss)",
-            '    ax.plot(networks.times, mean, color=color, label=f"{name}: networks, {loss}")',
-            "    ax.fill_between(networks.times, mean - error, mean + error, color=color, alpha=0.25)",
-            "print(dl.compare(dl.solve(problem), networks))",
-        ]
+    trained = {index: curve for index, curve in enumerate(curves) if curve.get("experiment") is not None}
+    for index, curve in trained.items():
+        lines += [f"name, color, problem = curves[{index}]", *experiment_lines(curve, losses)]
     return lines
-
-
-def _experiment(document: Any) -> tuple[int, int]:
-    dim, seeds = (document.get("dim"), document.get("seeds")) if isinstance(document, dict) else (None, None)
-    if type(dim) is not int or type(seeds) is not int or min(dim, seeds) < 1:
-        allowed = "an object with whole numbers dim and seeds"
-        raise Refusal("experiment", document, allowed, got=f"{document!r:.60}")
-    return dim, seeds
 
 
 def _draw_kernel(_: list[dict[str, Any]], __: bool) -> list[str]:
@@ -213,8 +171,43 @@ def _draw_sharpness(curves: list[dict[str, Any]], _: bool) -> list[str]:
     ]
 
 
+def _landscape(view: dict[str, Any]) -> list[str]:
+    along = read_along(view.get("along"))
+    return [
+        "for name, color, problem in curves:",
+        f"    found = dl.landscape(problem, {along!r})",
+        '    ax.plot(found.positions, found.test_loss, "--", color=color, label=f"{name}: test")',
+        '    ax.plot(found.positions, found.train_loss, ":", color=color, label=f"{name}: train")',
+    ]
+
+
+def _weights(curve: dict[str, Any], _: dict[str, Any]) -> str:
+    return "\n".join(
+        [
+            f"problem = {problem_lines(curve.get('problem'), '')}",
+            f"found = dl.weight_spectra(problem, {looked_at(read_problem(curve.get('problem')))})",
+            "fig, ax = plt.subplots()",
+            "found.plot(ax)",
+        ]
+    )
+
+
+def _plan(curve: dict[str, Any], _: dict[str, Any]) -> str:
+    return "\n".join(
+        [
+            f"problem = {problem_lines(curve.get('problem'), '')}",
+            f"largest = problem.replace(width={FACTORS[-1]} * problem.network.width)",
+            "found = dl.plan(problem, compute=dl.training_cost(largest))",
+            "print(found)",
+            "fig, ax = plt.subplots()",
+            "found.plot(ax)",
+        ]
+    )
+
+
 _DRAW = {
     "loss": _draw_loss,
+    "schedule": _draw_loss,
     "kernel": _draw_kernel,
     "decomposition": _draw_decomposition,
     "rates": _draw_rates,
@@ -224,7 +217,7 @@ _DRAW = {
 
 def _axes(what: str, view: dict[str, Any]) -> list[str]:
     scales = [f'ax.set_{axis}scale("{view[axis]}")' for axis in ("x", "y") if view.get(axis) in ("linear", "log")]
-    across = "learning rate" if what == "rates" else "training step"
+    across = {"rates": "learning rate", "landscape": "position on the line"}.get(what, "training step")
     return [*scales, f'ax.set(xlabel="{across}", ylabel="{_LABELS[what]}")', "ax.legend()"]
 
 
@@ -237,7 +230,7 @@ def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
         relative = ["values = values / np.sqrt(np.outer(values.diagonal(), values.diagonal()))"]
     return "\n".join(
         [
-            f"problem = {_problem(curve.get('problem'), '')}",
+            f"problem = {problem_lines(curve.get('problem'), '')}",
             "theory = dl.solve(problem)",
             f"values = theory.{kind}{index}",
             "times, outputs = len(theory.times), problem.data.outputs",
@@ -249,3 +242,7 @@ def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
             'ax.set(xlabel="step t\'", ylabel="step t", aspect="equal")',
         ]
     )
+
+
+_ALONE = {"correlations": _correlations, "weights": _weights, "plan": _plan}
+"""Views of one curve, which are drawn in their own way."""

@@ -11,7 +11,7 @@ import deeplinear as dl
 from deeplinear._core import checks
 from deeplinear._core.about import About, Described, described, parts_of
 from deeplinear._core.refusal import Refusal
-from deeplinear._explore.problems import MOST, SECOND_PHASE
+from deeplinear._explore.problems import DRAWN, MOST, MOST_FACTOR, SECOND_PHASE, UPLOADED
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Control:
     label, symbol, help
         What it is called, its letter in the paper, and what it does.
     widget
-        ``"slider"``, ``"choice"``, ``"switch"`` or ``"text"``.
+        ``"slider"``, ``"choice"``, ``"switch"``, ``"text"`` or ``"file"``.
     default
         Value at the start.
     defaults
@@ -48,6 +48,8 @@ class Control:
         Whether it may be left empty.
     more
         Whether it hides until asked for.
+    first
+        Whether it stands above all parts.
     """
 
     part: str
@@ -70,6 +72,7 @@ class Control:
     rows: bool = False
     optional: bool = False
     more: bool = False
+    first: bool = False
 
 
 PARTS = parts_of(dl.Problem)
@@ -94,6 +97,9 @@ _MORE = {
 }  # fmt: skip
 """Fields that few people change."""
 
+_FIRST = {"lr", "steps"}
+"""Fields that most people change."""
+
 _MOST = {"depth": MOST["layers"], "steps": MOST["steps"]}
 """Largest values that the page takes."""
 
@@ -109,12 +115,12 @@ _MORE_CHOICES = {"branch_scaling": (("1", "CompleteP"),)}
 """Numbers that have a name, where a word or a number is allowed."""
 
 _RULES = tuple(kind.__name__ for kind in PARTS["optimizer"].listed)
-_SHAPE_WORDS = {"wsd": "stable, then decay", "piecewise": "steps"}
+_SHAPE_WORDS = {"wsd": "stable, then decay", "piecewise": "steps", DRAWN: "drawn by hand"}
+_SHAPES = tuple((each, _SHAPE_WORDS.get(each, each)) for each in (*dl.schedules.SHAPES, DRAWN))
 _OWN = (
     Control(
         "optimizer", "schedule", _RULES, "Schedule", "η(t)", "How the learning rate changes over training.",
-        "choice", "constant", choices=tuple((each, _SHAPE_WORDS.get(each, each)) for each in dl.schedules.SHAPES),
-        more=True,
+        "choice", "constant", choices=_SHAPES, more=True,
     ),
     Control(
         "optimizer", "warmup", _RULES, "Warm-up", "", "Fraction of all steps in which the learning rate rises.",
@@ -125,8 +131,19 @@ _OWN = (
         "text", None, allowed="numbers by name, such as end=0.1 or decay=0.3 or exponent=2, with commas",
         several=True, optional=True, more=True,
     ),
+    Control(
+        "optimizer", "knots", _RULES, "Knots of a schedule drawn by hand", "",
+        "The view Schedule draws them: fractions of training, each with a factor on the learning rate.",
+        "text", ((0, 1), (1, 0)), allowed=f"0, 1; 0.5, 1; 1, 0.1 and the like, with factors up to {MOST_FACTOR:g}",
+        rows=True, optional=True, more=True,
+    ),
+    Control(
+        "data", "file", (UPLOADED,), "File", "",
+        "Examples of your own. They stay on this machine, and are deleted when the explorer ends.", "file", None,
+        allowed="a CSV file whose last column is the target, or an npz file with arrays x and y",
+    ),
 )  # fmt: skip
-"""Words of the page for the schedule of ``lr``, which is then the largest rate."""
+"""Words of the page: of the schedule of ``lr``, which is then the largest rate, and of data in a file."""
 
 
 def _controls() -> Iterator[Control]:
@@ -173,6 +190,7 @@ def _control(part: str, name: str, of_kinds: dict[str, Described]) -> Control:
         rows=about.form == "matrix",
         optional=first.default is None,
         more=name in _MORE,
+        first=name in _FIRST and part != _PHASES,
     )
 
 
@@ -237,7 +255,7 @@ def field_of(error: Exception) -> str | None:
 
 def as_plain() -> dict[str, Any]:
     """Return everything as JSON can hold it."""
-    parts = {
+    parts: dict[str, dict[str, Any]] = {
         name: {
             "label": about.label,
             "help": about.help,
@@ -245,6 +263,7 @@ def as_plain() -> dict[str, Any]:
         }
         for name, about in PARTS.items()
     }
+    parts["data"]["kinds"].append((UPLOADED, "Your own data"))
     parts[_PHASES] = {
         "label": "Phases",
         "help": "Whether training goes on with another task.",

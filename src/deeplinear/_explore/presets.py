@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deeplinear._reproduce.figures import PANELS
-from deeplinear._reproduce.panel import Line
+from deeplinear._reproduce.panel import Line, Size
 
 Problem = dict[str, Any]
 
@@ -45,6 +45,10 @@ def _fan(problem: Problem, part: str, name: str, values: Iterable[Any]) -> list[
     return [problem | {part: problem[part] | {name: value}} for value in values]
 
 
+_USUAL = Size(dim=200, seeds=8)
+"""Of networks that are trained in a second or two."""
+
+
 def _preset(
     group: str,
     ident: str,
@@ -57,8 +61,12 @@ def _preset(
     x: str = "linear",
     y: str = "log",
     train: bool = False,
+    size: Size = _USUAL,
 ) -> dict[str, Any]:
-    """Return a preset whose curve number ``live`` follows the controls, while the others are pinned."""
+    """Return a preset whose curve number ``live`` follows the controls, while the others are pinned.
+
+    Networks are trained in this size, unless another one is typed.
+    """
     return {
         "group": group,
         "id": ident,
@@ -70,6 +78,8 @@ def _preset(
         "x": x,
         "y": y,
         "train": train,
+        "dim": size.dim,
+        "seeds": size.seeds,
     }
 
 
@@ -233,7 +243,7 @@ def _panel(ident: str, look: _Look) -> dict[str, Any]:
         for line in panel.study.lines
         if (look.values is None or line.value in look.values) and (look.group is None or line.group == look.group)
     ]
-    over_rates = panel.study.over_rates
+    over_rates, live = panel.study.over_rates, lines[look.live]
     return _preset(
         _PAPER,
         ident,
@@ -244,6 +254,8 @@ def _panel(ident: str, look: _Look) -> dict[str, Any]:
         view="rates" if over_rates else "loss",
         x="log" if over_rates else look.x,
         train=look.train,
+        # The modes of a power law count, where other sizes are ratios and networks may be smaller than the figure's.
+        size=panel.sizes["quick"] if live.networks and live.problem.data.dimension_free else _USUAL,
     )
 
 

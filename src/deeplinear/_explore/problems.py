@@ -2,21 +2,34 @@
 
 An infinite depth is the word "infinite", which JSON can hold. The optimizer may have a ``schedule``, a word for the
 shape over time of a learning rate of which ``lr`` is the largest value, with a ``warmup`` and numbers of its ``shape``.
-Numbers by name are lists such as ``["end=0.1"]``, as they are typed, and ``other`` is a learning rate.
+A schedule that was "drawn" has ``knots``: fractions of training, each with a factor on ``lr``, with straight lines
+between. Numbers by name are lists such as ``["end=0.1"]``, as they are typed, and ``other`` is a learning rate. Data of
+the kind "Uploaded" are those of a ``file`` that the page has sent.
 """
 
+import itertools
 import math
 import re
 import sys
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 import deeplinear as dl
+from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
 from deeplinear._cost.model import numbers_of_solving
+from deeplinear._explore.uploads import read_file, spectrum_of
 
-MOST = {"layers": 256, "steps": 10_000_000, "scheduled": 20_000, "modes": 2000, "outputs": 6}
+MOST = {"layers": 256, "steps": 10_000_000, "scheduled": 20_000, "modes": 2000, "outputs": 6, "knots": 64}
 """Largest problems that the page takes; the library itself has no such bounds."""
+
+UPLOADED, DRAWN = "Uploaded", "drawn"
+"""The page's own kind of data, and its own shape of a schedule."""
+
+MOST_FACTOR = 10.0
+"""Largest factor on the learning rate in a schedule that was drawn."""
 
 SECOND_PHASE = {"steps": 75, "target_overlap": 0.5, "new_samples": True}
 """What the page says of a second phase, and with which values it begins."""
@@ -28,8 +41,10 @@ _QUICK_STEPS, _QUICK = 400, 2.4e9
 """Steps times outputs, and numbers to go through, up to which nobody needs an estimate."""
 
 
-def read_problem(document: Any) -> dl.Problem:
+def read_problem(document: Any, whole: bool = False) -> dl.Problem:
     """Build the problem that the page describes.
+
+    Data sets with many directions have fewer, with the same predictions, unless the ``whole`` spectrum is wanted.
 
     Raises
     ------
@@ -48,9 +63,22 @@ def read_problem(document: Any) -> dl.Problem:
         _read_optimizer(optimizer, document.get("steps"))
     if isinstance(document.get("phases"), dict):
         document["phases"] = _read_phases(document["phases"], document.get("steps"))
-    problem = dl.Problem.from_dict(document)
+    uploaded = _uploaded(document.get("data"))
+    problem = dl.Problem.from_dict(document if uploaded is None else document | {"data": {"type": "Isotropic"}})
+    if uploaded is not None:
+        problem = replace(problem, data=spectrum_of(uploaded, whole))
     _check_size(problem)
     return problem
+
+
+def _uploaded(data: Any) -> str | None:
+    """Return the name of the file of a data set that was uploaded; None for other data."""
+    if not isinstance(data, dict) or data.get("type") != UPLOADED:
+        return None
+    for name in data:
+        if name not in ("type", "file"):
+            raise Refusal(name, data[name], "left out for a file of data, which has all there is", verb="be")
+    return read_file(data.get("file"))
 
 
 def _read_network(network: dict[str, Any]) -> None:
@@ -73,7 +101,10 @@ def _read_optimizer(optimizer: dict[str, Any], steps: Any) -> None:
     if isinstance(optimizer.get("other"), int | float | str):
         optimizer["other"] = {"lr": optimizer["other"]}
     shape, warmup = optimizer.pop("schedule", "constant"), optimizer.pop("warmup", 0.0)
-    options = _by_name("shape", optimizer.pop("shape", None)) or {}
+    options, knots = _by_name("shape", optimizer.pop("shape", None)) or {}, optimizer.pop("knots", None)
+    if shape == DRAWN:
+        optimizer["lr"] = _drawn(optimizer.get("lr"), knots, steps)
+        return
     if shape == "constant" and warmup == 0.0 and not options:
         return
     if not isinstance(options, dict):
@@ -82,8 +113,36 @@ def _read_optimizer(optimizer: dict[str, Any], steps: Any) -> None:
     if isinstance(lr, list | dict) or (isinstance(steps, int | float) and steps > MOST["scheduled"]):
         raise Refusal("schedule", shape, f"constant beyond {MOST['scheduled']} steps and for a list of rates")
     if not isinstance(shape, str) or shape not in dl.schedules.SHAPES:
-        raise Refusal("schedule", shape, " or ".join(dl.schedules.SHAPES))
+        raise Refusal("schedule", shape, " or ".join((*dl.schedules.SHAPES, DRAWN)))
     optimizer["lr"] = {"shape": shape, "peak": lr, "warmup": warmup} | options
+
+
+def _drawn(lr: Any, knots: Any, steps: Any) -> list[float]:
+    """Return the rate of every step, of a schedule of straight lines between knots."""
+    rate = checks.positive("lr", lr)
+    if not isinstance(steps, int) or not 1 <= steps <= MOST["scheduled"]:
+        raise Refusal("schedule", DRAWN, f"constant beyond {MOST['scheduled']} steps", got=f"{steps!r:.30} steps")
+    at, factors = read_knots(knots)
+    return [float(each) for each in rate * np.interp(np.linspace(0.0, 1.0, steps), at, factors)]
+
+
+def read_knots(knots: Any) -> tuple[list[float], list[float]]:
+    """Return the fractions of training of some knots, and their factors on the rate."""
+    allowed = (
+        f"2 to {MOST['knots']} pairs of a fraction of training, rising from 0 to 1, and a factor on the rate, "
+        f"0 to {MOST_FACTOR:g}"
+    )
+    is_list = isinstance(knots, list) and 2 <= len(knots) <= MOST["knots"]
+    pairs = [each for each in knots if isinstance(each, list) and len(each) == 2] if is_list else []
+    numbers = [x for pair in pairs for x in pair if isinstance(x, int | float) and not isinstance(x, bool)]
+    if not is_list or len(numbers) != 2 * len(knots):
+        raise Refusal("knots", knots, allowed, got=f"{knots!r:.60}")
+    at, factors = numbers[::2], numbers[1::2]
+    if (at[0], at[-1]) != (0, 1) or any(x >= y for x, y in itertools.pairwise(at)):
+        raise Refusal("knots", knots, allowed, got=f"fractions {at!r:.60}")
+    if not all(0 <= each <= MOST_FACTOR for each in factors):
+        raise Refusal("knots", knots, allowed, got=f"factors {factors!r:.60}")
+    return at, factors
 
 
 def _read_phases(phases: dict[str, Any], steps: Any) -> list[dict[str, Any]]:
@@ -126,6 +185,9 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
             raise Refusal(name, value, f"a whole number from 1 to {MOST_FINITE[name]}")
     if problem.steps > MOST_FINITE["steps"]:
         raise Refusal("steps", problem.steps, f"at most {MOST_FINITE['steps']} to train real networks")
+    if problem.data.dimension_free and problem.data.own_dim is None and dim > MOST["modes"]:
+        rest = ": theory has as many modes, to compare networks with"
+        raise Refusal("dim", dim, f"at most {MOST['modes']} for a power law", rest=rest)
     unit = 1 if problem.data.dimension_free else dim
     sizes = [("width", width) for width in problem.network.given_widths if math.isfinite(width)]
     sizes += [(name, problem.sampling.drawn) for name in ("samples", "batch") if hasattr(problem.sampling, name)][:1]

@@ -1,13 +1,18 @@
 // The controls: one for each field of a problem, made from their descriptions.
 
+import { run } from "./api.js";
 import { element } from "./dom.js";
+import { fileButton, nameOf, send } from "./files.js";
+import { short } from "./words.js";
 
 const STEPS = 400; // positions of a slider
 
 export class Controls {
   // `changed(isMoving)` is called whenever a value changes, with true while a slider is being dragged.
-  constructor(root, { parts, controls }, changed) {
+  constructor(root, { parts, controls, limits }, changed) {
     this.root = root;
+    this.limits = limits;
+    this.files = new Map(); // what is in each file of data
     this.parts = parts;
     this.controls = controls;
     this.changed = changed;
@@ -20,7 +25,7 @@ export class Controls {
   }
 
   get counts() {
-    return this.kinds.data === "PowerLaw" || (this.kinds.data === "Spectrum" && !this.values["data.proportional"]);
+    return ["PowerLaw", "Uploaded"].includes(this.kinds.data) || (this.kinds.data === "Spectrum" && !this.values["data.proportional"]);
   }
 
   get problem() {
@@ -57,9 +62,18 @@ export class Controls {
     return !control.part || control.kinds.includes(this.kinds[control.part]);
   }
 
+  // Changes some values at once, by "part.name".
+  set(values, isMoving = false) {
+    Object.assign(this.values, values);
+    this.show();
+    this.changed(isMoving);
+  }
+
   build() {
+    const first = this.controls.filter((control) => control.first);
+    this.root.append(element("section", { className: "card group", ariaLabel: "Learning rate and steps" }, ...first.map((control) => this.row(control))));
     for (const [part, { label, help, kinds }] of Object.entries(this.parts)) {
-      const own = this.controls.filter((control) => (control.part || "optimizer") === part);
+      const own = this.controls.filter((control) => (control.part || "optimizer") === part && !control.first);
       const group = element("details", { className: "card group", open: true }, element("summary", {}, element("h2", { textContent: label })));
       group.append(element("p", { className: "muted", textContent: help }));
       if (kinds.length > 1) group.append(this.kindChooser(part, label, kinds));
@@ -161,6 +175,7 @@ function brief(problem) {
 }
 
 function put(problem, { part, name }, value) {
+  if (name === "knots" && problem.optimizer.schedule !== "drawn") return;
   if (value === null || (name === "schedule" && value === "constant") || (name === "warmup" && value === 0)) return;
   (part ? problem[part] : problem)[name] = value;
 }
@@ -250,7 +265,30 @@ const BUILD = {
     };
     return { nodes: [element("div", { className: "head" }, label(control, idOf(control))), text], main: text, show };
   },
+
+  file(control, set) {
+    const id = idOf(control);
+    const words = element("p", { className: "file-name" });
+    const read = async (chosen, signal) => {
+      this.showError(null);
+      words.textContent = `Reading ${chosen.name} ...`;
+      try {
+        const file = await send(chosen, this.limits.file, signal);
+        this.files.set(file, await run("data", { file }, { signal }));
+        set(file);
+      } catch (error) {
+        words.textContent = signal.aborted ? "Cancelled." : "";
+        if (!signal.aborted) this.showError(id, error.message);
+      }
+    };
+    const [button, input] = fileButton(id, "Choose a file", ".csv,.npz,text/csv", read);
+    const show = (value) => (words.textContent = value ? `${nameOf(value)}${this.files.has(value) ? `: ${inFile(this.files.get(value))}` : ""}` : "");
+    return { nodes: [element("div", { className: "head" }, label(control, id), button, input), words], main: button, show };
+  },
 };
+
+// Words of a data set: how large it is, and what a linear rule leaves of its targets.
+const inFile = ({ rows, directions, outputs, noise }) => `${rows} examples, ${directions} directions${outputs > 1 ? `, ${outputs} outputs` : ""}, noise ${short(noise)}`;
 
 const isNamed = (value) => typeof value === "object" && !Array.isArray(value); // numbers by name, as files have them
 

@@ -51,6 +51,7 @@ export class Experiment {
     const job = new AbortController();
     this.job = job;
     const { dim, seeds } = this.state();
+    const started = performance.now();
     this.showError({});
     this.tell("");
     find("#train").disabled = true;
@@ -58,7 +59,7 @@ export class Experiment {
     try {
       const onProgress = (progress) => this.job === job && showProgress(this.box, progress);
       const result = await run("experiment", { problem, dim, seeds }, { signal: job.signal, onProgress });
-      this.results.set(keyOf(problem), result);
+      this.results.set(keyOf(problem), { ...result, waited: (performance.now() - started) / 1000 });
       this.trained();
       if (![this.state(), ...this.state().pins].some((each) => this.get(each.problem))) this.tell("These networks belong to the settings they were started with. Go back to those, or train again.");
     } catch (error) {
@@ -83,9 +84,9 @@ export class Experiment {
       if (at.dataset.verdict) this.tell("");
       return;
     }
-    const { verdict, explanation, max_z: z, seeds, dim, seconds, diverged, method } = result;
+    const { verdict, explanation, max_z: z, seeds, dim, waited, diverged, method, inputs } = result;
     const exact = method === "explicit" ? "" : " exactly, with matrices drawn only where training looks at them,";
-    this.tell(` ${capital(explanation)}.${z === null ? "" : ` Largest z-score of the test loss: ${z.toFixed(1)}.`} ${seeds} networks of input dimension ${dim}, trained${exact} in ${inTime(seconds)}.${diverged ? ` ${diverged} of them blew up.` : ""}`);
+    this.tell(` ${capital(explanation)}.${z === null ? "" : ` Largest z-score of the test loss: ${z.toFixed(1)}.`} ${seeds} networks of input dimension ${dim}, trained${exact}${inputs === "rows" ? " on your own examples" : ""} and compared in ${inTime(waited)}.${diverged ? ` ${diverged} of them blew up.` : ""}`);
     at.dataset.verdict = verdict;
     at.prepend(element("strong", { className: `verdict ${verdict}`, textContent: VERDICTS[verdict] }));
   }

@@ -25,7 +25,12 @@ const QUANTITIES = {
   decomposition: ["test_loss", "bias", "width", "data", "label_noise"],
   rates: ["test_loss", "train_loss"],
   sharpness: ["largest", "lowest", "edge", "limit"],
+  landscape: ["test_loss", "train_loss"],
+  schedule: ["test_loss", "train_loss", "rates"],
 };
+
+// What stands across, where that is not the step.
+const ACROSS = { rates: ["lrs", "learning_rate"], landscape: ["positions", "position"] };
 
 export function table(view, curves) {
   const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
@@ -34,8 +39,18 @@ export function table(view, curves) {
     const rows = times.flatMap((t, i) => times.map((s, j) => [t, s, values[i][j]].join(",")));
     return [`t,t_prime,${kind}${layer === null ? "" : `_${layer}`}`, ...rows].join("\n") + "\n";
   }
-  const across = view === "rates" ? "lrs" : "times";
-  const rows = [`curve,quantity,${view === "rates" ? "learning_rate" : "step"},value,standard_error`];
+  if (view === "plan") {
+    const { widths, updates, costs, losses, lrs } = curves[0].data;
+    const runs = widths.flatMap((width, i) => updates.map((count, j) => [width, count + 1, lrs[i][j], costs[i][j], losses[i][j] ?? "inf"].join(",")));
+    return ["width,steps,learning_rate,compute,loss", ...runs].join("\n") + "\n";
+  }
+  if (view === "weights") {
+    const { times, edge, outliers } = curves[0].data;
+    const values = times.flatMap((t, i) => edge[i].flatMap((end, layer) => [[t, layer, "edge", end ?? ""], ...outliers[i][layer].map((value) => [t, layer, "outlier", value])].map((row) => row.join(","))));
+    return ["step,layer,quantity,singular_value", ...values].join("\n") + "\n";
+  }
+  const [across, title] = ACROSS[view] ?? ["times", "step"];
+  const rows = [`curve,quantity,${title},value,standard_error`];
   for (const { name, data, networks } of curves.filter((curve) => curve.data)) {
     for (const quantity of QUANTITIES[view]) {
       const missing = view === "sharpness" ? "" : "inf";
@@ -68,6 +83,7 @@ export async function python(state, curves) {
     train: state.train,
     kind: state.kind,
     relative: state.relative,
+    along: state.along,
     layer: curves[0].data?.layer ?? state.layer,
     curves: curves.map(({ name, color, problem, networks, data }) => ({
       name,

@@ -1,17 +1,23 @@
 // The page: controls on one side, theory that follows them on the other.
 
+import { Budget } from "./budget.js";
 import { Controls } from "./controls.js";
 import { element, find, oneColumn } from "./dom.js";
 import { Experiment } from "./experiment.js";
+import { colorOf } from "./look.js";
+import { Measured } from "./measured.js";
 import { buildExport, buildPresets, buildTheme, showPreset } from "./menus.js";
 import { namesOf } from "./names.js";
-import { colorOf, figure, inWords } from "./plot.js";
-import { AXES, fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } from "./state.js";
+import { figure } from "./plot.js";
+import { Schedule } from "./schedule.js";
+import { ALONE, AXES, fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } from "./state.js";
 import { Theory } from "./theory.js";
-import { WORDS } from "./words.js";
+import { Views } from "./views.js";
+import { inWords } from "./wording.js";
 
-const TASKS = { loss: "solve", kernel: "solve", decomposition: "solve", correlations: "correlations", rates: "rates", sharpness: "sharpness" };
-const ALONE = new Set(["decomposition", "correlations"]); // views of one curve
+const TASKS = { loss: "solve", kernel: "solve", decomposition: "solve", schedule: "solve" }; // others are called as their view
+const taskOf = (view) => TASKS[view] ?? view;
+const OPTIONS = { correlations: ["kind", "layer"], landscape: ["along"] }; // what a view asks for beside the problem
 
 const page = await (await fetch("api/page")).json();
 const controls = new Controls(find("#controls"), page, (isMoving) => {
@@ -41,17 +47,47 @@ const experiment = new Experiment(page.limits, {
   },
   refuse,
 });
+const measured = new Measured(page.limits.file, {
+  state: () => state,
+  changed: (isNew) => {
+    if (isNew) setView("loss");
+    draw();
+  },
+});
+const schedule = new Schedule(find("#schedule"), page.limits, {
+  state: () => state,
+  rates: () => shown?.data?.rates,
+  draw: (knots, isMoving) => controls.set({ "optimizer.schedule": "drawn", "optimizer.knots": knots }, isMoving),
+  shape: (name) => controls.set({ "optimizer.schedule": name, "optimizer.warmup": 0, "optimizer.shape": null }),
+  found: (problem, { lr, knots }) => {
+    if (keyOf(problem) === keyOf(state.problem)) controls.set({ "optimizer.lr": lr, "optimizer.schedule": "drawn", "optimizer.knots": knots });
+  },
+});
+const budget = new Budget(find("#budget-bar"), {
+  state: () => state,
+  data: () => theory.get(requestFor(state.problem).key),
+  changed: () => {
+    draw();
+    writeAddress();
+  },
+  take: ({ width, steps, lr }) => {
+    setView("loss");
+    controls.set({ "network.width": width, steps, "optimizer.lr": Number(lr.toPrecision(4)) });
+  },
+});
+const views = new Views({ kinds: Object.keys(page.correlations), state: () => state, setView, changed: () => refresh() });
 
 // --- state ----------------------------------------------------------------------------------------------------
 
 function refresh(isMoving = false) {
   theory.refresh(isMoving);
+  if (!isMoving) measured.follow();
   writeAddress();
 }
 
 function requestFor(problem) {
-  const task = TASKS[state.view];
-  const body = task === "correlations" ? { problem, kind: state.kind, layer: state.layer } : { problem };
+  const task = taskOf(state.view);
+  const body = { problem, ...Object.fromEntries((OPTIONS[task] ?? []).map((name) => [name, state[name]])) };
   return { task, body, key: task + JSON.stringify(body) };
 }
 
@@ -64,6 +100,7 @@ function curves() {
     color: colorOf(index),
     data: theory.get(requestFor(problems[index]).key),
     networks: experiment.get(problems[index]),
+    measured: index === 0 ? measured.curves : null,
   }));
 }
 
@@ -105,8 +142,7 @@ function apply(next) {
 function applyPreset(id) {
   const preset = page.presets.find((each) => each.id === id);
   if (!preset) return;
-  const { problem, pins, view, x, y, train } = preset;
-  const { dim, seeds } = state;
+  const { problem, pins, view, x, y, train, dim, seeds } = preset;
   apply({ ...initialState(problem), pins, view, x, y, train, preset: id, dim, seeds });
 }
 
@@ -124,9 +160,9 @@ function drawNow() {
   const all = curves();
   const [live] = all;
   const isWhole = Boolean(live.data);
-  const isBegun = !isWhole && theory.partial && TASKS[state.view] === "solve";
-  if (isWhole) shown = { task: TASKS[state.view], data: live.data };
-  const before = shown?.task === TASKS[state.view] ? shown.data : null;
+  const isBegun = !isWhole && theory.partial && taskOf(state.view) === "solve";
+  if (isWhole) shown = { task: taskOf(state.view), data: live.data };
+  const before = shown?.task === taskOf(state.view) ? shown.data : null;
   if (isBegun) Object.assign(live, { data: theory.partial, before, isBegun });
   else if (!isWhole) live.data = before;
   const plot = find("#plot");
@@ -136,8 +172,12 @@ function drawNow() {
   plot.classList.toggle("is-stale", !isWhole && !isBegun);
   showWords(live);
   showPins(all);
-  showViews();
+  views.show(live.data);
+  showPreset(state.preset);
+  if (state.view === "schedule") schedule.show();
+  if (state.view === "plan") budget.show();
   experiment.show();
+  measured.show();
   find('[data-export="networks"]').disabled = !live.networks;
 }
 
@@ -160,10 +200,12 @@ function showPins([live, ...pins]) {
       refresh();
       find("#pin").focus();
     });
-    return chipOf(name, index + 1, ALONE.has(state.view) ? "muted" : "", remove);
+    return chipOf(name, index + 1, "", remove);
   });
+  const isAlone = ALONE.has(state.view);
   const isRefused = theory.refused === theory.wanted().key;
-  find("#pins").replaceChildren(chipOf(isRefused ? "last curve that could be drawn" : `${live.name} (now)`, 0, "live"), ...chips);
+  find("#pins").replaceChildren(chipOf(isRefused ? "last curve that could be drawn" : `${isAlone ? "theory" : live.name} (now)`, 0, "live"), ...(isAlone ? [] : chips));
+  find("#pin").hidden = isAlone;
   find("#pin").disabled = state.pins.length >= MOST_PINS || state.pins.some((pin) => keyOf(pin.problem) === keyOf(state.problem));
 }
 
@@ -174,7 +216,12 @@ find("#pin").addEventListener("click", () => {
   refresh();
 });
 
-// --- views ----------------------------------------------------------------------------------------------------
+// --- start ----------------------------------------------------------------------------------------------------
+
+// Networks stand below the picture, or in one column below the controls, for the keyboard too.
+function place() {
+  find(oneColumn.matches ? ".columns" : "main").append(find(".experiment"), find(".yours"));
+}
 
 function setView(view) {
   if (view === state.view) return;
@@ -182,91 +229,20 @@ function setView(view) {
   refresh();
 }
 
-function buildViews() {
-  for (const [view, label] of Object.entries(VIEWS)) {
-    const tab = element("button", { type: "button", textContent: label, id: `view-${view}` });
-    tab.setAttribute("role", "tab");
-    tab.setAttribute("aria-controls", "plot");
-    tab.addEventListener("click", () => setView(view));
-    find("#views").append(tab);
-  }
-  find("#views").addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const names = Object.keys(VIEWS);
-    const next = names[(names.indexOf(state.view) + step + names.length) % names.length];
-    setView(next);
-    find(`#view-${next}`).focus();
-    event.preventDefault();
-  });
-  const flip = (axis) => () => (state[axis] = state[axis] === "log" ? "linear" : "log");
-  find("#axes").append(
-    toggle("train-loss", "train loss", () => (state.train = !state.train)),
-    toggle("log-x", "log x", flip("x")),
-    toggle("log-y", "log y", flip("y")),
-  );
-  const kinds = element("select", { id: "kind" }, ...Object.keys(page.correlations).map((value) => element("option", { value, textContent: WORDS[value] })));
-  kinds.addEventListener("change", () => {
-    Object.assign(state, { kind: kinds.value, layer: null });
-    refresh();
-  });
-  const layers = element("select", { id: "layer" });
-  layers.addEventListener("change", () => {
-    state.layer = Number(layers.value);
-    refresh();
-  });
-  const relative = toggle("relative", "relative to their size", () => (state.relative = !state.relative));
-  find("#chooser").append(element("label", { textContent: "Show " }, kinds), element("label", { textContent: "in layer " }, layers), relative);
+function reset() {
+  history.pushState(null, "", address()); // where the browser's Back leads
+  measured.remove();
+  theory.notice = "";
+  applyPreset(page.presets[0].id);
 }
 
-function toggle(id, label, flip) {
-  const button = element("button", { type: "button", id, className: "toggle", textContent: label });
-  button.addEventListener("click", () => {
-    flip();
-    refresh();
-  });
-  return button;
-}
-
-function showViews() {
-  for (const view of Object.keys(VIEWS)) {
-    const tab = find(`#view-${view}`);
-    tab.setAttribute("aria-selected", String(view === state.view));
-    tab.tabIndex = view === state.view ? 0 : -1;
-  }
-  const pressed = { "train-loss": state.train, "log-x": state.x === "log", "log-y": state.y === "log", relative: state.relative };
-  for (const [id, isPressed] of Object.entries(pressed)) find(`#${id}`).setAttribute("aria-pressed", String(isPressed));
-  const isHeat = state.view === "correlations";
-  find("#axes").hidden = isHeat;
-  find("#chooser").hidden = !isHeat;
-  find("#train-loss").hidden = !["loss", "rates"].includes(state.view);
-  find("#relative").hidden = state.kind.endsWith("response");
-  find("#kind").value = state.kind;
-  if (isHeat) showLayers(theory.get(theory.wanted().key));
-  showPreset(state.preset);
-}
-
-function showLayers(data) {
-  const select = find("#layer");
-  if (!data || document.activeElement === select) return;
-  select.parentElement.hidden = !data.layers.length;
-  select.replaceChildren(...data.layers.map((layer) => element("option", { value: layer, textContent: layer })));
-  if (data.layers.length) select.value = data.layer;
-}
-
-// --- start ----------------------------------------------------------------------------------------------------
-
-// The experiment stands below the picture, or in one column below the controls, for the keyboard too.
-function place() {
-  find(oneColumn.matches ? ".columns" : "main").append(find(".experiment"));
-}
-
+find("#documentation").href = page.documentation;
+find("#reset").addEventListener("click", reset);
 find("#progress button").addEventListener("click", () => theory.cancel());
 buildPresets(page.presets, (id) => {
   theory.notice = "";
   applyPreset(id);
 });
-buildViews();
 buildExport(() => ({ state, curves: inView(curves()), link: location.href.split("#")[0] + address() }));
 oneColumn.addEventListener("change", place);
 place();

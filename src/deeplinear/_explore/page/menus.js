@@ -2,6 +2,7 @@
 
 import { element, find, say } from "./dom.js";
 import * as exports from "./exports.js";
+import { isDark } from "./look.js";
 
 export function buildPresets(presets, choose) {
   const select = find("#preset");
@@ -23,27 +24,30 @@ export function showPreset(id) {
   for (const chip of find("#tour").children) chip.setAttribute("aria-pressed", String(chip.value === id));
 }
 
-const THEMES = { "": ["◐", "Colours follow the system"], light: ["☀", "Light colours"], dark: ["☾", "Dark colours"] };
-
+// Every click changes the colours; the choice is forgotten where it is what the system wants anyway.
 export function buildTheme(changed) {
   const button = find("#theme");
   const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
   const show = () => {
-    const [sign, words] = THEMES[root.dataset.theme ?? ""];
+    const words = isDark() ? "Light colours" : "Dark colours";
     button.title = words;
     button.setAttribute("aria-label", words);
-    button.firstChild.textContent = sign;
+    button.firstChild.textContent = isDark() ? "☀" : "☾";
     changed();
   };
   button.addEventListener("click", () => {
-    const names = Object.keys(THEMES);
-    const next = names[(names.indexOf(root.dataset.theme ?? "") + 1) % names.length];
-    if (next) root.dataset.theme = next;
-    else delete root.dataset.theme;
-    localStorage.setItem("theme", next);
+    const next = isDark() ? "light" : "dark";
+    if (system.matches === (next === "dark")) {
+      delete root.dataset.theme;
+      localStorage.removeItem("theme");
+    } else {
+      root.dataset.theme = next;
+      localStorage.setItem("theme", next);
+    }
     show();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+  system.addEventListener("change", show);
   show();
 }
 

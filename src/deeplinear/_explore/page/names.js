@@ -1,5 +1,6 @@
 // What curves are called: by what tells their problems apart.
 
+import { nameOf } from "./files.js";
 import { keyOf } from "./state.js";
 
 const MOST = 3; // traits that a name lists
@@ -29,12 +30,13 @@ function traitsOf(problem, { parts, controls }) {
   }
   for (const control of controls) {
     const value = (control.part ? problem[control.part] : problem)?.[control.name];
-    if (value !== undefined) traits.set(`${control.part}.${control.name}`, inWords(control, value));
+    if (value !== undefined && control.name !== "knots") traits.set(`${control.part}.${control.name}`, inWords(control, value));
   }
   return traits;
 }
 
-function inWords({ label, choices }, value) {
+function inWords({ label, choices, widget }, value) {
+  if (widget === "file") return nameOf(value);
   const words = typeof value === "boolean" ? (value ? "on" : "off") : (choices.find(([choice]) => choice === value)?.[1] ?? value);
   return `${label.toLowerCase()} ${words}`;
 }

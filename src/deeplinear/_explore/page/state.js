@@ -1,15 +1,22 @@
 // The state of the page, all of it, and how it stands in the address.
 
-import { WORDS } from "./words.js";
+import { LINES, WORDS } from "./words.js";
 
 export const VIEWS = {
   loss: "Loss",
-  kernel: "Tangent kernel",
+  kernel: "Kernel",
   decomposition: "Decomposition",
   correlations: "Correlations",
   rates: "Learning rate",
   sharpness: "Sharpness",
+  landscape: "Landscape",
+  weights: "Weights",
+  schedule: "Schedule",
+  plan: "Budget",
 };
+
+// Views of one curve: what is pinned is not drawn there.
+export const ALONE = new Set(["decomposition", "correlations", "weights", "plan"]);
 
 // Axes on which each view is easiest to read.
 export const AXES = {
@@ -19,6 +26,10 @@ export const AXES = {
   correlations: { x: "linear", y: "linear" },
   rates: { x: "log", y: "log" },
   sharpness: { x: "linear", y: "linear" },
+  landscape: { x: "linear", y: "log" },
+  weights: { x: "linear", y: "linear" },
+  schedule: { x: "linear", y: "log" },
+  plan: { x: "log", y: "log" },
 };
 
 export const MOST_PINS = 8;
@@ -34,6 +45,8 @@ export function initialState(problem) {
     kind: "feature_correlation",
     layer: null,
     relative: true,
+    along: "line",
+    budget: 0.6,
     dim: 200,
     seeds: 8,
     trained: false,
@@ -58,6 +71,8 @@ const ALLOWED = {
   kind: (value) => isText(value) && Object.hasOwn(WORDS, value),
   layer: (value) => value === null || Number.isSafeInteger(value),
   relative: isFlag,
+  along: (value) => isText(value) && Object.hasOwn(LINES, value),
+  budget: (value) => typeof value === "number" && value >= 0 && value <= 1,
   dim: isSize,
   seeds: isSize,
   trained: isFlag,

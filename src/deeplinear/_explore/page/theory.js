@@ -8,7 +8,7 @@ const LONG = 135; // milliseconds of work, which end in time, beyond which the f
 const PREVIEW = 60; // milliseconds that the server may take for them
 const PATIENCE = 400; // milliseconds without an answer before progress is shown
 const KEPT = 200; // answers that are kept
-const POWER_LAW_MODES = 94; // that usually stand for infinitely many
+const MODES = { PowerLaw: 94, Uploaded: 50 }; // that usually stand for infinitely many, and for a data set
 
 export class Theory {
   // `wanted()` and `pinned()` say what is to be shown now, as requests {task, body, key}; `draw` shows it;
@@ -22,6 +22,7 @@ export class Theory {
     this.notice = ""; // what the user should know beside the status
     this.running = null;
     this.others = null;
+    this.since = 0; // when what is wanted now was asked for
     this.speed = 0.0023; // milliseconds per unit of work, learned from each answer
   }
 
@@ -32,6 +33,7 @@ export class Theory {
   // Is called after every change, with true while a slider is being dragged.
   refresh(isMoving) {
     const wanted = this.wanted();
+    this.since = performance.now();
     this.draw();
     if (this.answers.has(wanted.key)) {
       this.stop();
@@ -67,7 +69,7 @@ export class Theory {
     const job = { ...request, isMoving, controller: new AbortController(), expected: this.speed * workOf(problem, this.costs) };
     this.running = job;
     const { signal } = job.controller;
-    const started = performance.now();
+    const started = this.since; // also what was waited before this could be asked
     const isLate = () => this.running === job && performance.now() - started > PATIENCE;
     const patience = setTimeout(() => isLate() && showProgress(find("#progress"), { stage: "solving" }), PATIENCE + 1);
     try {
@@ -162,7 +164,7 @@ function stepsWithin(work, { network, data }, costs) {
 }
 
 function perStep({ network, data }, costs) {
-  const modes = data.type === "PowerLaw" ? POWER_LAW_MODES : (data.eigenvalues?.length ?? 1);
+  const modes = MODES[data.type] ?? data.eigenvalues?.length ?? 1;
   const layer = network.type === "ResNet" ? costs.skip_layer : costs.layer;
   const layers = Number(network.depth);
   const chain = layers ? costs.first + layer * (layers - 1) : costs.infinite;

@@ -1,4 +1,4 @@
-// Two-time functions in words.
+// Numbers, two-time functions and lines in weight space, in words.
 
 export const WORDS = {
   feature_correlation: "features",
@@ -9,4 +9,14 @@ export const WORDS = {
   gradient_response: "response of gradients",
   error_response: "response of errors",
   residual_response: "response of residuals",
+};
+
+export const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
+
+export const LINES = {
+  line: "first to last weights",
+  gradient: "along the gradient",
+  sharpest: "along the largest curvature",
+  ema: "last weights to their average",
+  twins: "two runs with other batches",
 };

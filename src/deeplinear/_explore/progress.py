@@ -1,0 +1,84 @@
+"""How far a piece of work is, and whether it would end in time."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+from deeplinear._cost.model import longest_short
+from deeplinear._explore.problems import is_quick
+
+LONGEST = 600.0
+"""Seconds after which theory is ended."""
+
+DENSE = 3.0
+"""The time spent grows as this power of the steps done, since each step reads what all earlier steps wrote."""
+
+_BETWEEN_REPORTS = 0.1
+
+
+class Report(Protocol):
+    """Tells the page how far the work is."""
+
+    def __call__(self, **message: Any) -> None: ...
+
+
+def steps(
+    report: Report, stage: str, *, power: float = 1.0, estimate: float | None = None, then: float = 0.0
+) -> Callable[[int, int], None]:
+    """Return a ``progress`` for the library; work done goes as the steps done to some power.
+
+    What is left is what the page waits for: that of this stage, and the seconds of what comes ``then``.
+    """
+    start, last = time.monotonic(), 0.0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        message: dict[str, Any] = {}
+        if now - last > _BETWEEN_REPORTS or done == total:
+            last = now
+            part = (done / total) ** power
+            left = (now - start) * (1 / part - 1) if part > 0.05 else estimate and estimate * (1 - part)
+            message = {"stage": stage, "part": part, "left": None if left is None else left + then}
+        report(**message)
+
+    return progress
+
+
+def solve_with(problem: dl.Problem, report: Report) -> dl.Solution:
+    """Solve a problem, unless that would take too long."""
+    estimate = refuse_if_long(problem, report)
+    seconds, dense = (None, True) if estimate is None else (estimate.theory.seconds, estimate.method == "dense")
+    progress = steps(report, "solving", power=DENSE if dense and estimate else 1.0, estimate=seconds)
+    return dl.solve(problem, progress=progress)
+
+
+def refuse_if_long(
+    problem: dl.Problem, report: Report, runs: int = 1, call: str = "dl.optimal_lr", always: bool = False
+) -> dl.Estimate | None:
+    """Refuse what would not end in time or not fit; what is quick is not estimated, unless it ``always`` is.
+
+    Many runs are those of a search, or of a look at each of many steps, which solve every step; ``call`` does the same
+    in Python.
+    """
+    if is_quick(problem) and not always:
+        return None
+    report(stage="estimating the time")
+    estimate = dl.estimate(problem)
+    if runs > 1 and estimate.method != "dense":
+        most = longest_short(problem.data.outputs)
+        text = (
+            f"steps is too large for this view, got {problem.steps}: it solves about {runs} runs. "
+            f"Lower the steps to {most}, or call {call} in Python."
+        )
+        raise Refusal("steps", problem.steps, f"at most {most}", text=text)
+    if runs * estimate.theory.seconds > LONGEST or not estimate.fits:
+        often = f" for each of about {runs} runs" if runs > 1 else ""
+        text = (
+            f"steps is too large here: {estimate}{often}, and this page stops after {LONGEST:.0f} s. "
+            "Lower the steps or the depth."
+        )
+        raise Refusal("steps", problem.steps, "lower", text=text)
+    return estimate

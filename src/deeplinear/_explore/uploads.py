@@ -1,0 +1,216 @@
+"""Files that people give to the page: curves that they measured, and data sets.
+
+The server puts them into its own folder, which is deleted when it ends. Here they are read, where work can be ended. A
+file is known by the digits that it was given, followed by the name that it came with.
+"""
+
+import re
+import tempfile
+import zipfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+
+LARGEST_FILE = 64 * 2**20
+"""Most bytes of a file."""
+
+MOST_CURVES = {"steps": 20_000, "runs": 256}
+"""Largest curves."""
+
+MOST_ROWS = {"numbers": 4_000_000, "directions": 2000, "outputs": 6}
+"""Largest data sets."""
+
+_FEW = 64
+"""Directions of a data set up to which all are solved."""
+
+_FILE = re.compile(r"([0-9a-f]{16}) ([^/\\\x00-\x1f]{1,80})")
+
+_CURVES = (
+    "Wanted: a CSV file with a line of names and a line for each step, with a column step, and columns such as "
+    "test_loss or train_loss, one for each run."
+)
+_ROWS = (
+    "Wanted: a CSV file with a line of names and a line for each example, of which the last column is the target (or "
+    "all that are called y, y1, target and the like); or an npz file with arrays x and y."
+)
+_TARGET = re.compile(r"(y|target|label)([ _]?\d+)?", re.IGNORECASE)
+
+Array = NDArray[np.float64]
+Rows = tuple[Array, Array]
+
+
+def read_file(file: Any) -> str:
+    """Return the name of a file, or refuse what is none."""
+    if not isinstance(file, str) or not _FILE.fullmatch(file):
+        raise Refusal("file", file, "chosen", text="choose a file")
+    return file
+
+
+def path_in(folder: Path, file: Any) -> Path:
+    """Return where a file is kept."""
+    return folder / f"upload-{read_file(file)[:16]}"
+
+
+def measured_of(file: str) -> dl.Measured:
+    """Read curves."""
+    path = _path(file)
+    try:
+        found = dl.measured(path)
+    except (ValueError, UnicodeError) as error:
+        why = str(error).replace(str(path), "the file").split("; name it", 1)
+        named = why[1].partition("among: ")[2] if len(why) > 1 else ""
+        listed = f" (it has: {named})" if named else ""
+        raise Refusal("curves", file, "curves", text=f"{why[0]}{listed}. {_CURVES}") from None
+    for name, count in (("steps", len(found.times)), ("runs", len(found.seeds))):
+        if count > MOST_CURVES[name]:
+            text = f"the curves have {count} {name}, and this page takes at most {MOST_CURVES[name]}"
+            raise Refusal("curves", file, "smaller", text=text)
+    return found
+
+
+@lru_cache(maxsize=4)
+def rows_of(file: str) -> Rows:
+    """Read a data set: inputs (rows, features) and targets (rows, outputs)."""
+    path = _path(file)
+    x, y = _from_npz(path) if _is_archive(path) else _from_csv(path)
+    counts = {"numbers": x.size, "directions": x.shape[-1], "outputs": y.shape[-1] if y.ndim > 1 else 1}
+    for name, count in counts.items():
+        if count > MOST_ROWS[name]:
+            text = f"the data have {count} {name}, and this page takes at most {MOST_ROWS[name]}"
+            raise Refusal("file", file, "smaller", text=text)
+    return x, y
+
+
+@lru_cache(maxsize=4)
+def spectrum_of(file: str, whole: bool = False) -> dl.Spectrum:
+    """Return the spectrum of a data set, or one with fewer modes and the same predictions where it has many.
+
+    It is kept beside the file, for other processes and since finding it may take longer than a request may be read.
+    """
+    if not whole:
+        found = spectrum_of(file, True)
+        return found if len(found.eigenvalues) <= _FEW else found.compress()
+    kept = _path(file).with_suffix(".npz")
+    if not kept.exists():
+        return _keep(file, kept)
+    with np.load(kept, allow_pickle=False) as arrays:
+        eigenvalues, target_power, noise = (arrays[name] for name in ("eigenvalues", "target_power", "noise"))
+    return dl.Spectrum(eigenvalues, target_power, noise=float(noise))
+
+
+def _keep(file: str, kept: Path) -> dl.Spectrum:
+    """Find the spectrum of a data set and write it down."""
+    try:
+        found = dl.Spectrum.from_data(*rows_of(file))
+    except Refusal as error:
+        raise Refusal("file", file, "other data", text=f"{error}. {_ROWS}") from None
+    with tempfile.NamedTemporaryFile(dir=kept.parent, suffix=".npz", delete=False) as written:
+        np.savez(written, eigenvalues=found.eigenvalues, target_power=found.target_power, noise=found.noise)
+    Path(written.name).rename(kept)  # at once, for whoever reads it meanwhile
+    return found
+
+
+def _path(file: str) -> Path:
+    """Return where a file is, in the folder that the server gave this process for its files."""
+    path = path_in(Path(tempfile.gettempdir()), file)
+    if not path.exists():
+        raise Refusal("file", file, "here", text="this file is no longer here: choose it again")
+    return path
+
+
+def _is_archive(path: Path) -> bool:
+    with path.open("rb") as opened:
+        return opened.read(2) == b"PK"
+
+
+def _from_npz(path: Path) -> Rows:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            needed = sum(each.file_size for each in archive.infolist())
+        if needed > 2 * LARGEST_FILE:
+            raise ValueError(f"it would take {needed / 2**20:.0f} MB")
+        with np.load(path, allow_pickle=False) as arrays:
+            if missing := [name for name in ("x", "y") if name not in arrays]:
+                has = ", ".join(arrays) or "none at all"
+                raise ValueError(f"it has no array {' and no '.join(missing)}, but {has}")
+            x, y = (np.asarray(arrays[name]) for name in ("x", "y"))
+    except (ValueError, OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, KeyError) as error:
+        raise Refusal("file", path, "data", text=f"this npz file cannot be read: {error}. {_ROWS}") from None
+    return x, y
+
+
+class Columns(NamedTuple):
+    """How a table is written: what separates its columns, how many lines come first, and which columns are targets."""
+
+    split: str
+    skip: int
+    targets: list[int]
+
+
+def columns_of(file: str) -> Columns | None:
+    """Return how a table is written; None for a file of arrays."""
+    path = _path(file)
+    return None if _is_archive(path) else _read_csv(path)[0]
+
+
+def _read_csv(path: Path) -> tuple[Columns, Array]:
+    """Read a table; its first line has names unless it has numbers."""
+    try:
+        return _table(path.read_text(encoding="utf-8-sig"))
+    except (UnicodeError, ValueError) as error:
+        why = "it is no text" if isinstance(error, UnicodeError) else str(error)
+        raise Refusal("file", path, "data", text=f"this file cannot be read: {why}. {_ROWS}") from None
+
+
+def _from_csv(path: Path) -> Rows:
+    columns, table = _read_csv(path)
+    return np.delete(table, columns.targets, axis=1), table[:, columns.targets]
+
+
+def _table(text: str) -> tuple[Columns, Array]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2:
+        raise ValueError(f"it has {len(lines)} lines")
+    split = max(",;\t", key=lines[0].count)
+    first = [cell.strip().strip('"') for cell in lines[0].split(split)]
+    if len(first) < 2:
+        raise ValueError("it has one column")
+    skip = 0 if all(_is_number(cell) for cell in first) else 1
+    targets = [index for index, name in enumerate(first) if skip and _TARGET.fullmatch(name)]
+    if not 0 < len(targets) < len(first):
+        targets = [len(first) - 1]
+    rows = []
+    for number, line in enumerate(lines[skip:], 1 + skip):
+        cells = line.split(split)
+        if len(cells) != len(first) or not all(_is_number(cell) for cell in cells):
+            raise ValueError(f"line {number} has not {len(first)} numbers, but {line!r:.60}")
+        rows.append([float(cell) for cell in cells])
+    return Columns(split, skip, targets), np.array(rows)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def described(request: dict[str, Any]) -> dict[str, Any]:
+    """Return what is in a data set: numbers of rows, of directions and of outputs, and the noise."""
+    file = read_file(request.get("file"))
+    x, _ = rows_of(file)
+    spectrum = spectrum_of(file, whole=True)
+    return {
+        "rows": len(x),
+        "directions": len(spectrum.eigenvalues),
+        "outputs": spectrum.outputs,
+        "noise": spectrum.noise,
+        "largest": max(spectrum.eigenvalues),
+    }
