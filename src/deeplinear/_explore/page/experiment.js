@@ -78,6 +78,7 @@ export class Experiment {
   show() {
     const state = this.state();
     for (const [name, { input }] of Object.entries(this.fields)) if (document.activeElement !== input) input.value = state[name];
+    this.fields.dim.input.disabled = state.problem.data.type === "Uploaded"; // which has its own
     const at = find("#experiment-result");
     const result = this.get(state.problem);
     if (!result) {

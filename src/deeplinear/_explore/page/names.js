@@ -38,5 +38,5 @@ function traitsOf(problem, { parts, controls }) {
 function inWords({ label, choices, widget }, value) {
   if (widget === "file") return nameOf(value);
   const words = typeof value === "boolean" ? (value ? "on" : "off") : (choices.find(([choice]) => choice === value)?.[1] ?? value);
-  return `${label.toLowerCase()} ${words}`;
+  return `${label.toLowerCase()} ${typeof words === "number" ? Number(words.toPrecision(4)) : words}`;
 }

@@ -8,6 +8,7 @@ import { css } from "./look.js";
 
 const DRAW = { ...LOSSES, ...GEOMETRY, ...PLANS };
 const FREE = new Set(["correlations", "sharpness", "weights", "landscape"]); // views whose curves set the range of values
+const LONG = 30; // letters of a name beyond which it takes several lines
 const NARROW = 560; // pixels of width below which the legend stands above the curves
 
 // Curves are {name, color, data, networks}: what theory says and what networks did; where only the first steps are known
@@ -33,6 +34,7 @@ export function figure(view, state, curves, size) {
     ...(type === "log" ? ticks(extent) : {}),
     ...more,
   });
+  for (const trace of traces) if (!isNarrow && trace.name?.length > LONG) trace.name = trace.name.replaceAll(", ", ",<br>");
   const listed = traces.filter((trace) => trace.showlegend !== false && trace.type === "scatter").length;
   return {
     traces,

@@ -11,8 +11,11 @@ const ROOM = 1.25; // of the highest factor
 const MOST_FACTOR = 10;
 const FEW = 5; // dots of a schedule that nobody has drawn yet, if it is constant
 const MANY = 9; // and if it is not
+const DOUBLE = 500; // milliseconds between the clicks of a double click
 const APART = 0.002; // least distance of dots, as a fraction of training
 const SHAPES = { constant: "Flat", linear: "Linear", cosine: "Cosine", wsd: "Stable, then decay" };
+
+const NAMED = { wsd: "stable-then-decay" }; // others are called as they are
 
 const svg = (tag, attributes, ...children) => {
   const made = document.createElementNS(SVG, tag);
@@ -30,7 +33,7 @@ export class Schedule {
     this.dragged = null; // number of the dot that is being dragged
     this.job = null;
     this.top = ROOM;
-    this.picture = svg("svg", { class: "schedule-picture", height: HEIGHT, role: "group", "aria-label": "Learning rate over training, as a factor" });
+    this.picture = svg("svg", { class: "schedule-picture", width: "100%", height: HEIGHT, role: "group", "aria-label": "Learning rate over training, as a factor" });
     this.words = element("p", { className: "muted", id: "schedule-words" });
     this.words.setAttribute("aria-live", "polite");
     this.box = element("div", { className: "progress", hidden: true }, element("progress", { max: 1, ariaLabel: "Finding the best schedule" }), element("span"), element("button", { type: "button", className: "button small", textContent: "Cancel" }));
@@ -47,7 +50,6 @@ export class Schedule {
     this.picture.addEventListener("pointerdown", (event) => this.press(event));
     this.picture.addEventListener("pointermove", (event) => this.move(event));
     for (const end of ["pointerup", "pointercancel"]) this.picture.addEventListener(end, () => this.release());
-    this.picture.addEventListener("dblclick", (event) => this.remove(this.indexOf(event.target)));
     this.picture.addEventListener("keydown", (event) => this.pressKey(event));
   }
 
@@ -69,8 +71,7 @@ export class Schedule {
     this.best.disabled = Boolean(this.job);
     const knots = this.knots;
     if (this.dragged === null) this.top = ROOM * Math.max(1, ...knots.map(([, factor]) => factor));
-    const width = this.root.getBoundingClientRect().width || 600;
-    this.picture.setAttribute("width", width);
+    const width = this.picture.getBoundingClientRect().width || 600;
     this.scale = { x: (at) => LEFT + at * (width - LEFT - RIGHT), y: (factor) => TOP + (1 - factor / this.top) * (HEIGHT - TOP - BOTTOM), width };
     const { x, y } = this.scale;
     const rates = this.rates();
@@ -110,6 +111,9 @@ export class Schedule {
   press(event) {
     event.preventDefault();
     let index = this.indexOf(event.target);
+    const isAgain = index !== null && index === this.before?.index && event.timeStamp - this.before.at < DOUBLE && !this.hasMoved;
+    this.before = { index, at: event.timeStamp }; // the browser's own double click loses dots, which are drawn anew
+    if (isAgain) return this.remove(index);
     this.hasMoved = index === null;
     if (index === null) {
       const knots = this.knots;
@@ -200,7 +204,7 @@ function withoutSchedule(problem) {
 
 function inWords({ loss, families, at_edge: atEdge }, seconds) {
   const percent = (less) => `${short(Math.max(0, 100 * less))} %`;
-  const gains = Object.entries(families).map(([name, other]) => `${percent(1 - loss / other)} less than the best ${SHAPES[name].toLowerCase().replace("flat", "constant")} one`);
+  const gains = Object.entries(families).map(([name, other]) => `${percent(1 - loss / other)} less than the best ${NAMED[name] ?? name} one`);
   const edge = atEdge ? " It sits at the edge of stability: with rates a little higher training blows up." : "";
   return `The best schedule ends at ${short(loss)}: ${gains.join(", ")}.${edge} Found in ${inTime(seconds)}.`;
 }

@@ -14,9 +14,9 @@ export const WORDS = {
 export const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
 
 export const LINES = {
-  line: "first to last weights",
+  line: "from the first to the last weights",
   gradient: "along the gradient",
   sharpest: "along the largest curvature",
-  ema: "last weights to their average",
-  twins: "two runs with other batches",
+  ema: "from the last weights to their average",
+  twins: "between two runs with other batches",
 };

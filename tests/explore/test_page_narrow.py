@@ -1,0 +1,106 @@
+"""The page in a narrow window, on a phone, in both colours, and by the keyboard alone."""
+
+from typing import Any
+
+import pytest
+
+from explorer_page import DRAWN, SLOW, Explorer
+
+
+def test_keyboard_alone(explorer: Explorer, address: str) -> None:
+    explorer.open(address)
+    page = explorer.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.textContent") == "Skip to the controls"
+    page.focus("#view-loss")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#view-kernel[aria-selected=true]:focus", timeout=SLOW)
+    page.keyboard.press("ArrowLeft")
+    explorer.slider("optimizer.lr").focus()
+    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    explorer.wait_for(f"{DRAWN}?.optimizer.lr > 0.05")
+    page.focus("#export")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.dataset.export") == "png"
+    page.keyboard.press("Escape")
+    assert not page.locator("[data-export=png]").is_visible()
+    unlabelled = """() => [...document.querySelectorAll('input, select, button')]
+        .filter((each) => each.checkVisibility())
+        .filter((each) => !(each.labels?.length || each.getAttribute('aria-label') || each.textContent.trim()))
+        .map((each) => each.id)"""
+    assert page.evaluate(unlabelled) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_narrow_window_and_colours(browser: Any, address: str, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 375, "height": 700}, color_scheme=scheme)
+    explorer = Explorer(context.new_page())
+    explorer.open(address)
+    page = explorer.page
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 375
+    plot, controls = page.locator("#plot").bounding_box(), page.locator("#controls").bounding_box()
+    assert plot["width"] > 300
+    assert controls["y"] > plot["y"]
+    grounds = {"light": "#ffffff", "dark": "#181d23"}
+    other = "dark" if scheme == "light" else "light"
+    ground = page.evaluate("() => document.querySelector('#plot').layout.paper_bgcolor")
+    assert ground == grounds[scheme]
+    for expected in (other, scheme):  # the first click already changes the colours, the next one back
+        page.click("#theme")
+        explorer.wait_for(f"document.querySelector('#plot').layout.paper_bgcolor === '{grounds[expected]}'")
+    context.close()
+
+
+def is_in_sight(explorer: Explorer) -> bool:
+    box = explorer.page.locator("#plot").bounding_box()
+    return bool(box["y"] >= 0 and box["y"] + box["height"] <= 0.5 * 812 and box["height"] >= 190)
+
+
+def test_the_picture_stays_in_sight_of_every_control(phone: Explorer) -> None:
+    page = phone.page
+    for more in page.locator("details.more").all():
+        more.evaluate("(each) => (each.open = true)")
+    last = phone.control("optimizer.weight_decay")
+    last.scroll_into_view_if_needed()
+    page.locator(".experiment").scroll_into_view_if_needed()
+    assert is_in_sight(phone)
+    phone.slider("optimizer.weight_decay").scroll_into_view_if_needed()
+    before = phone.traces[-1]["y"]
+    phone.slider("optimizer.weight_decay").fill("200")
+    phone.wait_for(f"{DRAWN}?.optimizer.weight_decay === 0.5")
+    assert phone.traces[-1]["y"] != before
+    assert is_in_sight(phone)
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 375
+    assert page.locator("#plot .modebar-btn").count() == 0
+
+    # A finger on the picture scrolls the page as it does elsewhere.
+    touch = page.context.new_cdp_session(page)
+    top = page.evaluate("() => scrollY")
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": 200, "y": 120}]})
+    for y in (140, 180, 220):
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": 200, "y": y}]})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    phone.wait_for(f"scrollY < {top}")
+
+
+def test_the_keyboard_never_lands_under_the_picture(phone: Explorer) -> None:
+    page = phone.page
+    where = """() => {
+        const [at, picture] = [document.activeElement, document.querySelector('.picture')];
+        const [own, above] = [at.getBoundingClientRect(), picture.getBoundingClientRect()];
+        const isHidden = own.top < above.bottom && own.bottom > above.top && !picture.contains(at);
+        return [at.id || at.textContent, isHidden || own.bottom > innerHeight];
+    }"""
+    for key, end in (("Tab", "train"), ("Shift+Tab", "preset")):
+        reached: list[str] = []
+        while end not in reached:
+            page.keyboard.press(key)
+            name, is_hidden = page.evaluate(where)
+            assert not is_hidden, name
+            reached.append(name)
+            assert len(reached) < 60
+    some = ("experiment.dim", "network.width", "steps", "pin", "view-loss")
+    assert tuple(name for name in reached if name in some) == some  # from the bottom to the top, as they are seen

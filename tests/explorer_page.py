@@ -1,0 +1,50 @@
+"""The explorer's page in a browser, and what can be read off it."""
+
+import json
+import urllib.parse
+from typing import Any
+
+from explorer import PROBLEM
+
+SLOW = 15_000  # milliseconds: a loaded machine
+DRAWN = "JSON.parse(document.querySelector('#plot').dataset.key || 'null')"  # the problem whose curve is shown
+IS_DRAWN = '#plot[data-key]:not([data-key=""])'
+
+
+class Explorer:
+    """A page of the explorer, and what can be read off it."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+
+    def open(self, address: str, **state: Any) -> None:
+        state = {"problem": PROBLEM} | state
+        self.page.goto("about:blank")
+        self.page.goto(f"{address}#{urllib.parse.quote(json.dumps(state))}")
+        self.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        read: dict[str, Any] = json.loads(urllib.parse.unquote(self.page.url.split("#", 1)[1]))
+        return read
+
+    @property
+    def traces(self) -> list[dict[str, Any]]:
+        keys = "({x, y, z, name, showlegend, mode}) => ({x, y, z, name, showlegend, mode})"
+        read: list[dict[str, Any]] = self.page.evaluate(f"() => document.querySelector('#plot').data.map({keys})")
+        return read
+
+    def wait_for(self, condition: str) -> None:
+        self.page.wait_for_function(f"() => {condition}", timeout=SLOW)
+
+    def wait_for_traces(self, count: int) -> None:
+        self.wait_for(f"document.querySelector('#plot').data?.length === {count}")
+
+    def wait_for_value(self, part: str, field: str, value: Any) -> None:
+        self.wait_for(f"{DRAWN}?.{part}.{field} === {json.dumps(value)}")
+
+    def control(self, name: str) -> Any:
+        return self.page.locator(f'[id="{name}"]')
+
+    def slider(self, name: str) -> Any:
+        return self.page.locator(".control", has=self.control(name)).locator("input[type=range]")
