@@ -6,7 +6,7 @@ from typing import Any
 
 from explorer import PROBLEM
 
-SLOW = 15_000  # milliseconds: a loaded machine
+SLOW = 90_000  # milliseconds: a loaded machine
 DRAWN = "JSON.parse(document.querySelector('#plot').dataset.key || 'null')"  # the problem whose curve is shown
 IS_DRAWN = '#plot[data-key]:not([data-key=""])'
 

@@ -24,12 +24,14 @@ def test_every_field_of_a_problem_has_a_control() -> None:
     kinds += [dl.MultiPassSGD, *rules]
     fields = {(kind.__name__, field.name) for kind in kinds for field in dataclasses.fields(kind) if field.init}
     controls = {(kind, control.name) for control in CONTROLS for kind in control.kinds}
-    own = {(rule.__name__, word) for rule in rules for word in ("schedule", "warmup", "shape")}
+    own = {(rule.__name__, word) for rule in rules for word in ("schedule", "warmup", "shape", "knots")}
     own |= {("Two", word) for word in ("steps", "target_overlap", "new_samples")}
+    own.add(("Uploaded", "file"))
     assert controls - fields == own  # the page's own words
     assert fields <= controls
     assert {kind for about in PARTS.values() for kind in about.kinds} == set(kinds)
     assert [control.name for control in CONTROLS if not control.part] == ["steps"]
+    assert [control.name for control in CONTROLS if control.first] == ["lr", "steps"]
 
 
 def test_every_control_has_words_and_its_slider_ends_are_allowed() -> None:
@@ -123,6 +125,9 @@ def test_the_words_of_the_page() -> None:
     assert wsd.optimizer.lr == dl.schedules.wsd(0.05, decay=0.3, end=0.1)
     assert read_problem(changed("optimizer", warmup=0.5)).optimizer.lr == dl.schedules.constant(0.05, warmup=0.5)
     assert read_problem(changed("optimizer", schedule="constant", warmup=0)).optimizer.lr == 0.05
+    drawn = read_problem(changed("optimizer", schedule="drawn", knots=[[0, 1], [0.5, 2], [1, 0]]))
+    np.testing.assert_allclose(drawn.optimizer.rates(20)[[0, 19]], [0.05, 0.0])
+    assert drawn.optimizer.rates(20).max() == pytest.approx(0.05 * (1 + 2 * 9 / 19))
     muon = read_problem(changed("optimizer", type="Muon", other=0.1, momentum=0.9))
     assert muon.optimizer == dl.Muon(0.05, momentum=0.9, other=dl.GradientDescent(0.1))
     frozen = read_problem(changed("optimizer", layer_lr=["input=0", "readout = 2"]))
@@ -156,6 +161,15 @@ def test_the_words_of_the_page() -> None:
         (changed("optimizer", schedule="linear", shape=["speed=2"]), "optimizer.lr", "got 'speed'"),
         (changed("optimizer", schedule="linear", shape=["end=much"]), "optimizer.shape", "numbers by name"),
         (changed("optimizer", schedule="linear", shape=[0.5]), "optimizer.shape", "numbers by name"),
+        (changed("optimizer", schedule="drawn"), "optimizer.knots", "knots must be 2 to 64 pairs"),
+        (changed("optimizer", schedule="drawn", knots=[[0, 1], [1]]), "optimizer.knots", "2 to 64 pairs"),
+        (changed("optimizer", schedule="drawn", knots=[[0, 1], [0.9, 0]]), "optimizer.knots", "rising from 0 to 1"),
+        (changed("optimizer", schedule="drawn", knots=[[0, 1], [1, 11]]), "optimizer.knots", "got factors [1, 11]"),
+        (changed("optimizer", schedule="drawn", knots=[[0, 1], [1, 0]], lr="x"), "optimizer.lr", "lr must be"),
+        (PROBLEM | {"data": {"type": "Uploaded"}}, "data.file", "choose a file"),
+        (PROBLEM | {"data": {"type": "Uploaded", "file": ["x"]}}, "data.file", "choose a file"),
+        (PROBLEM | {"data": {"type": "Uploaded", "file": "0" * 16 + " x"}}, "data.file", "no longer here"),
+        (PROBLEM | {"data": {"type": "Uploaded", "file": "../../etc/hosts x"}}, "data.file", "choose a file"),
         (changed("optimizer", layer_lr=["input=x"]), "optimizer.layer_lr", "numbers by name"),
         (changed("optimizer", layer_lr=["head=1"]), "optimizer.layer_lr", "layer_lr must be for input, hidden"),
         (changed("optimizer", layer_lr=[1, 0]), "optimizer.layer_lr", "one number for each of 3 weight layers"),

@@ -44,10 +44,11 @@ def test_a_schedule_is_drawn_by_hand_and_the_loss_follows(explorer: Explorer, ad
     page.click(".schedule-head [value=constant]")
     explorer.wait_for(f"{DRAWN} && !{DRAWN}.optimizer.schedule")
 
+    explorer.control("steps").fill("4")
     page.click("#best-schedule")
     explorer.wait_for("document.querySelector('#schedule-words').textContent.includes('less than the best cosine one')")
     explorer.wait_for_value("optimizer", "schedule", "drawn")
-    best = dl.optimal_schedule(read_problem(SHORT))
+    best = dl.optimal_schedule(read_problem(SHORT).replace(steps=4))
     np.testing.assert_allclose(explorer.traces[-1]["y"][-1], best.loss, rtol=2e-3)
 
 

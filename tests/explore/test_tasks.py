@@ -164,6 +164,48 @@ def test_sharpness_of_a_run_that_is_too_long_is_refused(client: httpx.Client) ->
     assert "Lower the steps to 1000, or call dl.sharpness in Python." in answer["error"]
 
 
+LAW = {"type": "PowerLaw", "capacity": 2.0, "source": 1.0}
+
+
+def test_landscape_and_weights_are_the_library(client: httpx.Client) -> None:
+    problem = read_problem(PROBLEM)
+    result = last_line(client.post("/api/landscape", json={"problem": PROBLEM, "along": "gradient"}))["result"]
+    found = dl.landscape(problem, "gradient")
+    np.testing.assert_array_equal(result["test_loss"], found.test_loss)
+    np.testing.assert_array_equal(result["positions"], found.positions)
+    assert result["barrier"] is None
+    result = last_line(client.post("/api/weights", json={"problem": PROBLEM}))["result"]
+    spectra = dl.weight_spectra(problem, curvature.looked_at(problem))
+    np.testing.assert_array_equal(result["edge"], spectra.edge)
+    np.testing.assert_array_equal(result["learned"], spectra.update.max(axis=2))
+    for task, more in (("landscape", {"along": "line"}), ("weights", {})):
+        diverging = {"problem": changed("optimizer", lr=5.0)} | more
+        assert "training blows up at step" in last_line(client.post(f"/api/{task}", json=diverging))["error"]
+    wrong = last_line(client.post("/api/landscape", json={"problem": PROBLEM, "along": "home"}))
+    assert wrong["error"] == "along must be line or gradient or sharpest or ema or twins, got 'home'"
+
+
+@pytest.mark.parametrize(
+    ("task", "problem", "field", "words"),
+    [
+        ("schedule", PROBLEM | {"steps": 201}, "steps", "at most 200 for this, got 201: the best schedule of a longer"),
+        ("schedule", PROBLEM | {"steps": 2}, "steps", "at least 3 for a schedule to matter"),
+        ("plan", changed("network", width="infinite"), "network.width", "width must be one finite number for a plan"),
+        ("plan", changed("network", width=[1.0, 2.0]), "network.width", "width must be one finite number for a plan"),
+        ("plan", changed("optimizer", schedule="cosine"), "optimizer.schedule", "schedule must be constant for a plan"),
+        ("plan", PROBLEM | {"data": LAW}, None, "infinitely many inputs"),
+        ("plan", PROBLEM | {"steps": 1}, "steps", "steps must be at least 2 for a plan, got 1"),
+        ("plan", PROBLEM | {"steps": 5000}, "steps", "or call dl.plan in Python"),
+    ],
+)
+def test_plans_that_cannot_be_made(
+    client: httpx.Client, task: str, problem: dict[str, Any], field: str | None, words: str
+) -> None:
+    answer = last_line(client.post(f"/api/{task}", json={"problem": problem}))
+    assert words in answer["error"]
+    assert answer["field"] == field
+
+
 def test_rates_without_an_optimum_say_so() -> None:
     nothing_to_learn = changed("network", centered=True) | {"data": {"target_gram": [[0.0]], "noise": 0.3}}
     answer = tasks.rates({"problem": nothing_to_learn}, quiet)
@@ -180,6 +222,21 @@ def test_experiment_is_the_library(client: httpx.Client) -> None:
     np.testing.assert_array_equal(answer["test_loss"]["mean"], networks.mean("test_loss"))
     np.testing.assert_array_equal(answer["test_loss"]["z"], comparison["test_loss"].z)
     assert answer["verdict"] == comparison.verdict
+
+
+def test_networks_of_a_power_law_are_compared_with_as_many_modes(client: httpx.Client) -> None:
+    """Networks without scatter at the start would differ from infinitely many modes there, however little."""
+    law = {"data": LAW, "steps": 8}
+    problem = changed("network", width=64, centered=True) | law | {"sampling": {"type": "OnlineSGD", "batch": 64}}
+    answer = last_line(client.post("/api/experiment", json={"problem": problem, "dim": 30, "seeds": 8}))["result"]
+    assert answer["verdict"] == "agrees"
+    assert answer["test_loss"]["z"][0] == 0
+    cut = read_problem(problem).replace(data=dl.Spectrum.power_law(2.0, 1.0, modes=30))
+    np.testing.assert_array_equal(
+        answer["test_loss"]["mean"], dl.simulate(cut, seeds=8, record="losses").mean("test_loss")
+    )
+    refused = last_line(client.post("/api/experiment", json={"problem": problem, "dim": 2001, "seeds": 8}))
+    assert "dim must be at most 2000 for a power law, got 2001" in refused["error"]
 
 
 def test_experiments_of_a_million_inputs(client: httpx.Client) -> None:

@@ -82,7 +82,7 @@ def measured(request: dict[str, Any], report: Report) -> dict[str, Any]:
         answer |= {"verdict": str(comparison.verdict), "explanation": explanation}
         answer["off"] = {each.name: float(each.relative_error.max()) for each in comparison.observables}
     except ValueError as error:
-        answer["note"] = in_words(error).replace(", measured(steps=...)", " in a column step")
+        answer["note"] = in_words(error)
     return answer | _curves(curves)
 
 

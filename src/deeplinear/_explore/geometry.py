@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.curvature import VECTORS, looked_at
@@ -34,7 +36,7 @@ def landscape(request: dict[str, Any], report: Report) -> dict[str, Any]:
     refuse_if_long(problem, report, runs=4 if along == "twins" else 2, call="dl.landscape")
     try:
         found = dl.landscape(problem, along, progress=steps(report, "looking along the line"))
-    except ArithmeticError as error:
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
         raise _without_end(problem, error) from None
     names = ("positions", "train_loss", "test_loss", "barrier")
     return {name: getattr(found, name) for name in names} | {"along": along}
@@ -42,18 +44,19 @@ def landscape(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 def weights(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the singular values of each weight layer at some steps: the end of the bulk, what is beyond it, and the
-    largest of what was ``learned``."""
+    largest of what was ``learned``.
+    """
     problem = read_problem(request["problem"])
     refuse_if_long(problem, report, runs=10, call="dl.weight_spectra")
     try:
         found = dl.weight_spectra(problem, looked_at(problem), progress=steps(report, "looking at the weights"))
-    except ArithmeticError as error:
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
         raise _without_end(problem, error) from None
     names = ("times", "edge", "outliers", "update_rank", "target_alignment", "neighbour_alignment")
     return {name: getattr(found, name) for name in names} | {"learned": found.update.max(axis=2, initial=0.0)}
 
 
-def _without_end(problem: dl.Problem, error: ArithmeticError) -> ArithmeticError:
+def _without_end(problem: dl.Problem, error: Exception) -> Exception:
     """Return what to say if there are no last weights to look at."""
     at = dl.solve(problem).status.diverged_at
     if at is None:

@@ -74,42 +74,49 @@ def measured_of(file: str) -> dl.Measured:
     return found
 
 
-@lru_cache(maxsize=4)
 def rows_of(file: str) -> Rows:
     """Read a data set: inputs (rows, features) and targets (rows, outputs)."""
-    path = _path(file)
+    return _rows(_path(file))
+
+
+@lru_cache(maxsize=2)
+def _rows(path: Path) -> Rows:
     x, y = _from_npz(path) if _is_archive(path) else _from_csv(path)
     counts = {"numbers": x.size, "directions": x.shape[-1], "outputs": y.shape[-1] if y.ndim > 1 else 1}
     for name, count in counts.items():
         if count > MOST_ROWS[name]:
             text = f"the data have {count} {name}, and this page takes at most {MOST_ROWS[name]}"
-            raise Refusal("file", file, "smaller", text=text)
+            raise Refusal("file", path, "smaller", text=text)
     return x, y
 
 
-@lru_cache(maxsize=4)
 def spectrum_of(file: str, whole: bool = False) -> dl.Spectrum:
     """Return the spectrum of a data set, or one with fewer modes and the same predictions where it has many.
 
     It is kept beside the file, for other processes and since finding it may take longer than a request may be read.
     """
+    return _spectrum(_path(file), whole)
+
+
+@lru_cache(maxsize=4)
+def _spectrum(path: Path, whole: bool) -> dl.Spectrum:
     if not whole:
-        found = spectrum_of(file, True)
+        found = _spectrum(path, True)
         return found if len(found.eigenvalues) <= _FEW else found.compress()
-    kept = _path(file).with_suffix(".npz")
+    kept = path.with_suffix(".npz")
     if not kept.exists():
-        return _keep(file, kept)
+        return _keep(path, kept)
     with np.load(kept, allow_pickle=False) as arrays:
         eigenvalues, target_power, noise = (arrays[name] for name in ("eigenvalues", "target_power", "noise"))
     return dl.Spectrum(eigenvalues, target_power, noise=float(noise))
 
 
-def _keep(file: str, kept: Path) -> dl.Spectrum:
+def _keep(path: Path, kept: Path) -> dl.Spectrum:
     """Find the spectrum of a data set and write it down."""
     try:
-        found = dl.Spectrum.from_data(*rows_of(file))
+        found = dl.Spectrum.from_data(*_rows(path))
     except Refusal as error:
-        raise Refusal("file", file, "other data", text=f"{error}. {_ROWS}") from None
+        raise Refusal("file", path, "other data", text=f"{error}. {_ROWS}") from None
     with tempfile.NamedTemporaryFile(dir=kept.parent, suffix=".npz", delete=False) as written:
         np.savez(written, eigenvalues=found.eigenvalues, target_power=found.target_power, noise=found.noise)
     Path(written.name).rename(kept)  # at once, for whoever reads it meanwhile

@@ -1,0 +1,167 @@
+"""Files on the server: how they are kept, what is read from them, and what is refused, in words."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from starlette.applications import Starlette
+
+import deeplinear as dl
+from deeplinear._explore import files, uploads
+from explorer import PROBLEM, last_line
+
+BINARY = {"content-type": "application/octet-stream"}
+
+
+def sent(client: httpx.Client, content: bytes, name: str = "some.csv") -> str:
+    """Send a file; return what it is known by."""
+    answer = client.post("/api/upload", params={"name": name}, content=content, headers=BINARY)
+    file: str = answer.json()["file"]
+    return file
+
+
+def packed(**arrays: Any) -> bytes:
+    written = io.BytesIO()
+    np.savez_compressed(written, **arrays)
+    return written.getvalue()
+
+
+def rows(count: int = 40) -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((count, 3)) * [2.0, 1.0, 0.5]
+    return x, np.stack([x[:, 0] - x[:, 2], x[:, 1]], axis=1) + 0.1 * rng.standard_normal((count, 2))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this process looks for files, as processes of the server do."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def kept(folder: Path, content: bytes) -> str:
+    """Put a file where the server would; return what it is known by."""
+    file = f"{len(list(folder.iterdir())):016x} file"
+    uploads.path_in(folder, file).write_bytes(content)
+    return file
+
+
+def test_files_are_kept_in_the_servers_folder_and_forgotten(
+    app: Starlette, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = rows()
+    first = sent(client, packed(x=x, y=y), "../rows.npz")
+    assert first[16:] == " .._rows.npz"
+    answer = last_line(client.post("/api/data", json={"file": first}))["result"]
+    assert (answer["rows"], answer["directions"], answer["outputs"]) == (40, 3, 2)
+    assert len(list(app.state.folder.iterdir())) == 2  # itself and its spectrum
+    client.delete("/api/upload", params={"file": first})
+    assert list(app.state.folder.iterdir()) == []
+    gone = last_line(client.post("/api/data", json={"file": first}))
+    assert (gone["error"], gone["field"]) == ("this file is no longer here: choose it again", "data.file")
+    for index in range(files.MOST_KEPT + 2):
+        sent(client, b"%d" % index)
+    assert len(list(app.state.folder.iterdir())) == files.MOST_KEPT
+    monkeypatch.setattr(files, "LARGEST_FILE", 10)
+    large = client.post("/api/upload", params={"name": "x"}, content=b"x" * 11, headers=BINARY)
+    assert (large.status_code, large.json()["error"]) == (413, "a file must have at most 0 MB")
+    form = client.post("/api/upload", content=b"x", headers={"content-type": "text/plain"})
+    assert form.status_code == 415
+    assert len(list(app.state.folder.iterdir())) == files.MOST_KEPT
+
+
+def test_rows_are_the_same_from_a_table_and_from_arrays(folder: Path) -> None:
+    x, y = rows()
+    table = "a;b;y1;c;y2\n" + "\n".join(
+        ";".join(map(repr, [*row[:2], target[0], row[2], target[1]]))
+        for row, target in zip(x.tolist(), y.tolist(), strict=True)
+    )
+    last = "\n".join(",".join(map(repr, [*row, target[0]])) for row, target in zip(x.tolist(), y.tolist(), strict=True))
+    expected = dl.Spectrum.from_data(x, y)
+    for content in (packed(x=x, y=y), table.encode()):
+        file = kept(folder, content)
+        found = uploads.spectrum_of(file)
+        np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-12)
+        np.testing.assert_allclose(found.target_power, expected.target_power, rtol=1e-12, atol=1e-14)
+        assert found.noise == pytest.approx(expected.noise, rel=1e-12)
+        uploads._spectrum.cache_clear()
+        assert uploads.spectrum_of(file, whole=True) == found  # from what was written down
+    unnamed = uploads.spectrum_of(kept(folder, last.encode()))
+    np.testing.assert_allclose(unnamed.target_power, dl.Spectrum.from_data(x, y[:, 0]).target_power, rtol=1e-12)
+
+
+def test_many_directions_are_fewer_with_the_same_predictions(folder: Path) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((400, 150)) * np.arange(1, 151) ** -0.8
+    file = kept(folder, packed(x=x, y=x.sum(axis=1)))
+    few, whole = uploads.spectrum_of(file), uploads.spectrum_of(file, whole=True)
+    assert len(few.eigenvalues) < 64 < len(whole.eigenvalues) == 150
+    problem = dl.Problem(dl.MLP(1, 64.0), whole, dl.FullBatch(100.0), dl.GradientDescent(0.1), steps=20)
+    theory, fewer = dl.solve(problem), dl.solve(problem.replace(data=few))
+    np.testing.assert_allclose(fewer.test_loss, theory.test_loss, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it has 0 lines"),
+        (b"x\n1\n2\n", "it has one column"),
+        (b"\xff\xfe\x00", "it is no text"),
+        (b"a,b\n1,2\n3\n", "line 3 has not 2 numbers, but '3'"),
+        (b"a,b\n1,2\n3,nan\n5,6\n7,9\n", "y must be finite, got nan at [1, 0]"),
+        (b"a,b\n1,2\n1,3\n1,4\n", "x must have a column that varies"),
+        (b"PK\x03\x04 and nonsense", "this npz file cannot be read"),
+        (packed(a=np.ones(3)), "it has no array x and no y, but a"),
+        (packed(x=np.array([{}], dtype=object), y=np.ones(1)), "allow_pickle=False"),
+        (packed(x=np.ones((2, 3, 4)), y=np.ones(2)), "x must have shape (samples, features)"),
+        (packed(x=np.eye(3), y=np.ones(2)), "y must have as many rows as x (3)"),
+        (packed(x=np.zeros((9000, 2000)), y=np.zeros(9000)), "it would take 137 MB"),
+    ],
+)
+def test_bad_data_are_refused_with_what_was_wanted(folder: Path, content: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match="Wanted: a CSV file") as refusal:
+        uploads.spectrum_of(kept(folder, content))
+    assert words in str(refusal.value)
+
+
+def test_large_data_and_curves_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST_ROWS", {"numbers": 100, "directions": 3, "outputs": 1})
+    for x, y, words in (
+        (np.ones((60, 2)), np.ones(60), "120 numbers, and this page takes at most 100"),
+        (np.ones((2, 4)), np.ones(2), "4 directions"),
+        (np.ones((3, 2)), np.ones((3, 2)), "2 outputs"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            uploads.spectrum_of(kept(folder, packed(x=x, y=y)))
+    monkeypatch.setattr(uploads, "MOST_CURVES", {"steps": 2, "runs": 1})
+    with pytest.raises(ValueError, match="the curves have 3 steps, and this page takes at most 2"):
+        uploads.measured_of(kept(folder, b"step,test_loss\n0,1\n1,2\n2,3\n"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"step,test_loss\n", "must have a line of names and lines of numbers, got 1 lines"),
+        (b"a,b\n1,2\n", "the file has no column of a loss (it has: a, b). Wanted"),
+        (b"step,test_loss\n0,-1\n", "test_loss must be zero or above, got -1.0"),
+        (b"step,test_loss\n0.5,1\n", "steps must be whole numbers"),
+        (b"\xff\xfe\x00\x01", "neither a CSV file"),
+    ],
+)
+def test_bad_curves_are_refused_with_what_was_wanted(folder: Path, content: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match="Wanted: a CSV file with a line of names and a line for each step") as refusal:
+        uploads.measured_of(kept(folder, content))
+    assert words in str(refusal.value)
+    assert str(folder) not in str(refusal.value)
+
+
+def test_curves_are_drawn_also_where_they_cannot_be_compared(client: httpx.Client) -> None:
+    file = sent(client, b"step,train_loss,val_loss\n0,1,2\n40,0.5,1\n")
+    result = last_line(client.post("/api/measured", json={"file": file, "problem": PROBLEM}))["result"]
+    assert result["verdict"] is None
+    assert result["note"] == "the curve goes to step 40 and theory to 19: solve 41 steps, or cut the curve"
+    assert result["test_loss"] == {"times": [0, 40], "mean": [2, 1], "standard_error": [None, None]}
+    assert result["train_loss"]["mean"] == [1, 0.5]
