@@ -44,6 +44,12 @@ REQUESTS = {
     "correlations": {"problem": PROBLEM, "kind": "feature_correlation", "layer": 1},
     "rates": {"problem": PROBLEM},
     "sharpness": {"problem": PROBLEM},
+    "landscape": {"problem": PROBLEM, "along": "line"},
+    "weights": {"problem": PROBLEM},
+    "schedule": {"problem": PROBLEM | {"steps": 4}},
+    "plan": {"problem": PROBLEM | {"steps": 4}},
+    "measured": {"problem": PROBLEM, "file": "0123456789abcdef curves.csv"},
+    "data": {"file": "0123456789abcdef rows.npz"},
     "experiment": {"problem": PROBLEM, "dim": 10, "seeds": 2},
     "netcdf": {"problem": PROBLEM},
     "python": {

@@ -1,6 +1,7 @@
 """The Python lines of a view run and draw what the page shows; malformed views are refused."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -38,6 +39,7 @@ def one_curve(problem: dict[str, Any], **more: Any) -> dict[str, Any]:
         PROBLEM,
         changed("optimizer", schedule="cosine", warmup=0.2, momentum=0.5, shape=["end=0.1"]),
         changed("optimizer", schedule="piecewise", clip=0.5, clip_by="layer", layer_lr=["input=0"]),
+        changed("optimizer", schedule="drawn", knots=[[0, 1], [0.4, 1.5], [1, 0.1]]),
         changed("optimizer", type="NormalizedDescent", beta2=0.9, per="global"),
         changed("optimizer", type="Muon", momentum=0.5, nesterov=True, other=0.1, schedule="linear"),
         changed("optimizer", type="ScheduleFree", beta=0.5),
@@ -87,6 +89,46 @@ def test_python_lines_of_the_other_views(monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_array_equal(np.ravel(image.get_array()), heat["values"].ravel())
 
 
+def test_python_lines_of_geometry_and_plans(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    problem = PROBLEM | {"steps": 6}
+    curve = one_curve(problem)
+    lines = drawn({"view": "landscape", "along": "gradient"} | curve, monkeypatch).axes[0].lines
+    found = tasks.landscape({"problem": problem, "along": "gradient"}, quiet)
+    np.testing.assert_array_equal(lines[0].get_ydata(), found["test_loss"])
+    np.testing.assert_array_equal(lines[1].get_ydata(), found["train_loss"])
+    spectra = tasks.weights({"problem": problem}, quiet)
+    lines = drawn({"view": "weights"} | curve, monkeypatch).axes[0].lines
+    np.testing.assert_array_equal(lines[0].get_xdata(), spectra["times"])
+    plan = tasks.plan({"problem": problem}, quiet)
+    lines = drawn({"view": "plan"} | curve, monkeypatch).axes[0].lines
+    np.testing.assert_allclose(lines[1].get_ydata(), plan["losses"][1] - plan["label_noise"], rtol=1e-12)
+    assert "test loss 0.24" in capsys.readouterr().out
+    schedule = drawn({"view": "schedule"} | curve, monkeypatch).axes[0].lines[0]
+    np.testing.assert_array_equal(schedule.get_ydata(), tasks.solve({"problem": problem}, quiet)["test_loss"])
+
+
+def test_python_lines_read_the_rows_of_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((50, 3))
+    text = "a,target,b\n" + "\n".join(",".join(map(repr, row)) for row in rows.tolist())
+    np.savez("rows.npz", x=rows[:, [0, 2]], y=rows[:, 1])
+    Path("rows.csv").write_text(text)
+    for digits, name in (("0" * 16, "rows.csv"), ("1" * 16, "rows.npz")):
+        Path(f"upload-{digits}").write_bytes(Path(name).read_bytes())
+        sizes = {"network": {"depth": 1, "width": 16}, "sampling": {"type": "FullBatch", "samples": 20}}
+        problem = PROBLEM | sizes | {"data": {"type": "Uploaded", "file": f"{digits} {name}"}, "steps": 5}
+        axes = drawn({"view": "loss"} | one_curve(problem, experiment={"dim": 2, "seeds": 8}), monkeypatch).axes[0]
+        answer = tasks.experiment({"problem": problem, "dim": 2, "seeds": 8}, quiet)
+        theory = tasks.solve({"problem": problem}, quiet)
+        np.testing.assert_allclose(axes.lines[0].get_ydata(), theory["test_loss"], rtol=1e-12)
+        np.testing.assert_allclose(axes.lines[1].get_ydata(), answer["test_loss"]["mean"], rtol=1e-12)
+    assert "rows of the data set" in capsys.readouterr().out
+
+
 def test_python_lines_train_the_same_networks(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     view = {"view": "loss"} | one_curve(PROBLEM, experiment={"dim": 30, "seeds": 8})
     axes = drawn(view, monkeypatch).axes[0]
@@ -94,6 +136,11 @@ def test_python_lines_train_the_same_networks(monkeypatch: pytest.MonkeyPatch, c
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), mean)
     assert len(axes.collections) == 1
     assert "sign-flip test" in capsys.readouterr().out
+    law = {"network": {"depth": 1, "width": 16}, "data": {"type": "PowerLaw", "capacity": 1.5, "source": 1.0}}
+    problem = PROBLEM | law | {"sampling": {"type": "Population"}, "steps": 5}
+    view = {"view": "loss"} | one_curve(problem, experiment={"dim": 12, "seeds": 8})
+    networks = tasks.experiment({"problem": problem, "dim": 12, "seeds": 8}, quiet)
+    np.testing.assert_array_equal(drawn(view, monkeypatch).axes[0].lines[1].get_ydata(), networks["test_loss"]["mean"])
 
 
 @pytest.mark.parametrize("view", [{}, {"view": "loss"}, {"view": "loss", "curves": []}, {"view": "loss", "curves": [3]},

@@ -49,7 +49,9 @@ def schedule(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def check_schedule(problem: dl.Problem) -> None:
-    """Refuse runs that are too long for their best schedule to be found here."""
+    """Refuse runs that are too short for a schedule to matter, or too long for the best one to be found here."""
+    if problem.steps < 3:
+        raise Refusal("steps", problem.steps, "at least 3 for a schedule to matter")
     if problem.steps > LONGEST_SCHEDULE:
         rest = ": the best schedule of a longer run takes minutes; call dl.optimal_schedule in Python"
         raise Refusal("steps", problem.steps, f"at most {LONGEST_SCHEDULE} for this", rest=rest)
