@@ -1,11 +1,13 @@
 """The command that serves the page, and a real server: how it starts and ends."""
 
+import asyncio
 import json
 import os
 import queue
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import psutil
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 import deeplinear as dl
 from deeplinear._cli import app as cli
 from deeplinear._explore import app as explorer_app
+from deeplinear._explore import documentation
 from deeplinear._explore.problems import read_problem
 from explorer import changed, last_line, running_explorer, until
 
@@ -47,6 +50,27 @@ def test_command_opens_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(cli, ["explore", "--port", "0"])
     assert result.exit_code == 0
     assert opened.get(timeout=10) in result.stdout
+
+
+def test_documentation_that_was_built_is_served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<h1>built</h1>")
+    monkeypatch.setattr(documentation, "site", lambda: tmp_path)
+    transport = httpx.ASGITransport(explorer_app.make_app())
+
+    def ask(path: str) -> httpx.Response:
+        async def answered() -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
+                return await asking.get(path)
+
+        return asyncio.run(answered())
+
+    answer = ask("/documentation/")
+    assert answer.text == "<h1>built</h1>"
+    assert "script-src 'self' 'unsafe-inline'" in answer.headers["content-security-policy"]
+    assert "script-src" not in ask("/").headers["content-security-policy"]
+    listed = ask("/reference/").text  # and what the library says of itself is always there
+    assert "<a href='plan'>dl.plan</a></dt><dd>Find what a budget is best spent on.</dd>" in listed
+    assert ask("/reference/secrets").status_code == 404
 
 
 # --- a real server ---

@@ -135,7 +135,7 @@ _OWN = (
         "optimizer", "knots", _RULES, "Knots of a schedule drawn by hand", "",
         "The view Schedule draws them: fractions of training, each with a factor on the learning rate.",
         "text", ((0, 1), (1, 0)), allowed=f"0, 1; 0.5, 1; 1, 0.1 and the like, with factors up to {MOST_FACTOR:g}",
-        rows=True, optional=True, more=True,
+        rows=True, more=True,
     ),
     Control(
         "data", "file", (UPLOADED,), "File", "",

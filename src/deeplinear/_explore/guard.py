@@ -4,13 +4,20 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HOSTS = (b"127.0.0.1", b"localhost")
+_POLICY = (
+    b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
 _HEADERS = {
-    b"content-security-policy": b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    b"content-security-policy": _POLICY,
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
     b"cache-control": b"no-cache",
 }
+
+
+_FOR_DOCUMENTATION = {b"content-security-policy": _POLICY + b"; script-src 'self' 'unsafe-inline'"}
+"""Its pages have small scripts in them."""
 
 
 class Guard:
@@ -35,9 +42,11 @@ class Guard:
             await refusal(scope, receive, send)
             return
 
+        own = _FOR_DOCUMENTATION if scope["path"].startswith("/documentation/") else {}
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS.items()]
+                message["headers"] = [*message["headers"], *(_HEADERS | own).items()]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

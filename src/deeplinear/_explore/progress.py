@@ -25,11 +25,12 @@ class Report(Protocol):
 
 
 def steps(
-    report: Report, stage: str, *, power: float = 1.0, estimate: float | None = None, then: float = 0.0
+    report: Report, stage: str, *, power: float = 1.0, estimate: float | None = None, then: float | None = 0.0
 ) -> Callable[[int, int], None]:
     """Return a ``progress`` for the library; work done goes as the steps done to some power.
 
-    What is left is what the page waits for: that of this stage, and the seconds of what comes ``then``.
+    What is left is what the page waits for: that of this stage, and the seconds of what comes ``then``; nothing is said
+    of it where these are not known.
     """
     start, last = time.monotonic(), 0.0
 
@@ -41,7 +42,7 @@ def steps(
             last = now
             part = (done / total) ** power
             left = (now - start) * (1 / part - 1) if part > 0.05 else estimate and estimate * (1 - part)
-            message = {"stage": stage, "part": part, "left": None if left is None else left + then}
+            message = {"stage": stage, "part": part, "left": None if left is None or then is None else left + then}
         report(**message)
 
     return progress

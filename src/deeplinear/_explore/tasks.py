@@ -92,7 +92,7 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     refuse_if_long(problem, report, runs=3 * sum(count for _, _, count in GRID))
     note, found = None, None
     try:
-        found = dl.optimal_lr(problem, progress=steps(report, "1 of 2: finding the best learning rate"))
+        found = dl.optimal_lr(problem, progress=steps(report, "1 of 2: finding the best learning rate", then=None))
     except ArithmeticError as error:
         note = in_words(error)
     present = problem.optimizer.highest_rate(problem.steps)

@@ -60,7 +60,9 @@ const schedule = new Schedule(find("#schedule"), page.limits, {
   draw: (knots, isMoving) => controls.set({ "optimizer.schedule": "drawn", "optimizer.knots": knots }, isMoving),
   shape: (name) => controls.set({ "optimizer.schedule": name, "optimizer.warmup": 0, "optimizer.shape": null }),
   found: (problem, { lr, knots }) => {
-    if (keyOf(problem) === keyOf(state.problem)) controls.set({ "optimizer.lr": lr, "optimizer.schedule": "drawn", "optimizer.knots": knots });
+    const isSame = keyOf(problem) === keyOf(state.problem);
+    if (isSame) controls.set({ "optimizer.lr": lr, "optimizer.schedule": "drawn", "optimizer.knots": knots });
+    return isSame;
   },
 });
 const budget = new Budget(find("#budget-bar"), {

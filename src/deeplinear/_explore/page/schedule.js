@@ -27,7 +27,8 @@ const round = (value) => Number(value.toPrecision(4));
 
 export class Schedule {
   // `state()` is that of the page and `rates()` are those of the run that is shown; `draw(knots, isMoving)` takes what
-  // was drawn, `shape(name)` a named schedule, and `found(lr, knots)` the best one.
+  // was drawn, `shape(name)` a named schedule, and `found(problem, best)` the best one, if
+  // it is still that of the problem that is shown.
   constructor(root, limits, { state, rates, draw, shape, found }) {
     Object.assign(this, { root, limits, state, rates, draw, found });
     this.dragged = null; // number of the dot that is being dragged
@@ -177,8 +178,8 @@ export class Schedule {
     try {
       const onProgress = (progress) => showProgress(this.box, progress);
       const best = await run("schedule", { problem: withoutSchedule(problem) }, { signal: job.signal, onProgress });
-      this.words.textContent = inWords(best, (performance.now() - started) / 1000);
-      this.found(problem, best);
+      const isTaken = this.found(problem, best);
+      this.words.textContent = inWords(best, (performance.now() - started) / 1000) + (isTaken ? "" : " The settings have changed since, so it was not taken.");
     } catch (error) {
       this.words.textContent = job.signal.aborted ? "Cancelled." : error instanceof Refused ? error.message : `No answer from the server (${error.message}).`;
       this.words.classList.toggle("is-error", !job.signal.aborted);
