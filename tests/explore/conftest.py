@@ -31,18 +31,25 @@ def address() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def explorer(browser: Any, address: str) -> Iterator[Explorer]:
+@pytest.fixture(scope="session")
+def window(browser: Any) -> Iterator[Any]:
+    """A window of the browser that tests share, which then reads the scripts of the page once."""
     context = browser.new_context(viewport={"width": 1300, "height": 900}, accept_downloads=True)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def explorer(window: Any, address: str) -> Iterator[Explorer]:
+    page = window.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))
-    opened = Explorer(page)
-    yield opened
-    context.close()
+    yield Explorer(page)
+    for each in window.pages:
+        each.close()
     assert errors == []
     ours = (address, "about:", "blob:", "data:")
     assert [url for url in requested if not url.startswith(ours)] == []  # works without a network

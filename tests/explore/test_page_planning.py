@@ -5,10 +5,10 @@ import numpy as np
 import deeplinear as dl
 from deeplinear._explore.planning import FACTORS
 from deeplinear._explore.problems import read_problem
-from explorer import PROBLEM
+from explorer import PROBLEM, changed
 from explorer_page import DRAWN, Explorer
 
-SHORT = PROBLEM | {"steps": 10}
+SHORT = changed("network", depth=1) | {"steps": 10}
 
 
 def test_a_schedule_is_drawn_by_hand_and_the_loss_follows(explorer: Explorer, address: str) -> None:
@@ -48,8 +48,8 @@ def test_a_schedule_is_drawn_by_hand_and_the_loss_follows(explorer: Explorer, ad
     page.click("#best-schedule")
     explorer.wait_for("document.querySelector('#schedule-words').textContent.includes('less than the best cosine one')")
     explorer.wait_for_value("optimizer", "schedule", "drawn")
-    best = dl.optimal_schedule(read_problem(SHORT).replace(steps=4))
-    np.testing.assert_allclose(explorer.traces[-1]["y"][-1], best.loss, rtol=2e-3)
+    constant = dl.optimal_lr(read_problem(SHORT).replace(steps=4)).loss
+    assert explorer.traces[-1]["y"][-1] < 0.95 * constant
 
 
 def test_a_budget_has_its_best_width_and_steps(explorer: Explorer, address: str) -> None:

@@ -167,22 +167,17 @@ def test_sharpness_of_a_run_that_is_too_long_is_refused(client: httpx.Client) ->
 LAW = {"type": "PowerLaw", "capacity": 2.0, "source": 1.0}
 
 
-def test_landscape_and_weights_are_the_library(client: httpx.Client) -> None:
-    problem = read_problem(PROBLEM)
-    result = last_line(client.post("/api/landscape", json={"problem": PROBLEM, "along": "gradient"}))["result"]
-    found = dl.landscape(problem, "gradient")
-    np.testing.assert_array_equal(result["test_loss"], found.test_loss)
-    np.testing.assert_array_equal(result["positions"], found.positions)
-    assert result["barrier"] is None
-    result = last_line(client.post("/api/weights", json={"problem": PROBLEM}))["result"]
-    spectra = dl.weight_spectra(problem, curvature.looked_at(problem))
-    np.testing.assert_array_equal(result["edge"], spectra.edge)
-    np.testing.assert_array_equal(result["learned"], spectra.update.max(axis=2))
-    for task, more in (("landscape", {"along": "line"}), ("weights", {})):
-        diverging = {"problem": changed("optimizer", lr=5.0)} | more
-        assert "training blows up at step" in last_line(client.post(f"/api/{task}", json=diverging))["error"]
-    wrong = last_line(client.post("/api/landscape", json={"problem": PROBLEM, "along": "home"}))
-    assert wrong["error"] == "along must be line or gradient or sharpest or ema or twins, got 'home'"
+def test_landscape_and_weights_need_last_weights() -> None:
+    diverging = changed("optimizer", lr=5.0)
+    for task in (tasks.landscape, tasks.weights):
+        with pytest.raises(ArithmeticError, match=r"training blows up at step \d+, so that .*: lower the rate"):
+            task({"problem": diverging, "along": "line"}, quiet)
+    with pytest.raises(ValueError, match="along must be line or gradient or sharpest or ema or twins, got 'home'"):
+        tasks.read("landscape", {"problem": PROBLEM, "along": "home"})
+    twins = {"problem": PROBLEM | {"sampling": {"type": "OnlineSGD", "batch": 1.0}, "steps": 5}, "along": "twins"}
+    np.testing.assert_array_equal(
+        tasks.landscape(twins, quiet)["test_loss"], dl.landscape(read_problem(twins["problem"]), "twins").test_loss
+    )
 
 
 @pytest.mark.parametrize(
