@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 
 import deeplinear as dl
 from deeplinear._explore import curvature, rates, tasks
+from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM, changed, last_line, quiet, until
 
@@ -232,6 +233,13 @@ def test_networks_of_a_power_law_are_compared_with_as_many_modes(client: httpx.C
     )
     refused = last_line(client.post("/api/experiment", json={"problem": problem, "dim": 2001, "seeds": 8}))
     assert "dim must be at most 2000 for a power law, got 2001" in refused["error"]
+
+
+@pytest.mark.slow
+def test_the_networks_of_panel_6a_agree() -> None:
+    preset = next(each for each in PRESETS if each["id"] == "6a")
+    answer = tasks.experiment({name: preset[name] for name in ("problem", "dim", "seeds")}, quiet)
+    assert answer["verdict"] == "agrees"
 
 
 def test_experiments_of_a_million_inputs(client: httpx.Client) -> None:

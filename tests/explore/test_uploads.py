@@ -117,6 +117,9 @@ def test_many_directions_are_fewer_with_the_same_predictions(folder: Path) -> No
         (packed(a=np.ones(3)), "it has no array x and no y, but a"),
         (packed(x=np.array([{}], dtype=object), y=np.ones(1)), "allow_pickle=False"),
         (packed(x=np.ones((2, 3, 4)), y=np.ones(2)), "x must have shape (samples, features)"),
+        (packed(x=np.array(3.0), y=np.ones(2)), "x must have shape (samples, features)"),
+        (packed(x=np.array([["a"]]), y=np.ones(1)), "x must be an array of real numbers"),
+        (packed(x=np.eye(3), y=np.ones(3))[:-80], "this npz file cannot be read"),
         (packed(x=np.eye(3), y=np.ones(2)), "y must have as many rows as x (3)"),
         (packed(x=np.zeros((9000, 2000)), y=np.zeros(9000)), "it would take 137 MB"),
     ],
@@ -136,7 +139,9 @@ def test_large_data_and_curves_are_refused(folder: Path, monkeypatch: pytest.Mon
     ):
         with pytest.raises(ValueError, match=words):
             uploads.spectrum_of(kept(folder, packed(x=x, y=y)))
-    monkeypatch.setattr(uploads, "MOST_CURVES", {"steps": 2, "runs": 1})
+    monkeypatch.setattr(uploads, "MOST_CURVES", {"bytes": 30, "steps": 2, "runs": 1})
+    with pytest.raises(ValueError, match="the file has 0 MB, and curves may have at most 0"):
+        uploads.measured_of(kept(folder, b"step,test_loss\n" + 8 * b"0,1\n"))
     with pytest.raises(ValueError, match="the curves have 3 steps, and this page takes at most 2"):
         uploads.measured_of(kept(folder, b"step,test_loss\n0,1\n1,2\n2,3\n"))
 

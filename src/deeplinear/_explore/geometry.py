@@ -43,8 +43,9 @@ def landscape(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def weights(request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the singular values of each weight layer at some steps: the end of the bulk, what is beyond it, and the
-    largest of what was ``learned``.
+    """Return the singular values of each weight layer at some steps: the end of the bulk, and what is beyond it.
+
+    ``learned`` is the largest one of what was learned.
     """
     problem = read_problem(request["problem"])
     refuse_if_long(problem, report, runs=10, call="dl.weight_spectra")

@@ -45,10 +45,6 @@ def _fan(problem: Problem, part: str, name: str, values: Iterable[Any]) -> list[
     return [problem | {part: problem[part] | {name: value}} for value in values]
 
 
-_USUAL = Size(dim=200, seeds=8)
-"""Of networks that are trained in a second or two."""
-
-
 def _preset(
     group: str,
     ident: str,
@@ -61,11 +57,11 @@ def _preset(
     x: str = "linear",
     y: str = "log",
     train: bool = False,
-    size: Size = _USUAL,
+    size: Size | None = None,
 ) -> dict[str, Any]:
     """Return a preset whose curve number ``live`` follows the controls, while the others are pinned.
 
-    Networks are trained in this size, unless another one is typed.
+    Networks are trained in this size, if one is given.
     """
     return {
         "group": group,
@@ -78,8 +74,8 @@ def _preset(
         "x": x,
         "y": y,
         "train": train,
-        "dim": size.dim,
-        "seeds": size.seeds,
+        "dim": size and size.dim,
+        "seeds": size and size.seeds,
     }
 
 
@@ -254,8 +250,8 @@ def _panel(ident: str, look: _Look) -> dict[str, Any]:
         view="rates" if over_rates else "loss",
         x="log" if over_rates else look.x,
         train=look.train,
-        # The modes of a power law count, where other sizes are ratios and networks may be smaller than the figure's.
-        size=panel.sizes["quick"] if live.networks and live.problem.data.dimension_free else _USUAL,
+        # The modes of a power law count, where other sizes are ratios and networks of any size will do.
+        size=panel.sizes["quick"] if live.networks and live.problem.data.dimension_free else None,
     )
 
 

@@ -20,7 +20,7 @@ from deeplinear._explore.planning import check_plan, check_schedule, plan, sched
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
 from deeplinear._explore.progress import LONGEST, Report, refuse_if_long, solve_with, steps
 from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, marks, sample, unstable
-from deeplinear._explore.uploads import described, measured_of, read_file
+from deeplinear._explore.uploads import described, read_file
 
 HEAT_MAP = 120
 """Most rows and columns of a heat map."""
@@ -167,7 +167,7 @@ _CHECKS: dict[str, Callable[[dict[str, Any], dl.Problem], Any]] = {
     "schedule": lambda _, problem: check_schedule(problem),
     "plan": lambda _, problem: check_plan(problem),
     "experiment": lambda request, problem: finite_dim(problem, request.get("dim"), request.get("seeds")),
-    "measured": lambda request, _: measured_of(read_file(request.get("file"))),
+    "measured": lambda request, _: read_file(request.get("file")),
 }
 """What is checked of a request beside its problem."""
 

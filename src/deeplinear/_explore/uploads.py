@@ -7,6 +7,7 @@ file is known by the digits that it was given, followed by the name that it came
 import re
 import tempfile
 import zipfile
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,14 +21,17 @@ from deeplinear._core.refusal import Refusal
 LARGEST_FILE = 64 * 2**20
 """Most bytes of a file."""
 
-MOST_CURVES = {"steps": 20_000, "runs": 256}
-"""Largest curves."""
+MOST_CURVES = {"bytes": 8 * 2**20, "steps": 20_000, "runs": 256}
+"""Largest curves, which are read again whenever they are compared."""
 
 MOST_ROWS = {"numbers": 4_000_000, "directions": 2000, "outputs": 6}
 """Largest data sets."""
 
 _FEW = 64
 """Directions of a data set up to which all are solved."""
+
+_UNREADABLE = (ValueError, OSError, RuntimeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+"""What archives raise that are damaged, or none."""
 
 _FILE = re.compile(r"([0-9a-f]{16}) ([^/\\\x00-\x1f]{1,80})")
 
@@ -60,6 +64,9 @@ def path_in(folder: Path, file: Any) -> Path:
 def measured_of(file: str) -> dl.Measured:
     """Read curves."""
     path = _path(file)
+    if (size := path.stat().st_size) > (most := MOST_CURVES["bytes"]):
+        text = f"the file has {size / 2**20:.0f} MB, and curves may have at most {most // 2**20}. {_CURVES}"
+        raise Refusal("curves", file, "smaller", text=text)
     try:
         found = dl.measured(path)
     except (ValueError, UnicodeError) as error:
@@ -82,7 +89,8 @@ def rows_of(file: str) -> Rows:
 @lru_cache(maxsize=2)
 def _rows(path: Path) -> Rows:
     x, y = _from_npz(path) if _is_archive(path) else _from_csv(path)
-    counts = {"numbers": x.size, "directions": x.shape[-1], "outputs": y.shape[-1] if y.ndim > 1 else 1}
+    directions, outputs = (each.shape[-1] if each.ndim > 1 else 1 for each in (x, y))
+    counts = {"numbers": x.size, "directions": directions, "outputs": outputs}
     for name, count in counts.items():
         if count > MOST_ROWS[name]:
             text = f"the data have {count} {name}, and this page takes at most {MOST_ROWS[name]}"
@@ -147,7 +155,7 @@ def _from_npz(path: Path) -> Rows:
                 has = ", ".join(arrays) or "none at all"
                 raise ValueError(f"it has no array {' and no '.join(missing)}, but {has}")
             x, y = (np.asarray(arrays[name]) for name in ("x", "y"))
-    except (ValueError, OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, KeyError) as error:
+    except _UNREADABLE as error:
         raise Refusal("file", path, "data", text=f"this npz file cannot be read: {error}. {_ROWS}") from None
     return x, y
 

@@ -145,7 +145,7 @@ function applyPreset(id) {
   const preset = page.presets.find((each) => each.id === id);
   if (!preset) return;
   const { problem, pins, view, x, y, train, dim, seeds } = preset;
-  apply({ ...initialState(problem), pins, view, x, y, train, preset: id, dim, seeds });
+  apply({ ...initialState(problem), pins, view, x, y, train, preset: id, dim: dim ?? state.dim, seeds: seeds ?? state.seeds });
 }
 
 // --- drawing --------------------------------------------------------------------------------------------------
@@ -235,6 +235,7 @@ function reset() {
   history.pushState(null, "", address()); // where the browser's Back leads
   measured.remove();
   theory.notice = "";
+  state = initialState(state.problem);
   applyPreset(page.presets[0].id);
 }
 

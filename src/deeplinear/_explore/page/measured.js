@@ -68,7 +68,7 @@ export class Measured {
       await this.ask(this.file, problem, job.signal);
       this.show();
     } catch (error) {
-      if (!job.signal.aborted) this.tell(error.message, true);
+      if (!job.signal.aborted && !error.field) this.tell(error.message, true); // others stand beside their control
     }
   }
 
