@@ -22,14 +22,16 @@ from deeplinear._geometry.weight_spectra import WeightSpectra, weight_spectra
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
-from deeplinear._learning_rate.transfer import Transfer, transfer
 from deeplinear._planning.batch import CriticalBatch, critical_batch
 from deeplinear._planning.budget import training_cost
 from deeplinear._planning.families import TunedSchedule
 from deeplinear._planning.frontier import Frontier
+from deeplinear._planning.one_field import OptimalValue
 from deeplinear._planning.optimum import JointMinimum, Optimum, optimal
 from deeplinear._planning.plan import Plan, plan
 from deeplinear._planning.schedule import OptimalSchedule, optimal_schedule
+from deeplinear._planning.transfer import transfer
+from deeplinear._planning.transferred import Transfer
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
@@ -79,6 +81,7 @@ __all__ = [
     "OnlineSGD",
     "OptimalLr",
     "OptimalSchedule",
+    "OptimalValue",
     "Optimum",
     "Phase",
     "Plan",

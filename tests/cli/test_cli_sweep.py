@@ -190,9 +190,21 @@ class TestTransfer:
         assert "transfer" in found["verdict"]
         assert not Path("transfer.png").exists()
 
+    def test_another_field(self) -> None:
+        arguments = (*self.ARGUMENTS[:-1], "1,2", "--field", "momentum", "--bounds", "0,0.8")
+        result = run(*arguments)
+        assert result.exit_code == 0, result.output
+        assert "optimal momentum" in result.stdout
+        found = document(*arguments)
+        assert found["field"] == "momentum"
+        assert [found["tried"][0], found["tried"][-1]] == [0.0, 0.8]
+        assert all(0 <= each["momentum"] <= 0.8 and each["binding"] in ("", "low", "high") for each in found["optima"])
+
     def test_refusals(self) -> None:
         assert "over must be" in refused(*self.ARGUMENTS, "--over", "noise")
         assert "objective must be" in refused(*self.ARGUMENTS, "--objective", "loss")
+        assert "field must be" in refused(*self.ARGUMENTS, "--field", "noise")
+        assert "bounds must be left out for lr" in refused(*self.ARGUMENTS, "--bounds", "0.1,0.2")
         assert "--out must end in" in refused(*self.ARGUMENTS, "--out", "a.txt")
 
 

@@ -8,7 +8,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._core.statistics import typical_loss
 from deeplinear._learning_rate.measured_optimum import RESOLUTION, find_best_rate, quantile
-from deeplinear._learning_rate.transfer import _grid_around
+from deeplinear._planning.transfer import _grid_around
 from deeplinear._problem.rate import with_rate
 from deeplinear._theory.curves import curves
 from documentation import ROOT, script

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._learning_rate.transfer import Transfer, transfer
+from deeplinear._planning.transfer import transfer
+from deeplinear._planning.transferred import Transfer
 from deeplinear._plots.style import save_figure
 from deeplinear._plots.transfer import plot_transfer
 

@@ -92,7 +92,7 @@ def sweep(
 def transfer(
     problem: Problem, along: Along, experiment: dict[str, Any] | None, device: str, report: Report, out: Path | None
 ) -> int:
-    """Find the optimal learning rate at several widths or depths, say whether it transfers, and draw a picture.
+    """Find the best learning rate, or another field, at several sizes, say whether it transfers, and draw a picture.
 
     Networks are trained on the device; the rates of the theory are found on the processor.
 
@@ -105,6 +105,8 @@ def transfer(
             problem,
             along.over,
             along.values,
+            field=along.field,
+            bounds=along.bounds,
             lrs=along.lrs,
             objective=along.objective,
             experiment=None if experiment is None else experiment | {"device": device},
@@ -187,13 +189,12 @@ def _code(points: int, failures: list[dict[str, Any]], diverged: dict[str, int])
 def _optima(found: Transfer) -> Table:
     """One line for each curve."""
     measured = found.experiment
-    columns = [found.over, "optimal lr", f"{found.objective} loss", "local exponent", "edge of stability", "regret"]
+    columns = [found.over, f"optimal {found.field}", f"{found.objective} loss", "local exponent", "regret", ""]
     rows = []
     for index, (value, optimum) in enumerate(zip(found.values, found.optima, strict=True)):
         exponent = found.local_exponents[index]
-        row = [f"{value:.4g}", f"{optimum.lr:.4g}", f"{optimum.loss:.4g}"]
-        row += [f"{exponent:.3f}" if math.isfinite(exponent) else "-", "yes" if optimum.at_edge else "no"]
-        row.append(percent(found.regret[index]))
+        row = [f"{value:.4g}", f"{found.best[index]:.4g}", f"{optimum.loss:.4g}"]
+        row += [f"{exponent:.3f}" if math.isfinite(exponent) else "-", percent(found.regret[index]), found.place(index)]
         if measured is not None:
             row += [measured.rate_in_words(index), measured.regret_in_words(index), f"{measured.diverged[index]:.2g}"]
         rows.append(row)
@@ -213,11 +214,13 @@ def _transfer_document(found: Transfer) -> dict[str, Any]:
         "over": found.over,
         "values": [INFINITE if value == math.inf else value for value in found.values.tolist()],
         "objective": found.objective,
-        "lrs": found.lrs,
+        "field": found.field,
+        "lrs" if found.field == "lr" else "tried": found.tried,
         "loss": found.loss,
         "optima": [
-            {"lr": each.lr, "loss": each.loss, "at_edge": each.at_edge, "is_resolved": each.is_resolved}
-            for each in found.optima
+            {found.field: found.best[index], "loss": each.loss, "is_resolved": each.is_resolved}
+            | ({"at_edge": each.at_edge} if found.field == "lr" else {"binding": each.binding})
+            for index, each in enumerate(found.optima)
         ],
         "local_exponents": found.local_exponents,
         "exponent": found.exponent,

@@ -126,20 +126,23 @@ PLACE = Group(
 
 
 class Along(NamedTuple):
-    """The field that a transfer goes over, its values, the rates of the picture, and the loss."""
+    """The field that a transfer goes over, its values, what is followed, the rates of the picture, and the loss."""
 
     over: str
     values: list[Any]
+    field: str
+    bounds: list[Any] | None
     lrs: list[Any] | None
     objective: str
 
 
 def _along(values: dict[str, Any]) -> Along:
     at = read_values("--values", values["values"] or _VALUES.get(values["over"], ""))
-    lrs = None if values["lrs"] is None else read_values("--lrs", values["lrs"])
-    return Along(
-        values["over"], [float("inf") if each in ("infinite", "inf") else each for each in at], lrs, values["objective"]
-    )
+    numbers = {
+        name: None if values[name] is None else read_values(f"--{name}", values[name]) for name in ("bounds", "lrs")
+    }
+    sizes = [float("inf") if each in ("infinite", "inf") else each for each in at]
+    return Along(values["over"], sizes, values["field"], numbers["bounds"], numbers["lrs"], values["objective"])
 
 
 _VALUES = {"width": "0.5,1,2,4,8", "depth": "1,2,4,8"}
@@ -164,6 +167,25 @@ ALONG = Group(
             metavar="VALUES",
             show_default="0.5,1,2,4,8 for width, 1,2,4,8 for depth",
             help="Its values: 1,2,4 or 0.5:8:5log; inf for infinite width or depth.",
+            rich_help_panel="Transfer",
+        ),
+        _option(
+            "field",
+            str,
+            "lr",
+            "--field",
+            metavar="lr|weight_decay|momentum|batch|...",
+            help="What is followed; where it is not lr, the learning rate is held.",
+            rich_help_panel="Transfer",
+        ),
+        _option(
+            "bounds",
+            str | None,
+            None,
+            "--bounds",
+            metavar="LOW,HIGH",
+            show_default="what is usual",
+            help="Lowest and highest value of a field other than lr.",
             rich_help_panel="Transfer",
         ),
         _option(

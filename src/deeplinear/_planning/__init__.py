@@ -1,1 +1,1 @@
-"""Questions about which run to do: the best schedule, the best of several fields at once, what to spend a budget on."""
+"""Which run to do: the best schedule, the best of several fields at once, what transfers, what to spend a budget on."""

@@ -25,9 +25,6 @@ _OFFSET = 1e-3
 _LOWEST_RATE, _HIGHEST_RATE = 1e-12, 1e12
 """Bounds of a learning rate unless others are given: none that could matter."""
 
-_DECAY = (0.0, 1.0)
-"""Usual weight decay."""
-
 
 @dataclass(frozen=True)
 class Axis:
@@ -53,15 +50,25 @@ class Axis:
 
     def coordinate(self, value: float) -> float:
         """Return the coordinate of a value: log(x), log(x + 0.001) where x may be zero, or log(1 / (1 - x))."""
-        if self.name in _BELOW_ONE:
-            return -math.log1p(-value)
-        return math.log(value + self._offset)
+        inside = max(value, self.low)
+        return -math.log1p(-inside) if self.name in _BELOW_ONE else math.log(inside + self._offset)
 
     def value(self, coordinate: float) -> float:
-        """Return the value of a coordinate, never beyond the bounds."""
-        if self.name in _BELOW_ONE:
-            return min(max(-math.expm1(-coordinate), self.low), self.high)
-        return min(max(math.exp(coordinate) - self._offset, self.low), self.high)
+        """Return the value of a coordinate, never beyond the bounds, which it returns without rounding errors."""
+        for bound, side in ((self.low, 1.0), (self.high, -1.0)):
+            if side * coordinate <= side * self.coordinate(bound):
+                return bound
+        return -math.expm1(-coordinate) if self.name in _BELOW_ONE else math.exp(coordinate) - self._offset
+
+    @property
+    def free(self) -> "Axis":
+        """Return the axis without bounds, whose coordinate is the logarithm of what power laws are laws of."""
+        return Axis(self.name, np.finfo(float).tiny, math.nextafter(1.0, 0.0) if self.name in _BELOW_ONE else math.inf)
+
+    @property
+    def quantity(self) -> str:
+        """What power laws are laws of, in words: the field, or how many steps it lasts."""
+        return f"1 / (1 - {self.name})" if self.name in _BELOW_ONE else self.name
 
     def speed(self, value: float) -> float:
         """Return the derivative of the value with respect to the coordinate."""
@@ -75,7 +82,7 @@ class Axis:
 def axes_of(problem: Problem, over: Any, bounds: Any) -> tuple[Axis, ...]:
     """Return the axes of a search, or refuse what cannot be searched."""
     names = tuple(over) if isinstance(over, Iterable) and not isinstance(over, str) else (over,)
-    allowed = [name for name in CONTINUOUS if name in field_names(problem) and name != "noise"]
+    allowed = searchable(problem)
     if not names or len(set(names)) < len(names):
         raise Refusal("over", list(names), "one or more distinct names")
     for name in names:
@@ -91,10 +98,15 @@ def axes_of(problem: Problem, over: Any, bounds: Any) -> tuple[Axis, ...]:
     return tuple(_axis(problem, name, given.get(name)) for name in names)
 
 
+def searchable(problem: Problem) -> list[str]:
+    """Fields of a problem that can be searched over, if they have one finite value."""
+    return [name for name in CONTINUOUS if name in field_names(problem) and name != "noise"]
+
+
 def _axis(problem: Problem, name: str, bounds: Any) -> Axis:
     """Return an axis with its bounds, by default the usual ones of the field."""
     if bounds is None:
-        usual = (_LOWEST_RATE, _HIGHEST_RATE) if name == "lr" else about_field(problem, name).usual or _DECAY
+        usual = (_LOWEST_RATE, _HIGHEST_RATE) if name == "lr" else _usual(problem, name)
         value = usual[0] if name == "lr" else get_field(problem, name)
         return Axis(name, min(float(usual[0]), value), max(float(usual[1]), value))
     ends = tuple(bounds) if isinstance(bounds, Sequence) and not isinstance(bounds, str) else ()
@@ -108,6 +120,13 @@ def _axis(problem: Problem, name: str, bounds: Any) -> Axis:
     if name in _BELOW_ONE and high >= 1:
         raise Refusal(f"bounds[{name!r}]", bounds, "below 1")
     return Axis(name, low, high)
+
+
+def _usual(problem: Problem, name: str) -> tuple[float, float]:
+    """Range of a field that is worth looking at, in the units of the problem."""
+    about = about_field(problem, name)
+    counted = about.usual_count if problem.data.dimension_free else None
+    return counted or about.usual
 
 
 def check_corners(problem: Problem, axes: Sequence[Axis]) -> None:

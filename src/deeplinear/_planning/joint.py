@@ -49,8 +49,17 @@ _AROUND, _POINTS = 1.5, 41
 class JointSearch:
     """The loss of a problem over the coordinates of its axes, with what counts against places at an edge."""
 
-    def __init__(self, problem: Problem, axes: Sequence[Axis], objective: str, margin: float, counter: Counter) -> None:
-        self.problem, self.axes, self.counter = problem, axes, counter
+    def __init__(
+        self,
+        problem: Problem,
+        axes: Sequence[Axis],
+        objective: str,
+        margin: float,
+        counter: Counter,
+        *,
+        tolerance: float = _TOLERANCE,
+    ) -> None:
+        self.problem, self.axes, self.counter, self._tolerance = problem, axes, counter, tolerance
         self._factors = (1.0, 1.0 + margin) if margin else (1.0,)
         self.excess = Excess.of(problem, objective)
         self.low = np.array([axis.coordinate(axis.low) for axis in axes])
@@ -63,11 +72,20 @@ class JointSearch:
         for start in self._starts(count):
             placed = self._with_best_rate(start)
             if math.isfinite(self._heights([placed])[0]):
-                ends.append(self._settled(self._descend(placed)))
+                ends.append(self._settled(self.descend(placed)))
         if not ends:
             raise ArithmeticError(f"training diverges at every one of {count} starts")
-        ends.sort(key=lambda end: end.value)
+        return self.distinct(ends)
+
+    def distinct(self, ends: Sequence[Bottom]) -> list[Bottom]:
+        """Return ends of descents that are minima of their own, best first."""
+        ends = sorted(ends, key=lambda end: end.value)
         return [end for i, end in enumerate(ends) if not any(self._are_one(end, other) for other in ends[:i])]
+
+    def descend(self, start: Array) -> Bottom:
+        """Descend from a place at which training does not diverge."""
+        surface = Surface(self._heights, self._slope)
+        return descend(surface, start, most_steps=_STEPS, tolerance=self._tolerance, low=self.low, high=self.high)
 
     def values(self, place: Array) -> dict[str, float]:
         """Values of the fields at a place."""
@@ -145,12 +163,8 @@ class JointSearch:
             placed = self._with_best_rate(end.x)
             if not self._heights([placed])[0] < end.value - _BETTER:
                 break
-            end = self._descend(placed)
+            end = self.descend(placed)
         return end
-
-    def _descend(self, start: Array) -> Bottom:
-        surface = Surface(self._heights, self._slope)
-        return descend(surface, start, most_steps=_STEPS, tolerance=_TOLERANCE, low=self.low, high=self.high)
 
     def _heights(self, places: Sequence[Array]) -> list[float]:
         """What is minimised."""

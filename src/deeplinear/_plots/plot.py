@@ -13,10 +13,10 @@ from deeplinear._fit.result import Fit
 from deeplinear._geometry.landscape import Landscape
 from deeplinear._geometry.sharpness import Sharpness
 from deeplinear._geometry.weight_spectra import WeightSpectra
-from deeplinear._learning_rate.transfer import Transfer
 from deeplinear._planning.optimum import Optimum
 from deeplinear._planning.plan import Plan
 from deeplinear._planning.schedule import OptimalSchedule
+from deeplinear._planning.transferred import Transfer
 from deeplinear._plots.fit import plot_fit
 from deeplinear._plots.geometry import plot_landscape, plot_sharpness, plot_weight_spectra
 from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution

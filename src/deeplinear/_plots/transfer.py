@@ -1,4 +1,4 @@
-"""Pictures of learning-rate transfer: losses against the rate, how the optima move, and what a rate kept costs."""
+"""Pictures of transfer: losses against the rate or another field, how optima move, and what it costs to keep one."""
 
 import math
 from typing import Any
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from deeplinear._core.statistics import typical_loss
 from deeplinear._core.words import percent
-from deeplinear._learning_rate.transfer import Transfer
-from deeplinear._learning_rate.verdict import CHEAP
+from deeplinear._planning.axes import Axis
+from deeplinear._planning.transferred import Transfer
+from deeplinear._planning.verdict import CHEAP
 from deeplinear._plots.style import BAND, INK, THEORY, figure_of, log_axis, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
 from deeplinear._problem.edit import about_field
@@ -24,12 +25,17 @@ Array = NDArray[np.float64]
 MARKERS = "osD^vPXph*<>"
 """One for each curve, so that curves can be told apart without colours."""
 
+_BELOW_ONE, _DECADES = (0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999), (0, 0.001, 0.01, 0.1, 1, 10, 100)
+"""Ticks of fields that may be zero: of those below one, and of others."""
+
+_RATES = Axis("lr", np.finfo(float).tiny, math.inf)
+
 _ROOM = 1.6
 """How far above the curves' left ends the picture goes, as a factor: losses beyond stability are not of interest."""
 
 
 def plot_transfer(transfer: Transfer, ax: Axes | None = None) -> Figure:
-    """Draw the loss against the learning rate for each value, the optimum and the regret against the value.
+    """Draw the loss against the field that is followed for each value, the optimum and the regret against the value.
 
     Theory is dashed; of the experiment the median over networks is solid, with a band from quartile to quartile.
     Optima have markers, one for each value: filled for theory, open for the experiment, with intervals of 95 %.
@@ -42,7 +48,7 @@ def plot_transfer(transfer: Transfer, ax: Axes | None = None) -> Figure:
     ...     dl.MLP(depth=2, width=1.0, parameterization="ntk"),
     ...     dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.05), steps=15,
     ... )
-    >>> from deeplinear._learning_rate.transfer import transfer
+    >>> from deeplinear._planning.transfer import transfer
     >>> figure = plot_transfer(transfer(problem, over="width", values=[1, 2]))
     >>> [ax.get_xlabel() for ax in figure.axes]
     ['learning rate', 'width', 'width']
@@ -62,7 +68,8 @@ def plot_transfer(transfer: Transfer, ax: Axes | None = None) -> Figure:
 
 def _words(transfer: Transfer) -> list[str]:
     """Describe what all curves have in common."""
-    varied = (f"{transfer.over} ", "lr ", f"{transfer.problem.steps} steps" if transfer.over == "steps" else "lr ")
+    names = tuple(f"{name.replace('_', ' ')} " for name in (transfer.over, transfer.field))
+    varied = names + ((f"{transfer.problem.steps} steps",) if transfer.over == "steps" else ())
     lines = [line.split(", ") for line in in_words(transfer.problem)]
     lines = [[word for word in line if not word.startswith(varied)] for line in lines]
     return [", ".join(line) for line in lines if line]
@@ -79,8 +86,7 @@ def _draw_curves(ax: Axes, transfer: Transfer) -> None:
     colors = _colors(transfer)
     for index, color in enumerate(colors):
         theory = THEORY if measured is not None else THEORY | {"color": color, "linewidth": 1.6}
-        ax.plot(*smooth(*_curve(transfer, index)), **theory)
-        optimum = transfer.optima[index]
+        ax.plot(*smooth(*_curve(transfer, index), transfer.axis), **theory)
         marker: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "color": color, "zorder": 5}
         if measured is not None:
             search = measured.searches[index]
@@ -88,15 +94,15 @@ def _draw_curves(ax: Axes, transfer: Transfer) -> None:
             ax.plot(search.lrs, median, color=color, zorder=2)
             ax.fill_between(search.lrs, low, high, color=color, alpha=0.25, linewidth=0)
             ax.plot(search.lr, median[search.best], markersize=7.5, markerfacecolor="white", **marker)
-        ax.plot(optimum.lr, optimum.loss, markersize=6, markeredgecolor="black", markeredgewidth=0.7, **marker)
-    ax.set_xscale("log")
+        place = (transfer.best[index], transfer.optima[index].loss)
+        ax.plot(*place, markersize=6, markeredgecolor="black", markeredgewidth=0.7, **marker)
     losses = np.concatenate([_curve(transfer, index)[1] for index in range(len(colors))])
     top = max(float(np.nanmax(transfer.loss[np.isfinite(transfer.loss[:, 0]), 0], initial=0.0)), np.nanmin(losses))
     ax.set_yscale("log")
     ax.set_ylim(np.nanmin(losses) / _ROOM**0.4, top * _ROOM**0.4)
     log_axis(ax)
-    lr_axis(ax)
-    ax.set_xlabel("schedule factor" if transfer.optima[0].is_factor else _name(transfer, "lr"))
+    _field_axis(ax, transfer, "x")
+    ax.set_xlabel("schedule factor" if _is_factor(transfer) else _name(transfer, transfer.field))
     ax.set_ylabel(f"{transfer.objective} loss at the last step")
     _legend(ax, transfer, colors)
 
@@ -111,12 +117,12 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
         bars = np.clip([measured.lr_low, measured.lr_high], *np.transpose(tried)[:, None])
         _draw_intervals(ax, at, measured.lr, *bars)
         labels += _draw_fit(ax, transfer, measured.lr, measured.exponent, is_theory=False)
-    labels += _draw_fit(ax, transfer, transfer.lr, transfer.exponent, is_theory=True)
+    labels += _draw_fit(ax, transfer, transfer.best, transfer.exponent, is_theory=True)
     for index, color in enumerate(colors):
         marker: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "linestyle": "none", "color": color}
         ax.plot(
             at[index],
-            transfer.lr[index],
+            transfer.best[index],
             markersize=6,
             markeredgecolor="black",
             markeredgewidth=0.7,
@@ -126,17 +132,9 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
         if measured is not None:
             ax.plot(at[index], measured.lr[index], markersize=7.5, markerfacecolor="white", zorder=4, **marker)
     ax.set_xscale("log")
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    if high < 3 * low:  # a flat line should look flat
-        middle = math.sqrt(low * high)
-        ax.set_ylim(middle / math.sqrt(3), middle * math.sqrt(3))
-    log_axis(ax)
-    low, high = ax.get_ylim()
-    if high < 10 * low:
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
+    _field_axis(ax, transfer, "y")
     _value_axis(ax, transfer)
-    ax.set_ylabel("optimal " + ("factor" if transfer.optima[0].is_factor else "learning rate"))
+    ax.set_ylabel("optimal " + ("factor" if _is_factor(transfer) else _name(transfer, transfer.field)))
     if labels:
         ax.legend(handles=labels, loc="best")
 
@@ -168,12 +166,43 @@ def _draw_regret(ax: Axes, transfer: Transfer) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: percent(tick)))
     _value_axis(ax, transfer)
-    ax.set_ylabel(f"extra loss at the rate of {_name(transfer)} {transfer.values.min():g}")
+    kept = "rate" if transfer.field == "lr" else _name(transfer, transfer.field)
+    ax.set_ylabel(f"extra loss at the {kept} of {_name(transfer)} {transfer.values.min():g}")
 
 
 def _draw_intervals(ax: Axes, at: Array, middle: Array, low: Array, high: Array) -> None:
     away = np.maximum([middle - low, high - middle], 0.0)
     ax.errorbar(at, middle, away, fmt="none", ecolor=INK, elinewidth=1.0, capsize=2.5, zorder=2)
+
+
+def _field_axis(ax: Axes, transfer: Transfer, which: str) -> None:
+    """Scale an axis of the field that is followed: logarithmic, or in its coordinate where it may be zero."""
+    along, axis = getattr(ax, f"{which}axis"), transfer.axis
+    set_scale, set_limits = getattr(ax, f"set_{which}scale"), getattr(ax, f"set_{which}lim")
+    if axis.low == 0:
+        set_scale("function", functions=(np.vectorize(axis.coordinate), np.vectorize(axis.value)))
+        set_limits(0.0, axis.high)
+        ticks = _BELOW_ONE if axis.high < 1 else _DECADES
+        along.set_major_locator(FixedLocator([tick for tick in ticks if tick <= axis.high]))
+        along.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
+        along.set_minor_locator(NullLocator())
+        return
+    set_scale("log")
+    if which == "x":
+        lr_axis(ax)
+        return
+    low, high = ax.get_ylim()
+    if high < 3 * low:  # a flat line should look flat
+        middle = math.sqrt(low * high)
+        set_limits(middle / math.sqrt(3), middle * math.sqrt(3))
+    log_axis(ax)
+    low, high = ax.get_ylim()
+    if high < 10 * low:
+        along.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
+
+
+def _is_factor(transfer: Transfer) -> bool:
+    return transfer.field == "lr" and bool(transfer.optima[0].is_factor)
 
 
 def _value_axis(ax: Axes, transfer: Transfer) -> None:
@@ -190,13 +219,13 @@ def _name(transfer: Transfer, field: str | None = None) -> str:
     return about_field(transfer.problem, field or transfer.over).label.lower()
 
 
-def _draw_fit(ax: Axes, transfer: Transfer, lrs: Array, exponent: float, *, is_theory: bool) -> list[Line2D]:
+def _draw_fit(ax: Axes, transfer: Transfer, best: Array, exponent: float, *, is_theory: bool) -> list[Line2D]:
     """Draw a fitted power law through the points; nothing if there is none."""
     if not math.isfinite(exponent):
         return []
-    finite = np.isfinite(transfer.values)
-    x, y = np.log(transfer.values[finite]), np.log(lrs[finite])
-    fitted = np.exp(y.mean() + exponent * (x - x.mean()))
+    finite, free = np.isfinite(transfer.values), transfer.axis.free
+    x, y = np.log(transfer.values[finite]), np.array([free.coordinate(each) for each in best[finite].tolist()])
+    fitted = np.array([free.value(each) for each in (y.mean() + exponent * (x - x.mean())).tolist()])
     order = np.argsort(x)
     what = "theory" if is_theory else "experiment"
     slope = f"{exponent:.3f}".replace("-", "−")
@@ -226,32 +255,33 @@ def _legend(ax: Axes, transfer: Transfer, colors: Array) -> None:
                 **style,
             )
         )
-    ax.legend(handles=keys, loc="lower left")  # below curves that come down from the left
+    # Against the rate curves come down from the left.
+    ax.legend(handles=keys, loc="lower left" if transfer.field == "lr" else "best")
 
 
 def _curve(transfer: Transfer, index: int) -> tuple[Array, Array]:
-    """Learning rates and losses of one value: those asked for, and those of the search, close at the optimum."""
-    optimum = transfer.optima[index]
-    lrs = np.concatenate([transfer.lrs, optimum.lrs, [optimum.lr]])
-    losses = np.concatenate([transfer.loss[index], optimum.losses, [optimum.loss]])
-    shown = (lrs >= transfer.lrs[0]) & (lrs <= transfer.lrs[-1])
-    _, first = np.unique(lrs, return_index=True)
+    """Values of the field and losses of one curve: those asked for, and those of the search, close at the optimum."""
+    optimum, searched = transfer.optima[index], transfer.field == "lr"
+    values = np.concatenate([transfer.tried, optimum.lrs if searched else [], transfer.best[index : index + 1]])
+    losses = np.concatenate([transfer.loss[index], optimum.losses if searched else [], [optimum.loss]])
+    shown = (values >= transfer.tried[0]) & (values <= transfer.tried[-1])
+    _, first = np.unique(values, return_index=True)
     first = first[shown[first]]
-    return lrs[first], np.where(np.isfinite(losses[first]) & (losses[first] > 0), losses[first], np.nan)
+    return values[first], np.where(np.isfinite(losses[first]) & (losses[first] > 0), losses[first], np.nan)
 
 
-def smooth(lrs: Array, losses: Array) -> tuple[Array, Array]:
-    """Points close enough for a smooth line, log against log, without any new extremum."""
+def smooth(values: Array, losses: Array, axis: Axis = _RATES) -> tuple[Array, Array]:
+    """Points close enough for a smooth line, log against the coordinate of an axis, without any new extremum."""
     from scipy.interpolate import PchipInterpolator  # which takes longer to load than to draw
 
     finite = np.isfinite(losses)
     if finite.sum() < 3:
-        return lrs, losses
-    x, y = np.log(lrs[finite]), np.log(losses[finite])
-    apart = np.diff(x, prepend=-np.inf) > 1e-9  # rates that differ by rounding are one
+        return values, losses
+    x, y = np.array([axis.coordinate(each) for each in values[finite].tolist()]), np.log(losses[finite])
+    apart = np.diff(x, prepend=-np.inf) > 1e-9  # values that differ by rounding are one
     x, y = x[apart], y[apart]
     fine = np.linspace(x[0], x[-1], 400)
-    return np.exp(fine), np.exp(PchipInterpolator(x, y)(fine))
+    return np.array([axis.value(each) for each in fine.tolist()]), np.exp(PchipInterpolator(x, y)(fine))
 
 
 def _positions(values: Array) -> Array:

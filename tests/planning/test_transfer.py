@@ -1,6 +1,5 @@
 """How the optimal learning rate moves with the size of a model."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -9,8 +8,8 @@ import pytest
 import deeplinear as dl
 from deeplinear._learning_rate import ladder, optimal_lr
 from deeplinear._learning_rate.measured import _exponent
-from deeplinear._learning_rate.transfer import find_jumps, transfer
-from deeplinear._learning_rate.verdict import CHEAP, STAYS, Evidence, judge
+from deeplinear._planning.transfer import find_jumps, transfer
+from deeplinear._planning.verdict import CHEAP, STAYS, Evidence, Named, judge
 from deeplinear._problem.edit import replace
 from deeplinear._problem.rate import rate_of
 from deeplinear._scaling import loglog_slope
@@ -240,20 +239,20 @@ def test_what_is_lost_in_rounding_is_no_regret():
 )
 def test_verdicts(exponent, regret, words):
     regrets = np.array([regret, 0.0])
-    assert judge("width", np.array([4.0, 1.0]), Evidence((exponent, exponent), (regrets, regrets))) == words
+    assert judge(Named("width"), np.array([4.0, 1.0]), Evidence((exponent, exponent), (regrets, regrets))) == words
 
 
 def test_networks_decide_what_their_intervals_decide():
     def verdict(exponent, low, high):
         regrets = (np.array([0.0, low]), np.array([0.0, high]))
-        return judge("width", np.array([1.0, 4.0]), Evidence(exponent, regrets))
+        return judge(Named("width"), np.array([1.0, 4.0]), Evidence(exponent, regrets))
 
     assert verdict((-0.05, 0.05), -0.01, CHEAP).startswith("transfers: the best rate stays (width^(-0.05 to 0.05))")
     assert verdict((-0.05, STAYS + 0.01), 0.0, 0.01).startswith("transfers in practice: the best rate goes as width^(")
     assert verdict((0.2, 0.3), 0.01, 0.2).startswith("undecided: the best rate moves as width^(0.20 to 0.30), and")
     assert verdict((-math.inf, math.inf), -1.0, math.inf).endswith("may cost any amount of loss at width 4")
     assert verdict((-0.05, 0.05), 0.06, 0.2).startswith("does not transfer: the best rate stays")
-    assert judge("width", np.array([1.0]), Evidence((math.nan,) * 2, (np.zeros(1),) * 2)) == ""
+    assert judge(Named("width"), np.array([1.0]), Evidence((math.nan,) * 2, (np.zeros(1),) * 2)) == ""
 
 
 # --- the object and its refusals -----------------------------------------------------------------------------
@@ -318,28 +317,26 @@ def test_progress_counts_up_to_the_end(lrs, experiment):
 # Jumps ---------------------------------------------------------------------------------------------------------
 
 
-def fake_optimum(*lrs):
+def places(*lrs):
     """An optimum at the first rate, with others nearly as good."""
-    minima = tuple(dl.LrMinimum(lr, 1.0, 0.9 * lr, 1.1 * lr) for lr in lrs)
-    best = optimal_lr(make(steps=3))
-    return dataclasses.replace(best, lr=lrs[0], minima=minima)
+    return [math.log(lr) for lr in lrs]
 
 
 def test_a_minimum_that_moves_does_not_jump():
-    moving = [fake_optimum(0.1), fake_optimum(0.2), fake_optimum(0.4)]
+    moving = [places(0.1), places(0.2), places(0.4)]
     assert find_jumps(np.array([1.0, 2.0, 4.0]), moving, np.full(3, 1.0), 1.0) == ()
-    unknown = [fake_optimum(0.1), fake_optimum(0.3, 2.0)]
+    unknown = [places(0.1), places(0.3, 2.0)]
     assert find_jumps(np.array([1.0, 2.0]), unknown, np.full(2, math.nan), 1.6) == ()
 
 
 def test_another_minimum_is_a_jump():
-    away = [fake_optimum(0.1), fake_optimum(0.3)]
+    away = [places(0.1), places(0.3)]
     assert find_jumps(np.array([2.0, 4.0]), away, np.zeros(2), 1.6) == ((2.0, 4.0),)
-    other_is_nearer = [fake_optimum(0.3, 0.11), fake_optimum(0.1)]
+    other_is_nearer = [places(0.3, 0.11), places(0.1)]
     assert find_jumps(np.array([4.0, 2.0]), other_is_nearer, np.full(2, math.nan), 0.1) == ((2.0, 4.0),)
     regret = np.array([0.0, 0.3])
     evidence = Evidence((0.5, 0.5), (regret, regret), ((2.0, 4.0),))
-    assert "jumps to another minimum between width 2 and 4" in judge("width", np.array([2.0, 4.0]), evidence)
+    assert "jumps to another minimum between width 2 and 4" in judge(Named("width"), np.array([2.0, 4.0]), evidence)
 
 
 # --- what is not resolved -------------------------------------------------------------------------------------

@@ -1,0 +1,357 @@
+"""Whether the best learning rate, or another field, transfers: how it moves with width, depth, data, batch, steps."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core import checks
+from deeplinear._core.progress import Counter, Progress, read_progress
+from deeplinear._core.refusal import Refusal
+from deeplinear._core.words import INFINITE
+from deeplinear._experiment.sizes import sizes_of
+from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
+from deeplinear._learning_rate.ladder import solve_or_none
+from deeplinear._learning_rate.measured import check_experiment, measure_optima
+from deeplinear._planning.axes import Axis, at, axes_of, check_corners, searchable
+from deeplinear._planning.one_field import WORK, OptimalValue, optimal_value, scanned
+from deeplinear._planning.transferred import Transfer
+from deeplinear._problem.edit import field_names, replace
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import with_rate
+from deeplinear._scaling import loglog_slope
+from deeplinear._solvers.base import Unresolved
+from deeplinear._theory.sensitivity import CONTINUOUS, derivatives, value_of
+
+Array = NDArray[np.float64]
+
+OVER = ("width", "depth", "samples", "batch", "steps")
+
+_TOLERANCE = 1e-5
+"""Relative error of the optima that is allowed."""
+
+_OPTIMUM = 20
+"""Solutions that the search for an optimum takes, about, with the derivatives at it."""
+
+_USUAL_RATES = 15
+"""Rates around the optima, about."""
+
+_REFINED = 10
+"""Rates that networks are trained at beside those of the grid, about."""
+
+_AWAY, _NEARER = 0.5, 0.2
+"""How far a minimum may be from where it is expected, and how much nearer another one must be, in log(lr)."""
+
+_DIFFERENCE = 1e-5
+"""Step in log(lr) of the differences of exact first derivatives."""
+
+_ROUNDING = 1e-12
+"""Extra loss, as a fraction of the initial one, that is mostly rounding error."""
+
+
+@dataclass(frozen=True)
+class _Models:
+    """The problems of a transfer, one for each value of the field that is changed, and the field that is followed."""
+
+    problem: Problem
+    over: str
+    values: Array
+    problems: list[Problem]
+    objective: str
+    axis: Axis
+
+    @property
+    def smallest(self) -> int:
+        return int(np.argmin(self.values))
+
+
+def transfer(
+    problem: Problem,
+    over: str,
+    values: Iterable[float],
+    *,
+    field: str = "lr",
+    bounds: Sequence[float] | None = None,
+    lrs: Iterable[float] | None = None,
+    objective: str = "test",
+    experiment: Mapping[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+) -> Transfer:
+    """Find how the best learning rate, or another field, moves when the size of a model or of its training is changed.
+
+    Parameters
+    ----------
+    problem
+        Where all other values come from. Where another field than ``lr`` is followed, its learning rate is held too.
+    over
+        The field to change: ``"width"``, ``"depth"``, ``"samples"``, ``"batch"`` or ``"steps"``. The loss is that of
+        the last step.
+    values
+        Its values; ``math.inf`` for infinite width or depth.
+    field
+        What is followed: ``"lr"``, ``"weight_decay"``, ``"momentum"``, ``"batch"``, or another field that ``optimal``
+        takes.
+    bounds
+        Lowest and highest value of a field other than ``lr``; by default as in ``optimal``. Its range is scanned at 49
+        values, so that narrower minima than the distance of two may be missed.
+    lrs
+        Learning rates at which losses are returned and networks simulated. By default a grid of ratio sqrt(2) around
+        all optima; these are found independently of it.
+    objective
+        ``"test"`` or ``"train"`` loss.
+    experiment
+        Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks at all rates and
+        values as well, and at about ten more rates near their optimum. ``MeasuredOptima`` defines it. Only for ``lr``.
+    progress
+        True for a line on stderr; or called as ``progress(done, total)``, counted in solutions and trained networks.
+        ``total`` is a guess until the optima are known where ``lrs`` are not given, and until the end with an
+        experiment or another field.
+
+    Raises
+    ------
+    ValueError
+        If the problem has no such field, or not with these values.
+    ArithmeticError
+        If training diverges at every value of the field, or no learning rate lowers the loss.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0, parameterization="ntk"),
+    ...     dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.05), steps=15,
+    ... )
+    >>> print(transfer(problem, over="width", values=[1, 2, 4]))
+       width   optimal lr    test loss  exponent   regret
+           1        0.104       0.2242    -0.060      0 %
+           2      0.09637       0.1717    -0.146   0.53 %
+           4      0.08701       0.1507    -0.135    2.8 %
+    optimal lr ~ width^-0.129, scatter about this law ± 0.011
+    transfers in practice: the best rate moves as width^-0.13, but that of width 1 costs at most 2.8 % more loss
+    >>> print(transfer(problem, over="steps", values=[15, 30, 60], field="momentum"))
+       steps  optimal momentum    test loss  exponent   regret
+          15            0.5474       0.2186       nan      0 %
+          30            0.3704       0.1276       nan    3.8 %
+          60                 0       0.1095       nan     15 % at its low bound
+    does not transfer: the best momentum is at its low bound at steps 60, and that of steps 15 costs 15 % more loss at \
+steps 60
+    """
+    if not isinstance(problem, Problem):
+        raise Refusal("problem", problem, "a Problem")
+    over = checks.word("over", over, [name for name in OVER if name in field_names(problem)])
+    objective = checks.word("objective", objective, OBJECTIVES)
+    sizes = _numbers("values", values, allow_infinite=over in ("width", "depth"))
+    models = [replace(problem, {over: _field_value(over, value)}) for value in sizes.tolist()]
+    (axis,) = _axis(problem, over, field, bounds)
+    every = _Models(problem, over, sizes, models, objective, axis)
+    tell = read_progress(progress)
+    if axis.name == "lr":
+        return _of_rates(every, lrs, experiment, tell)
+    for name, given in (("lrs", lrs), ("experiment", experiment)):
+        if given is not None:
+            raise Refusal(name, given, f"left out where {axis.name} is followed and not lr")
+    return _of_values(every, tell)
+
+
+def _axis(problem: Problem, over: str, field: Any, bounds: Any) -> tuple[Axis, ...]:
+    """Return the axis of the field that is followed, or refuse it."""
+    if field == "lr":
+        if bounds is not None:
+            raise Refusal("bounds", bounds, "left out for lr, of which all values are searched")
+        return (Axis("lr", np.finfo(float).tiny, math.inf),)
+    checks.word("field", field, [name for name in searchable(problem) if name != over])
+    return axes_of(problem, [field], None if bounds is None else {field: bounds})
+
+
+def _of_rates(models: _Models, lrs: Any, experiment: Any, progress: Progress | None) -> Transfer:
+    """Follow the learning rate."""
+    values, problems, objective = models.values, models.problems, models.objective
+    arguments = None if experiment is None else check_experiment(experiment)
+    if arguments is not None:
+        for each in problems:
+            sizes_of(each, arguments.get("dim"))  # refuses what no network has, before the work begins
+    grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
+    seeds = 0 if arguments is None else len(arguments["seeds"])
+    usual = _work(_USUAL_RATES if grid is None else len(grid), seeds)
+    count = Counter(progress, len(values) * (_OPTIMUM + usual))
+    optima, local_exponents = [], []
+    for each in problems:
+        optimum = optimal_lr(each, objective=objective, tolerance=_TOLERANCE)
+        optima.append(optimum)
+        local_exponents.append(_local_exponent(each, models, optimum.lr) if optimum.is_resolved else math.nan)
+        count.advance(_OPTIMUM)
+    best = np.array([optimum.lr for optimum in optima])
+    if grid is None:
+        grid = _grid_around(best)
+        count.settle(len(values) * _work(len(grid), seeds))
+    loss = _losses(problems, grid, objective, count.advance)
+    found = _transfer(models, grid, loss, best, optima, local_exponents, count)
+    measured = None
+    if arguments is not None:
+        measured = measure_optima(problems, values, grid, best, objective, arguments, count)
+    count.settle(0)
+    count.end()
+    return found if measured is None else dataclass_replace(found, experiment=measured)
+
+
+def _of_values(models: _Models, progress: Progress | None) -> Transfer:
+    """Follow another field, with the learning rate held."""
+    for each in models.problems:
+        check_corners(each, [models.axis])
+    count = Counter(progress, len(models.values) * WORK)
+    optima, local_exponents = [], []
+    for index, each in enumerate(models.problems):
+        count.expect((len(models.values) - index) * WORK)
+        found = optimal_value(each, models.axis, models.objective, count)
+        is_inside = found.is_resolved and not found.binding
+        optima.append(found)
+        local_exponents.append(_local_exponent(each, models, found.value) if is_inside else math.nan)
+    best, loss = np.array([each.value for each in optima]), np.array([each.losses for each in optima])
+    result = _transfer(models, scanned(models.axis), loss, best, optima, local_exponents, count)
+    count.end()
+    return result
+
+
+def _transfer(
+    models: _Models,
+    tried: Array,
+    loss: Array,
+    best: Array,
+    optima: Sequence[OptimalLr | OptimalValue],
+    local_exponents: list[float],
+    count: Counter,
+) -> Transfer:
+    """Say how optima move, and what it costs to keep the one of the smallest value."""
+    free, finite = models.axis.free, np.isfinite(models.values)
+    is_bounded = any(isinstance(each, OptimalValue) and each.binding for each in optima)
+    moving = np.exp([free.coordinate(float(value)) for value in best[finite]])
+    nan = math.nan
+    exponent, scatter = (nan, nan) if is_bounded else loglog_slope(models.values[finite], moving)
+    kept = [at(each, {free.name: float(best[models.smallest])}) for each in models.problems]
+    places = [[free.coordinate(value) for value in _minima(each)] for each in optima]
+    return Transfer(
+        problem=models.problem,
+        field=free.name,
+        over=models.over,
+        values=models.values,
+        objective=models.objective,
+        tried=tried,
+        loss=loss,
+        best=best,
+        optima=tuple(optima),
+        local_exponents=np.array(local_exponents),
+        jumps=find_jumps(models.values, places, np.array(local_exponents), exponent),
+        exponent=exponent,
+        exponent_error=scatter,
+        regret=_regret(kept, [each.loss for each in optima], models.objective, count.advance),
+    )
+
+
+def _minima(optimum: OptimalLr | OptimalValue) -> list[float]:
+    """Values of the minima that are nearly as good, best first."""
+    if isinstance(optimum, OptimalLr):
+        return [each.lr for each in optimum.minima]
+    return [each.values[optimum.name] for each in optimum.minima]
+
+
+def find_jumps(
+    values: Array, places: Sequence[Sequence[float]], exponents: Array, exponent: float
+) -> tuple[tuple[float, float], ...]:
+    """Return pairs of neighbouring values between which the optimum goes over to another minimum.
+
+    Places are the logarithms of the best value and of others that are nearly as good, for each value. A minimum moves
+    by about the mean of the local exponents at either value; where these are not known, by the common one of all
+    values; to an infinite value not at all. The optimum is another one if, of those nearly as good, one is much nearer
+    to there, or if it is far from there although the local exponents are known.
+    """
+    order, found = np.argsort(values), []
+    for first, second in itertools.pairwise(order.tolist()):
+        local = 0.5 * (exponents[first] + exponents[second])
+        moved = (local if math.isfinite(local) else exponent) * math.log(values[second] / values[first])
+        expected = places[first][0] + (moved if math.isfinite(moved) else 0.0)
+        off = [abs(place - expected) for place in places[second]]
+        has_nearer = min(off) < off[0] - _NEARER
+        if has_nearer or (math.isfinite(local) and off[0] > _AWAY):
+            found.append((float(values[first]), float(values[second])))
+    return tuple(found)
+
+
+def _regret(
+    problems: Sequence[Problem], least: Sequence[float], objective: str, advance: Callable[[float], object]
+) -> Array:
+    """Relative extra loss of problems, which is none where it is below rounding; nan where it is not resolved."""
+    runs = solve_or_none(problems, advance)
+    return np.array(
+        [math.nan if run is None else _extra(run.loss(objective), loss) for run, loss in zip(runs, least, strict=True)]
+    )
+
+
+def _extra(run: Any, least: float) -> float:
+    extra, rounding = float(run[-1]) - least, _ROUNDING * float(run[0])
+    return extra / max(least, rounding) if extra > rounding else 0.0
+
+
+def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise Refusal(name, values, "a sequence of numbers")
+    listed = list(values)
+    for index, value in enumerate(listed):
+        if not (allow_infinite and value == math.inf):
+            checks.positive(f"{name}[{index}]", value)
+    if not listed or len(set(listed)) < len(listed):
+        raise Refusal(name, listed, "one or more distinct numbers")
+    return np.array(listed, dtype=float)
+
+
+def _field_value(over: str, value: float) -> Any:
+    return INFINITE if over == "width" and value == math.inf else value
+
+
+def _grid_around(optima: Array) -> Array:
+    """Rates on a ladder of ratio sqrt(2), from well below the least optimum to well above the largest."""
+    low, high = math.floor(2 * math.log2(optima.min() / 8)), math.ceil(2 * math.log2(4 * optima.max()))
+    return np.array([2.0 ** (0.5 * power) for power in range(low, high + 1)])
+
+
+def _work(rates: int, seeds: int) -> int:
+    """How many solutions and trained networks a value takes once its optimum is known, with this many rates."""
+    return rates + 1 + seeds * (rates + _REFINED)
+
+
+def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:
+    # Rates outermost: problems that diverge are solved side by side.
+    runs = [with_rate(problem, lr) for lr in lrs.tolist() for problem in problems]
+    solved = solve_or_none(runs, advance)
+    final = np.array([math.nan if curve is None else max(float(curve.loss(objective)[-1]), 0.0) for curve in solved])
+    return final.reshape(len(lrs), len(problems)).T
+
+
+def _local_exponent(problem: Problem, models: _Models, best: float) -> float:
+    """Differentiate the coordinate of the best value with respect to log(value of the field that is changed).
+
+    With the coordinate x and v = log(value) it is -L_xv / L_xx, since L_x = 0 at the optimum. Both are differences in x
+    of exact first derivatives.
+    """
+    over, axis = models.over, models.axis.free
+    if over not in CONTINUOUS or (over == "width" and problem.network.width == INFINITE):
+        return math.nan
+    places = [axis.coordinate(best) + step for step in (-_DIFFERENCE, _DIFFERENCE)]
+    values = [axis.value(place) for place in places]
+    beside = [at(problem, {axis.name: value}) for value in values]
+    speeds = [
+        value_of(each, "lr") if axis.name == "lr" else axis.speed(value)
+        for each, value in zip(beside, values, strict=True)
+    ]
+    try:
+        solved = derivatives([(each, name) for name in (axis.name, over) for each in beside])
+    except Unresolved:
+        return math.nan
+    slopes = [float(derivative.slope.loss(models.objective)[-1]) for derivative in solved]
+    along = [slope * speed for slope, speed in zip(slopes[:2], speeds, strict=True)]
+    across = [slope * value_of(each, over) for slope, each in zip(slopes[2:], beside, strict=True)]
+    return -(across[1] - across[0]) / (along[1] - along[0])

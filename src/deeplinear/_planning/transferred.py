@@ -1,0 +1,205 @@
+"""What is found out about a transfer: how the best value of a field moves, what it costs to keep it, and a verdict."""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.drawn import Drawn
+from deeplinear._core.words import percent
+from deeplinear._learning_rate import OptimalLr
+from deeplinear._learning_rate.measured import MeasuredOptima
+from deeplinear._planning.axes import Axis
+from deeplinear._planning.one_field import OptimalValue
+from deeplinear._planning.verdict import Evidence, Named, judge
+from deeplinear._problem.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Transfer(Drawn):
+    """How the best learning rate, or another field, depends on the size of a model, and what it costs to keep it.
+
+    ``verdict`` says whether it transfers, in words.
+
+    Attributes
+    ----------
+    problem
+        What all other fields come from.
+    field
+        What is followed: ``"lr"``, or another field.
+    over, values
+        The field that is changed and its values, shape (values,); ``inf`` is an infinite width or depth.
+    objective
+        ``"test"`` or ``"train"`` loss.
+    tried, loss
+        Values of the field that is followed (for a schedule of rates, factors) and the loss at the last step, shapes
+        (tried,) and (values, tried); ``inf`` where training diverges, ``nan`` where an infinite depth was not resolved.
+    best
+        Best value of each model, shape (values,).
+    optima
+        More about it: an ``OptimalLr`` for each value, or an ``OptimalValue`` of another field.
+    local_exponents
+        d log(best) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field that is
+        changed is not continuous (depth, steps) or infinite, where the optimum is at a bound, and where it or an
+        infinite depth is not resolved. Of momentum and other fractions below one it is that of 1 / (1 - best), which
+        is for how many steps they last.
+    jumps
+        Pairs of neighbouring values between which the best value switches to another minimum of the loss. Across these
+        the exponent says little.
+    exponent, exponent_error
+        Slope of log(best) against log(value) by least squares, and its standard error from the scatter about the line:
+        how far the optima are from a power law. They are exact, so there is no sampling error. ``nan`` where an optimum
+        is at a bound.
+    regret
+        Relative extra loss of each value with what is best for the smallest one, shape (values,): 0.1 is 10 % more
+        than at its own optimum; ``inf`` where training diverges, ``nan`` where an infinite depth was not resolved.
+    experiment
+        The same from finite networks, or ``None``.
+    """
+
+    problem: Problem
+    field: str
+    over: str
+    values: Array
+    objective: str
+    tried: Array = dataclasses.field(repr=False)
+    loss: Array = dataclasses.field(repr=False)
+    best: Array
+    optima: tuple[Any, ...] = dataclasses.field(repr=False)
+    local_exponents: Array
+    jumps: tuple[tuple[float, float], ...]
+    exponent: float
+    exponent_error: float
+    regret: Array
+    experiment: MeasuredOptima | None = None
+
+    @property
+    def lr(self) -> Array:
+        """Optimal learning rate of each value, shape (values,), where the learning rate is what is followed."""
+        return self._of_rate("lr", self.best)
+
+    @property
+    def lrs(self) -> Array:
+        """Learning rates of the curves, shape (tried,), where the learning rate is what is followed."""
+        return self._of_rate("lrs", self.tried)
+
+    @property
+    def verdict(self) -> str:
+        """Whether what is best for the smallest value also works for the others, in words; empty if there are none.
+
+        Two things count. The exponent says whether the optimum moves, and where it will be for still larger models: up
+        to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss is cheap.
+        A value transfers if it is cheap to keep, even where a better one moves away from it.
+        """
+        # Where many values are equally good to rounding, the one that was found says nothing.
+        exponent = self.exponent if all(optimum.is_resolved for optimum in self.optima) else math.nan
+        known = Evidence((exponent, exponent), (self.regret, self.regret), self.jumps, self.binding)
+        return judge(self._named, self.values, known)
+
+    @property
+    def axis(self) -> Axis:
+        """The field that is followed, with the range of the curves and the coordinate in which these are drawn."""
+        return Axis(self.field, float(self.tried[0]), float(self.tried[-1]))
+
+    @property
+    def binding(self) -> tuple[str, ...]:
+        """For each value ``"low"`` or ``"high"`` where the optimum is at a bound, else empty; rates have no bounds."""
+        return tuple(each.binding if isinstance(each, OptimalValue) else "" for each in self.optima)
+
+    @property
+    def measured_verdict(self) -> str:
+        """The same of the networks, which decide only what their intervals decide; empty without an experiment."""
+        measured = self.experiment
+        if measured is None:
+            return ""
+        exponent = (measured.exponent_low, measured.exponent_high)
+        return judge(self._named, self.values, Evidence(exponent, (measured.regret_low, measured.regret_high)))
+
+    @property
+    def laws(self) -> list[str]:
+        """The power laws of the optima, of theory and of networks, in words; none from one value."""
+        lines = []
+        if math.isfinite(self.exponent) and not self.jumps and all(each.is_resolved for each in self.optima):
+            lines.append(f"optimal {self.axis.quantity} ~ {self.over}^{self.exponent:.3f}")
+            if math.isfinite(self.exponent_error):
+                lines[0] += f", scatter about this law ± {self.exponent_error:.3f}"
+        if self.experiment is not None and math.isfinite(self.experiment.exponent):
+            low, high = self.experiment.exponent_low, self.experiment.exponent_high
+            lines.append(f"measured lr ~ {self.over}^{self.experiment.exponent:.3f} ({low:.3f} to {high:.3f})")
+        return lines
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Return curves and optima with named axes; the problem is in the attributes, as TOML."""
+        import xarray as xr  # slow to import
+
+        dims, at = (self.over, self.field), self.over
+        variables: dict[str, Any] = {
+            "loss": (dims, self.loss),
+            f"optimal_{self.field}": (at, self.best),
+            "optimal_loss": (at, [optimum.loss for optimum in self.optima]),
+            "curvature": (at, [optimum.curvature for optimum in self.optima]),
+            **self._where(at),
+            "local_exponent": (at, self.local_exponents),
+            "regret": (at, self.regret),
+        }
+        attrs = {
+            "problem": self.problem.to_toml(),
+            "objective": self.objective,
+            "exponent": self.exponent,
+            "exponent_error": self.exponent_error,
+            "verdict": self.verdict,
+        }
+        if self.experiment is not None:
+            variables["measured_loss"] = ((*dims, "seed"), self.experiment.loss)
+            variables |= {
+                f"measured_{name}": (at, getattr(self.experiment, name)) for name in self.experiment.of_each_value
+            }
+            attrs |= {f"measured_{name}": getattr(self.experiment, name) for name in self.experiment.of_all_values}
+            attrs["measured_verdict"] = self.measured_verdict
+        return xr.Dataset(variables, {self.over: self.values, self.field: self.tried}, attrs)
+
+    def __str__(self) -> str:
+        measured, name = self.experiment, f"optimal {self.field}"
+        width = max(13, len(name) + 2)
+        header = f"{self.over:>8}{name:>{width}}{f'{self.objective} loss':>13}{'exponent':>10}{'regret':>9}"
+        lines = [header + (f"{'measured lr (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
+        for index, (value, optimum) in enumerate(zip(self.values, self.optima, strict=True)):
+            line = f"{value:8.4g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}{self.local_exponents[index]:10.3f}"
+            line += f"{percent(self.regret[index]):>9}"
+            if measured:
+                line += f"  {measured.rate_in_words(index):>28}  {measured.regret_in_words(index):>22}"
+            lines.append(f"{line} {self.place(index)}".rstrip())
+        lines += self.laws
+        lines += [f"{'theory: ' if measured else ''}{self.verdict}"] if self.verdict else []
+        lines += [f"networks: {self.measured_verdict}"] if self.measured_verdict else []
+        return "\n".join(lines)
+
+    def place(self, index: int) -> str:
+        """Say where the optimum of a value is, if that is a special place: at the edge of stability or at a bound."""
+        optimum = self.optima[index]
+        if isinstance(optimum, OptimalValue):
+            return f"at its {optimum.binding} bound" if optimum.binding else ""
+        return "at the edge of stability" if optimum.at_edge else ""
+
+    def _where(self, at: str) -> dict[str, Any]:
+        """Whether optima are at the edge of stability, or at a bound, as a variable."""
+        if self.field != "lr":
+            return {"binding": (at, list(self.binding))}
+        return {"at_edge": (at, [isinstance(each, OptimalLr) and each.at_edge for each in self.optima])}
+
+    def _of_rate(self, name: str, values: Array) -> Array:
+        if self.field != "lr":
+            raise AttributeError(f"this transfer follows {self.field} and has no {name}: see best and tried")
+        return values
+
+    @property
+    def _named(self) -> Named:
+        what, law = "rate" if self.field == "lr" else self.field.replace("_", " "), self.axis.quantity
+        return Named(self.over, what, "" if law == self.field else law)
