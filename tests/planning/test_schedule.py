@@ -10,6 +10,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.search import Excess
 from deeplinear._planning.families import FAMILIES
 from deeplinear._planning.rates import Rates
+from deeplinear._planning.scales import SCALES
 from deeplinear._planning.schedule import _hats, _places
 from factories import maker
 
@@ -40,6 +41,52 @@ def test_slopes_of_knots_are_sums_over_steps(sampling: dl.FullBatch, objective: 
     assert single[-1] == 0  # the rate of the last step has no effect
     nearby = [rates.heights([values + sign * 1e-5 * values * hats[2]])[0] for sign in (-1, 1)]
     assert slopes[2] == pytest.approx((nearby[1] - nearby[0]) / 2e-5, rel=1e-6)  # of order 1e-10 / 1e-5 and h^2
+
+
+@pytest.mark.parametrize("of", ["momentum", "batch"])
+def test_slopes_of_momentum_and_batches(of: str) -> None:
+    """Along directions of free numbers: sums of those of single steps, each by its own complex step, to 1e-9."""
+    problem = make(dl.OnlineSGD(0.5), 12, optimizer=dl.GradientDescent(0.05, momentum=0.5, weight_decay=0.01))
+    steps, scale = Rates(problem, Excess.of(problem, "test"), lambda _: None, of), SCALES[of]
+    rng, hats = np.random.default_rng(1), _hats(12, 5)
+    base, change = rng.uniform(0.2, 0.8, 12), 0.3 * rng.standard_normal(12)
+    values = scale.moved(base, change)
+    _, slopes = steps.slopes(values, scale.directions(values, hats))
+    _, single = steps.slopes(values, np.eye(12))
+    exact = np.array([np.imag(moved_by_hand(of, base, change + 1e-30j * hat)) / 1e-30 for hat in hats])
+    np.testing.assert_allclose(slopes, exact @ single, rtol=1e-9, atol=1e-12)
+    nearby = [steps.heights([scale.moved(base, change + sign * 1e-5 * hats[2])])[0] for sign in (-1, 1)]
+    assert slopes[2] == pytest.approx((nearby[1] - nearby[0]) / 2e-5, rel=1e-6)
+    if of == "batch":
+        assert values[:-1].sum() == pytest.approx(base[:-1].sum(), rel=1e-14)
+
+
+def moved_by_hand(of: str, base: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Values after a change, by definition and analytic in the change."""
+    if of == "momentum":
+        odds = base / (1 - base) * np.exp(change)
+        return odds / (1 + odds)
+    values = base * np.exp(change)
+    return values * base[:-1].sum() / values[:-1].sum()
+
+
+def test_momentum_and_batches_against_brute_force() -> None:
+    """Two free values of each on a grid, which may at most miss the bottom by half a step; the first momentum is idle."""
+    problem = make(dl.OnlineSGD(0.5), 4, lr=0.1)
+    momenta = [[0.5, *each, 0.5] for each in itertools.product(np.linspace(0.0, 0.9, 10), repeat=2)]
+    pairs = itertools.product(np.geomspace(0.1, 1.2, 12), repeat=2)
+    batches = [[*each, 1.5 - sum(each), 0.5] for each in pairs if sum(each) < 1.45]
+    for of, tried in (("momentum", momenta), ("batch", batches)):
+        steps = Rates(problem, Excess.of(problem, "test"), lambda _: None, of)
+        best = min(steps.heights([np.array(each) for each in tried]))
+        found = dl.optimal_schedule(problem, of=of, knots=3)
+        assert best - 0.02 < np.log(found.loss - 0.09) <= best, of
+        assert dl.solve(found.problem).test_loss[-1] == pytest.approx(found.loss, rel=1e-9)
+        assert list(found.families) == ["constant"]
+        assert found.gain["constant"] >= 0
+    assert sum(found.schedule[:-1]) == pytest.approx(1.5)
+    assert found.plot().axes[0].get_ylabel() == "batch size"
+    assert "batch" in found.to_xarray()
 
 
 def test_knots_are_hats() -> None:
@@ -158,6 +205,13 @@ def test_words_and_files(online: dl.OptimalSchedule) -> None:
     [
         (ONLINE, {"knots": 16}, r"knots must be at most steps - 1 \(15\), got 16"),
         (ONLINE, {"knots": 1}, "knots must be a whole number, at least 2, got 1"),
+        (ONLINE, {"of": "noise"}, "of must be 'lr' or 'momentum' or 'batch', got 'noise'"),
+        (make(dl.MultiPassSGD(2.0, 0.5), 8), {"of": "batch"}, "of must be 'lr' or 'momentum', got 'batch'"),
+        (
+            make(dl.FullBatch(2.0), 8, optimizer=dl.ScheduleFree(0.1)),
+            {"of": "momentum"},
+            "of must be 'lr', got 'moment",
+        ),
         (ONLINE, {"objective": "both"}, "objective must be 'test' or 'train', got 'both'"),
         (make(dl.OnlineSGD(0.5), 2), {}, "steps must be at least 3 for a schedule to matter, got 2"),
         (3, {}, "problem must be a Problem, got 3"),

@@ -1,15 +1,19 @@
 """Schedules of a named shape, each with its best peak and warm-up."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.progress import Counter
 from deeplinear._learning_rate import optimal_lr
+from deeplinear._planning.axes import Axis
 from deeplinear._planning.descent import Surface, descend
+from deeplinear._planning.one_field import optimal_value
 from deeplinear._planning.rates import Rates
+from deeplinear._planning.scales import values_of
 from deeplinear._problem import schedules
 from deeplinear._problem.edit import replace
 from deeplinear._problem.schedules import Schedule
@@ -34,6 +38,9 @@ _LONGEST = 0.7
 _STEPS, _TOLERANCE = 12, 1e-6
 """Steps of the descent in peak and warm-up, and the decrease of log(loss) that is not worth one."""
 
+_MOMENTUM = (0.001, 0.99)
+"""Constant momenta that are tried: odds of zero have no logarithm."""
+
 _NEARBY = 1e-4
 """Distance of warm-ups whose rates are subtracted: rates are straight in it but for kinks."""
 
@@ -57,6 +64,26 @@ class TunedSchedule:
     losses: Array = field(repr=False, compare=False)
 
 
+def tuned(rates: Rates) -> Iterator[TunedSchedule]:
+    """Return the schedules that the best one is compared with: of rates all named shapes, else the best constant."""
+    if rates.of == "lr":
+        for name in FAMILIES:
+            yield tune(rates, name)
+    else:
+        yield _constant(rates)
+
+
+def _constant(rates: Rates) -> TunedSchedule:
+    """Return the best constant momentum, or the same number of examples at every step."""
+    problem, objective = rates.problem, rates.excess.objective
+    if rates.of == "batch":
+        value = float(values_of(problem, "batch")[:-1].mean())
+    else:
+        start = replace(problem, {"momentum": _MOMENTUM[1] / 2})
+        value = optimal_value(start, Axis("momentum", *_MOMENTUM), objective, Counter(None, 1)).value
+    return _solved(rates, schedules.constant(value))
+
+
 def tune(rates: Rates, name: str) -> TunedSchedule:
     """Find the best peak and warm-up of a shape.
 
@@ -71,10 +98,13 @@ def tune(rates: Rates, name: str) -> TunedSchedule:
     best = tried[int(np.argmin(heights))]
     if best[1] > 0:
         best = _refined(rates, make, best)
-    schedule = _made(make, best)
-    (curve,) = rates.curves([schedule.values(steps)])
+    return _solved(rates, _made(make, best))
+
+
+def _solved(rates: Rates, schedule: Schedule) -> TunedSchedule:
+    (curve,) = rates.curves([schedule.values(rates.problem.steps)])
     assert curve is not None  # it was solved before
-    losses = np.asarray(curve.loss(objective), float)
+    losses = np.asarray(curve.loss(rates.excess.objective), float)
     return TunedSchedule(schedule, float(losses[-1]), losses)
 
 

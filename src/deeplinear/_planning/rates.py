@@ -1,4 +1,4 @@
-"""Losses as functions of the rate of every step, and their slopes along directions in these, by complex steps."""
+"""Losses as functions of the rate, momentum or batch of every step, and their slopes by complex steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _STEP = 1e-30
 
 @dataclass(frozen=True)
 class Rates:
-    """A problem whose rate at every step is free.
+    """A problem whose rate, or another field, is free at every step.
 
     Attributes
     ----------
@@ -30,15 +30,18 @@ class Rates:
         The loss that is minimised, less what no rate can lower.
     advance
         Called with the number of solutions that were made.
+    of
+        The field that is free: ``"lr"``, ``"momentum"`` or ``"batch"``.
     """
 
     problem: Problem
     excess: Excess
     advance: Advance
+    of: str = "lr"
 
     def with_rates(self, rates: Array) -> Problem:
         """Return the problem with these rates, shape (steps,)."""
-        return replace(self.problem, {"lr": tuple(rates.tolist())})
+        return replace(self.problem, {self.of: tuple(rates.tolist())})
 
     def curves(self, series: Sequence[Array]) -> list[Curve | None]:
         """Return the losses with several series of rates, each of shape (steps,)."""
@@ -64,7 +67,8 @@ class Rates:
             The height, and its slopes, shape (n,); nan where it is infinite.
         """
         nudged = [
-            replace_unchecked(self.problem, {"lr": tuple((rates + 1j * _STEP * each).tolist())}) for each in directions
+            replace_unchecked(self.problem, {self.of: tuple((rates + 1j * _STEP * each).tolist())})
+            for each in directions
         ]
         solved = solve_or_none(nudged, self.advance)
         losses = np.array([np.inf if each is None else each.loss(self.excess.objective)[-1] for each in solved])

@@ -1,4 +1,4 @@
-"""The best schedule: the learning rate at every step that leaves the least loss at the end."""
+"""The best schedule: the learning rate, momentum or batch at every step that leaves the least loss at the end."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from deeplinear._learning_rate import OBJECTIVES
 from deeplinear._learning_rate.ladder import check
 from deeplinear._learning_rate.search import Excess
 from deeplinear._planning.descent import Bottom, Surface, descend
-from deeplinear._planning.families import FAMILIES, TunedSchedule, tune
+from deeplinear._planning.families import FAMILIES, TunedSchedule, tuned
 from deeplinear._planning.rates import Rates
-from deeplinear._problem.edit import replace
+from deeplinear._planning.scales import SCALES, values_of, with_schedules
 from deeplinear._problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -55,32 +55,37 @@ _COMPLEX = 2.5
 
 @dataclass(frozen=True, eq=False)
 class OptimalSchedule(Drawn):
-    """The learning rate at every step that leaves the least loss at the last one.
+    """The learning rate, momentum or batch at every step that leaves the least loss at the last one.
 
     Attributes
     ----------
     problem
-        The problem with these rates, to be solved or simulated.
+        The problem with this schedule, to be solved or simulated.
+    of
+        What is scheduled: ``"lr"``, ``"momentum"`` or ``"batch"``.
     loss
         Loss at the last step.
     losses
         Loss at every step, shape (steps,).
     families
-        What it is compared with: the best schedule of each named shape, with its loss.
+        What it is compared with: the best schedule of each named shape, with its loss. Of momentum the best constant,
+        and of batches as many examples at every step.
     nearby
-        Loss at the last step with all rates 5 % lower, and 5 % higher.
+        Loss at the last step with all rates (or batches, or odds m / (1 - m) of momentum) 5 % lower, and 5 % higher.
     slope
-        Largest derivative, either way, of log(loss) with respect to the logarithm of the rate at a knot, where the loss
-        is counted above what no rate can lower: what is left to gain.
+        Largest derivative, either way, of log(loss) with respect to the logarithm of the rate at a knot (or of the
+        batch, or of the odds), where the loss is counted above what no rate can lower: what is left to gain.
     has_converged
         Whether another step of the descent would have lowered this loss by less than 0.01 %.
     knots
-        Steps between which the logarithm of the factor on the best named schedule is a straight line, shape (knots,).
+        Steps between which the logarithm of the factor on the best named schedule (or on its odds) is a straight line,
+        shape (knots,).
     objective
         ``"test"`` or ``"train"``.
     """
 
     problem: Problem
+    of: str
     loss: float
     losses: Array = field(repr=False)
     families: Mapping[str, TunedSchedule]
@@ -92,8 +97,8 @@ class OptimalSchedule(Drawn):
 
     @property
     def schedule(self) -> tuple[float, ...]:
-        """Rate of every step, as ``GradientDescent(lr=...)`` takes it; that of the last step has no effect."""
-        return tuple(self.problem.optimizer.rates(self.problem.steps).tolist())
+        """Value of every step, as ``GradientDescent(lr=...)`` takes rates; that of the last step has no effect."""
+        return tuple(values_of(self.problem, self.of).tolist())
 
     @property
     def gain(self) -> dict[str, float]:
@@ -114,27 +119,33 @@ class OptimalSchedule(Drawn):
         rates = [np.array(self.schedule), *(each.schedule.values(steps) for each in self.families.values())]
         losses = [self.losses, *(each.losses for each in self.families.values())]
         return xr.Dataset(
-            {"lr": (("schedule", "time"), np.stack(rates)), "loss": (("schedule", "time"), np.stack(losses))},
+            {self.of: (("schedule", "time"), np.stack(rates)), "loss": (("schedule", "time"), np.stack(losses))},
             {"schedule": names, "time": np.arange(steps)},
             {"problem": self.problem.to_toml(), "objective": self.objective},
         )
 
     def __str__(self) -> str:
-        lines = [f"{'schedule':10}{f'{self.objective} loss':>13}{'peak lr':>13}{'warm-up':>10}{'gain':>9}"]
-        lines.append(f"{'optimal':10}{self.loss:13.4g}{max(self.schedule[:-1]):13.4g}")
+        lines = [f"{'schedule':10}{f'{self.objective} loss':>13}{f'peak {self.of}':>15}{'warm-up':>10}{'gain':>9}"]
+        lines.append(f"{'optimal':10}{self.loss:13.4g}{max(self.schedule[:-1]):15.4g}")
         for name, family in self.families.items():
             peak, warmup = family.schedule.peak, percent(family.schedule.warmup)
-            lines.append(f"{name:10}{family.loss:13.4g}{peak:13.4g}{warmup:>10}{percent(self.gain[name]):>9}")
+            lines.append(f"{name:10}{family.loss:13.4g}{peak:15.4g}{warmup:>10}{percent(self.gain[name]):>9}")
         if self.at_edge:
             extra = percent(self.nearby[1] / self.loss - 1.0)
-            lines.append(f"at the edge of stability: with rates 5 % higher the loss is {extra} higher")
+            what = {"lr": "rates", "momentum": "odds of momentum"}.get(self.of, self.of)
+            lines.append(f"at the edge of stability: with {what} 5 % higher the loss is {extra} higher")
         return "\n".join(lines)
 
 
 def optimal_schedule(
-    problem: Problem, objective: str = "test", *, knots: int | None = None, progress: Progress | None = None
+    problem: Problem,
+    objective: str = "test",
+    *,
+    of: str = "lr",
+    knots: int | None = None,
+    progress: Progress | None = None,
 ) -> OptimalSchedule:
-    """Find the learning rate at every step that leaves the least loss at the last one.
+    """Find the learning rate, momentum or batch at every step that leaves the least loss at the last one.
 
     The best constant, linear, cosine and WSD schedules are found first, each with its best peak and warm-up (see
     ``optimal_lr``). The best of these is multiplied by a factor whose logarithm is a straight line from knot to knot,
@@ -145,12 +156,18 @@ def optimal_schedule(
 
     The answer does not depend on the problem's own learning rates. Every run is solved step by step, however long.
 
+    A schedule of momentum or of batches begins with the best constant one, and is found in the same way, with learning
+    rates as the problem has them. Batches have as many examples between them as those of the problem: the question is
+    when to use these.
+
     Parameters
     ----------
     problem
         What to train.
     objective
         ``"test"`` or ``"train"`` loss.
+    of
+        What is scheduled: ``"lr"``, ``"momentum"``, or, where every batch is fresh, ``"batch"``.
     knots
         Number of knots, from 2 to ``steps - 1``; by default 13, or ``steps - 1`` if that is less. They are denser
         towards both ends, where in a short run some fall on the same step. The cost grows in proportion.
@@ -174,23 +191,24 @@ def optimal_schedule(
     >>> all(gain >= 0 for gain in found.gain.values())
     True
     """
-    objective, count = _checked(problem, objective, knots)
-    steps = problem.steps
-    expected = _TUNING * len(FAMILIES) + _most_steps(steps) * (_COMPLEX * count + 5)
+    objective, count = _checked(problem, objective, of, knots)
+    steps, scale = problem.steps, SCALES[of]
+    expected = _TUNING * (len(FAMILIES) if of == "lr" else 1) + _most_steps(steps) * (_COMPLEX * count + 5)
     counter = Counter(progress, expected, scale=steps)
-    rates = Rates(problem, Excess.of(problem, objective), counter.advance)
+    rates = Rates(problem, Excess.of(problem, objective), counter.advance, of)
     families = {}
-    for name in FAMILIES:
-        families[name] = tune(rates, name)
+    for each in tuned(rates):
+        families[each.schedule.shape] = each
         counter.advance(_TUNING)
     start = min(families.values(), key=lambda family: family.loss).schedule.values(steps)
-    factors, found = _descend(rates, start, count)
-    best = start * factors if found.value <= rates.heights([start])[0] else start
-    curves = rates.curves([factor * best for factor in (1.0, 1.0 - _NEARBY, 1.0 + _NEARBY)])
+    change, found = _descend(rates, start, count)
+    best = scale.moved(start, change) if found.value <= rates.heights([start])[0] else start
+    curves = rates.curves([scale.scaled(best, factor) for factor in (1.0, 1.0 - _NEARBY, 1.0 + _NEARBY)])
     losses, *nearby = (np.array([np.inf]) if each is None else np.asarray(each.loss(objective)) for each in curves)
     counter.end()
     return OptimalSchedule(
-        problem=replace(problem, {"lr": tuple(best.tolist())}),
+        problem=rates.with_rates(best),
+        of=of,
         loss=float(losses[-1]),
         losses=losses,
         families=families,
@@ -202,15 +220,18 @@ def optimal_schedule(
     )
 
 
-def _checked(problem: Any, objective: Any, knots: Any) -> tuple[str, int]:
+def _checked(problem: Any, objective: Any, of: Any, knots: Any) -> tuple[str, int]:
     """Refuse what cannot be done; return the objective and the number of knots."""
     check(problem)
+    checks.word("of", of, with_schedules(problem))
     objective = checks.word("objective", objective, OBJECTIVES)
     most = problem.steps - 1
     if most < 2:
         raise Refusal("steps", problem.steps, "at least 3 for a schedule to matter")
     if any(phase.optimizer is not None for phase in problem.phases):
         raise Refusal("phases", problem.phases, "without optimizers of their own", got="one with an optimizer")
+    if of == "batch" and any(phase.sampling is not None for phase in problem.phases):
+        raise Refusal("phases", problem.phases, "without sampling of their own", got="one with a sampling rule")
     count = min(_KNOTS, most) if knots is None else checks.whole("knots", knots, at_least=2)
     if count > most:
         raise Refusal("knots", knots, f"at most steps - 1 ({most})")
@@ -218,20 +239,20 @@ def _checked(problem: Any, objective: Any, knots: Any) -> tuple[str, int]:
 
 
 def _descend(rates: Rates, start: Array, count: int) -> tuple[Array, Bottom]:
-    """Find the best factor on rates, first with few knots and then with all; return it at every step."""
+    """Find the best change of a start, first with few knots and then with all; return it at every step."""
     steps = rates.problem.steps
-    factor = np.linspace(_TILT, -_TILT, steps) if np.ptp(start) == 0 else np.zeros(steps)
+    change = np.linspace(_TILT, -_TILT, steps) if np.ptp(start) == 0 else np.zeros(steps)
     for number in sorted({min(_COARSE, count), count}):
-        hats, base = _hats(steps, number), start * np.exp(factor)
+        hats = _hats(steps, number)
         found = descend(
-            _surface(rates, base, hats),
+            _surface(rates, start, change, hats),
             np.zeros(len(hats)),
             most_steps=_most_steps(steps),
             tolerance=_TOLERANCE,
             weights=hats.sum(axis=1) / steps,
         )
-        factor += found.x @ hats
-    return np.exp(factor), found
+        change = change + found.x @ hats
+    return change, found
 
 
 def _most_steps(steps: int) -> int:
@@ -239,15 +260,16 @@ def _most_steps(steps: int) -> int:
     return min(max(_WORK // steps, _FEWEST), _MOST)
 
 
-def _surface(rates: Rates, base: Array, hats: Array) -> Surface:
-    """Logarithm of the loss as a function of the logarithms of factors at the knots."""
+def _surface(rates: Rates, start: Array, change: Array, hats: Array) -> Surface:
+    """Logarithm of the loss as a function of what is added at the knots to the change of a start."""
+    scale = SCALES[rates.of]
 
     def heights(places: Sequence[Array]) -> list[float]:
-        return rates.heights([base * np.exp(place @ hats) for place in places])
+        return rates.heights([scale.moved(start, change + place @ hats) for place in places])
 
     def slope(place: Array) -> tuple[float, Array]:
-        values = base * np.exp(place @ hats)
-        return rates.slopes(values, values * hats)
+        values = scale.moved(start, change + place @ hats)
+        return rates.slopes(values, scale.directions(values, hats))
 
     return Surface(heights, slope)
 

@@ -57,7 +57,7 @@ def plot_schedule(found: OptimalSchedule, ax: Axes | None = None) -> Figure:
         _draw_rates(rates, found)
         _draw_losses(losses, found)
         words = [line.split(", ") for line in in_words(found.problem)]
-        put_title(figure, *(", ".join(word for word in line if not word.startswith("lr ")) for line in words))
+        put_title(figure, *(", ".join(word for word in line if not word.startswith(f"{found.of} ")) for line in words))
         return figure
 
 
@@ -177,7 +177,7 @@ def _draw_rates(ax: Axes, found: OptimalSchedule) -> None:
         ax.plot(family.schedule.values(found.problem.steps)[:steps], linewidth=1.4, **_LOOKS[name])
     ax.plot(found.schedule[:steps], **_BEST)
     ax.set_ylim(bottom=0.0)
-    ax.set_ylabel("learning rate")
+    ax.set_ylabel(about_field(found.problem, found.of).label.lower())
     _time_axis(ax)
 
 

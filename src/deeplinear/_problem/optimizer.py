@@ -149,6 +149,11 @@ class Optimizer:
                 raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
 
     @property
+    def series(self) -> tuple[str, ...]:
+        """Names of the fields that may depend on the step."""
+        return self._series
+
+    @property
     def has_schedule(self) -> bool:
         """Whether the learning rate depends on the step."""
         return not is_constant(self.lr)
