@@ -71,7 +71,7 @@ def moved_by_hand(of: str, base: np.ndarray, change: np.ndarray) -> np.ndarray:
 
 
 def test_momentum_and_batches_against_brute_force() -> None:
-    """Two free values of each on a grid, which may at most miss the bottom by half a step; the first momentum is idle."""
+    """Two free values on a grid, which misses the bottom by half a step at most; the first momentum is idle."""
     problem = make(dl.OnlineSGD(0.5), 4, lr=0.1)
     momenta = [[0.5, *each, 0.5] for each in itertools.product(np.linspace(0.0, 0.9, 10), repeat=2)]
     pairs = itertools.product(np.geomspace(0.1, 1.2, 12), repeat=2)
