@@ -9,7 +9,6 @@ import math
 import sys
 from collections.abc import Callable
 
-
 import deeplinear as dl
 from deeplinear._scaling import loglog_slope
 

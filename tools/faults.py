@@ -31,8 +31,8 @@ import numpy as np
 import xarray as xr
 
 import deeplinear as dl
+from deeplinear._core import claims
 from deeplinear._core.files import sealed, write_atomically
-from deeplinear._sweep import claims
 from deeplinear._sweep.store import WORK_FOLDER
 
 PAGE = Path(__file__).parents[1] / "docs" / "robustness.md"

@@ -92,6 +92,10 @@ class TestPlan:
         assert parsed["frontier"]["loss"] == found.frontier.loss.tolist()
         assert parsed["cost"] == found.cost
 
+    def test_models_are_kept(self) -> None:
+        assert run("plan", *FAST, *self.OPTIONS, "--store", "kept").exit_code == 0
+        assert len(list(Path("kept").rglob("*.npz"))) == 3
+
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [

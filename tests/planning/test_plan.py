@@ -1,14 +1,21 @@
 """Budgets: closed forms of frontiers and exponents, brute force, costs of networks, critical batches."""
 
+import math
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._core.claims import Claims
 from deeplinear._core.refusal import Refusal
+from deeplinear._planning import plan as plan_module
 from deeplinear._planning.batch import critical_size
+from deeplinear._planning.budget import Envelope, envelope
 from deeplinear._planning.frontier import frontier
+from deeplinear._planning.kept import _name, _opened, _write, solve_kept
 from factories import maker
 
 make = maker("sampling", "steps", depth=1, width=1.0, noise=0.3, lr=0.05)
@@ -183,3 +190,82 @@ def test_critical_batches_that_are_refused() -> None:
         dl.critical_batch(make(dl.FullBatch(2.0), 16), 0.2, [0.5, 1, 2])
     with pytest.raises(Refusal, match="batches must be at least three distinct sizes"):
         dl.critical_batch(ONLINE, 0.2, [0.5, 1])
+
+
+# --- kept models ----------------------------------------------------------------------------------------------
+
+
+SHORT = make(dl.OnlineSGD(0.5), 6)
+WIDTHS = {"width": [0.5, 1.0]}
+
+
+def files(store: Path) -> list[Path]:
+    return sorted((store / ".deeplinear-plan" / "models").glob("*.npz"))
+
+
+def test_a_plan_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is not solved again, whatever the budget, the cost or the rate of the problem."""
+    plain = dl.plan(SHORT, 20.0, values=WIDTHS)
+    first = dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path / "kept")
+    np.testing.assert_array_equal(first.losses, plain.losses)
+    np.testing.assert_array_equal(first.lrs, plain.lrs)
+    assert len(files(tmp_path / "kept")) == 2
+    solved: list[dl.Problem] = []
+    monkeypatch.setattr(plan_module, "envelope", lambda model, *_: solved.append(model) or envelope(model, *_))
+    again = dl.plan(SHORT.replace(lr=0.7), 10.0, values=WIDTHS, store=tmp_path / "kept", cost=updates)
+    np.testing.assert_array_equal(again.losses, plain.losses)
+    assert not solved
+    dl.plan(SHORT, 20.0, values={"width": [1.0, 2.0]}, store=str(tmp_path / "kept"))
+    assert [each.network.width for each in solved] == [2.0]
+    dl.plan(SHORT, 20.0, values={"width": [1.0]}, store=tmp_path / "kept", objective="train")
+    assert len(solved) == 2  # another loss
+
+
+def test_a_damaged_model_is_solved_again(tmp_path: Path) -> None:
+    first = dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path)
+    files(tmp_path)[0].write_bytes(files(tmp_path)[0].read_bytes()[:-100])
+    np.testing.assert_array_equal(dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path).losses, first.losses)
+
+
+def test_what_another_process_works_on_is_waited_for(tmp_path: Path) -> None:
+    kept = Envelope(np.arange(6.0), np.ones(6))
+    claims, name = Claims(_opened(tmp_path)), _name(SHORT, "test")
+    assert claims.take(name)
+
+    def finish() -> None:
+        _write(tmp_path / ".deeplinear-plan", name, kept)
+        claims.release(name)
+
+    threading.Timer(0.2, finish).start()
+    (found,) = solve_kept([SHORT], "test", tmp_path, lambda _: pytest.fail("it was claimed"))
+    claims.close()
+    np.testing.assert_array_equal(found.losses, kept.losses)
+
+
+def test_stores_that_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(Refusal, match=r"store must be new or hold plans; the folder .* has something else in it"):
+        dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path)
+    with pytest.raises(Refusal, match="store must be a folder, got the file"):
+        dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path / "note.txt")
+
+
+# --- epochs ---------------------------------------------------------------------------------------------------
+
+
+def test_repeating_against_collecting() -> None:
+    """Where examples have a price, fewer are bought the higher it is; epochs are counted from what is drawn."""
+
+    def cost(price: float) -> Any:
+        return lambda each: dl.training_cost(each) + price * each.sampling.samples
+
+    problem = make(dl.MultiPassSGD(1.0, 0.5), 10)
+    cheap, dear = (
+        dl.plan(problem, 60.0, ("samples", "steps"), values={"samples": [1, 2, 4]}, cost=cost(price))
+        for price in (1.0, 20.0)
+    )
+    assert cheap.values["samples"] > dear.values["samples"]
+    for each in (cheap, dear):
+        assert each.epochs == pytest.approx((each.problem.steps - 1) * 0.5 / each.values["samples"])
+    assert f"which is {dear.epochs:.3g} times over the data" in str(dear)
+    assert math.isnan(dl.plan(SHORT, 20.0, values=WIDTHS).epochs)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplinear._sweep import claims
+from deeplinear._core import claims
 from documentation import ROOT, script
 
 FAULTS = script(ROOT / "tools" / "faults.py")

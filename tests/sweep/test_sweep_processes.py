@@ -16,10 +16,10 @@ import pytest
 import xarray as xr
 
 import deeplinear as dl
-from deeplinear._sweep import claims as claims_module
+from deeplinear._core import claims as claims_module
+from deeplinear._core.claims import Claims
 from deeplinear._sweep import drive, runners, store
 from deeplinear._sweep import sweep as _sweep
-from deeplinear._sweep.claims import Claims
 from deeplinear._sweep.runners import LocalProcesses
 from deeplinear._sweep.sweep import open_sweep, sweep
 from deeplinear._sweep.work import Task, run_task
@@ -45,7 +45,7 @@ class TestClaims:
         assert not list((tmp_path / "owners").iterdir())
 
     def test_what_a_dead_process_had_is_taken_over_once(self, tmp_path: Path) -> None:
-        code = "import sys; from pathlib import Path; from deeplinear._sweep.claims import Claims\n"
+        code = "import sys; from pathlib import Path; from deeplinear._core.claims import Claims\n"
         code += "import os; Claims(Path(sys.argv[1])).take('a'); os.kill(os.getpid(), 9)"
         subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
         first, second = Claims(tmp_path), Claims(tmp_path)

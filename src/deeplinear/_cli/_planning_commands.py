@@ -68,6 +68,7 @@ def plan(problem: Problem, budget: Budget, report: Report, out: Path | None) -> 
             budget.over,
             values=budget.values,
             objective=budget.objective,
+            store=budget.store,
             progress=progress,
         )
     if out is not None:

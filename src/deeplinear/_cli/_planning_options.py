@@ -1,5 +1,6 @@
 """Options of the commands that plan a run."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from deeplinear._cli._grid import read_values
@@ -26,6 +27,7 @@ class Budget(NamedTuple):
     over: list[str]
     values: dict[str, list[Any]]
     objective: str
+    store: Path | None
 
 
 def _named(option: str, texts: list[str] | None, form: str) -> dict[str, list[Any]]:
@@ -52,7 +54,7 @@ def _choice(values: dict[str, Any]) -> Choice:
 
 def _budget(values: dict[str, Any]) -> Budget:
     tried = _named("--values", values["values"], "FIELD=VALUES")
-    return Budget(values["compute"], _words(values["over"]), tried, values["objective"])
+    return Budget(values["compute"], _words(values["over"]), tried, values["objective"], values["store"])
 
 
 def _words(text: str) -> list[str]:
@@ -130,6 +132,16 @@ BUDGET = Group(
             rich_help_panel=_PANEL,
         ),
         _OBJECTIVE,
+        _option(
+            "store",
+            Path | None,
+            None,
+            "--store",
+            metavar="FOLDER",
+            show_default=False,
+            help="Folder in which solved models are kept, to go on after an interruption or with other processes.",
+            rich_help_panel=_PANEL,
+        ),
     ),
     _budget,
 )

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate import OBJECTIVES
 from deeplinear._learning_rate.ladder import check
 from deeplinear._learning_rate.search import Excess
-from deeplinear._planning.budget import envelope, training_cost
+from deeplinear._planning.budget import Envelope, envelope, training_cost
 from deeplinear._planning.frontier import Frontier, frontier
+from deeplinear._planning.kept import solve_kept
 from deeplinear._problem.edit import field_names, get_field, replace
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule
@@ -82,11 +84,21 @@ class Plan(Drawn):
     label_noise: float = field(repr=False)
     objective: str
 
+    @property
+    def epochs(self) -> float:
+        """How many times the best run goes over its data set; nan where every example is new."""
+        sampling, updates = self.problem.sampling, self.problem.steps - 1
+        if not sampling.reuse:
+            return math.nan
+        return float(sampling.keeps(self.problem.steps)[:updates].sum())
+
     def __str__(self) -> str:
         best = ", ".join(f"{name} {value:.4g}" for name, value in self.values.items())
         lr = float(self.problem.optimizer.rates(1)[0])
         spent = f"{self.cost:.4g} of {self.compute:.4g}"
         lines = [f"{self.objective} loss {self.loss:.4g} for {spent}: {best}, lr {lr:.4g}"]
+        if math.isfinite(self.epochs):
+            lines.append(f"which is {self.epochs:.3g} times over the data")
         for name, (exponent, error) in self.frontier.exponents.items():
             what = "loss above noise" if name == "loss" else name
             if math.isfinite(exponent):
@@ -104,6 +116,7 @@ def plan(
     values: Mapping[str, Sequence[float]] | None = None,
     cost: Callable[[Problem], float] = training_cost,
     objective: str = "test",
+    store: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what a budget is best spent on.
@@ -126,14 +139,18 @@ def plan(
         What a problem costs; by default ``training_cost``, the operations of training its network.
     objective
         ``"test"`` or ``"train"`` loss.
+    store
+        Folder in which models that are solved are kept. A plan that was interrupted goes on where it stopped, other
+        budgets, costs and values are planned with what is there, and processes that share the folder, on one machine or
+        on several, share the work: run the same call in all of them.
     progress
         Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
 
     Raises
     ------
     ValueError
-        If the budget does not pay for a single update of the cheapest model, or the problem has a schedule, whose
-        shape would depend on the horizon.
+        If the budget does not pay for a single update of the cheapest model, the problem has a schedule, whose shape
+        would depend on the horizon, or the store has something else in it.
 
     Examples
     --------
@@ -156,10 +173,12 @@ def plan(
         raise Refusal("compute", compute, f"at least {costs.min():.4g}, the cost of the cheapest run")
     counter = Counter(progress, _RATES * len(models), scale=problem.steps)
     excess = Excess.of(problem, objective)
-    found = []
-    for model in models:
+
+    def solve(model: Problem) -> Envelope:
         counter.expect(_RATES)
-        found.append(envelope(model, excess, counter.advance))
+        return envelope(model, excess, counter.advance)
+
+    found = list(map(solve, models)) if store is None else solve_kept(models, objective, Path(store), solve)
     losses = np.array([each.losses[horizons] for each in found])
     lrs = np.array([each.lrs[horizons] for each in found])
     counter.end()

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from deeplinear._core.claims import Claims
 from deeplinear._core.files import remove
 from deeplinear._core.refusal import Refusal
-from deeplinear._sweep.claims import Claims
 from deeplinear._sweep.plan import LAYOUT, Batch, batches_of, differences, fingerprint
 from deeplinear._sweep.records import Damaged, parse_json, read_json, read_result, to_json, write_result
 from deeplinear._sweep.work import Result, out_of_memory
