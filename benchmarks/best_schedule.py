@@ -1,6 +1,7 @@
 """Is the best schedule ever worse than a named one, and do networks confirm what it gains? On randomly drawn problems.
 
 python benchmarks/best_schedule.py [--problems 20] [--steps 50]
+python benchmarks/best_schedule.py --times        (a minute: only how long it takes)
 
 Problem number s is drawn by a generator seeded with s. For each the best schedule is found, and four networks of
 D = 100 000 are trained with it and with the best named schedule, from the same seeds. Answers are kept in
@@ -24,6 +25,7 @@ from deeplinear._problem.edit import replace
 HERE = Path(__file__).parent
 STORE = HERE.parent / "out" / "best_schedule"
 SEEDS, DIM = 4, 10**5
+LENGTHS, TIMES = (50, 100, 200), "## How long a schedule takes"
 
 
 def draw(seed: int, steps: int) -> dl.Problem:
@@ -89,11 +91,32 @@ def page(records: list[dict[str, Any]], steps: int) -> str:
     return "\n".join([*lines, "", f"Least gain: {worst:.2%}. {edge}", ""])
 
 
+def times() -> str:
+    """Measure how long the search takes for runs of several lengths, and return the table."""
+    lines = [TIMES, "", f"{datetime.date.today()}: depth 2, width 1, noise 0.3, fresh batches of D / 2, 13 knots."]
+    lines += ["", "| steps | processor seconds | gain on the best named schedule | converged |", "|---|---|---|---|"]
+    for steps in LENGTHS:
+        network, rule = dl.MLP(2, 1.0), dl.GradientDescent(0.05)
+        start = time.process_time()
+        found = dl.optimal_schedule(dl.Problem(network, dl.Isotropic(0.3), dl.OnlineSGD(0.5), rule, steps))
+        seconds, gain = time.process_time() - start, min(found.gain.values())
+        lines.append(f"| {steps} | {seconds:.1f} | {gain:.2%} | {'yes' if found.has_converged else 'no'} |")
+        print(lines[-1], flush=True)
+    return "\n".join([*lines, ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=20)
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--times", action="store_true")
     options = parser.parse_args()
+    table = HERE / "best_schedule.md"
+    if options.times:
+        before = table.read_text().partition(TIMES)[0]
+        text = f"{before.rstrip()}\n\n{times()}"
+        write_atomically(table, lambda path: path.write_text(text))
+        return
     STORE.mkdir(parents=True, exist_ok=True)
     records = []
     for seed in range(options.problems):
@@ -102,7 +125,8 @@ def main() -> None:
             file.write_text(json.dumps(measure(seed, options.steps)))
         records.append(json.loads(file.read_text()))
         print(seed, records[-1], flush=True)
-    write_atomically(HERE / "best_schedule.md", lambda path: path.write_text(page(records, options.steps)))
+    text = f"{page(records, options.steps)}\n{times()}"
+    write_atomically(table, lambda path: path.write_text(text))
 
 
 if __name__ == "__main__":
