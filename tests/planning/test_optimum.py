@@ -69,6 +69,16 @@ def test_slopes_are_those_of_differences() -> None:
             assert slope[index] == pytest.approx((high - low) / 2e-5, rel=1e-4, abs=1e-6), names[index]
 
 
+def test_bounds_are_in_the_units_of_the_data() -> None:
+    """Ratios to the input dimension, or counts where data have no dimension; bounds have no rounding errors."""
+    counted = make(dl.OnlineSGD(4.0), 8, data=dl.Spectrum.power_law(1.5, 0.5), width=64.0)
+    assert [(each.low, each.high) for each in axes_of(counted, ["batch", "width"], None)] == [(1, 2048), (4, 4096)]
+    (ratio,) = axes_of(make(dl.OnlineSGD(0.5), 8), ["batch"], None)
+    assert (ratio.low, ratio.high) == (0.02, 20.0)
+    for axis in (ratio, Axis("weight_decay", 0.0, 0.3), Axis("momentum", 0.0, 0.9)):
+        assert [axis.value(axis.coordinate(end)) for end in (axis.low, axis.high)] == [axis.low, axis.high]
+
+
 def test_one_field_is_the_best_rate() -> None:
     problem = make(dl.OnlineSGD(0.5), 12)
     found, best = dl.optimal(problem, ["lr"]), dl.optimal_lr(problem)
