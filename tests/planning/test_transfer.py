@@ -8,7 +8,8 @@ import pytest
 import deeplinear as dl
 from deeplinear._learning_rate import ladder, optimal_lr
 from deeplinear._learning_rate.measured import _exponent
-from deeplinear._planning.transfer import find_jumps, transfer
+from deeplinear._planning.moves import find_jumps
+from deeplinear._planning.transfer import transfer
 from deeplinear._planning.verdict import CHEAP, STAYS, Evidence, Named, judge
 from deeplinear._problem.edit import replace
 from deeplinear._problem.rate import rate_of

@@ -1,6 +1,5 @@
 """Whether the best learning rate, or another field, transfers: how it moves with width, depth, data, batch, steps."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +18,13 @@ from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
 from deeplinear._learning_rate.ladder import solve_or_none
 from deeplinear._learning_rate.measured import check_experiment, measure_optima
 from deeplinear._planning.axes import Axis, at, axes_of, check_corners, searchable
+from deeplinear._planning.moves import find_jumps, local_exponent, regret_of
 from deeplinear._planning.one_field import WORK, OptimalValue, optimal_value, scanned
 from deeplinear._planning.transferred import Transfer
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
 from deeplinear._scaling import loglog_slope
-from deeplinear._solvers.base import Unresolved
-from deeplinear._theory.sensitivity import CONTINUOUS, derivatives, value_of
 
 Array = NDArray[np.float64]
 
@@ -44,15 +42,6 @@ _USUAL_RATES = 15
 _REFINED = 10
 """Rates that networks are trained at beside those of the grid, about."""
 
-_AWAY, _NEARER = 0.5, 0.2
-"""How far a minimum may be from where it is expected, and how much nearer another one must be, in log(lr)."""
-
-_DIFFERENCE = 1e-5
-"""Step in log(lr) of the differences of exact first derivatives."""
-
-_ROUNDING = 1e-12
-"""Extra loss, as a fraction of the initial one, that is mostly rounding error."""
-
 
 @dataclass(frozen=True)
 class _Models:
@@ -68,6 +57,9 @@ class _Models:
     @property
     def smallest(self) -> int:
         return int(np.argmin(self.values))
+
+    def exponent_at(self, problem: Problem, best: float) -> float:
+        return local_exponent(problem, self.over, self.axis, best, self.objective)
 
 
 def transfer(
@@ -183,7 +175,9 @@ def _of_rates(models: _Models, lrs: Any, experiment: Any, progress: Progress | N
     for each in problems:
         optimum = optimal_lr(each, objective=objective, tolerance=_TOLERANCE)
         optima.append(optimum)
-        local_exponents.append(_local_exponent(each, models, optimum.lr) if optimum.is_resolved else math.nan)
+        local_exponents.append(
+            local_exponent(each, models.over, models.axis, optimum.lr, objective) if optimum.is_resolved else math.nan
+        )
         count.advance(_OPTIMUM)
     best = np.array([optimum.lr for optimum in optima])
     if grid is None:
@@ -210,7 +204,9 @@ def _of_values(models: _Models, progress: Progress | None) -> Transfer:
         found = optimal_value(each, models.axis, models.objective, count)
         is_inside = found.is_resolved and not found.binding
         optima.append(found)
-        local_exponents.append(_local_exponent(each, models, found.value) if is_inside else math.nan)
+        local_exponents.append(
+            local_exponent(each, models.over, models.axis, found.value, models.objective) if is_inside else math.nan
+        )
     best, loss = np.array([each.value for each in optima]), np.array([each.losses for each in optima])
     result = _transfer(models, scanned(models.axis), loss, best, optima, local_exponents, count)
     count.end()
@@ -248,7 +244,7 @@ def _transfer(
         jumps=find_jumps(models.values, places, np.array(local_exponents), exponent),
         exponent=exponent,
         exponent_error=scatter,
-        regret=_regret(kept, [each.loss for each in optima], models.objective, count.advance),
+        regret=regret_of(kept, [each.loss for each in optima], models.objective, count.advance),
     )
 
 
@@ -257,43 +253,6 @@ def _minima(optimum: OptimalLr | OptimalValue) -> list[float]:
     if isinstance(optimum, OptimalLr):
         return [each.lr for each in optimum.minima]
     return [each.values[optimum.name] for each in optimum.minima]
-
-
-def find_jumps(
-    values: Array, places: Sequence[Sequence[float]], exponents: Array, exponent: float
-) -> tuple[tuple[float, float], ...]:
-    """Return pairs of neighbouring values between which the optimum goes over to another minimum.
-
-    Places are the logarithms of the best value and of others that are nearly as good, for each value. A minimum moves
-    by about the mean of the local exponents at either value; where these are not known, by the common one of all
-    values; to an infinite value not at all. The optimum is another one if, of those nearly as good, one is much nearer
-    to there, or if it is far from there although the local exponents are known.
-    """
-    order, found = np.argsort(values), []
-    for first, second in itertools.pairwise(order.tolist()):
-        local = 0.5 * (exponents[first] + exponents[second])
-        moved = (local if math.isfinite(local) else exponent) * math.log(values[second] / values[first])
-        expected = places[first][0] + (moved if math.isfinite(moved) else 0.0)
-        off = [abs(place - expected) for place in places[second]]
-        has_nearer = min(off) < off[0] - _NEARER
-        if has_nearer or (math.isfinite(local) and off[0] > _AWAY):
-            found.append((float(values[first]), float(values[second])))
-    return tuple(found)
-
-
-def _regret(
-    problems: Sequence[Problem], least: Sequence[float], objective: str, advance: Callable[[float], object]
-) -> Array:
-    """Relative extra loss of problems, which is none where it is below rounding; nan where it is not resolved."""
-    runs = solve_or_none(problems, advance)
-    return np.array(
-        [math.nan if run is None else _extra(run.loss(objective), loss) for run, loss in zip(runs, least, strict=True)]
-    )
-
-
-def _extra(run: Any, least: float) -> float:
-    extra, rounding = float(run[-1]) - least, _ROUNDING * float(run[0])
-    return extra / max(least, rounding) if extra > rounding else 0.0
 
 
 def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:
@@ -329,29 +288,3 @@ def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callab
     solved = solve_or_none(runs, advance)
     final = np.array([math.nan if curve is None else max(float(curve.loss(objective)[-1]), 0.0) for curve in solved])
     return final.reshape(len(lrs), len(problems)).T
-
-
-def _local_exponent(problem: Problem, models: _Models, best: float) -> float:
-    """Differentiate the coordinate of the best value with respect to log(value of the field that is changed).
-
-    With the coordinate x and v = log(value) it is -L_xv / L_xx, since L_x = 0 at the optimum. Both are differences in x
-    of exact first derivatives.
-    """
-    over, axis = models.over, models.axis.free
-    if over not in CONTINUOUS or (over == "width" and problem.network.width == INFINITE):
-        return math.nan
-    places = [axis.coordinate(best) + step for step in (-_DIFFERENCE, _DIFFERENCE)]
-    values = [axis.value(place) for place in places]
-    beside = [at(problem, {axis.name: value}) for value in values]
-    speeds = [
-        value_of(each, "lr") if axis.name == "lr" else axis.speed(value)
-        for each, value in zip(beside, values, strict=True)
-    ]
-    try:
-        solved = derivatives([(each, name) for name in (axis.name, over) for each in beside])
-    except Unresolved:
-        return math.nan
-    slopes = [float(derivative.slope.loss(models.objective)[-1]) for derivative in solved]
-    along = [slope * speed for slope, speed in zip(slopes[:2], speeds, strict=True)]
-    across = [slope * value_of(each, over) for slope, each in zip(slopes[2:], beside, strict=True)]
-    return -(across[1] - across[0]) / (along[1] - along[0])

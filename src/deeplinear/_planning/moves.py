@@ -1,0 +1,90 @@
+"""How optima move with the size of a model, exactly, where they jump, and what it costs not to follow them."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.words import INFINITE
+from deeplinear._learning_rate.ladder import solve_or_none
+from deeplinear._planning.axes import Axis, at
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Unresolved
+from deeplinear._theory.sensitivity import CONTINUOUS, derivatives, value_of
+
+Array = NDArray[np.float64]
+
+_AWAY, _NEARER = 0.5, 0.2
+"""How far a minimum may be from where it is expected, and how much nearer another one must be, in log(lr)."""
+
+_DIFFERENCE = 1e-5
+"""Step in log(lr) of the differences of exact first derivatives."""
+
+_ROUNDING = 1e-12
+"""Extra loss, as a fraction of the initial one, that is mostly rounding error."""
+
+
+def find_jumps(
+    values: Array, places: Sequence[Sequence[float]], exponents: Array, exponent: float
+) -> tuple[tuple[float, float], ...]:
+    """Return pairs of neighbouring values between which the optimum goes over to another minimum.
+
+    Places are the logarithms of the best value and of others that are nearly as good, for each value. A minimum moves
+    by about the mean of the local exponents at either value; where these are not known, by the common one of all
+    values; to an infinite value not at all. The optimum is another one if, of those nearly as good, one is much nearer
+    to there, or if it is far from there although the local exponents are known.
+    """
+    order, found = np.argsort(values), []
+    for first, second in itertools.pairwise(order.tolist()):
+        local = 0.5 * (exponents[first] + exponents[second])
+        moved = (local if math.isfinite(local) else exponent) * math.log(values[second] / values[first])
+        expected = places[first][0] + (moved if math.isfinite(moved) else 0.0)
+        off = [abs(place - expected) for place in places[second]]
+        has_nearer = min(off) < off[0] - _NEARER
+        if has_nearer or (math.isfinite(local) and off[0] > _AWAY):
+            found.append((float(values[first]), float(values[second])))
+    return tuple(found)
+
+
+def regret_of(
+    problems: Sequence[Problem], least: Sequence[float], objective: str, advance: Callable[[float], object]
+) -> Array:
+    """Relative extra loss of problems, which is none where it is below rounding; nan where it is not resolved."""
+    runs = solve_or_none(problems, advance)
+    return np.array(
+        [math.nan if run is None else _extra(run.loss(objective), loss) for run, loss in zip(runs, least, strict=True)]
+    )
+
+
+def _extra(run: Any, least: float) -> float:
+    extra, rounding = float(run[-1]) - least, _ROUNDING * float(run[0])
+    return extra / max(least, rounding) if extra > rounding else 0.0
+
+
+def local_exponent(problem: Problem, over: str, field: Axis, best: float, objective: str) -> float:
+    """Differentiate the coordinate of the best value with respect to log(value of the field that is changed).
+
+    With the coordinate x and v = log(value) it is -L_xv / L_xx, since L_x = 0 at the optimum. Both are differences in x
+    of exact first derivatives.
+    """
+    axis = field.free
+    if over not in CONTINUOUS or (over == "width" and problem.network.width == INFINITE):
+        return math.nan
+    places = [axis.coordinate(best) + step for step in (-_DIFFERENCE, _DIFFERENCE)]
+    values = [axis.value(place) for place in places]
+    beside = [at(problem, {axis.name: value}) for value in values]
+    speeds = [
+        value_of(each, "lr") if axis.name == "lr" else axis.speed(value)
+        for each, value in zip(beside, values, strict=True)
+    ]
+    try:
+        solved = derivatives([(each, name) for name in (axis.name, over) for each in beside])
+    except Unresolved:
+        return math.nan
+    slopes = [float(derivative.slope.loss(objective)[-1]) for derivative in solved]
+    along = [slope * speed for slope, speed in zip(slopes[:2], speeds, strict=True)]
+    across = [slope * value_of(each, over) for slope, each in zip(slopes[2:], beside, strict=True)]
+    return -(across[1] - across[0]) / (along[1] - along[0])
