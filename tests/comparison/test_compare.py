@@ -506,3 +506,19 @@ def test_curvature_that_networks_measured_is_compared():
     assert found["ritz_values[0]"].z.shape == (2,)
     wrong = replace(networks, ritz_values=1.01 * networks.ritz_values)
     assert dl.compare(dl.solve(problem), wrong).p_value < 0.01
+
+
+def test_singular_values_that_networks_measured_are_compared():
+    """D = 300, 12 networks, two outputs: values that have left the bulk, at the times at which they have."""
+    problem = dl.Problem(
+        dl.MLP(depth=2, width=1.0, richness=8.0, init_scale=[0.5, 0.8, 1.0]), dl.Isotropic(0.1, np.diag([1.0, 0.3])),
+        dl.Population(), dl.GradientDescent(0.03), steps=8,
+    )  # fmt: skip
+    wanted = dl.Curvature([0, 5, 7], 2, singular_values=2)
+    networks = dl.simulate(problem, 300, 12, record="losses", curvature=wanted)
+    found = dl.compare(dl.solve(problem), networks)
+    assert found.verdict == dl.Verdict.AGREES
+    assert found["singular_values[0]"].times.tolist() == [5, 7]
+    assert found["singular_values_2[0]"].times.tolist() == [7]
+    wrong = replace(networks, singular_values=1.01 * networks.singular_values)
+    assert dl.compare(dl.solve(problem), wrong)["singular_values[0]"].p_value < 0.01

@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 _TEST_TIMES = 128
 """Number of times that enter the test from each curve, at most."""
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """Relative size of differences that are put down to rounding."""
 
 
@@ -34,7 +34,8 @@ class ObservableComparison:
     Attributes
     ----------
     name
-        Name of the observable, as in ``Solution`` and ``Ensemble``.
+        Name of the observable, as in ``Solution`` and ``Ensemble``. Of singular values, ``singular_values`` are the
+        largest of each weight layer, where they stand out from its bulk, and ``singular_values_2`` the next.
     layer
         The layer, of those observables that have one in every layer; of losses of averaged weights and on the targets
         of phases, the number of the average or of the phase, from 0.
@@ -78,7 +79,7 @@ class ObservableComparison:
         """Deviation from theory plus ``expected_shift``, in standard errors of both, shape (steps,)."""
         beyond = self.mean - self.theory - self.expected_shift
         error = np.hypot(self.standard_error, self.expected_shift_error)
-        is_settled = np.abs(beyond) <= _ROUNDING * np.abs(self.theory)
+        is_settled = np.abs(beyond) <= ROUNDING * np.abs(self.theory)
         return np.where(is_settled, 0.0, beyond / np.where(error > 0, error, np.nan))
 
     @property
@@ -153,7 +154,7 @@ class ComparedCurve:
     @property
     def is_equal(self) -> Bools:
         """Where every seed equals theory up to rounding errors."""
-        equal: Bools = np.abs(self.values - self.theory).max(axis=0) <= _ROUNDING * self.peak
+        equal: Bools = np.abs(self.values - self.theory).max(axis=0) <= ROUNDING * self.peak
         return equal
 
     @property
@@ -161,7 +162,7 @@ class ComparedCurve:
         """Where all seeds have the same value, and theory has another."""
         if len(self.values) == 1:
             return np.zeros(self.theory.shape, dtype=bool)
-        contradicted: Bools = ~self.is_equal & (np.ptp(self.values, axis=0) <= _ROUNDING * self.scale)
+        contradicted: Bools = ~self.is_equal & (np.ptp(self.values, axis=0) <= ROUNDING * self.scale)
         return contradicted
 
 

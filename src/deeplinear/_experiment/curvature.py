@@ -55,8 +55,7 @@ class Curvature:
     operator
         ``"hessian"``, or ``"kernel"`` for the tangent kernel.
     singular_values
-        Number of largest singular values of each weight matrix, over the root of its fan-in, to keep as well; needs
-        explicit matrices.
+        Number of largest singular values of each weight matrix, over the root of its fan-in, to keep as well.
     start
         Whether directions begin with the ``"first"`` gradient of training, or with the one ``"now"``.
     line
@@ -225,17 +224,6 @@ def lanczos(directions: Directions, kind: str, vectors: int) -> NDArray[np.float
         known = (square > _LOST * size) & (np.finfo(float).eps * terms < _BLURRED * square)
         direction, square = image, namespace(first).where(known, square, first * np.nan)
     return np.stack([to_numpy(namespace(first).concat(each, axis=-1)[..., 0, :]) for each in (diagonal, beside)])
-
-
-def largest_singular_values(network: FiniteNetwork, count: int) -> NDArray[np.float64]:
-    """Return the largest singular values of each weight matrix over the root of its fan-in, shape (..., L, count)."""
-    every = []
-    for layer, weight in enumerate(network.weights[:-1]):
-        values = to_numpy(namespace(weight).linalg.svdvals(weight)) * network.fan_in(layer)
-        found = np.zeros((*values.shape[:-1], count))
-        found[..., : min(count, values.shape[-1])] = values[..., :count]
-        every.append(found)
-    return np.stack(every, axis=-2)
 
 
 def ritz(matrices: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ seed means, depends on the problem alone; memory decides only where the quickest
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from deeplinear._experiment.curvature import POSITIONS, Curvature
 from deeplinear._experiment.data_sets import DataSet, data_sets
 from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
+from deeplinear._experiment.singular_values import steps_needed
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.averages import Average
 from deeplinear._problem.data import Modes
@@ -121,18 +123,15 @@ class Counts:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Ways in which matrices may be kept: orthogonal steps and singular values look at every entry."""
+        """Ways in which matrices may be kept: orthogonal steps look at every entry."""
         is_orthogonal = any(stage.optimizer.orthogonal is not None for stage in self.problem.stages)
-        has_singular = self.curvature is not None and self.curvature.singular_values > 0
-        return (EXPLICIT,) if is_orthogonal or has_singular else (EXPLICIT, LAZY, REDUCED)
+        return (EXPLICIT,) if is_orthogonal else (EXPLICIT, LAZY, REDUCED)
 
     def check(self, method: str) -> None:
         """Refuse a way in which matrices may not be kept."""
         if method not in (AUTO, *self.methods):
             allowed = " or ".join(map(repr, (AUTO, *self.methods)))
-            raise Refusal(
-                "method", method, allowed, rest=": orthogonal steps (Muon) and singular values need every entry"
-            )
+            raise Refusal("method", method, allowed, rest=": orthogonal steps (Muon) need every entry")
 
     @property
     def n(self) -> int:
@@ -221,8 +220,27 @@ class Counts:
         copies = 1 + sum(kept_copies(average, self.problem.steps) for average in self.averages)
         stored += most + copies * layers * (1 + gradients) + (copies - 1) * kept.widths[-1] * outputs
         stored += 8 * (kept.dim + max(kept.widths)) * outputs + 6 * kept.samples * outputs  # fields of a step
+        if self.curvature is not None and self.curvature.singular_values:
+            turns, more, room = self._singular(self.curvature, kept, both)
+            products, passes, stored = products + turns, passes + more, stored + room
         overhead = products * _LOOK / min(_TOGETHER, max(1.0, _CACHE / (8 * stored)))
         return overhead + PASS * passes + _ENTRY * entries, stored
+
+    def _singular(self, wanted: Curvature, kept: Sizes, known: int) -> tuple[int, float, int]:
+        """Products that finding singular values of revealed matrices takes, what these read, and what one matrix needs.
+
+        In a step of the iteration, each of two products reads directions and images nine times over, all in all.
+        """
+        products, passes, most = 0, 0.0, 0
+        ends, sizes = (kept.dim, *kept.widths), (self.sizes.dim, *self.sizes.widths)
+        for held, pair in zip(pairwise(ends), pairwise(sizes), strict=True):
+            steps = steps_needed(min(pair), wanted.singular_values)
+            looks = (steps + 1) * len(wanted.at)
+            corners = [min(size, known + looks) for size in pair]
+            products += 2 * looks
+            passes += 9 * steps * len(wanted.at) * (known / 2 + looks) * sum(corners) / 2
+            most = max(most, (known + 2 * looks + 2 * steps) * sum(corners) + 2 * known * (sum(held) + known))
+        return products, passes, most
 
     @property
     def _data(self) -> list[DataSet]:

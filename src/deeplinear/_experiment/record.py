@@ -1,6 +1,6 @@
 """What is kept of the training of one network, or of several that are trained together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +113,6 @@ class Log:
         self._test_loss, self._train_loss = empty(steps), empty(steps)
         self._averaged, self._tasks = empty(wanted.averages, steps), empty(wanted.tasks, steps)
         self._spectra: dict[int, NDArray[np.float64]] = {}  # by step
-        self._singular: dict[int, NDArray[np.float64]] = {}
         self._line = np.full((2, *self._networks, len(POSITIONS)), np.nan)
         correlations = wanted.correlations
         self._error = histories(kept.dim) if wanted.errors else []
@@ -134,11 +133,9 @@ class Log:
         """Keep the test loss on the target of a phase at step t."""
         self._tasks[..., task, t] = test
 
-    def curvature(self, t: int, matrices: NDArray[np.float64], singular: NDArray[np.float64] | None) -> None:
-        """Keep the matrices of Lanczos's iteration at step t, and singular values if there are any."""
+    def curvature(self, t: int, matrices: NDArray[np.float64]) -> None:
+        """Keep the matrices of Lanczos's iteration at step t."""
         self._spectra[t] = ritz(matrices)
-        if singular is not None:
-            self._singular[t] = singular
 
     def line(self, index: int, train: Array, test: Array) -> None:
         """Keep the losses at a position on a line."""
@@ -162,8 +159,13 @@ class Log:
             for history, field in zip(histories, fields, strict=False):
                 history[..., t, :, : field.shape[-2]] = field.mT
 
-    def finish(self, data: Sequence[DataSet], label_gram: Array | None = None) -> Run:
-        """Correlate what was kept; arguments are as in ``residual_correlation``."""
+    def finish(
+        self,
+        data: Sequence[DataSet],
+        label_gram: Array | None = None,
+        singular: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Run:
+        """Correlate what was kept; arguments are as in ``residual_correlation``, and singular values by step."""
         reached, last = self._reached(), int(self._reached().max())
         test_loss, train_loss = to_numpy(self._test_loss), to_numpy(self._train_loss)
         averaged, tasks = to_numpy(self._averaged), to_numpy(self._tasks)
@@ -180,10 +182,12 @@ class Log:
                 errors[(*network, slice(end, None))] = np.nan
         diverged_at = np.where(reached < self._steps, reached, -1)
         averaged[np.isnan(averaged)] = np.inf  # of averages that diverged on their own
-        spectra = self._finish_spectra(reached)
+        spectra = self._finish_spectra(reached, singular or {})
         return Run(test_loss, train_loss, diverged_at, correlations, errors, averaged, tasks, spectra)
 
-    def _finish_spectra(self, reached: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+    def _finish_spectra(
+        self, reached: NDArray[np.int64], singular: Mapping[int, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
         """Return what was measured of the curvature, nan from a divergence on."""
         wanted = self._wanted.curvature
         if wanted is None:
@@ -194,7 +198,7 @@ class Log:
         found = dict(zip(SPECTRA, np.stack(every, axis=-2), strict=True))
         if wanted.singular_values:
             none = np.full((*self._networks, len(self._sizes.widths), wanted.singular_values), np.nan)
-            each = [np.where(step < reached[..., None], self._singular.get(step, none), np.nan) for step in wanted.at]
+            each = [np.where(step < reached[..., None], singular.get(step, none), np.nan) for step in wanted.at]
             found[SINGULAR] = np.stack(each, axis=-3)
         if wanted.line:
             found |= dict(zip(LINES, np.where(wanted.at[-1] < reached, self._line, np.nan), strict=True))

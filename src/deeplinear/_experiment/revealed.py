@@ -22,6 +22,7 @@ longer than a layer is wide; it then costs more than explicit matrices would.
 from typing import NamedTuple
 
 from deeplinear._core.arrays import Array, namespace, zeros
+from deeplinear._experiment.draws import Draws
 from deeplinear._experiment.spaces import Space
 
 SPENT = 1e-13
@@ -46,6 +47,12 @@ class _Side:
     def known_images(self) -> Array:
         """What the matrix makes of them."""
         return self.images[:, : self.count]
+
+    def fill(self, directions: Array, images: Array) -> None:
+        """Take these for the first directions and their images, in the first coordinates of both spaces."""
+        self.count = directions.shape[1]
+        self.directions[:, : self.count, : directions.shape[2]] = directions
+        self.images[:, : self.count, : images.shape[2]] = images
 
 
 class Transposed(NamedTuple):
@@ -118,6 +125,34 @@ class Revealed:
             coordinates[:, : start + column, column] = along
             coordinates[:, start + column, column] = rest
         return coordinates
+
+    def bases(self) -> tuple[Array, Array]:
+        """Orthonormal bases of what is known of both spaces, rows and columns, each (networks, coordinates, k).
+
+        They hold the directions that the matrix was applied to from one side, and what it made of those from the other.
+        """
+        right, left = self.sides(transposed=False)
+        xp = namespace(right.known)
+        both = [xp.concat([one.known, other.known_images], axis=1) for one, other in ((left, right), (right, left))]
+        rows, columns = (xp.linalg.qr(each.mT)[0] for each in both)
+        return rows, columns
+
+    def continued(self, bases: tuple[Array, Array], draws: Draws, looks: int) -> "Revealed":
+        """Return the same matrix in other coordinates, the first of which are along these bases of what is known.
+
+        So many more vectors may be looked at from each side, and as many drawn in each space, whatever the sizes of
+        the spaces are.
+        """
+        right, left = self.sides(transposed=False)
+        spaces = []
+        for side, basis in zip((left, right), bases, strict=True):
+            spaces.append(Space(draws, [side.space.size], basis.shape[-1] + looks))
+            spaces[-1].reserve(basis.shape[-1])
+        matrix = Revealed(spaces[0], spaces[1], right.count + looks, left.count + looks)
+        rows, columns = bases
+        matrix._right.fill(right.known @ columns, right.known_images @ rows)
+        matrix._left.fill(left.known @ rows, left.known_images @ columns)
+        return matrix
 
     def _reveal(self, near: _Side, far: _Side, x: Array) -> tuple[Array, Array]:
         """Add the direction of one vector; return its coordinates along earlier ones, and along the new one."""
@@ -197,7 +232,7 @@ class Weight(Revealed):
         if not self._gradients:
             return product
         rows = self._gradients * self._outputs
-        overlaps = self._factors() * (self._used[near][:, :rows, : near.count] @ coordinates)
+        overlaps = self._factors(self.coefficients) * (self._used[near][:, :rows, : near.count] @ coordinates)
         learned: Array = far.known.mT @ (self._used[far][:, :rows, : far.count].mT @ overlaps)
         return product + learned
 
@@ -214,9 +249,28 @@ class Weight(Revealed):
         unit[self._gradients] = 1.0
         return unit
 
-    def _factors(self) -> Array:
+    def forget_divergence(self) -> None:
+        """Forget looks of each network at vectors that were no longer finite: earlier weights know nothing of them."""
+        for side, used in self._used.items():
+            finite = namespace(used).isfinite
+            known = finite(side.directions).all(axis=-1) & finite(side.images).all(axis=-1)
+            side.directions[~known], side.images[~known] = 0.0, 0.0
+            used[~finite(used)] = 0.0
+
+    def learned(self, coefficients: Array, bases: tuple[Array, Array]) -> Array:
+        """Return what these coefficients make of the gradients, in coordinates along such bases of rows and columns."""
+        count = self._gradients * self._outputs
+        right, left = self.sides(transposed=False)
+        ends = [
+            self._used[side][:, :count, : side.count] @ (side.known @ basis)
+            for side, basis in zip((left, right), bases, strict=True)
+        ]
+        product: Array = ends[0].mT @ (self._factors(coefficients) * ends[1])
+        return product
+
+    def _factors(self, coefficients: Array) -> Array:
         """Factor of each vector of each gradient, shape (networks, gradients * outputs, 1)."""
-        factors = self._scale * self.coefficients[:, 0, 1 : 1 + self._gradients, None]
+        factors = self._scale * coefficients[:, 0, 1 : 1 + self._gradients, None]
         if self._outputs > 1:
             shape = (*factors.shape[:2], self._outputs)
             factors = namespace(factors).broadcast_to(factors, shape)

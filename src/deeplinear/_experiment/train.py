@@ -13,6 +13,7 @@ from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run, Wanted
 from deeplinear._experiment.revealed_network import coordinates, draw_inputs, draw_network, draw_stream
 from deeplinear._experiment.rows import label_gram, row_stream
+from deeplinear._experiment.singular_values import OfExplicit, OfRevealed, SingularValues
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import (
     Batches,
@@ -30,7 +31,7 @@ from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
-INIT, DATA, _TARGET, _REVEALED, TEST = 1, 2, 3, 4, 5
+INIT, DATA, _TARGET, _REVEALED, TEST, _UNSEEN = 1, 2, 3, 4, 5, 6
 
 
 def train(
@@ -94,7 +95,9 @@ def train(
     wanted = Wanted(record == "all", errors, len(averages), _tasks(problem), curvature)
     log = Log(problem.steps, sizes, sizes, network.weights[-1], wanted)
     gram = None if rows is None else label_gram(rows)
-    return Training(task, network, log, averages, gram, curvature).run(advance)
+    count = 0 if curvature is None else curvature.singular_values
+    singular = OfExplicit(network, count) if count else None
+    return Training(task, network, log, averages, gram, curvature, singular).run(advance)
 
 
 def explicit_network(problem: Problem, sizes: Sizes, rng: np.random.Generator | Generators) -> FiniteNetwork:
@@ -180,7 +183,11 @@ def train_revealed(
     wanted = Wanted(record == "all", False, count, _tasks(problem), curvature)
     log = Log(problem.steps, sizes, kept, network.weights[-1], wanted)
     task = Task(problem, inputs, targets, data_sets(problem, sizes.unit, probes), stream)
-    return Training(task, network, log, averages, None, curvature).run(advance)
+    singular: SingularValues | None = None
+    if curvature is not None and curvature.singular_values:
+        more = Draws([generator(seed, _UNSEEN) for seed in seeds], device, workers, mirrored)
+        singular = OfRevealed(network, curvature.singular_values, more)
+    return Training(task, network, log, averages, None, curvature, singular).run(advance)
 
 
 def _tasks(problem: Problem) -> int:

@@ -5,20 +5,14 @@ from dataclasses import dataclass
 
 from deeplinear._core.arrays import Array, computing
 from deeplinear._experiment.averages import running
-from deeplinear._experiment.curvature import (
-    POSITIONS,
-    Curvature,
-    Directions,
-    lanczos,
-    largest_singular_values,
-    whole_batch,
-)
+from deeplinear._experiment.curvature import POSITIONS, Curvature, Directions, lanczos, whole_batch
 from deeplinear._experiment.data_sets import DataSet
 from deeplinear._experiment.descent import Ascent, Factors, Gradient, Rule
 from deeplinear._experiment.in_place import copied
 from deeplinear._experiment.more_rules import rule_of
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
+from deeplinear._experiment.singular_values import SingularValues
 from deeplinear._experiment.streams import Batch, Inputs, Stream
 from deeplinear._problem.averages import Average
 from deeplinear._problem.layers import spread
@@ -68,6 +62,8 @@ class Training:
         As in ``Log.finish``.
     curvature
         Curvature to be measured on the way, if any.
+    singular
+        Keeps singular values where the curvature is measured, if these are wanted.
     """
 
     def __init__(
@@ -78,9 +74,10 @@ class Training:
         averages: Sequence[Average] = (),
         label_gram: Array | None = None,
         curvature: Curvature | None = None,
+        singular: SingularValues | None = None,
     ) -> None:
         self._task, self._network, self._log, self._label_gram = task, network, log, label_gram
-        self._curvature = curvature
+        self._curvature, self._singular = curvature, singular
         self._first: tuple[list[Array], list[Array]] | None = None  # fields of the first gradient, where it is needed
         self._line_start: list[Array] = []
         self._averages = [running(average) for average in averages]
@@ -100,7 +97,8 @@ class Training:
         """
         with computing(self._task.targets[0]):
             done = self._descend(advance)
-            run = self._log.finish(self._task.data, self._label_gram)
+            singular = None if self._singular is None else self._singular.values()
+            run = self._log.finish(self._task.data, self._label_gram, singular)
         left = self._task.problem.steps - done
         if advance and left:
             advance(self._together * left)
@@ -167,9 +165,9 @@ class Training:
         problem = self._task.problem
         rates = spread(problem.layer_rates(stage.optimizer), problem.network.layers + 1).tolist()
         directions = Directions(self._network, whole, g, error, rates, self._first)
-        matrices = lanczos(directions, wanted.operator, wanted.vectors)
-        count = wanted.singular_values
-        self._log.curvature(t, matrices, largest_singular_values(self._network, count) if count else None)
+        self._log.curvature(t, lanczos(directions, wanted.operator, wanted.vectors))
+        if self._singular is not None:
+            self._singular.note(t)
         if wanted.line:
             self._look_along_line(t, stage, target, whole)
         return batch

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+ACCURACY = 2e-4
+"""How much outliers may be off, relative to them, by rounding errors of directions that training hardly takes."""
+
 
 @dataclass(frozen=True, eq=False)
 class WeightSpectra(Shown):
@@ -41,7 +44,7 @@ class WeightSpectra(Shown):
     edge
         Upper end of the bulk of singular values, shape (n, L).
     outliers
-        For each step and layer, the singular values beyond it, largest first.
+        For each step and layer, the singular values beyond it, largest first, to some 2e-4 of them.
     update
         Singular values of what was learned, largest first, shape (n, L, number of evaluations), zero beyond their
         number.
