@@ -209,6 +209,7 @@ def test_networks_that_diverge_have_no_curvature_any_more(method):
         ((0, 3), dl.GradientDescent(0.05), "curvature must be a Curvature"),
         (dl.Curvature([8]), dl.GradientDescent(0.05), "at must be a step from 0 to 7, got 8"),
         (dl.Curvature([0]), dl.NormalizedDescent(0.05), "curvature must be None where"),
+        (dl.Curvature([0]), dl.Muon(0.05, momentum=0.0), "curvature must be None where"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(curvature, optimizer, message):

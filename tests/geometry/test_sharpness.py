@@ -221,6 +221,36 @@ def test_muon_has_curvature():
     np.testing.assert_allclose(found.largest[0], dl.sharpness(make(), at=0).largest[0], rtol=1e-6)
 
 
+def test_muon_of_one_output_without_momentum_has_the_limit_of_normalised_descent():
+    """The iteration takes the only singular value to 0.696..., and the rate of other weights is a unit only."""
+    value = 1.0
+    for _ in range(5):
+        value = 3.4445 * value - 4.7750 * value**3 + 2.0315 * value**5
+    network, only_hidden = dl.MLP(depth=3, width=0.8), {"input": 0.0, "readout": 0.0}
+    muon = dl.Muon(0.02, momentum=0.0, other=dl.GradientDescent(0.07, layer_lr=only_hidden))
+    rules = muon, dl.NormalizedDescent(0.02 * value, layer_lr=only_hidden)
+    ours, theirs = (dl.sharpness(make(rule, network, steps=10), at=[0, 9]) for rule in rules)
+    np.testing.assert_allclose(ours.largest / ours.limit, theirs.largest / theirs.limit, rtol=1e-9)
+
+
+def test_deviations_of_muon_grow_beyond_its_limit():
+    """A rate that is off by 1e-12 changes losses by little more until the limit is crossed at step 29, and then by far:
+    deviations grow by 2 x / limit - 1 in a step."""
+
+    def run(rate):
+        rule = dl.Muon(0.04, momentum=0.0, other=dl.GradientDescent(rate))
+        return dl.Problem(dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.Population(), rule, steps=39)
+
+    found = dl.sharpness(run(0.03), at=[28, 30, 38])
+    ratio = found.largest / found.limit
+    assert ratio[0] < 1.0 < ratio[1]
+    assert ratio[2] > 3.0
+    one, other = (dl.solve(run(rate)).test_loss for rate in (0.03, 0.03 * (1 + 1e-12)))
+    change = np.abs(other / one - 1.0)
+    assert change[:31].max() < 1e-11
+    assert change[38] > 1e3 * change[30]
+
+
 def test_what_comes_after_a_divergence_is_not_a_number():
     problem = make(dl.GradientDescent(2.0), steps=40)
     found = dl.sharpness(problem, at=[0, 39])

@@ -111,8 +111,11 @@ class MatrixTrack:
 
     def orthogonal_step(
         self, rows: slice, rate: Array, momentum: Array, rule: Orthogonal, above: Array, below: Array
-    ) -> None:
-        """Take an orthogonal step in place, given the correlations of the fields above and below up to now."""
+    ) -> Array:
+        """Take an orthogonal step in place, given the correlations of the fields above and below up to now.
+
+        Returns what is added of the last rows that matter, shape (batch, some of them, some of them).
+        """
         self._end = rows.stop
         self._momentum = momentum * self._momentum
         self._momentum[:, rows] += 1.0
@@ -125,6 +128,7 @@ class MatrixTrack:
         Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations)
         Y *= rate[..., None]
         self._X[:, felt, felt] += Y  # eq-muon-step
+        return Y
 
     def _diagonal(self, X: Array, rows: slice, by: Array | float) -> None:
         """Add a number of each problem to the diagonal of some rows, in place."""

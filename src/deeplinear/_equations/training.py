@@ -43,6 +43,8 @@ class Training:
         The weights as the equations read them. All rows are known from the start unless a rule looks at gradients.
     scales
         What the last gradient of each group was multiplied by, shape (batch, 1), where a rule divides by its size.
+    gains
+        The same of groups that have taken an orthogonal step, with the rate: what it added of the last gradient itself.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Training:
         self._squares: dict[int, Array] = {}  # running means of squared gradients
         self._gradients = 0  # that these have seen
         self.scales: dict[int, Array] | None = None
+        self.gains: dict[int, Array] = {}
         self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
         self.is_open = any(rule.feels_gradients for rule in s.rules)
         self.has_passive = bool(self._shares) or any(rule.averages for rule in s.rules)
@@ -199,7 +202,8 @@ class Training:
                 continue
             above, below = equations.fields_around(group, rows.stop)
             rate = number["orthogonal_rate"][group] / equations.gradient_factor(group)
-            matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
+            added = matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
+            self.gains[group] = added[:, -1:, -1]
         for matrix in self._matrices.values():
             matrix.average(_part(evaluation))
 

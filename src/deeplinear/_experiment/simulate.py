@@ -260,8 +260,9 @@ def check_curvature(problem: Problem, curvature: Any) -> None:
     if curvature.at[-1] >= problem.steps:
         raise Refusal("at", curvature.at[-1], f"a step from 0 to {problem.steps - 1}")
     for stage in problem.stages:
-        scaling = stage.optimizer.scaling
-        if scaling is not None and scaling.by_layer:
+        scaling, orthogonal = stage.optimizer.scaling, stage.optimizer.orthogonal
+        only_divides = orthogonal is not None and orthogonal.momentum == 0.0 and problem.data.outputs == 1
+        if only_divides or (scaling is not None and scaling.by_layer):
             raise Refusal("curvature", curvature, "None where gradients are divided by sizes of their layers")
 
 

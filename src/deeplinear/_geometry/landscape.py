@@ -215,7 +215,7 @@ def _around(find: Callable[[Rows], Array] | None = None) -> Finder:
     """Go both ways along a direction, or the gradient, in units of the next step."""
 
     def line(problem: Problem, stop: Stop) -> Line:
-        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop.scales))
+        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop))
         stage = stage_at(problem, stop.step)
         lr = float(np.real(stage.optimizer.plain.rates(stage.of)[stop.step - stage.start + stage.since]))
         now = rows.gradient_now()

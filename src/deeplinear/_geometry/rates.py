@@ -1,6 +1,7 @@
 """How far a curvature may go before a step overshoots, for the rule that a run follows."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +12,37 @@ from deeplinear._problem.problem import Problem
 Array = NDArray[np.float64]
 
 
+class Feels(Protocol):
+    """What a rule made of the last gradients, if it looks at their sizes, as in ``Stop``."""
+
+    @property
+    def scales(self) -> Mapping[int, Array] | None:
+        """By group of layers, what a rule multiplied them with that divides by their sizes."""
+
+    @property
+    def gains(self) -> Mapping[int, Array]:
+        """Likewise of orthogonal steps, rate included."""
+
+
 def stage_at(problem: Problem, step: int) -> Stage:
     """Return the phase that a step belongs to."""
     return next(stage for stage in problem.stages if stage.start <= step < stage.stop)
 
 
-def rate_factors(problem: Problem, step: int, scales: Mapping[int, Array] | None = None) -> Array:
-    """Return the factors P on the rates of the weight layers at a step, shape (L + 1,).
-
-    ``scales`` are what a rule that divides gradients by the sizes of those of each layer multiplies them with.
-    """
+def rate_factors(problem: Problem, step: int, rule: Feels) -> Array:
+    """Return the factors P on the rates of the weight layers at a step, shape (L + 1,)."""
     stage = stage_at(problem, step)
     factors: Array = np.array(problem.layer_rates(stage.optimizer), float)
-    if stage.optimizer.scaling is not None and stage.optimizer.scaling.by_layer and scales is not None:
-        factors *= np.array([float(scales[layer][0, 0]) for layer in range(len(factors))])
+    if stage.optimizer.scaling is not None and stage.optimizer.scaling.by_layer and rule.scales is not None:
+        factors *= np.array([float(rule.scales[layer][0, 0]) for layer in range(len(factors))])
+    if _only_rescales(problem, stage):
+        lr = _numbers(stage, step)[0]
+        for layer, gain in rule.gains.items():
+            factors[layer] = float(gain[0, 0]) / lr
     return factors
 
 
-def limit(problem: Problem, step: int, scales: Mapping[int, Array] | None = None) -> float:
+def limit(problem: Problem, step: int, rule: Feels) -> float:
     """Return the largest eigenvalue of P H at which a small deviation does not grow, if nothing else changes.
 
     A deviation along an eigenvector of P H with eigenvalue x follows the rule on a parabola, stable for
@@ -38,17 +52,36 @@ def limit(problem: Problem, step: int, scales: Mapping[int, Array] | None = None
         lr x < 2 (1 + mu)/(1 + 2 mu)  Nesterov's
 
     where weight decay (one for all layers) adds to x, and lr counts what gradients are scaled down by. There is no such
-    limit, and it is nan, where a step is not linear in the deviation: orthogonal steps, and gradients that are taken
-    elsewhere by a length that does not shrink with them (SAM); or where it depends on a mean of the weights.
+    limit, and it is nan, where a step is not linear in the deviation: orthogonal steps that mix gradients, or
+    gradients that are taken elsewhere by a length that does not shrink with them (SAM); or where it depends on a mean
+    of the weights. Orthogonal steps do not mix gradients of one output without momentum, but divide them by their size.
     """
     stage = stage_at(problem, step)
-    optimizer, now = stage.optimizer, step - stage.start + stage.since
-    if optimizer.orthogonal is not None or optimizer.averaging is not None or optimizer.ascent is not None:
+    optimizer = stage.optimizer
+    mixes = optimizer.orthogonal is not None and not _only_rescales(problem, stage)
+    if mixes or optimizer.averaging is not None or optimizer.ascent is not None:
         return np.nan
-    plain = optimizer.plain
-    lr, mu, decay = (float(np.real(each(stage.of)[now])) for each in (plain.rates, plain.momenta, plain.decays))
-    if optimizer.scaling is not None and not optimizer.scaling.by_layer and scales is not None:
-        lr *= float(next(iter(scales.values()))[0, 0])
+    lr, mu, decay = _numbers(stage, step)
+    if optimizer.orthogonal is not None and (mu or decay):
+        return np.nan  # which the other weights have
+    if optimizer.scaling is not None and not optimizer.scaling.by_layer and rule.scales is not None:
+        lr *= float(next(iter(rule.scales.values()))[0, 0])
     if lr == 0.0:
         return np.inf
-    return 2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if plain.nesterov else 1.0) / lr - decay
+    return 2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if optimizer.plain.nesterov else 1.0) / lr - decay
+
+
+def _only_rescales(problem: Problem, stage: Stage) -> bool:
+    """Whether orthogonal steps do no more than to divide each gradient by its size, in units of a rate beside them."""
+    rule = stage.optimizer.orthogonal
+    if rule is None or problem.data.outputs > 1:
+        return False
+    lr = stage.optimizer.plain.rates(stage.of)
+    return rule.momentum == 0.0 and bool((lr > 0).all())
+
+
+def _numbers(stage: Stage, step: int) -> tuple[float, float, float]:
+    """Rate, momentum and weight decay of plain steps."""
+    plain, now = stage.optimizer.plain, step - stage.start + stage.since
+    lr, mu, decay = (float(np.real(each(stage.of)[now])) for each in (plain.rates, plain.momenta, plain.decays))
+    return lr, mu, decay

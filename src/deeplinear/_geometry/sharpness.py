@@ -53,7 +53,8 @@ class Sharpness(Shown):
         For each step, the eigenvalues beyond it that stand alone, largest first.
     limit
         Largest eigenvalue at which a step does not overshoot, shape (n,): 2 / lr, 2 (1 + momentum) / lr, and so on;
-        nan where the update rule has none.
+        nan where the update rule has none: SAM, schedule-free descent, and Muon with momentum or several outputs,
+        whose steps mix gradients. Otherwise Muon has that of normalised descent.
     ritz_values, ritz_weights, residuals
         What the iteration found, largest first, with weights as seen from where it began, shape (n, vectors). A
         residual is how far from a Ritz value the nearest eigenvalue can be.
@@ -222,9 +223,9 @@ def sharpness(
     found: dict[int, tuple[Tridiagonal, float]] = {}
 
     def look(stop: Stop) -> None:
-        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop.scales), start=start)
+        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop), start=start)
         matrix, _ = lanczos(rows, operator, vectors)
-        found[stop.step] = (matrix, limit(problem, stop.step, stop.scales))
+        found[stop.step] = (matrix, limit(problem, stop.step, stop))
 
     end_at = visit(problem, steps, rows_needed(operator, vectors), look, progress)
     good = {step: each for step, each in found.items() if end_at < 0 or step < end_at}

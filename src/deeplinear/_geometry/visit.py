@@ -32,6 +32,8 @@ class Stop(NamedTuple):
         The equations up to its evaluation, with room for more.
     scales
         What a rule that divides gradients by their size multiplies those of each group of layers with, if it is one.
+    gains
+        What orthogonal steps multiply the gradients of their layers with, rate included.
     rows
         Row of the first evaluation of each step so far, shape (steps,).
     """
@@ -39,6 +41,7 @@ class Stop(NamedTuple):
     step: int
     extension: Extension
     scales: Mapping[int, Array] | None
+    gains: Mapping[int, Array]
     rows: NDArray[np.int64]
 
 
@@ -74,7 +77,7 @@ def visit(
             sampling = stage_at(problem, step).sampling
             fresh = bool(sampling.subsamples and sampling.fresh)
             extension = Extension(run.equations, evaluation.row, extra, fresh=fresh, twin=twin)
-            look(Stop(step, extension, training.scales, rows))
+            look(Stop(step, extension, training.scales, training.gains, rows))
             stops += 1
         if progress is not None:
             progress(evaluation.row + 1 + stops * extra, total)
