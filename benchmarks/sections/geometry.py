@@ -38,7 +38,7 @@ def show(data: dict[str, Any]) -> list[str]:
         names = list(WORKS)[1:5]
         ax.barh(names, [data[name] / data["solve"] for name in names], color=COLORS[0])
         ax.invert_yaxis()
-        ax.set(xlabel="time over `solve`")
+        ax.set(xlabel="time over solve")
     rows = ([name, seconds(data[name]), rounded(data[name] / data["solve"])] for name in WORKS)
     return [
         "L = 3, T = 200, full batch; the networks are trained for 40 steps. Every direction of the Hessian takes four "
