@@ -37,7 +37,7 @@ CASES = {
     "frozen input": make(dl.GradientDescent(0.05, layer_lr=[0.0, 1.0, 1.0])),
     "initial scales": make(network=dl.MLP(depth=2, width=1.0, init_scale=[1.0, 0.5, 1.5])),
     "clip": make(dl.GradientDescent(0.05, clip=0.5)),
-    "SAM": make(dl.SAM(0.03, 0.05)),
+    "SAM, online": make(dl.SAM(0.03, 0.05), sampling=dl.OnlineSGD(0.5)),
     "schedule-free": make(dl.ScheduleFree(0.05)),
     "phases": make(phases=[dl.Phase(10, sampling=dl.OnlineSGD(0.5)), dl.Phase(10, 0.5, sampling=dl.FullBatch(2.0))]),
 }

@@ -137,8 +137,7 @@ def _longer(c: Coefficients, row: int, extra: int, fresh: bool, twin: bool) -> C
         longer: Array = c.xp.concat([*trained, rest], axis=1)
         return longer
 
-    number = max(s.sets.sets, default=0) + 1
-    own = s.sets.sets and (*s.sets.sets[: row + 1], *(number if fresh else s.sets.sets[row],) * extra)
+    own = s.sets.sets and (*s.sets.sets[: row + 1], *(s.sets.sets[row],) * extra)
     twice = s.sets.twice and (*s.sets.twice[: row + 1], *(False,) * extra)
     sets = replace(s.sets, sets=own, tasks=_longer_tasks(s.sets.tasks, row, extra), twice=twice)
     return replace(
