@@ -89,6 +89,46 @@ def test_derivatives_at_zero_are_those_of_one_sided_differences(optimizer: Any, 
     )
 
 
+INSIDE = problem(
+    dl.GradientDescent(0.05, 0.3),
+    phases=(
+        dl.Phase(4, noise=0.2),
+        dl.Phase(3, target_overlap=0.5, noise=0.1, optimizer=dl.Muon(0.02, other=dl.GradientDescent(0.05, 0.3)),
+                 sampling=dl.FullBatch(1.0)),
+        dl.Phase(3, target_overlap=-0.4, optimizer=dl.GradientDescent(s.cosine(0.05), weight_decay=s.linear(0.2)),
+                 sampling=dl.OnlineSGD(s.linear(1.0, end=0.5))),
+    ),
+)  # fmt: skip
+INSIDE_NAMES = (
+    "phases.0.noise", "phases.1.target_overlap", "phases.1.noise", "phases.1.lr", "phases.1.optimizer.momentum",
+    "phases.1.other.lr", "phases.1.other.momentum", "phases.1.samples", "phases.2.target_overlap", "phases.2.lr",
+    "phases.2.weight_decay", "phases.2.batch",
+)  # fmt: skip
+
+
+def test_fields_of_phases_have_derivatives() -> None:
+    """Those of central differences, as above; before a phase there is none."""
+    found = dl.sensitivity(INSIDE, INSIDE_NAMES)
+    ends = [
+        replace(INSIDE, {field: _scaled(get_field(INSIDE, field), 1 + h)}) for field in INSIDE_NAMES for h in (_H, -_H)
+    ]
+    solved = dl.solve(ends)
+    for field, above, below in zip(INSIDE_NAMES, solved[::2], solved[1::2], strict=True):
+        for loss in ("test_loss", "train_loss"):
+            expected = (getattr(above, loss) - getattr(below, loss)) / (2 * _H * found.at[field])
+            size = np.abs(expected).max()
+            assert size > 1e-3  # a derivative that is lost would be zero
+            np.testing.assert_allclose(getattr(found, f"d_{loss}")[field], expected, rtol=1e-5, atol=1e-6 * size)
+        start = {"0": 0, "1": 4, "2": 7}[field.split(".")[1]]
+        np.testing.assert_array_equal(found.d_test_loss[field][:start], 0.0)
+
+
+@pytest.mark.parametrize("name", ["phases.0.lr", "phases.2.noise", "phases.3.lr", "phases.1.steps", "phases.1.clip"])
+def test_what_a_phase_does_not_have_is_refused(name: str) -> None:
+    with pytest.raises(Refusal, match=r"wrt must be among .*, got 'phases"):
+        dl.sensitivity(INSIDE, name)
+
+
 def test_nothing_clipped_has_no_derivative() -> None:
     one = problem(dl.GradientDescent(0.1))
     assert "clip" not in dl.sensitivity(one).at

@@ -169,7 +169,10 @@ def coefficients(
 
 def is_complex(problem: Problem) -> bool:
     """Whether a field of a problem is complex, as in derivatives by complex step."""
-    own = (problem.network, problem.data, problem.sampling, problem.optimizer, problem.optimizer.plain)
+    own: list[Any] = [problem.network, problem.data, problem.sampling, problem.optimizer, problem.optimizer.plain]
+    for phase in problem.phases:
+        rules = (phase.sampling, phase.optimizer, phase.optimizer and phase.optimizer.plain)
+        own += [phase, *(rule for rule in rules if rule is not None)]
     return any(np.iscomplexobj(value) for part in own for value in vars(part).values())
 
 

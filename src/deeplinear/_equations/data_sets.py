@@ -103,7 +103,7 @@ def targets(problem: Problem) -> Array:
     The overlap of two targets is the product of those between the phases in between.
     """
     count = len(problem.stages)
-    Q = np.ones((count, count))
+    Q = np.ones((count, count), np.result_type(*(stage.target_overlap for stage in problem.stages)))
     for late in range(count):
         for early in range(late):
             Q[late, early] = Q[early, late] = np.prod(

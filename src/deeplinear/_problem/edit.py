@@ -59,12 +59,12 @@ def field_names(problem: Problem) -> tuple[str, ...]:
     >>> field_names(dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10))[6:10]
     ('noise', 'target_gram', 'samples', 'lr')
     """
-    return tuple(field.name for field in _fields(problem) if field.short == field.name)
+    return tuple(field.name for field in all_fields(problem) if field.short == field.name)
 
 
 def find_field(problem: Problem, name: Any) -> Field:
     """Return the field that a name means: short as in "lr", or with its path as in "optimizer.lr"."""
-    every = _fields(problem)
+    every = all_fields(problem)
     found = [field for field in every if name in (field.short, str(field))]
     if len(found) != 1:
         what = "is not a field of this problem" if not found else "is a field of more than one part"
@@ -85,7 +85,7 @@ def get_field(problem: Problem, name: str) -> Any:
     (2.0, 1.0)
     """
     path, field = find_field(problem, name)
-    return getattr(_at(problem, path), field)
+    return getattr(get_part(problem, path), field)
 
 
 def about_field(problem: Problem, name: str) -> About:
@@ -100,7 +100,7 @@ def about_field(problem: Problem, name: str) -> About:
     'Data set size'
     """
     path, field = find_field(problem, name)
-    return next(each.about for each in described(_at(problem, path)) if each.name == field)
+    return next(each.about for each in described(get_part(problem, path)) if each.name == field)
 
 
 def replace(problem: Problem, values: Mapping[str, Any]) -> Problem:
@@ -149,7 +149,8 @@ def replace_unchecked(problem: Problem, values: Mapping[str, Any]) -> Problem:
     return changed
 
 
-def _fields(problem: Problem) -> list[Field]:
+def all_fields(problem: Problem) -> list[Field]:
+    """Return all fields of a problem, of rules inside of its parts, and of its phases."""
     inside: list[Field] = []
     for part in PARTS:
         inside += _fields_of(getattr(problem, part), (part,))
@@ -172,7 +173,7 @@ def _fields_of(part: Any, path: tuple[str, ...]) -> list[Field]:
     return found
 
 
-def _at(problem: Problem, path: tuple[str, ...]) -> Any:
+def get_part(problem: Problem, path: tuple[str, ...]) -> Any:
     """What stands at a path of names and numbers."""
     place: Any = problem
     for step in path:

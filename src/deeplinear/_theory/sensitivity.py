@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.edit import field_names, get_field, replace_unchecked
+from deeplinear._problem.edit import Field, all_fields, field_names, find_field, get_field, get_part, replace_unchecked
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_constant
 from deeplinear._solvers.choose import Choice
@@ -32,7 +32,7 @@ CONTINUOUS = (
     "lr", "richness", "width", "samples", "batch", "noise", "branch", "momentum", "weight_decay", "clip", "beta2",
     "rho", "beta",
 )  # fmt: skip
-"""Fields with derivatives, as far as a problem has them."""
+"""Fields with derivatives, as far as a problem has them. Of phases it is ``target_overlap`` too."""
 
 _CHOICE = Choice(tolerance=1e-8, only=("panels", "dense"), most_rows=2400, patience=math.inf)
 """Long runs are solved by panels, to this relative error of their losses; derivatives are about as accurate."""
@@ -101,10 +101,11 @@ class Sensitivity(Drawn):
         )
 
     def __str__(self) -> str:
-        lines = [f"{f'at step {self.times[-1]}':12}{'value':>13}{'d test loss':>16}{'d train loss':>16}"]
+        long = max(12, *map(len, self.at))
+        lines = [f"{f'at step {self.times[-1]}':{long}}{'value':>13}{'d test loss':>16}{'d train loss':>16}"]
         for name, value in self.at.items():
             last = f"{self.d_test_loss[name][-1]:16.4g}{self.d_train_loss[name][-1]:16.4g}"
-            lines.append(f"{name:12}{value:13.4g}{last}")
+            lines.append(f"{name:{long}}{value:13.4g}{last}")
         return "\n".join(lines if not self.status.diverged else [*lines, str(self.status)])
 
 
@@ -123,13 +124,16 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
         Names of fields: ``lr``, ``richness``, ``width``, ``samples``, ``batch``, ``noise``, ``branch``, ``momentum``,
         ``weight_decay``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them; by default all of
         these, but ``momentum`` only where every step is solved anyway. All else is held fixed: ``richness`` rather
-        than gamma0 when the width of an NTK network changes, say, and what phases have of their own. For a number that
-        depends on the step, and for widths given by layer, the derivative is with respect to a common factor, at 1.
+        than gamma0 when the width of an NTK network changes, say, and what phases have of their own. Fields of phases,
+        which are counted from 0, and of a rule inside of another have the path to them: ``phases.1.lr``,
+        ``phases.1.noise``, ``phases.1.target_overlap``, ``other.lr``. For a number that depends on the step, and for
+        widths given by layer, the derivative is with respect to a common factor, at 1.
 
     Raises
     ------
     ValueError
-        If a name is not a continuous field of the problem; ``width`` is none where it is infinite.
+        If a name is not a continuous field of the problem; ``width`` is none where it is infinite, and no field of a
+        phase is that is None.
     MemoryError
         Before solving, if the matrices do not fit into the memory available.
     ArithmeticError
@@ -144,6 +148,16 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     ... )
     >>> sensitivity(problem, "lr").d_test_loss["lr"]  # of (1 - 2 lr)^(2 t)
     array([ 0.   , -3.2  , -4.096])
+
+    What fine-tuning owes to a target that is like the first:
+
+    >>> tuned = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.05), steps=20,
+    ...     phases=(dl.Phase(10), dl.Phase(10, target_overlap=0.5)),
+    ... )
+    >>> print(sensitivity(tuned, ["phases.1.target_overlap"]))
+    at step 19                     value     d test loss    d train loss
+    phases.1.target_overlap          0.5         -0.2371         -0.2371
     """
     if not isinstance(problem, Problem):
         raise Refusal("problem", problem, "a Problem")
@@ -204,13 +218,21 @@ def _nudged(problem: Problem, name: str, size: float) -> Problem:
     value = get_field(problem, name)
     changed: Any
     if not is_constant(value):
-        steps, optimizer, sampling = problem.steps, problem.optimizer, problem.sampling
-        of = {"lr": optimizer.rates, "momentum": optimizer.momenta, "weight_decay": optimizer.decays}
-        values = value if isinstance(value, tuple) else of.get(name, getattr(sampling, "batches", None))(steps)  # type: ignore[misc]
+        values = value if isinstance(value, tuple) else _every_step(problem, find_field(problem, name))
         changed = tuple(complex(each) * (1 + 1j * size) for each in values)
     else:
         changed = complex(value, size)
     return replace_unchecked(problem, {name: changed})
+
+
+def _every_step(problem: Problem, field: Field) -> NDArray[Any]:
+    """Return the values that a schedule takes at every step of the rule that has it."""
+    rule = get_part(problem, field.path)
+    series = {"lr": "rates", "momentum": "momenta", "weight_decay": "decays", "batch": "batches"}
+    stages, phase = problem.stages, int(field.path[1]) if field.path[0] == "phases" else 0
+    steps = stages[phase].of_samples if field.name == "batch" else stages[phase].of
+    values: NDArray[Any] = getattr(rule, series[field.name])(steps if field.path[0] == "phases" else problem.steps)
+    return values
 
 
 def _parts(curve: Curve, size: float) -> Derivative:
@@ -235,12 +257,20 @@ def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:
         return tuple(name for name in allowed if not (is_long and name == "momentum"))
     names = (wrt,) if isinstance(wrt, str) or not isinstance(wrt, Iterable) else tuple(wrt)
     for name in names:
-        if name not in allowed:
+        if name not in allowed and not _is_inside(problem, name):
             why = f": {refused.get(name, f'{name} does not change continuously')}" if name in own else ""
             raise Refusal("wrt", name, f"among {', '.join(allowed)} for this problem", rest=why)
     if not names or len(set(names)) < len(names):
         raise Refusal("wrt", list(names), "one or more distinct names")
     return names
+
+
+def _is_inside(problem: Problem, name: Any) -> bool:
+    """Whether a name with a path to it is that of a continuous field, which has a value."""
+    inside = [field for field in all_fields(problem) if "." in str(name) and name in (field.short, str(field))]
+    if not inside or inside[0].name not in (*CONTINUOUS, "target_overlap") or inside[0].short in _refused(problem):
+        return False
+    return get_field(problem, name) is not None
 
 
 def _refused(problem: Problem) -> dict[str, str]:
