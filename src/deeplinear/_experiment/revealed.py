@@ -17,6 +17,10 @@ orthogonal to Q twice, which leaves e orthogonal to rounding as long as r stands
 r <= SPENT |x|, there is no new direction, and W x loses a part SPENT of it at most: the same kind of error as
 rounding, a few hundred times as large. The same rule ends the search once all n directions are known, so a run may be
 longer than a layer is wide; it then costs more than explicit matrices would.
+
+**What a seed means.** The direction e of a vector that is new by a part r is known to rounding errors over r, and what
+is drawn for it belongs to it as it was found. So another library or device may find another network, as likely as the
+first, that differs from it by 1e-16 / r, and by more as training goes on; on one device a seed gives the same bits.
 """
 
 from typing import NamedTuple
