@@ -214,16 +214,14 @@ class DataCovariances:
         c, H1 = self.c, self.responses.H1[..., rows, :]
         return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
 
-    def step(self, Cg: Symmetric | None, rows: slice, *, residuals: bool = True, signal: bool = True) -> None:
+    def step(self, Cg: Symmetric | None, rows: slice, *, signal: bool = True) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ).
 
-        Those of the residuals, and of h_0, are filled if they are wanted.
+        Those of h_0 are filled if they are wanted.
         """
         if is_panel(rows, self.c.structure.outputs):
             self._remember(rows)  # what was guessed, or swept before
         self._error(Cg, rows)
-        if not residuals:
-            return
         self._remember(rows)
         noise = self._noise(rows) if self.noisy else None
         if signal:
@@ -268,11 +266,7 @@ class DataCovariances:
         bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
         Cv, through_H = bias, width  # eq-parts
         if self.noisy:
-            D = -H
-            add_identity(D, rows)
-            data = for_all_modes(self._times_Z, D) / self._eigenvalues
-            if self._own is not None:
-                data = data + D * self._own[..., :e]  # eq-small-batch
+            D, data = self._of_data(H, rows)
             Cv, through_H = bias + data, width - data  # D = 1 - H, so one product does for both
             self.data[:, rows] = mode_sum(c, row_products(D, data), 1)[..., 0]
         Cv = Cv + rows_times_transpose(through_H, R.H)
@@ -283,6 +277,19 @@ class DataCovariances:
         if self._Cv2 is not None:
             self._Cv2[rows] = mode_sum(c, Cv, 2)
         self.width[:, rows] = mode_sum(c, row_products(H, width), 1)[..., 0]
+
+    def error_at(self, Cg: Symmetric, rows: slice) -> Array:
+        """C_v(t, t) of rows that nothing depends on, shape (batch, rows); nothing is filled."""
+        c, H = self.c, self.responses.H[rows]
+        total = self.bias(rows) + mode_sum(c, row_products(H, self._through_r0(H, Cg)), 1)[..., 0]
+        return total + mode_sum(c, row_products(*self._of_data(H, rows)), 1)[..., 0] if self.noisy else total
+
+    def _of_data(self, H: Array, rows: slice) -> tuple[Array, Array]:
+        """D_k = 1 - H_k, and what it makes of the noise of the data, D_k Z / lam_k."""
+        D = -H
+        add_identity(D, rows)
+        data = for_all_modes(self._times_Z, D) / self._eigenvalues
+        return D, data if self._own is None else data + D * self._own[..., : rows.stop]  # eq-small-batch
 
     def _through_r0(self, x: Array, Cg: Symmetric) -> Array:
         """Rows times the covariance of r0, the function at initialisation as it is carried along."""

@@ -84,15 +84,18 @@ class Training:
                 self._fill_all()
 
     def _fill_all(self) -> None:
-        """Fill the rows of rules that do not look at gradients."""
+        """Fill the rows of rules that do not look at gradients, those of all groups at once."""
         c, s = self._c, self._c.structure
-        history = {group: zeros((c.batch, s.steps, 1 + s.steps), c.gamma0) for group in self._tracks}
-        for evaluation in evaluations(s.rules):
-            self._begin(evaluation)
-            for group, track in self._tracks.items():
-                history[group][:, evaluation.row] = track.change
-            self._step(evaluation, None)
-        for group, rows in history.items():
+        groups = list(self._tracks)
+        track = Track((len(groups), c.batch), s.steps, c.gamma0)
+        history = zeros((len(groups), c.batch, s.steps, 1 + s.steps), c.gamma0)
+        rates, decays = (self._numbers[name][:, groups] for name in ("rate", "decay"))
+        for rule, step, _, row in evaluations(s.rules):
+            if step == rule.start and not rule.since:
+                track.velocity = namespace(track.velocity).zeros_like(track.velocity)
+            history[:, :, row] = track.change
+            track.step(row, rates[step], self._numbers["momentum"][step], decays[step], rule.nesterov)
+        for group, rows in zip(groups, history, strict=True):
             self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:])
 
     def place(self, evaluation: Evaluation) -> None:
