@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpstrf, dsyevd
 
 from deeplinear._core.arrays import Array, identity, namespace
 from deeplinear._equations.matrix_averages import MatrixAverage
@@ -125,8 +125,7 @@ class MatrixTrack:
             m[:, rows] += 1.0
         start = _first_felt(m)
         felt = slice(start, rows.stop)
-        Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations)
-        Y *= rate[..., None]
+        Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations, rate)
         self._X[:, felt, felt] += Y  # eq-muon-step
         return Y
 
@@ -136,18 +135,21 @@ class MatrixTrack:
         block += (by if isinstance(by, float) else by[..., None]) * identity(rows.stop - rows.start, X)
 
 
-def newton_schulz(m: Array, above: Array, below: Array, iterations: int) -> Array:
-    """Return the coefficients of what the iteration makes of sum m(i) g(i) h(i)^T, shape (batch, rows, rows)."""
+def newton_schulz(m: Array, above: Array, below: Array, iterations: int, rate: Array) -> Array:
+    """Return the coefficients of what the iteration makes of sum m(i) g(i) h(i)^T, times a rate (batch, 1).
+
+    Its shape is (batch, rows, rows).
+    """
     # Derivatives lie in other directions.
     if isinstance(m, np.ndarray) and m.shape[-1] >= _MANY and not np.iscomplexobj(above):
-        found = [_by_directions(*each, iterations) for each in zip(m, above, below, strict=True)]
+        found = [_by_directions(*each, iterations) for each in zip(m, above, below, rate[:, 0], strict=True)]
         if all(each is not None for each in found):
             return found[0][None] if len(found) == 1 else np.stack(found)  # type: ignore[index,arg-type]
     xp = namespace(m)
     square = ((above * below) @ m[..., None] * m[..., None]).sum(axis=-2, keepdims=True)
     none = square == 0  # there is no gradient
     D = m[..., None] / xp.sqrt(xp.where(none, xp.ones_like(square), square))
-    Y = _iterated(D * below * D.mT @ above, iterations) * D.mT
+    Y = _iterated(D * below * D.mT @ above, iterations) * (rate[..., None] * D.mT)
     coefficients: Array = xp.where(none, xp.zeros_like(Y), Y)
     return coefficients
 
@@ -164,33 +166,44 @@ def _iterated(V: Array, iterations: int) -> Array:
     return Z
 
 
-def _by_directions(m: Real, above: Real, below: Real, iterations: int) -> Real | None:
-    """Return Z D of one problem through the directions of G; None where they are many, or none after a divergence."""
-    weighted = above * np.outer(m, m)
-    square = float(np.einsum("ij,ij->", weighted, below))
+def _by_directions(m: Real, above: Real, below: Real, rate: float, iterations: int) -> Real | None:
+    """Return rate Z D of a problem through the directions of G; None where these are many, or after a divergence."""
+    weighted = above * m
+    weighted *= m[:, None]
+    square = float(np.vdot(weighted, below))
     if not (square > 0 and math.isfinite(square)):
         return None
-    K = _directions(weighted, _MISSED * square / float(np.trace(below)))
+    K = _directions(weighted, _MISSED * square / float(below.trace()))
     if K is None:
         return None
     norm = math.sqrt(square)
     HK = below @ K
-    values, U = np.linalg.eigh(K.T @ HK)
+    values, U, _ = dsyevd(K.T @ HK, overwrite_a=1)
     w, constant = _iterated_part(values / square, iterations)
-    Y: Real = ((m / norm)[:, None] * (HK @ (U * (w / square)))) @ (K @ U).T
-    Y.ravel()[:: len(Y) + 1] += constant / norm * m
+    left = HK @ (U * (w / square))
+    left *= (rate / norm * m)[:, None]
+    Y: Real = left @ (K @ U).T
+    Y.ravel()[:: len(Y) + 1] += rate * constant / norm * m
     return Y
 
 
 def _iterated_part(x: Real, iterations: int) -> tuple[Real, float]:
     """Return w with Z = a^n + x w after so many iterations on numbers x, and a^n."""
     w, constant, gain = np.zeros_like(x), 1.0, np.ones_like(x)  # x is gain x by now
-    for _ in range(iterations):
+    for iteration in range(iterations):
         v = gain * x
-        part = _B + _C * v
-        q = _A + v * part
-        w, constant = constant * gain * part + w * q, constant * _A
-        gain = gain * (q * q)
+        part = _C * v
+        part += _B
+        q = v * part
+        q += _A
+        w *= q
+        part *= gain
+        part *= constant
+        w += part
+        constant *= _A
+        if iteration + 1 < iterations:
+            gain *= q
+            gain *= q
     return w, constant
 
 
@@ -200,8 +213,8 @@ def _directions(C: Real, missed: float) -> Real | None:
     factor, order, rank, _ = dpstrf(C.T, tol=least, lower=1, overwrite_a=1)
     if not 0 < rank <= _MOST * len(C):
         return None
-    K, rows = np.empty((len(C), rank)), order - 1
-    K[rows[:rank]], K[rows[rank:]] = np.tril(factor[:rank, :rank]), factor[rank:, :rank]
+    K = np.empty((len(C), rank))
+    K[order - 1] = np.tril(factor[:, :rank])
     return K
 
 
