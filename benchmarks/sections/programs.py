@@ -1,9 +1,13 @@
 """Update rules, averages and phases against plain descent."""
 
 from typing import Any
+from unittest import mock
+
+import numpy as np
 
 import deeplinear as dl
-from measure import race
+from deeplinear._equations import matrix_track
+from measure import least, race
 from pictures import COLORS, picture
 from sections import rounded, seconds, table
 
@@ -42,7 +46,38 @@ def measure() -> dict[str, Any]:
             for name, (rule, options) in RULES.items()
         }
         found[str(steps)] = race(works)
+    for name in ("Muon, smooth", "Muon, oscillating"):
+        found[name] = _directions(RULES[name][0])
     return found
+
+
+def _directions(rule: Any) -> dict[str, float]:
+    """Directions of gradients at the last step, and seconds of what orthogonal steps cannot do without because of them.
+
+    With n rows and r directions that is a decomposition of r x r numbers, and products of n x n and n x r.
+    """
+    shapes: list[tuple[int, int]] = []
+
+    def noted(C: Any, missed: float, find: Any = matrix_track._directions) -> Any:
+        K = find(C, missed)
+        shapes.append(K.shape)
+        return K
+
+    with mock.patch.object(matrix_track, "_directions", noted):
+        dl.solve(_problem(rule, STEPS[0]), method="dense")
+    rng = np.random.default_rng(0)
+    H, K = rng.standard_normal((STEPS[0],) * 2), rng.standard_normal((STEPS[0],) * 2)
+
+    def decompose() -> None:
+        for _, r in shapes:
+            np.linalg.eigh(H[:r, :r])
+
+    def multiply() -> None:
+        for n, r in shapes:
+            HK = H[:n, :n] @ K[:n, :r]
+            _ = K[:n, :r].T @ HK, (HK @ H[:r, :r]) @ (K[:n, :r] @ H[:r, :r]).T
+
+    return {"directions": shapes[-1][1], "decomposed": least(decompose), "multiplied": least(multiply)}
 
 
 def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
@@ -71,12 +106,24 @@ def show(data: dict[str, Any]) -> list[str]:
         "and scales by layer cost a matrix for each group of layers that train alike. A row that is only looked at, as "
         "averages have, needs the backward fields and the error: less than a row of training. SAM has two rows in each "
         "step, so up to eight times the products. Muon factors a matrix over all pairs of steps in every step: "
-        "O(r T^3) in all with r directions of gradients, which are few if training is smooth.",
+        "O(r T^3) in all with r directions of gradients, which are few if training is smooth. " + _floor(data),
         "",
         "![Time of update rules](images/programs.png)",
         "",
         *table(["", *(f"T = {steps}" for steps in STEPS)], rows),
     ]
+
+
+def _floor(data: dict[str, Any]) -> str:
+    plain = data[str(STEPS[0])]["plain descent"]
+    smooth, rough = (data[name] for name in ("Muon, smooth", "Muon, oscillating"))
+    ratios = [rounded(each[name] / plain) for each in (rough, smooth) for name in ("decomposed", "multiplied")]
+    return (
+        f"At step {STEPS[0]} there are {smooth['directions']} of them in the smooth run and {rough['directions']} in "
+        f"the oscillating one. There, the decompositions of r x r numbers alone take {ratios[0]} times plain descent, and "
+        f"the products with r directions {ratios[1]} times ({ratios[2]} and {ratios[3]} in the smooth run), so that "
+        "three times plain descent is out of reach where training oscillates."
+    )
 
 
 def _cell(times: dict[str, float], name: str) -> str:
