@@ -120,9 +120,9 @@ def _floor(data: dict[str, Any]) -> str:
     ratios = [rounded(each[name] / plain) for each in (rough, smooth) for name in ("decomposed", "multiplied")]
     return (
         f"At step {STEPS[0]} there are {smooth['directions']} of them in the smooth run and {rough['directions']} in "
-        f"the oscillating one. There, the decompositions of r x r numbers alone take {ratios[0]} times plain descent, and "
-        f"the products with r directions {ratios[1]} times ({ratios[2]} and {ratios[3]} in the smooth run), so that "
-        "three times plain descent is out of reach where training oscillates."
+        f"the oscillating one. There, the decompositions of r x r numbers alone take {ratios[0]} times plain descent, "
+        f"and the products with r directions {ratios[1]} times ({ratios[2]} and {ratios[3]} in the smooth run), so "
+        "that three times plain descent is out of reach where training oscillates."
     )
 
 
