@@ -9,7 +9,7 @@ NETWORKS = Suite(
             ("far.known_images @ rest - far.known @ image", "far.known_images @ rest"),
             ("SPENT = 1e-13", "SPENT = 1e-3"),
             ("SPENT = 1e-13", "SPENT = 0.0"),
-            ("self._scale * self.coefficients[:, 0, 1 :", "self.coefficients[:, 0, 1 :"),
+            ("self._scale * coefficients[:, 0, 1 :", "coefficients[:, 0, 1 :"),
             ("self.coefficients[..., :1] * (near", "(near"),
             ("return (first + second)[..., 0]", "return first[..., 0] * 1.01"),
         ],
@@ -33,6 +33,24 @@ NETWORKS = Suite(
             ("squares.std(axis=0, ddof=1) / (2 * root * scatter)", "squares.std(axis=0, ddof=1) / (root * scatter)"),
             ("middle.std(axis=0, ddof=1) / root", "middle.std(axis=0, ddof=1) / (2 * root)"),
             ("room = accuracy - np.abs(effect.relative_shift)", "room = accuracy + 0 * effect.relative_shift"),
+        ],
+    },
+)
+
+SINGULAR_VALUES = Suite(
+    tests=["experiment/test_curvature.py"],
+    mutants={
+        "_experiment/singular_values.py": [
+            ("product = self._d * self._initial", "product = self._initial"),
+            ("diagonal**2 + above**2", "diagonal**2"),
+            ("(steps + 1) * len(self._coefficients)", "steps"),
+            ("* self._network.fan_in(layer)\n        return found", "\n        return found"),
+        ],
+        "_experiment/revealed.py": [
+            ("spaces[-1].reserve(basis.shape[-1])", "pass"),
+            ("matrix._left.fill(left.known @ rows, left.known_images @ columns)", "pass"),
+            ("product: Array = ends[0].mT @ (self._factors(coefficients) * ends[1])", "product = ends[0].mT @ ends[1]"),
+            ("            used[~finite(used)] = 0.0\n", ""),
         ],
     },
 )
@@ -132,4 +150,4 @@ PYTORCH = Suite(
     },
 )
 
-SUITES = [NETWORKS, SIMULATOR, COORDINATES, PYTORCH]
+SUITES = [NETWORKS, SINGULAR_VALUES, SIMULATOR, COORDINATES, PYTORCH]

@@ -18,8 +18,8 @@ RULES = Suite(
         "_equations/matrix_track.py": [
             ("V = V @ q @ q", "V = V @ q"),
             ("_C * (V @ V)", "_C * V"),
-            ("constant * gain * part + w * q", "constant * part + w * q"),
-            ("+= constant / norm * m", "+= constant * m"),
+            ("        part *= gain\n", "        part *= 1.0\n"),
+            ("+= rate * constant / norm * m", "+= rate * constant * m"),
             ("(U * (w / square))", "(U * w)"),
             ("m = momentum * m\n", "m = 1.0 * m\n"),
             ("share[..., None] * (mean - X)", "0.0 * (mean - X)"),
@@ -70,7 +70,7 @@ RULES = Suite(
 )
 
 PROGRAMS = Suite(
-    tests=["experiment/test_programs.py"],
+    tests=[f"experiment/test_{name}.py" for name in ("update_rules", "phases", "program_methods")],
     mutants={
         "_experiment/descent.py": [
             ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
@@ -137,7 +137,8 @@ GEOMETRY = Suite(
         ],
         "_geometry/rates.py": [
             ("2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if", "2.0 / (1.0 + 2.0 * mu if"),
-            ("lr *= float(next(iter(scales.values()))[0, 0])", "pass"),
+            ("lr *= float(next(iter(rule.scales.values()))[0, 0])", "pass"),
+            ("factors[layer] = float(gain[0, 0]) / lr", "factors[layer] = float(gain[0, 0])"),
         ],
         "_geometry/spectrum.py": [
             ("((k + delta) ** -2 for k", "((k + delta) ** -1 for k"),
@@ -162,7 +163,7 @@ GEOMETRY = Suite(
                 "subsampling=extended(c.subsampling, 0.0 if s.subsamples else None)",
                 "subsampling=extended(c.subsampling, None)",
             ),
-            ("*(number if fresh else s.sets.sets[row],) * extra", "*(s.sets.sets[row],) * extra"),
+            ("reuse=extended(c.reuse, 0.0 if fresh and s.reuses_data else None)", "reuse=extended(c.reuse, None)"),
         ],
         "_equations/layer_zero.py": [
             ("K[..., : own.start] += K[..., own] @ factors", "pass"),

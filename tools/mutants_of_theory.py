@@ -134,7 +134,7 @@ EQUATIONS = Suite(
             ("row_products(H, width), 1)", "row_products(H, width), 2)"),
             ("bias = R.H1[..., rows, :] @ c.target", "bias = 1.1 * R.H1[..., rows, :] @ c.target"),
             ("data = for_all_modes(self._times_Z, D)", "data = 1.1 * for_all_modes(self._times_Z, D)"),
-            ("data = data + D * self._own", "data = data + 1.1 * D * self._own"),
+            ("else data + D * self._own", "else data + 1.1 * D * self._own"),
             ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
             (
                 "residual: Array = remembered / reuse[..., None]",
