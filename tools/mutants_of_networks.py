@@ -38,7 +38,7 @@ NETWORKS = Suite(
 )
 
 SINGULAR_VALUES = Suite(
-    tests=["experiment/test_curvature.py"],
+    tests=["experiment/test_curvature.py", "geometry/test_weight_spectra.py"],
     mutants={
         "_experiment/singular_values.py": [
             ("product = self._d * self._initial", "product = self._initial"),
