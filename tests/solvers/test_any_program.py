@@ -83,6 +83,15 @@ def test_matrices_of_muon_in_phases_of_other_rules(rule, muon_first):
         assert_close(getattr(solution, name), expected[name], 1e-12)
 
 
+def test_samples_that_are_kept_keep_their_labels_in_units_of_the_noise():
+    """Phases with other label noise see the same errors of labels, times their own noise."""
+    phases = [dl.Phase(3, noise=0.8), dl.Phase(3, noise=0.2, new_samples=False)]
+    problem = make(dl.GradientDescent(0.1), steps=6, phases=phases)
+    expected, solution = reference(problem), dl.solve(problem)
+    for name in ("test_loss", "train_loss"):
+        assert_close(getattr(solution, name), expected[name], 1e-12)
+
+
 class TestIdentities:
     """Two programs that are one."""
 
