@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from deeplinear._plots.plot import plot
     from deeplinear._reproduce.run import Reproduction, reproduce
 
+__version__ = "0.1.0"
+
 __all__ = [
     "EMA",
     "MLP",
