@@ -1,0 +1,33 @@
+"""What the package says of itself, in every place where it says so."""
+
+import re
+import tomllib
+from importlib.metadata import version
+
+import deeplinear as dl
+from documentation import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_the_version_is_the_same_everywhere():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", dl.__version__)
+    assert version("deeplinear") == dl.__version__
+    assert f"\nversion: {dl.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert re.search(rf"^## {re.escape(dl.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+def test_authors_are_named_alike():
+    (author,) = PROJECT["project"]["authors"]
+    for file in ("CITATION.cff", "LICENSE", "docs/conf.py", "paper.md"):
+        assert author["name"] in (ROOT / file).read_text(), file
+
+
+def test_versions_of_python_are_the_same_everywhere():
+    named = [word.rpartition(" ")[2] for word in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", word)]
+    assert PROJECT["project"]["requires-python"] == f">={named[0]}"
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    (listed,) = re.findall(r"python: \[(.*)\]  # every version", workflow)
+    assert listed == ", ".join(f'"{each}"' for each in named)
+    minor = [each.partition(".")[2] for each in named]
+    assert PROJECT["tool"]["cibuildwheel"]["build"] == [f"cp3{each}-*" for each in minor]
