@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from deeplinear import schedules
+from deeplinear._citations import citations
 from deeplinear._comparison.compare import Comparison, compare
 from deeplinear._comparison.coordinate_check import coordinate_check
 from deeplinear._comparison.coordinates import CoordinateCheck
@@ -105,6 +106,7 @@ __all__ = [
     "VarianceDecomposition",
     "Verdict",
     "WeightSpectra",
+    "citations",
     "compare",
     "coordinate_check",
     "critical_batch",
