@@ -18,7 +18,8 @@ cdef extern from *:
     #define ROWS_SOURCE ""
     #endif
     /* Which version runs is decided where it runs. Other compilers make the one that all processors of a kind can run. */
-    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+    #if defined(MULTIVERSION)
+    #elif defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
     #define MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
     #else
     #define MULTIVERSION
