@@ -31,3 +31,16 @@ def test_versions_of_python_are_the_same_everywhere():
     assert listed == ", ".join(f'"{each}"' for each in named)
     minor = [each.partition(".")[2] for each in named]
     assert PROJECT["tool"]["cibuildwheel"]["build"] == [f"cp3{each}-*" for each in minor]
+
+
+def test_the_paper_counts_as_the_readme_does():
+    counts = re.compile(r"of 60, (\d+ hold, \d+ do not and \d+ are undecided)", re.I)
+    (paper,), (readme,) = (counts.findall((ROOT / name).read_text()) for name in ("paper.md", "README.md"))
+    assert paper == readme
+
+
+def test_the_paper_cites_what_is_listed():
+    listed = re.findall(r"^@\w+\{(\w+),", (ROOT / "src" / "deeplinear" / "citations.bib").read_text(), re.M)
+    text = (ROOT / "paper.md").read_text().partition("---\n\n")[2]
+    cited = set(re.findall(r"@(\w+)", text))
+    assert cited == set(listed) - {"deeplinear"}
