@@ -9,11 +9,13 @@ import pytest
 from deeplinear._equations import compiled, products
 from needs import need
 
-FOLDER = Path(compiled.__file__).parent
+FOLDER = Path(__file__).parents[2] / "src" / "deeplinear" / "_equations"
 
 
 @pytest.fixture
 def sources(tmp_path):
+    if not FOLDER.exists():
+        pytest.skip("the source is not here: an installed package is tested")
     for name in compiled.SOURCES:
         shutil.copy(FOLDER / name, tmp_path)
     return tmp_path
