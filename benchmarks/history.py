@@ -27,7 +27,7 @@ from measure import race
 
 KEPT = Path(__file__).with_name("history.jsonl")
 SLOWER = 1.4
-"""Ratio from which on a case counts as slower. On a busy machine two measurements of one commit differed by up to 26 %."""
+"""Ratio from which on a case counts as slower. On a busy machine two measurements of one commit differed by 26 %."""
 
 ROUNDS = 7
 
