@@ -55,7 +55,13 @@ def look_inside(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     wrong = [name for name in names if name.endswith((".c", ".pyx", ".h", ".pyc")) or not name.startswith("deeplinear")]
     assert not wrong, wrong
-    for name in ("py.typed", "citations.bib", "_equations/_rows.pyi", "_explore/page/index.html", "_reproduce/gallery.html"):
+    for name in (
+        "py.typed",
+        "citations.bib",
+        "_equations/_rows.pyi",
+        "_explore/page/index.html",
+        "_reproduce/gallery.html",
+    ):
         assert f"deeplinear/{name}" in names, name
 
 
