@@ -1,5 +1,7 @@
 # make run    theory against experiment on a small default problem, from a fresh clone
 # make test   every check: style, types, tests
+# make lint   style, spelling and configuration; make types  types of the code, and whether those of the package are complete
+# make pytest  the tests alone
 # make docs   the documentation, in docs/_build/html; warnings are errors
 # make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
 # make check-panels  whether the error that panels report is honest, on 300 random problems; continues where it stopped
@@ -8,17 +10,30 @@
 # make check-best-rate  whether the best learning rate is the best, against brute force on 330 random problems
 # make check-slow  the tests that make test leaves out because they take long
 # make check-measured-rate  whether the intervals of measured best rates hold as often as they say
+# make wheel-check  build the source and the wheel in isolation, install it in an empty environment, run the README there
+# make dist   the source and a wheel without compiled products; make wheels  compiled ones with cibuildwheel (needs a container)
+# make check-package  metadata, citation and structure of the repository
+# make check-lowest  the tests with the oldest versions that pyproject.toml allows
+# make check-numpy  the tests without compiled products
+# make coverage  which lines and branches the tests see, in out/coverage
+# make sanitize  compiled code with sanitizers and bounds checks
+# make bench-history  a few timings, beside those that were kept; says what has become slower
 # make clean  remove what the others made
 
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+PROGRAMS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(PROGRAMS)
+TOOLS := .venv-tools
+TOOL := $(TOOLS)/$(PROGRAMS)
 WORKERS ?= 2
 # Tests start many processes of Python, each of which would compile the package again without its kept bytecode.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
+PARTS ?= tests src
 
 .DELETE_ON_ERROR:
-.PHONY: run test bench check-slow check-panels check-best-rate check-measured-rate fuzz faults fault-stores fault-page fault-cli docs clean
+.PHONY: run test lint types pytest bench check-slow check-panels check-best-rate check-measured-rate fuzz faults fault-stores \
+	fault-page fault-cli docs wheel-check dist wheels check-package check-lowest check-numpy coverage sanitize bench-history clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -29,6 +44,66 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST)
+
+lint: $(TOOLS)/installed
+	$(TOOL)/ruff check .
+	$(TOOL)/ruff format --check .
+	$(TOOL)/codespell .
+	$(TOOL)/validate-pyproject pyproject.toml
+	$(TOOL)/zizmor --offline --quiet .github
+
+# Types of other packages are theirs; with PyTorch in the environment those of deeplinear.torch count too.
+types: $(VENV)/installed-test $(TOOLS)/installed
+	$(BIN)/mypy
+	cd docs && PATH="$(CURDIR)/$(BIN):$$PATH" "$(CURDIR)/$(BIN)/python" ../tools/types_complete.py "$(CURDIR)/$(TOOL)/pyright"
+
+pytest: $(VENV)/installed-test
+	$(PYTEST)
+
+wheel-check: $(TOOLS)/installed
+	$(TOOL)/python tools/wheel_check.py
+
+dist: $(TOOLS)/installed
+	DEEPLINEAR_COMPILED=never $(TOOL)/python -m build --outdir dist
+	$(TOOL)/twine check --strict dist/*
+
+wheels: $(TOOLS)/installed
+	$(TOOL)/cibuildwheel --output-dir wheelhouse
+
+# Pyroma takes a point off for want of an address and a page on the web, of which the project has none yet.
+check-package: $(TOOLS)/installed
+	$(TOOL)/pyroma --min 9 .
+	$(TOOL)/sp-repo-review .
+	$(TOOL)/cffconvert --validate
+
+# What one package says of the next release of another is not ours to mend.
+check-lowest: $(TOOLS)/installed
+	$(PYTHON) -m venv --clear .venv-lowest
+	$(TOOL)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[test]'
+	.venv-lowest/$(PROGRAMS)/pytest -n $(WORKERS) --dist worksteal -W ignore::DeprecationWarning \
+		-W ignore::PendingDeprecationWarning $(PARTS)
+
+# A copy of the tree, without the products that this one has.
+check-numpy: $(TOOLS)/installed
+	$(PYTHON) -m venv --clear .venv-numpy
+	rm -rf out/numpy && mkdir -p out/numpy
+	git ls-files | tar c -T - | tar x -C out/numpy
+	DEEPLINEAR_COMPILED=never $(TOOL)/uv pip install --quiet --python .venv-numpy --editable 'out/numpy[test]'
+	cd out/numpy && ../../.venv-numpy/$(PROGRAMS)/pytest -n $(WORKERS) --dist worksteal $(PARTS)
+
+coverage: $(VENV)/installed-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7.10'
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(PARTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet --directory out/coverage
+	$(BIN)/coverage report | tail -n 60
+
+sanitize: $(VENV)/installed-test
+	$(BIN)/python tools/sanitize.py
+
+bench-history: $(VENV)/installed
+	$(BIN)/python benchmarks/history.py
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
@@ -62,10 +137,11 @@ check-measured-rate: $(VENV)/installed
 docs: $(VENV)/installed-docs
 	@$(BIN)/python -c 'import matplotlib.font_manager'  # builds its list of fonts once, which it announces on stderr
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
+	$(BIN)/python tools/check_site.py docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) out build dist docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TOOLS) .venv-lowest .venv-numpy .coverage .coverage.* wheelhouse out build dist docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf src/*.egg-info src/deeplinear/_equations/_rows.c src/deeplinear/_equations/_rows.*.so
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -80,6 +156,13 @@ $(INSTALLED): pyproject.toml setup.py $(wildcard src/deeplinear/_equations/*.pyx
 	@$(BIN)/python -c 'from deeplinear._equations.products import _rows; \
 		print("The products of a training step are", "compiled." if _rows else "left to NumPy, for want of a C compiler.")'
 	@touch $@ $(VENV)/installed
+
+$(TOOLS)/installed: pyproject.toml | $(BIN)/python
+	@echo "Installing tools into $(TOOLS) ..."
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOL)/python -m pip install --quiet --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(TOOL)/python -m pip install --quiet --quiet --disable-pip-version-check --group dev
+	@touch $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || \

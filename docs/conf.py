@@ -2,11 +2,13 @@
 
 import os
 import sys
-from importlib.metadata import version as version_of
 from importlib.util import find_spec
 from pathlib import Path
 
+import deeplinear
+
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+from filenames import filename_map
 
 # The kernels that run the pages use a profile of their own: not the user's, and without their warnings about transport.
 PROFILE = Path(__file__).parent / "_build" / "ipython" / "profile_default"
@@ -19,7 +21,7 @@ os.environ["IPYTHONDIR"] = str(PROFILE.parent)
 project = "deeplinear"
 author = "The deeplinear authors"
 project_copyright = "The deeplinear authors"
-release = version = version_of("deeplinear")
+release = version = deeplinear.__version__
 
 extensions = [
     "myst_nb",
@@ -55,6 +57,7 @@ math_numfig = True
 math_eqref_format = "({number})"
 
 autosummary_generate = True
+autosummary_filename_map = filename_map(deeplinear.__all__)
 autodoc_mock_imports = [] if find_spec("torch") else ["torch"]  # whose types the page on deeplinear.torch names
 autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "of"}  # how solvers make a Solution
@@ -70,7 +73,7 @@ nitpick_ignore_regex = [
 ]
 
 html_theme = "pydata_sphinx_theme"
-html_title = "deeplinear"
+html_title = f"deeplinear {version}"  # a page says of which version it is
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from deeplinear import schedules
+from deeplinear._citations import citations
 from deeplinear._comparison.compare import Comparison, compare
 from deeplinear._comparison.coordinate_check import coordinate_check
 from deeplinear._comparison.coordinates import CoordinateCheck
@@ -50,6 +51,8 @@ from deeplinear._theory.solve import solve
 if TYPE_CHECKING:
     from deeplinear._plots.plot import plot
     from deeplinear._reproduce.run import Reproduction, reproduce
+
+__version__ = "0.1.0"
 
 __all__ = [
     "EMA",
@@ -103,6 +106,7 @@ __all__ = [
     "VarianceDecomposition",
     "Verdict",
     "WeightSpectra",
+    "citations",
     "compare",
     "coordinate_check",
     "critical_batch",

@@ -123,3 +123,21 @@ def test_fuzzing_goes_on_where_it_stopped(tmp_path):
     fuzz, path = load("fuzz"), tmp_path / "kept.jsonl"
     path.write_text(json.dumps({"seed": 0, "outcomes": {"answered": "held"}}) + "\n" + '{"seed": 1, "outco')
     assert list(fuzz.kept(path)) == [0]
+
+
+def test_the_series_of_timings_shows_a_slowdown():
+    history = load("history")
+    before = {"a": 1.0, "b": 2.0}
+    assert history.slower(before, {"a": 1.39, "b": 2.9, "new": 9.0}) == ["b"]
+    series = [
+        {"commit": name, "times": dict.fromkeys(history.CASES, value)} for name, value in (("x", 1.0), ("y", 2.5))
+    ]
+    shown = history.table(series).splitlines()
+    assert shown[0].split() == ["x", "y"]
+    assert all(line.endswith("         1       2.5") for line in shown[1:])
+
+
+def test_every_kept_measurement_is_of_the_cases_of_today():
+    history = load("history")
+    assert history.kept(), "python benchmarks/history.py --keep makes the first"
+    assert {*history.kept()[-1]["times"]} == {*history.CASES}

@@ -10,7 +10,7 @@ import pytest
 
 from documentation import ROOT
 
-PARTS = [".ci", "benchmarks", "docs", "src", "tests", "tools"]
+PARTS = [".ci", ".github", "benchmarks", "docs", "src", "tests", "tools"]
 MADE = ["__pycache__", "_build", "generated", "results", "*.egg-info", "*.pyc", "*.so", "*.pyd", "_rows.c"]
 
 
@@ -39,5 +39,13 @@ def _others(folder: Path, names: list[str]) -> set[str]:
     made = {name for name in names if any(Path(name).match(each) for each in MADE)}
     if folder != ROOT:
         return made
-    files = {"CITATION.cff", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md"}
-    return set(names) - {*PARTS, *files, "pyproject.toml", "setup.py"}
+    files = {
+        ".pre-commit-config.yaml",
+        "CITATION.cff",
+        "LICENSE",
+        "MANIFEST.in",
+        "Makefile",
+        "pyproject.toml",
+        "setup.py",
+    }
+    return {name for name in names if name not in {*PARTS, *files} and not name.endswith(".md")} | made

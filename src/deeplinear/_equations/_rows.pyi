@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 from deeplinear._core.arrays import Array
 
+SOURCE: str
 Weighted = tuple[Array | None, Array | None, Array | None]
 
 def rows_times(x: Array, lower: Array, e: int, block: int) -> Array: ...

@@ -14,8 +14,12 @@ ctypedef double complex Complex
 cdef extern from *:
     """
     #include <complex.h>
+    #ifndef ROWS_SOURCE /* given by setup.py */
+    #define ROWS_SOURCE ""
+    #endif
     /* Which version runs is decided where it runs. Other compilers make the one that all processors of a kind can run. */
-    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+    #if defined(MULTIVERSION)
+    #elif defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
     #define MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
     #else
     #define MULTIVERSION
@@ -30,12 +34,16 @@ cdef extern from *:
     #define NAME(x) x##_complex
     #include "row_products.h"
     """
+    const char *ROWS_SOURCE
     void times_lower_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_lower_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_upper_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_upper_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_symmetric_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_symmetric_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t) noexcept nogil
+
+SOURCE = ROWS_SOURCE.decode("ascii")
+
 
 ctypedef fused number:
     double

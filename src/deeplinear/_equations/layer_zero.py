@@ -79,13 +79,15 @@ class DataResponses:
     """
 
     def __init__(self, c: Coefficients, weights: Weights, room: Room) -> None:
-        self.c, self.weights = c, weights
+        self.c: Coefficients = c
+        self.weights: Weights = weights
         s = c.structure
-        self.K, self.Rhr = room.causal(c.batch), room.causal(c.batch)
-        self.RDelta = room.causal(c.batch) if s.reuses_data else None
+        self.K: Causal = room.causal(c.batch)
+        self.Rhr: Causal = room.causal(c.batch)
+        self.RDelta: Causal | None = room.causal(c.batch) if s.reuses_data else None
         self._mean_H = room.causal(c.batch) if s.modes > 1 else None
-        self.H = room.causal(c.batch, s.modes)
-        self.H1 = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs))
+        self.H: Causal = room.causal(c.batch, s.modes)
+        self.H1: Array = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs))
         self._shares = _shares(c) if s.sets.sets else None
         self.mixed: list[tuple[slice, Array]] = []  # rows whose signal is a sum over earlier ones, with its factors
 
@@ -187,20 +189,23 @@ class DataCovariances:
     """
 
     def __init__(self, responses: DataResponses, room: Room, same_data: bool = True) -> None:
-        self.responses, self.c = responses, responses.c
+        self.responses: DataResponses = responses
+        self.c: Coefficients = responses.c
         s, batch, size = self.c.structure, self.c.batch, room.size
-        self.noisy = same_data and (s.reuses_data or s.subsamples)
-        self.Cv, self.Ch = room.symmetric(batch), room.symmetric(batch)
+        self.noisy: bool = same_data and (s.reuses_data or s.subsamples)
+        self.Cv: Symmetric = room.symmetric(batch)
+        self.Ch: Symmetric = room.symmetric(batch)
         self._Cv2 = room.symmetric(batch) if s.modes > 1 else None
         self._Psi = room.symmetric(batch) if s.reuses_data else self.Ch
         # reuse S o (C_v + sigma^2).
         self._remembered = room.symmetric(batch) if s.reuses_data else None
         # <v_k(t)^2> / B for each mode.
         self._own = room.series((batch, s.modes, 1, size)) if s.own_noise and same_data else None
-        self.CDelta_equal = room.series((batch, size // s.outputs, s.outputs, s.outputs))
+        self.CDelta_equal: Array = room.series((batch, size // s.outputs, s.outputs, s.outputs))
         # The same between a row and the row before, whose batch it sees.
         self._before = room.series(self.CDelta_equal.shape) if s.sets.twice else None
-        self.width, self.data = room.series((batch, size)), room.series((batch, size))
+        self.width: Array = room.series((batch, size))
+        self.data: Array = room.series((batch, size))
         # What has eigenvalue zero is never learned: D = 0 over any number.
         lam = self.c.eigenvalues
         self._eigenvalues = self.c.xp.where(lam == 0, self.c.xp.ones_like(lam), lam)

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 
 from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._equations import compiled as compiled_products
 from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._time.grid import NODES
 
-try:
-    from deeplinear._equations import _rows
-except ImportError:  # installed without a compiler
-    _rows = None  # type: ignore[assignment]
+_rows = compiled_products.load()
 
 _BLOCK = 64
 """Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""

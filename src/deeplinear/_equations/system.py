@@ -48,9 +48,11 @@ class Equations:
     """
 
     def __init__(self, c: Coefficients, weights: WeightLayers, room: Room) -> None:
-        self.c, self.weights, self.room = c, weights, room
-        self.data = DataResponses(c, weights.input, room)
-        self.data_covariances = DataCovariances(self.data, room)
+        self.c: Coefficients = c
+        self.weights: WeightLayers = weights
+        self.room: Room = room
+        self.data: DataResponses = DataResponses(c, weights.input, room)
+        self.data_covariances: DataCovariances = DataCovariances(self.data, room)
         self.chain: Chain = make_chain(c, weights, self.data_covariances.Ch, room)
         self.reported: list[tuple[int, Values]] = []  # rows that were only looked at, and whose losses are reported
 

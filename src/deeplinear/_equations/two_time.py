@@ -80,7 +80,8 @@ class Room:
     """
 
     def __init__(self, size: int, like: Array, matrices: int = 0) -> None:
-        self.size, self._like = size, like
+        self.size: int = size
+        self._like = like
         self._free: Array = zeros((matrices, size, size), like)
         self._two_time: list[TwoTime] = []
         self._series: list[Array] = []

@@ -84,7 +84,9 @@ class WeightLayers:
     """
 
     def __init__(self, input: Weights, hidden: Sequence[Weights], readout: Weights) -> None:
-        self.input, self.hidden, self.readout = input, tuple(hidden), readout
+        self.input: Weights = input
+        self.hidden: tuple[Weights, ...] = tuple(hidden)
+        self.readout: Weights = readout
 
     def below(self, layer: int) -> Weights:
         """Return the weights below hidden layer 1, 2, ..."""

@@ -52,8 +52,17 @@ class MeasuredOptima:
         All rates that were tried for each value.
     """
 
-    of_each_value: ClassVar = ("lr", "lr_low", "lr_high", "lr_error", "diverged", "regret", "regret_low", "regret_high")
-    of_all_values: ClassVar = ("exponent", "exponent_low", "exponent_high", "exponent_error")
+    of_each_value: ClassVar[tuple[str, ...]] = (
+        "lr",
+        "lr_low",
+        "lr_high",
+        "lr_error",
+        "diverged",
+        "regret",
+        "regret_low",
+        "regret_high",
+    )
+    of_all_values: ClassVar[tuple[str, ...]] = ("exponent", "exponent_low", "exponent_high", "exponent_error")
 
     loss: Array = field(repr=False)
     lr: Array

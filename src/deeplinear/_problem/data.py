@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +76,9 @@ class Isotropic:
 
     noise: float = field(default=0.0, metadata=NOISE.metadata)
     target_gram: Matrix | None = field(default=None, metadata=_TARGET_GRAM.metadata)
-    kind = Kind("isotropic", "", "All directions alike")
-    dimension_free = False
-    own_dim = None
+    kind: ClassVar[Kind] = Kind("isotropic", "", "All directions alike")
+    dimension_free: ClassVar[bool] = False
+    own_dim: ClassVar[None] = None
 
     @staticmethod
     def counts(proportional: bool) -> bool:

@@ -106,7 +106,7 @@ class NormalizedDescent(Optimizer):
     weight_decay: Series = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
     layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
     layer_decay: PerLayer = field(default=None, metadata=_LAYER_DECAY.metadata)
-    kind = Kind("normalized", "normalised descent", "Normalised descent")
+    kind: ClassVar[Kind] = Kind("normalized", "normalised descent", "Normalised descent")
     _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
 
     @property
@@ -151,7 +151,7 @@ class Muon(Optimizer):
     iterations: int = field(default=5, metadata=_ITERATIONS.metadata)
     input: bool = field(default=False, metadata=_INPUT.metadata)
     other: GradientDescent | None = field(default=None, metadata=_OTHER.metadata)
-    kind = Kind("muon", "Muon", "Muon")
+    kind: ClassVar[Kind] = Kind("muon", "Muon", "Muon")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,7 +220,7 @@ class ScheduleFree(Optimizer):
     lr: Series = field(metadata=_LR.metadata)
     beta: float = field(default=0.9, metadata=_BETA.metadata)
     layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
-    kind = Kind("schedule-free", "schedule-free", "Schedule-free")
+    kind: ClassVar[Kind] = Kind("schedule-free", "schedule-free", "Schedule-free")
 
     @property
     def averaging(self) -> float:
@@ -255,7 +255,7 @@ class SAM(Optimizer):
     weight_decay: Series = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
     layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
     layer_decay: PerLayer = field(default=None, metadata=_LAYER_DECAY.metadata)
-    kind = Kind("sam", "SAM", "Sharpness-aware")
+    kind: ClassVar[Kind] = Kind("sam", "SAM", "Sharpness-aware")
     _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
 
     @property

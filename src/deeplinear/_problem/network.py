@@ -276,7 +276,7 @@ class MLP(Network):
     """
 
     depth: int = field(metadata=_DEPTH.metadata)
-    kind = Kind("mlp", "MLP", "Multilayer")
+    kind: ClassVar[Kind] = Kind("mlp", "MLP", "Multilayer")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -323,7 +323,7 @@ class ResNet(Network):
     )
     branch: float = field(default=1.0, metadata=_BRANCH.metadata)
     branch_scaling: str | float = field(default="depth-mup", metadata=_BRANCH_SCALING.metadata)
-    kind = Kind("resnet", "ResNet", "Residual")
+    kind: ClassVar[Kind] = Kind("resnet", "ResNet", "Residual")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -298,7 +298,7 @@ class GradientDescent(Optimizer):
     layer_decay: PerLayer = field(default=None, metadata=_LAYER_DECAY.metadata)
     clip: float | None = field(default=None, metadata=_CLIP.metadata)
     clip_by: str = field(default="global", metadata=_CLIP_BY.metadata)
-    kind = Kind("gradient-descent", "gradient descent", "Gradient descent")
+    kind: ClassVar[Kind] = Kind("gradient-descent", "gradient descent", "Gradient descent")
     _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
 
     @property

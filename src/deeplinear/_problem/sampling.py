@@ -8,7 +8,7 @@ each enters a step.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +62,12 @@ class Population:
     Population()
     """
 
-    kind = Kind("population", "population", "Unlimited data")
-    reuse = 0.0
-    subsamples = False
-    small_batch = False
-    drawn = 0.0
-    fresh = True
+    kind: ClassVar[Kind] = Kind("population", "population", "Unlimited data")
+    reuse: ClassVar[float] = 0.0
+    subsamples: ClassVar[bool] = False
+    small_batch: ClassVar[bool] = False
+    drawn: ClassVar[float] = 0.0
+    fresh: ClassVar[bool] = True
 
     def subsampling(self, steps: int) -> NDArray[Any]:
         """No noise at any of ``steps`` steps, shape (steps,)."""
@@ -103,10 +103,10 @@ class FullBatch:
     """
 
     samples: float = field(metadata=_SAMPLES.metadata)
-    kind = Kind("full-batch", "full batch", "Full batch")
-    subsamples = False
-    small_batch = False
-    fresh = False
+    kind: ClassVar[Kind] = Kind("full-batch", "full batch", "Full batch")
+    subsamples: ClassVar[bool] = False
+    small_batch: ClassVar[bool] = False
+    fresh: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -161,10 +161,10 @@ class OnlineSGD:
 
     batch: float | tuple[float, ...] | Schedule = field(metadata=_BATCH.metadata)
     small_batch: bool = field(default=False, metadata=_SMALL_BATCH.metadata)
-    kind = Kind("online", "online SGD", "Fresh batches")
-    reuse = 0.0
-    subsamples = True
-    fresh = True
+    kind: ClassVar[Kind] = Kind("online", "online SGD", "Fresh batches")
+    reuse: ClassVar[float] = 0.0
+    subsamples: ClassVar[bool] = True
+    fresh: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -220,10 +220,10 @@ class MultiPassSGD:
 
     samples: float = field(metadata=_SAMPLES.metadata)
     batch: float | tuple[float, ...] | Schedule = field(metadata=_BATCH.metadata)
-    kind = Kind("multi-pass", "multi-pass SGD", "Batches, many passes")
-    subsamples = True
-    small_batch = False
-    fresh = False
+    kind: ClassVar[Kind] = Kind("multi-pass", "multi-pass SGD", "Batches, many passes")
+    subsamples: ClassVar[bool] = True
+    small_batch: ClassVar[bool] = False
+    fresh: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,7 +1,7 @@
 """Data with structure: directions of unequal variance, each with its share of the target."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class Spectrum:
     multiplicity: tuple[float, ...] | None = field(default=None, metadata=_MULTIPLICITY.metadata)
     proportional: bool = field(default=False, metadata=_PROPORTIONAL.metadata)
     noise: float = field(default=0.0, metadata=NOISE.metadata)
-    kind = Kind("spectrum", "spectrum", "Own spectrum")
+    kind: ClassVar[Kind] = Kind("spectrum", "spectrum", "Own spectrum")
 
     @staticmethod
     def counts(proportional: bool) -> bool:
@@ -302,8 +302,8 @@ class PowerLaw(Spectrum):
     noise: float = field(default=0.0, metadata=NOISE.metadata)
     capacity: float = field(kw_only=True, metadata=_CAPACITY.metadata)
     source: float = field(kw_only=True, metadata=_SOURCE.metadata)
-    kind = Kind("power-law", "power law", "Power law", call="Spectrum.power_law")
-    own_dim = None
+    kind: ClassVar[Kind] = Kind("power-law", "power law", "Power law", call="Spectrum.power_law")
+    own_dim: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -83,7 +83,9 @@ class Network(nn.Module):
         activation: Activation | None = None,
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(ScaledLinear(*each) for each in zip(weights, multipliers, strict=True))
+        self.layers: nn.ModuleList = nn.ModuleList(
+            ScaledLinear(*each) for each in zip(weights, multipliers, strict=True)
+        )
         self.beta = beta
         self.activation = activation  # a submodule where it is one, such as nn.ReLU()
         self._centered = centered
