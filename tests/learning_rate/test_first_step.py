@@ -37,8 +37,8 @@ def test_closed_form_is_the_first_solved_step(depth, sampling, data):
     [
         dl.MLP(3, 0.6, centered=True),
         dl.MLP(3, 0.6),
-        dl.MLP(2, [0.5, 2.0], centered=True),
-        dl.ResNet(4, 0.7, centered=True),
+        pytest.param(dl.MLP(2, [0.5, 2.0], centered=True), marks=pytest.mark.slow),
+        pytest.param(dl.ResNet(4, 0.7, centered=True), marks=pytest.mark.slow),
         dl.MLP(3, "infinite", parameterization="ntk", centered=True),
     ],
     ids=["closed form", "uncentered", "unequal", "residual", "lazy"],

@@ -8,7 +8,8 @@ from documentation import DOCS, script
 measured = script(DOCS / "measured.py")
 
 
-@pytest.mark.parametrize(("source", "depth"), [(0.3, 1), pytest.param(0.5, 2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "depth"), [(0.3, 1), (0.5, 2)])
 def test_slopes_of_hard_tasks(source, depth):
     """At a rate 1e5 times larger and to the end of the first decade only, which differ by less than is shown."""
     rows = {tuple(row[:3]): row[3:] for row in measured.read("hard_tasks")[1:]}

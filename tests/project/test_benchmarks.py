@@ -25,7 +25,7 @@ def load(name):
     return importlib.import_module(name)
 
 
-@pytest.mark.parametrize(("damping", "richness"), [(0.0, 0.5), (0.5, 1.0)])
+@pytest.mark.parametrize(("damping", "richness"), [(0.0, 0.5), pytest.param(0.5, 1.0, marks=pytest.mark.slow)])
 def test_the_peer_converges_to_the_same_answer(damping, richness):
     problem = load("problems").mlp(12, depth=3, lr=0.03, richness=richness)
     found = load("peer").fixed_point(problem, damping, tolerance=1e-12)

@@ -56,7 +56,7 @@ def test_the_readme_counts_the_outcomes(kept):
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        ("3d", Size(20, 3)),
+        pytest.param("3d", Size(20, 3), marks=pytest.mark.slow),
         pytest.param("4a", Size(100, 16), marks=pytest.mark.slow),
         ("A2a", PANELS["A2a"].sizes["quick"]),
         ("A2b", Size(20, 3)),

@@ -30,7 +30,7 @@ def losses(problem):
     return np.concatenate([solution.test_loss, solution.train_loss])
 
 
-@on_random(programs(), few=40, many=300, phases=[Phase.explicit, Phase.generate])
+@on_random(programs(), few=25, many=300, phases=[Phase.explicit, Phase.generate])
 def test_any_program_agrees_with_the_reference(problem):
     muon = any(stage.optimizer.orthogonal for stage in problem.stages)  # which takes the reference long
     averages = [dl.TailMean(0.5)] if muon else [dl.EMA(0.7), dl.TailMean(0.5)]
@@ -288,11 +288,10 @@ class TestClosedForms:
     @pytest.mark.parametrize(
         "rule",
         [
-            dl.NormalizedDescent(1.0),
-            dl.NormalizedDescent(1.0, per="global"),
-            dl.Muon(1.0, other=dl.GradientDescent(0.03)),
+            pytest.param(dl.NormalizedDescent(1.0), id="by layer"),
+            pytest.param(dl.NormalizedDescent(1.0, per="global"), id="global", marks=pytest.mark.slow),
+            pytest.param(dl.Muon(1.0, other=dl.GradientDescent(0.03)), id="Muon", marks=pytest.mark.slow),
         ],
-        ids=["by layer", "global", "Muon"],
     )
     def test_the_best_rate_of_steps_of_their_own_size_stays_with_depth(self, rule):
         """In CompleteP, from 8 layers to 32, of which 7/8 and 31/32 are branches; a factor of the depth would be 4."""

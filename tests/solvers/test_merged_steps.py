@@ -25,9 +25,11 @@ make = maker("sampling", depth=1, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.
         {},
         {"sampling": dl.MultiPassSGD(1.5, 0.25), "richness": 2.0, "steps": 700},
         {"weight_decay": 0.1, "depth": 2, "steps": 700},
-        {"data": dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), "steps": 600, "lr": 0.003},
+        pytest.param(
+            {"data": dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), "steps": 600, "lr": 0.003}, marks=pytest.mark.slow
+        ),
         {"data": SPECTRUM, "centered": True, "steps": 700},
-        {"network": dl.ResNet, "depth": 2, "steps": 700, "lr": 0.002},
+        pytest.param({"network": dl.ResNet, "depth": 2, "steps": 700, "lr": 0.002}, marks=pytest.mark.slow),
     ],
     ids=["online", "multi-pass", "weight decay", "outputs", "spectrum", "residual"],
 )

@@ -462,7 +462,8 @@ def test_giving_up_is_an_error_unless_the_dense_method_can_take_over(monkeypatch
         dl.solve(problem)
 
 
-@pytest.mark.parametrize("lr", [*(pytest.param(lr, marks=pytest.mark.slow) for lr in (0.01, 0.1)), 0.05])
+@pytest.mark.slow
+@pytest.mark.parametrize("lr", [0.01, 0.05, 0.1])
 def test_a_noisy_fit_that_has_long_converged_stays_resolved(lr):
     problem = make(dl.FullBatch(2.0), 200_001, lr, noise=1.0, depth=1, width=1.0)
     solution = dl.solve(problem, method="panels")

@@ -69,7 +69,7 @@ def test_agrees_with_differences_at_infinite_depth(sampling, names):
 
 def test_agrees_with_differences_through_nodes_in_depth():
     problem = dl.Problem(dl.ResNet(300, 0.8), dl.Isotropic(0.3), dl.FullBatch(1.5), OPTIMIZER, 4)
-    check(problem, ["lr", "branch"], rtol=1e-7, tolerance=1e-9)
+    check(problem, ["branch"], rtol=1e-7, tolerance=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,13 @@ def test_agrees_with_differences_for_any_problem(problem):
         (dl.MLP(2, 0.7, 1.3), dl.Isotropic(0.3), dl.FullBatch(1.5), ["lr", "richness", "width"]),
         (dl.ResNet(2, 0.8), dl.Isotropic(0.3), dl.Population(), ["branch", "weight_decay"]),
         (dl.MLP(1, 12.0), dl.Spectrum.power_law(1.5, 1.0, modes=6, noise=0.2), dl.FullBatch(10.0), ["samples"]),
-        (dl.MLP(1, 0.7), dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), dl.FullBatch(1.5), ["lr", "noise"]),
+        pytest.param(
+            dl.MLP(1, 0.7),
+            dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]),
+            dl.FullBatch(1.5),
+            ["lr", "noise"],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["mlp", "resnet", "spectrum", "outputs"],
 )
