@@ -13,12 +13,13 @@ from deeplinear._core.words import in_bytes, in_time
 from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Solver, Unresolved
+from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.merged_steps import MergedSteps
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._solvers.slow import Reference
 
-METHODS = ("auto", "dense", "panels", "coarse", "reference")
+METHODS = ("auto", "dense", "panels", "coarse", "condensed", "reference")
 
 SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
@@ -50,7 +51,7 @@ class Choice:
     Examples
     --------
     >>> [solver.name for solver in Choice().solvers()]
-    ['panels', 'coarse', 'dense']
+    ['panels', 'coarse', 'condensed', 'dense']
     """
 
     method: str = "auto"
@@ -66,6 +67,7 @@ class Choice:
         every: list[Solver] = [
             Panels(self.tolerance),
             MergedSteps(self.tolerance, self.device),
+            Condensed(self.tolerance),
             Dense(self.tolerance, device=self.device, averages=self.averages),
         ]
         if self.method == Reference.name:  # which is never chosen, but asked for
@@ -114,7 +116,7 @@ def read_solver(values: dict[str, Any]) -> Solver:
     >>> read_solver(write_solver(Dense(1e-8)))
     Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None), averages=())
     """
-    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense, Reference)}
+    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Condensed, Dense, Reference)}
     options = dict(values)
     if "averages" in options:
         options["averages"] = averages_from_json(options["averages"])
