@@ -163,9 +163,9 @@ class Room:
 
 
 def shorten(array: Array, axis: int, how: Condensation, factors: Array, end: int) -> None:
-    """Replace some places of an axis by fewer ones, with factors (new, old), and move up all later ones before an end."""
+    """Replace some places of an axis by fewer, with factors (new, old), and move up all later ones before an end."""
     along = namespace(array).moveaxis(array, axis, -1)
-    start, stop, new = how.first, how.first + how.count, len(factors)
+    start, stop, new = how.first, how.first + how.replaced, len(factors)
     along[..., start : start + new] = along[..., start:stop] @ factors.T
     left = end - stop
     along[..., start + new : start + new + left] = along[..., stop:end]

@@ -35,9 +35,10 @@ class Choice:
     Attributes
     ----------
     method
-        A solver's name, or ``"auto"`` for all of them: panels, merged steps and, last of all, every step.
+        A solver's name, or ``"auto"`` for all of them: panels, merged steps, a condensed past and, last of all, every
+        step as it is.
     tolerance, device
-        Options of every solver; panels run on the processor.
+        Options of every solver; panels and a condensed past run on the processor.
     only
         Names to which ``"auto"`` is limited.
     most_rows
@@ -82,19 +83,33 @@ class Choice:
                 raise Refusal("method", self.method, f'"dense" or "auto" {reason}', got=f'"{self.method}"')
             return solver
         if self._is_long(problem) and not self.averages:
-            for solver in self.solvers()[:-1]:
-                if solver.why_not(problem) is None:
-                    return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
+            able = [solver for solver in self.solvers()[:-1] if solver.why_not(problem) is None]
+            if able:
+                return self._hurried(problem, self._first(problem, able))
         return self.solvers()[-1]
 
-    def instead(self, problem: Problem, solver: Solver) -> Dense | None:
+    def instead(self, problem: Problem, solver: Solver) -> Solver | None:
         """Return what solves a problem that a solver could not resolve, None if nothing may or can within minutes."""
-        dense = Dense(self.tolerance, averages=self.averages)
-        rows = problem.steps * problem.data.outputs
-        if self.method != "auto" or solver.name == dense.name or rows > self.most_rows:
+        if self.method != "auto" or solver.name == Dense.name:
+            return None
+        condensed = Condensed(self.tolerance)
+        if solver.name != condensed.name in self.only and condensed.why_not(problem) is None:
+            return self._hurried(problem, condensed)
+        dense, rows = Dense(self.tolerance, averages=self.averages), problem.steps * problem.data.outputs
+        if rows > self.most_rows:
             return None
         work = dense.estimate(problem)
         return dense if work.bytes <= CPU.available() and work.numbers <= _MOST_NUMBERS else None
+
+    def _first(self, problem: Problem, able: list[Solver]) -> Solver:
+        """Return panels, which keep most, where they can be taken, and otherwise what has least to go through."""
+        if isinstance(able[0], Panels) or len(able) == 1:
+            return able[0]
+        return min(able, key=lambda solver: solver.estimate(problem).numbers)
+
+    def _hurried(self, problem: Problem, solver: Solver) -> Solver:
+        """Return a solver that gives up, where something else can solve the problem."""
+        return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
 
     def _is_long(self, problem: Problem) -> bool:
         """Whether there are so many steps that it is not worth solving every one of them."""
@@ -164,14 +179,14 @@ def answers(
 
 
 def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Progress) -> list[Answer]:
-    """Solve a batch; what is not resolved is solved at every step, if the choice was free."""
+    """Solve a batch; what is not resolved is solved in another way, if the choice was free."""
     try:
         return solver.solve(members, progress)
     except Unresolved as reason:
-        dense = choice.instead(members[0], solver)
-        if dense is None:
+        other = choice.instead(members[0], solver)
+        if other is None:
             raise Unresolved(f"{reason}{_or_every_step(members[0], solver, choice)}") from reason
-    return dense.solve(members, progress)
+    return _solved(members, other, choice, progress)
 
 
 def _or_every_step(problem: Problem, solver: Solver, choice: Choice) -> str:

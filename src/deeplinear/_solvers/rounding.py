@@ -33,7 +33,7 @@ _AT_ONCE = 64
 """Steps that are looked at together, to need little memory."""
 
 
-def amplification(equations: Equations, steps: slice, single: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+def amplification(equations: Equations, steps: slice, single: NDArray[Any] | None = None) -> NDArray[Any]:
     """How much errors of one step are amplified in the losses at some steps or nodes, shape (batch, steps).
 
     Parameters
@@ -43,7 +43,8 @@ def amplification(equations: Equations, steps: slice, single: NDArray[np.bool_] 
     steps
         Which steps, or nodes of a grid.
     single
-        Which nodes stand for one step, as only these have a response of their own; all of them by default.
+        Which nodes stand for one step, as only these have a response of their own; all of them by default. Or one over
+        the number of steps that each stands for, where these have equal parts in its response.
     """
     c, outputs = equations.c, equations.c.structure.outputs
     rows, end = slice(steps.start * outputs, steps.stop * outputs), steps.stop * outputs

@@ -3,7 +3,7 @@
 What a step needs of the past are sums over earlier steps s of products of two functions, one of which belongs to the
 step: x(s), a row of a response or of a correlation. The longer ago s is, the more slowly such rows vary, since what
 varied fast has been forgotten. On a block of m steps a row then is a polynomial of degree below p, or one on its even
-and another on its odd steps where training alternates, and p numbers say it all. Gauss's rule for sums over the m steps,
+and another on its odd steps where training alternates, and p numbers say it all. Gauss's rule for sums over m steps,
 
     sum_s f(s) = sum_k w_k f(s_k)       for polynomials f of degree below 2 p
 
@@ -35,7 +35,7 @@ class Condensation(NamedTuple):
     """How the nodes, or steps, of some blocks become those of one."""
 
     first: int  # the first of the nodes that are replaced
-    count: int  # how many are replaced
+    replaced: int  # how many these are
     values: Array  # P, shape (new, old)
     moments: Array  # L^T, shape (new, old)
     densities: Array  # shape (new, old)
@@ -46,7 +46,7 @@ class Condensation(NamedTuple):
             return self
         one = np.eye(outputs)
         spread = (np.kron(each, one) for each in (self.values, self.moments, self.densities))
-        return Condensation(outputs * self.first, outputs * self.count, *spread)
+        return Condensation(outputs * self.first, outputs * self.replaced, *spread)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def _rule(length: int, count: int) -> tuple[Array, Array]:
     """Nodes and weights of Gauss's rule for sums over 0 .. length - 1, from the polynomials orthogonal over these."""
     n = np.arange(1, count)
     beside = np.sqrt(n**2 * (float(length) ** 2 - n**2) / (4.0 * (4.0 * n**2 - 1.0)))
-    nodes, vectors = np.linalg.eigh(np.diag(np.full(count, (length - 1) / 2)) + np.diag(beside, 1) + np.diag(beside, -1))
-    return nodes, length * vectors[0] ** 2
+    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    return (length - 1) / 2 + nodes, length * vectors[0] ** 2
 
 
 def _lagrange(nodes: Array, times: Array) -> Array:

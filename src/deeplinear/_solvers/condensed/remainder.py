@@ -49,7 +49,7 @@ class LastRows:
     def left_out(self, how: Condensation) -> float:
         """Largest part of a row that is lost: of the sum of its sizes, or of the largest value that it could have."""
         how = how.of_outputs(self._outputs)
-        part = slice(how.first, how.first + how.count)
+        part = slice(how.first, how.first + how.replaced)
         x, y = self._moments[:, part], self._values[:, part]
         of_sums = np.abs(x - (x @ how.moments.T) @ how.values).sum(axis=1)
         of_values = np.abs(y - (y @ how.values.T) @ how.moments).max(axis=1)
@@ -62,7 +62,7 @@ class LastRows:
         for array, factors in ((self._moments, how.moments), (self._values, how.values), (self._sizes, how.values)):
             shorten(array, -1, how, factors, self._end)
         np.abs(self._sizes, out=self._sizes)
-        self._end -= how.count - len(how.values)
+        self._end -= how.replaced - len(how.values)
 
 
 def _largest(part: Array, whole: Array) -> float:

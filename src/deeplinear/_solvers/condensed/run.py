@@ -155,7 +155,7 @@ class CondensedRun:
         self.equations.room.condense(how, self._outputs, self._count)
         self._training.condense(how, self._count)
         shorten(self.equations.c.subsampling, -1, how, how.densities, self._count)
-        self._count -= how.count - len(how.values)
+        self._count -= how.replaced - len(how.values)
 
     # Storage ---------------------------------------------------------------------------------------------
 

@@ -66,15 +66,17 @@ class Condensed(Solver):
         return None
 
     def estimate(self, problem: Problem) -> Work:
-        """Twenty rows, about, for every doubling of time."""
-        times = _FEWEST + 20 * math.log2(max(1.0, problem.steps / _FEWEST))
-        shape = replace(structure(problem), steps=min(problem.steps, round(times)))
-        passes = 3.0 * problem.steps / shape.steps  # every step reads all of the matrices
-        return Work(shape, passes, 2 * system.memory(shape))
+        """Some twenty times are kept for every doubling of the steps, and more where training oscillates."""
+        times = min(problem.steps, round(_FEWEST + 20 * math.log2(max(1.0, problem.steps / _FEWEST))))
+        shape = structure(problem)
+        held = 2 * system.memory(replace(shape, steps=times))  # with the copy that is made for more room
+        # Every step reads all of the matrices, as the last step of a dense solve does: three times the mean of these.
+        steps = min(problem.steps, round(math.sqrt(3.0) * times))
+        return Work(replace(shape, steps=steps), problem.steps / steps, held)
 
     def hurried(self, part: float) -> "Condensed":
-        """Return the same with a bound on the rows that are kept, as the past may not condense."""
-        return replace(self, most_rows=_MOST_ROWS)
+        """Return the same with a bound on the rows that are kept, unless every step can be kept as well."""
+        return replace(self, most_rows=_MOST_ROWS) if part == math.inf else self
 
     def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
         """Solve problems one by one."""
@@ -82,15 +84,14 @@ class Condensed(Solver):
 
     def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
         start = time.perf_counter()
-        most = max(self.most_rows, 1)
-        run = CondensedRun(problem, _PART * self.tolerance, most)
+        run = CondensedRun(problem, _PART * self.tolerance, self.most_rows)
         run.fill(progress)
         check_reach([problem], run.equations)
         error = run.most_left_out / _PART * max(1.0, run.amplified / _HARMLESS)
         if error > self.tolerance:
             raise Unresolved(
-                f"errors of single steps grow {run.amplified:.1g} times in {problem.steps} steps, as training is unstable "
-                "for a while; raise tolerance or lower lr"
+                f"errors of single steps grow {run.amplified:.1g} times in {problem.steps} steps, as training is "
+                "unstable for a while; raise tolerance or lower lr"
             )
         stats = {
             "method": self.name,
