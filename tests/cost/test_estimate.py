@@ -9,7 +9,6 @@ import pytest
 import deeplinear as dl
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
-from deeplinear._problem.edit import replace
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.merged_steps import EXACT, MergedSteps
 from deeplinear._solvers.panels.solver import Panels
@@ -104,12 +103,12 @@ def test_long_smooth_runs_are_estimated_as_panels() -> None:
 def test_a_sweep_of_long_smooth_runs_is_estimated_as_panels() -> None:
     """As many times one run as there are points, and memory for one of them in each process."""
 
-    def cost(**optimizer: Any) -> SweepCost:
-        long = problem(steps=2 * 10**4, **optimizer)
+    def cost(optimizer: dl.ScheduleFree | None) -> SweepCost:
+        long = problem(steps=2 * 10**4, optimizer=optimizer)
         return estimate_sweep(Plan.read(long, {"lr": [0.01, 0.02, 0.03, 0.04]}, True, None), workers=2)
 
-    one, smooth = estimate(problem(steps=2 * 10**4)).theory, cost().theory
-    dense = cost(optimizer=dl.ScheduleFree(0.01)).theory
+    one, smooth = estimate(problem(steps=2 * 10**4)).theory, cost(None).theory
+    dense = cost(dl.ScheduleFree(0.01)).theory
     assert smooth.bytes == 2 * one.bytes
     assert smooth.seconds == pytest.approx(2 * one.seconds, rel=2)
     assert dense.bytes > 1000 * smooth.bytes

@@ -29,6 +29,11 @@ from deeplinear._time.history import NODES, Block, Condensation, condensation, j
 _ROOM = 16 * NODES
 """Times for which there is room at first; there is half as much again when it is used up."""
 
+PART = 1e-2
+"""Part of a row that may be left out, in units of the tolerance. What is left out of a row is orthogonal to all that is
+smooth, so that losses feel its square, and errors are far smaller where training is stable. But a burst of instability
+makes much of little, and fewer rows would hardly be faster."""
+
 _UNEQUAL = 2
 """Largest ratio of the lengths of two blocks that become one, so that no part of the past is condensed often."""
 
@@ -55,8 +60,8 @@ class CondensedRun:
         Most times that were kept at once.
     """
 
-    def __init__(self, problem: Problem, allowed: float, most_rows: float = math.inf) -> None:
-        self.problem, self._allowed, self._most_rows = problem, allowed, most_rows
+    def __init__(self, problem: Problem, tolerance: float, most_rows: float = math.inf) -> None:
+        self.problem, self.tolerance, self._most_rows = problem, tolerance, most_rows
         self.blocks: list[Block] = []
         self.most_left_out, self.amplified, self.largest = 0.0, 1.0, 0
         self.diverged_at = self.rounding_at = -1
@@ -86,6 +91,12 @@ class CondensedRun:
                 if self.diverged_at >= 0:
                     return
 
+    @property
+    def error(self) -> float:
+        """Estimate of the relative error of the losses: by its square what is left out may be amplified."""
+        left_out = self.most_left_out / PART
+        return max(left_out, left_out**2 * self.amplified)
+
     def values(self) -> Values:
         """Values at equal times of all steps that were taken."""
         parts = {name: np.concatenate([getattr(each, name) for each in self._kept], axis=1) for name in _KEPT}
@@ -109,6 +120,11 @@ class CondensedRun:
         if new == NODES:
             self.blocks.append(Block(start, NODES))
             self._condense()
+        if self.error > self.tolerance:
+            raise Unresolved(
+                f"errors of single steps have grown {self.amplified:.1g} times by step {done} of {self.problem.steps}, "
+                "as training is unstable for a while; lower tolerance, or lower lr"
+            )
         if self._count * self._outputs > self._most_rows:
             raise Unresolved(
                 f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self._count} times, "
@@ -143,7 +159,7 @@ class CondensedRun:
                     continue
                 how = condensation(first, second, block, index * NODES)
                 left_out = rows.left_out(how)
-                if left_out <= self._allowed:
+                if left_out <= PART * self.tolerance:
                     self._replace(how)
                     rows.condense(how)
                     self.blocks[index : index + 2] = [block]
