@@ -109,7 +109,7 @@ class Training:
         """Let the gradients of some of the first ``end`` rows be known by fewer numbers, their moments."""
         for group, track in self._tracks.items():
             for numbers in (self._means[group], track.velocity):  # the change is what is taken into the mean
-                shorten(numbers[:, 1:], -1, how, how.moments, end)
+                shorten(numbers[:, 1:], how, how.moments, end)
             track.change = self._means[group]
 
     def go_on(self, before: "Training") -> None:

@@ -52,8 +52,9 @@ class TwoTime:
 
     def condense(self, how: Condensation, end: int) -> None:
         """Let fewer rows stand for some of the first ``end`` ones, and columns likewise; later ones move up."""
-        shorten(self.matrix, -2, how, how.values, end)
-        shorten(self.matrix, -1, how, self._columns(how), end)
+        filled = self.matrix[..., :end, :end]
+        shorten(filled.mT, how, how.values, end)
+        shorten(filled, how, self._columns(how), end)
 
     def _columns(self, how: Condensation) -> Array:
         raise NotImplementedError
@@ -159,14 +160,14 @@ class Room:
             each.condense(of_rows, outputs * end)
         for array, axis, per_time, is_density in self._series:
             mine, last = (of_rows, outputs * end) if per_time == 1 else (how, end)
-            shorten(array, axis, mine, mine.densities if is_density else mine.values, last)
+            along = namespace(array).moveaxis(array, axis, -1)
+            shorten(along, mine, mine.densities if is_density else mine.values, last)
 
 
-def shorten(array: Array, axis: int, how: Condensation, factors: Array, end: int) -> None:
-    """Replace some places of an axis by fewer, with factors (new, old), and move up all later ones before an end."""
-    along = namespace(array).moveaxis(array, axis, -1)
+def shorten(array: Array, how: Condensation, factors: Array, end: int) -> None:
+    """Replace some places of the last axis by fewer, with factors (new, old), and move up later ones before an end."""
     start, stop, new = how.first, how.first + how.replaced, len(factors)
-    along[..., start : start + new] = along[..., start:stop] @ factors.T
+    array[..., start : start + new] = array[..., start:stop] @ factors.T
     left = end - stop
-    along[..., start + new : start + new + left] = along[..., stop:end]
-    along[..., start + new + left : end] = 0.0
+    array[..., start + new : start + new + left] = array[..., stop:end]
+    array[..., start + new + left : end] = 0.0

@@ -18,7 +18,7 @@ Two blocks become one of twice the length in the same way, with the nodes for st
 summed against a row: correlations may have a kink, responses a jump, and noise may be white.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -115,10 +115,19 @@ def joined(first: Block, second: Block, alternates: bool) -> Block | None:
 
 def condensation(first: Block, second: Block, block: Block, position: int) -> Condensation:
     """Return how two neighbours become one block; ``position`` is that of the first node of the first of them."""
+    start = first.start
+    return _from_zero(*(replace(each, start=each.start - start) for each in (first, second, block)))._replace(
+        first=position
+    )
+
+
+@lru_cache(maxsize=1024)
+def _from_zero(first: Block, second: Block, block: Block) -> Condensation:
+    """How two neighbours become one, which depends on their lengths only."""
     L = np.concatenate([block.basis(first), block.basis(second)])
     old, new = np.concatenate([first.weights, second.weights]), block.weights
     P = (L * old[:, None]).T / new[:, None]  # eq-condensed
-    return Condensation(position, 2 * NODES, P, L.T, P * old / new[:, None])
+    return Condensation(0, 2 * NODES, P, L.T, P * old / new[:, None])
 
 
 @lru_cache(maxsize=256)

@@ -60,7 +60,7 @@ class LastRows:
         """Follow what becomes of the past."""
         how = how.of_outputs(self._outputs)
         for array, factors in ((self._moments, how.moments), (self._values, how.values), (self._sizes, how.values)):
-            shorten(array, -1, how, factors, self._end)
+            shorten(array, how, factors, self._end)
         np.abs(self._sizes, out=self._sizes)
         self._end -= how.replaced - len(how.values)
 

@@ -34,7 +34,7 @@ PART = 1e-2
 smooth, so that losses feel its square, and errors are far smaller where training is stable. But a burst of instability
 makes much of little, and fewer rows would hardly be faster."""
 
-_UNEQUAL = 2
+_UNEQUAL = 4
 """Largest ratio of the lengths of two blocks that become one, so that no part of the past is condensed often."""
 
 _KEPT = ("error", "residual", "kernel", "bias", "width", "data")
@@ -170,7 +170,7 @@ class CondensedRun:
         """Let fewer times stand for some."""
         self.equations.room.condense(how, self._outputs, self._count)
         self._training.condense(how, self._count)
-        shorten(self.equations.c.subsampling, -1, how, how.densities, self._count)
+        shorten(self.equations.c.subsampling, how, how.densities, self._count)
         self._count -= how.replaced - len(how.values)
 
     # Storage ---------------------------------------------------------------------------------------------

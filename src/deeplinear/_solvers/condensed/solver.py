@@ -23,6 +23,9 @@ from deeplinear._time.history import NODES
 
 Array = NDArray[Any]
 
+_COARSEST = 1e-2
+"""Tolerance above which nothing is gained."""
+
 _FEWEST = 6 * NODES
 """Times that are kept at the start."""
 
@@ -76,7 +79,7 @@ class Condensed(Solver):
 
     def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
         start = time.perf_counter()
-        run = CondensedRun(problem, self.tolerance, self.most_rows)
+        run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows)
         run.fill(progress)
         check_reach([problem], run.equations)
         stats = {
