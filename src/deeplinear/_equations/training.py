@@ -108,17 +108,16 @@ class Training:
     def condense(self, how: Condensation, end: int) -> None:
         """Let the gradients of some of the first ``end`` rows be known by fewer numbers, their moments."""
         for group, track in self._tracks.items():
-            for numbers in (self._means[group], track.velocity):  # the change is what is taken into the mean
+            for numbers in (track.change, track.velocity):
                 shorten(numbers[:, 1:], how, how.moments, end)
-            track.change = self._means[group]
+            self._means[group] = track.change  # no mean is kept of rules whose past is condensed
 
     def go_on(self, before: "Training") -> None:
         """Continue where other weights of the same problems have come to, which have room for fewer rows."""
         for group, track in before._tracks.items():
-            known = track.change.shape[-1]
-            self._means[group][:, :known] = before._means[group]
-            self._tracks[group].velocity[:, :known] = track.velocity
-            self._tracks[group].change = self._means[group]
+            known, own = track.change.shape[-1], self._tracks[group]
+            own.change[:, :known], own.velocity[:, :known] = track.change, track.velocity
+            self._means[group] = own.change
         self._squares, self._gradients = before._squares, before._gradients
 
     def passive(self, evaluation: Evaluation) -> Iterator[int]:

@@ -12,7 +12,7 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
-from deeplinear._solvers.base import Answer, Solver, Unresolved
+from deeplinear._solvers.base import Answer, Solver, Unresolved, Work
 from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.merged_steps import MergedSteps
@@ -94,12 +94,9 @@ class Choice:
             return None
         condensed = Condensed(self.tolerance)
         if solver.name != condensed.name in self.only and condensed.why_not(problem) is None:
-            return self._hurried(problem, condensed)
+            return self._hurried(problem, condensed) if _is_quick(condensed.estimate(problem)) else None
         dense, rows = Dense(self.tolerance, averages=self.averages), problem.steps * problem.data.outputs
-        if rows > self.most_rows:
-            return None
-        work = dense.estimate(problem)
-        return dense if work.bytes <= CPU.available() and work.numbers <= _MOST_NUMBERS else None
+        return dense if rows <= self.most_rows and _is_quick(dense.estimate(problem)) else None
 
     def _first(self, problem: Problem, able: list[Solver]) -> Solver:
         """Return panels, which keep most, where they can be taken, and otherwise what has least to go through."""
@@ -114,6 +111,11 @@ class Choice:
     def _is_long(self, problem: Problem) -> bool:
         """Whether there are so many steps that it is not worth solving every one of them."""
         return problem.steps * problem.data.outputs > (SHORT if self.device == CPU else _SHORT_ON_DEVICE)
+
+
+def _is_quick(work: Work) -> bool:
+    """Whether something takes minutes at most, and fits into memory."""
+    return work.bytes <= CPU.available() and work.numbers <= _MOST_NUMBERS
 
 
 def write_solver(solver: Solver) -> dict[str, Any]:
