@@ -12,6 +12,9 @@ _LAST = 2
 _FLOOR = 1e-10
 """Correlations that are this fraction of their initial value, or less, are judged by that scale."""
 
+_SMALL_SLOPE = 1e-3
+"""Derivatives that are this fraction of the largest one of a function, or less, are judged by that scale."""
+
 
 class LastRows:
     """Rows of every function of two times at the last times.
@@ -29,22 +32,23 @@ class LastRows:
     def __init__(self, room: Room, outputs: int, end: int) -> None:
         self._outputs, self._end, size = outputs, outputs * end, room.size
         last = slice(max(0, self._end - _LAST * outputs), self._end)
-        moments, values, own, sizes = [], [], [], []
+        moments, norms, values, scales, sizes = [], [], [], [], []
         for function in room.two_time:
             matrices = function.matrix.reshape(-1, size, size)
-            rows = matrices[:, last, : self._end]
-            if isinstance(function, Symmetric):
-                equal = np.abs(np.diagonal(matrices, axis1=1, axis2=2)[:, : self._end])
-                floor = _FLOOR * equal[:, :1]
-                root = np.sqrt(np.maximum(equal, floor))
-                values.append(rows.reshape(-1, self._end))
-                own.append(root[:, last].reshape(-1, 1))
-                sizes.append(np.repeat(root, rows.shape[1], axis=0))
-            else:
-                moments.append(rows.reshape(-1, self._end))
-        self._moments, self._values = np.concatenate(moments), np.concatenate(values)
-        self._norms = np.abs(self._moments).sum(axis=1)
-        self._own, self._sizes = np.concatenate(own), np.concatenate(sizes)
+            rows = matrices[:, last, : self._end].reshape(-1, self._end)
+            if not isinstance(function, Symmetric):
+                moments += _parts(rows)
+                norms += _of_slopes([np.abs(part).sum(axis=1) for part in _parts(rows)])
+                continue
+            equal = np.abs(np.diagonal(matrices, axis1=1, axis2=2)[:, : self._end].real)
+            root = np.sqrt(np.maximum(equal, _FLOOR * equal[:, :1]))
+            largest = [root[:, last].ravel(), *(np.abs(part).max(axis=1) for part in _parts(rows)[1:])]
+            over_columns = np.repeat(root, last.stop - last.start, axis=0)
+            values += _parts(rows)
+            scales += _of_slopes(largest)
+            sizes += [over_columns, *(np.ones_like(over_columns) for _ in largest[1:])]
+        self._moments, self._norms = np.concatenate(moments), np.concatenate(norms)
+        self._values, self._scales, self._sizes = (np.concatenate(each) for each in (values, scales, sizes))
 
     def left_out(self, how: Condensation) -> float:
         """Largest part of a row that is lost: of the sum of its sizes, or of the largest value that it could have."""
@@ -53,7 +57,7 @@ class LastRows:
         x, y = self._moments[:, part], self._values[:, part]
         of_sums = np.abs(x - (x @ how.moments.T) @ how.values).sum(axis=1)
         of_values = np.abs(y - (y @ how.values.T) @ how.moments).max(axis=1)
-        scale = self._own[:, 0] * self._sizes[:, part].max(axis=1)
+        scale = self._scales * self._sizes[:, part].max(axis=1)
         return max(_largest(of_sums, self._norms), _largest(of_values, scale))
 
     def condense(self, how: Condensation) -> None:
@@ -63,6 +67,16 @@ class LastRows:
             shorten(array, how, factors, self._end)
         np.abs(self._sizes, out=self._sizes)
         self._end -= how.replaced - len(how.values)
+
+
+def _parts(rows: Array) -> list[Array]:
+    """Real and imaginary parts, of which the second is a derivative with a scale of its own."""
+    return [rows.real, rows.imag] if np.iscomplexobj(rows) else [rows]
+
+
+def _of_slopes(scales: list[Array]) -> list[Array]:
+    """Scales of real and of imaginary parts, where some of the latter may be small by chance."""
+    return [*scales[:1], *(np.maximum(each, _SMALL_SLOPE * each.max()) for each in scales[1:])]
 
 
 def _largest(part: Array, whole: Array) -> float:
