@@ -11,6 +11,7 @@ from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.condensed import run
 from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.condensed.solver import Condensed
+from deeplinear._theory.sensitivity import derivatives
 from deeplinear._time.axis import StepsAlone
 from deeplinear._time.history import NODES
 from factories import maker
@@ -55,6 +56,20 @@ def test_equals_the_dense_method(name):
 def test_rows_grow_with_the_logarithm_of_time():
     rows = [dl.solve(make(steps=steps), method="condensed").stats["nodes"] for steps in (400, 800)]
     assert rows[1] <= rows[0] + 2 * NODES <= 10 * NODES
+
+
+def test_what_has_died_out_does_not_keep_rows():
+    """Fields of a run that has converged are rounding errors, which no polynomial follows."""
+    problem = make(depth=1, sampling=dl.FullBatch(2.0), momentum=0.5, lr=0.1, steps=700)
+    assert dl.solve(problem, method="condensed").stats["nodes"] <= 12 * NODES
+
+
+def test_derivatives_are_those_of_the_dense_method():
+    point = make(sampling=MULTI, momentum=0.8, lr=0.004), "momentum"
+    exact, found = (derivatives([point], choice=Choice(method, 1e-8))[0].slope for method in ("dense", "condensed"))
+    for name in ("test_loss", "train_loss"):
+        theirs = getattr(exact, name)
+        np.testing.assert_allclose(getattr(found, name), theirs, rtol=1e-9, atol=1e-10 * np.abs(theirs).max())
 
 
 def test_what_alternates_is_known_on_even_and_odd_steps():

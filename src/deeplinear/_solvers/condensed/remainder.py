@@ -9,8 +9,8 @@ from deeplinear._time.history import Condensation
 _LAST = 2
 """Times whose rows are looked at, as what alternates may be hidden from one of them."""
 
-_FLOOR = 1e-10
-"""Correlations that are this fraction of their initial value, or less, are judged by that scale."""
+_ROUNDING = 1e-13
+"""What rounding leaves of correlations, relative to their initial values, and is never smooth."""
 
 _SMALL_SLOPE = 1e-3
 """Derivatives that are this fraction of the largest one of a function, or less, are judged by that scale."""
@@ -27,10 +27,13 @@ class LastRows:
         All functions of two times.
     outputs, end
         Rows of a time, and times that are filled.
+    allowed
+        Part of a row that may be lost.
     """
 
-    def __init__(self, room: Room, outputs: int, end: int) -> None:
+    def __init__(self, room: Room, outputs: int, end: int, allowed: float) -> None:
         self._outputs, self._end, size = outputs, outputs * end, room.size
+        floor = min(1.0, _ROUNDING / allowed)
         last = slice(max(0, self._end - _LAST * outputs), self._end)
         moments, norms, values, scales, sizes = [], [], [], [], []
         for function in room.two_time:
@@ -41,7 +44,7 @@ class LastRows:
                 norms += _of_slopes([np.abs(part).sum(axis=1) for part in _parts(rows)])
                 continue
             equal = np.abs(np.diagonal(matrices, axis1=1, axis2=2)[:, : self._end].real)
-            root = np.sqrt(np.maximum(equal, _FLOOR * equal[:, :1]))
+            root = np.sqrt(np.maximum(equal, floor * equal[:, :1]))
             largest = [root[:, last].ravel(), *(np.abs(part).max(axis=1) for part in _parts(rows)[1:])]
             over_columns = np.repeat(root, last.stop - last.start, axis=0)
             values += _parts(rows)

@@ -137,17 +137,18 @@ class CondensedRun:
         amplified = amplification(self.equations, times, 1.0 / whole)[0]
         if self.diverged_at >= 0:
             amplified = amplified[: self.diverged_at - start]
-        depends = amplified > DEPENDS
+        depends = amplified.real > DEPENDS
         if self.rounding_at < 0 and depends.any():
             self.rounding_at = start + int(depends.argmax())
         if self.rounding_at < 0:
-            self.amplified = max(self.amplified, float(amplified.max(initial=1.0)))
+            self.amplified = max(self.amplified, float(amplified.real.max(initial=1.0)))
 
     # The past --------------------------------------------------------------------------------------------
 
     def _condense(self) -> None:
         """Let neighbouring blocks be one, newest first, but not the last, nor the first, in which time 0 is."""
-        rows = LastRows(self.equations.room, self._outputs, self._count)
+        allowed = PART * self.tolerance
+        rows = LastRows(self.equations.room, self._outputs, self._count, allowed)
         for index in range(len(self.blocks) - 3, 0, -1):
             first, second = self.blocks[index : index + 2]
             longer, shorter = max(first.length, second.length), min(first.length, second.length)
@@ -159,7 +160,7 @@ class CondensedRun:
                     continue
                 how = condensation(first, second, block, index * NODES)
                 left_out = rows.left_out(how)
-                if left_out <= PART * self.tolerance:
+                if left_out <= allowed:
                     self._replace(how)
                     rows.condense(how)
                     self.blocks[index : index + 2] = [block]
