@@ -81,7 +81,7 @@ def show(data: dict[str, Any]) -> list[str]:
             rows.append([name, *numbers, *errors, last["steps"], seconds(last["seconds"]), last["rows"]])
         times.set(xscale="log", yscale="log", xlabel="steps $T$", ylabel="seconds")
         kept.set(xscale="log", xlabel="steps $T$", ylabel="times that are kept", ylim=(0, None))
-        kept.legend(loc="upper left", fontsize="x-small")
+        kept.legend(loc="upper right", bbox_to_anchor=(1.0, 0.8), fontsize="x-small")
     header = ["problem", "dense", "condensed", "ratio", "error", "error reported", "T", "time", "times kept"]
     return [
         f"Depth 3, tolerance 1e-6; the first columns are for T = {AGAINST}, the last ones for a longer run. The error "
