@@ -11,9 +11,10 @@ from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.condensed import run
 from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.condensed.solver import Condensed
+from deeplinear._solvers.rounding import amplification
 from deeplinear._theory.sensitivity import derivatives
 from deeplinear._time.axis import StepsAlone
-from deeplinear._time.history import NODES
+from deeplinear._time.history import NODES, Block
 from factories import maker
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
@@ -79,6 +80,21 @@ def test_what_alternates_is_known_on_even_and_odd_steps():
     assert sum(block.length for block in solved.blocks) == 400
 
 
+def test_errors_of_single_steps_are_amplified_as_in_the_dense_method(monkeypatch):
+    problem, seen = make(), []
+
+    def spy(*arguments):
+        seen.append(amplification(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(run, "amplification", spy)
+    solved = CondensedRun(problem, 1e-6)
+    solved.fill()
+    expected = amplification(dl.solve(problem, method="dense")._solved[0].equations, slice(0, 240))
+    np.testing.assert_allclose(np.concatenate(seen, axis=1), expected, rtol=1e-4)  # responses that vary over a node
+    assert solved.amplified == pytest.approx(expected.max(), rel=1e-4)
+
+
 def test_errors_fall_as_the_square_of_what_is_left_out():
     problem = make(depth=1, lr=0.05, sampling=MULTI, steps=400)
     exact = dl.solve(problem, method="dense").test_loss
@@ -88,6 +104,7 @@ def test_errors_fall_as_the_square_of_what_is_left_out():
         solved.fill()
         errors[index] = np.abs(solved.values().error[0] + 0.3**2 - exact).max() / exact.max()
         parts[index] = solved.most_left_out
+        assert solved.blocks[0] == Block(0, NODES)  # with the initial time, by which losses are judged
     assert (errors < parts**2).all()
     assert np.log(errors[0] / errors[2]) > 1.2 * np.log(parts[0] / parts[2]) > 4.0
 

@@ -64,7 +64,8 @@ class Condensed(Solver):
         """Some twenty times are kept for every doubling of the steps, and more where training oscillates."""
         times = min(problem.steps, round(_FEWEST + 20 * math.log2(max(1.0, problem.steps / _FEWEST))))
         shape = structure(problem)
-        held = 2 * system.memory(replace(shape, steps=times))  # with the copy that is made for more room
+        # There is room for more times than are kept, and a copy is made where it does not suffice.
+        held = system.memory(replace(shape, steps=min(problem.steps, 2 * times)))
         # Every step reads all of the matrices, as the last step of a dense solve does: three times the mean of these.
         steps = min(problem.steps, round(math.sqrt(3.0) * times))
         return Work(replace(shape, steps=steps), problem.steps / steps, held)
