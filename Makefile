@@ -5,6 +5,7 @@
 # make docs   the documentation, in docs/_build/html; warnings are errors
 # make bench  the benchmarks: benchmarks/results.md with its pictures, in about ten minutes on an idle machine
 # make check-panels  whether the error that panels report is honest, on 300 random problems; continues where it stopped
+# make check-condensed  the same for a condensed past
 # make fuzz   3000 random problems over every feature and extreme, each put to every check; continues where it stopped
 # make faults  damaged files, killed work, wrong requests and command lines (fault-stores, fault-page, fault-cli)
 # make check-best-rate  whether the best learning rate is the best, against brute force on 330 random problems
@@ -32,8 +33,8 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
 PARTS ?= tests src
 
 .DELETE_ON_ERROR:
-.PHONY: run test lint types pytest bench check-slow check-panels check-best-rate check-measured-rate fuzz faults fault-stores \
-	fault-page fault-cli docs wheel-check dist wheels check-package check-lowest check-numpy coverage sanitize bench-history clean
+.PHONY: run test lint types pytest bench check-slow check-panels check-condensed check-best-rate check-measured-rate fuzz faults \
+	fault-stores fault-page fault-cli docs wheel-check dist wheels check-package check-lowest check-numpy coverage sanitize bench-history clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -110,6 +111,9 @@ bench: $(VENV)/installed
 
 check-panels: $(VENV)/installed
 	$(BIN)/python benchmarks/honesty.py --workers $(WORKERS)
+
+check-condensed: $(VENV)/installed
+	$(BIN)/python benchmarks/honesty.py --method condensed --workers $(WORKERS)
 
 fuzz: $(VENV)/installed
 	$(BIN)/python benchmarks/fuzz.py --workers $(WORKERS)

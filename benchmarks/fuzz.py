@@ -268,6 +268,11 @@ def coarse(problem: dl.Problem, solution: dl.Solution) -> None:
     _as_reported(problem, solution, "coarse")
 
 
+def condensed(problem: dl.Problem, solution: dl.Solution) -> None:
+    """With a condensed past every step finds what it finds with all of it, as closely as it says."""
+    _as_reported(problem, solution, "condensed")
+
+
 def _is_small(problem: dl.Problem) -> bool:
     network = problem.network
     exact = not network.centered or network.richness > 0.05  # else double precision does not do for the reference
@@ -289,6 +294,7 @@ CHECKS: dict[str, tuple[Callable[[dl.Problem, dl.Solution], None], Callable[[dl.
     "reference": (against_reference, lambda problem: _is_small(problem) and not problem.sampling.small_batch),
     "two times": (two_times, lambda problem: problem.steps <= 40 and problem.network.depth != 10**9),
     "panels": (panels, lambda problem: 120 < problem.steps <= 400 and _may(problem, "panels")),
+    "condensed": (condensed, lambda problem: 60 < problem.steps <= 400 and _may(problem, "condensed")),
     "coarse": (coarse, lambda problem: 512 < problem.steps <= 1500 and _may(problem, "coarse")),
 }
 """Each check, and which problems it applies to."""

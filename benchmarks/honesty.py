@@ -1,13 +1,14 @@
-"""Is the error that panels report honest? True errors against the dense method, on randomly drawn problems.
+"""Is the error that a method reports honest? True errors against the dense method, on randomly drawn problems.
 
-python benchmarks/honesty.py [--problems 300] [--seeds 3 17 ...] [--workers 1]
+python benchmarks/honesty.py [--method panels] [--problems 300] [--seeds 3 17 ...] [--workers 1]
 
-Problem number s is drawn by a generator seeded with s and solved by panels at three tolerances; the true error of the
-losses must stay below ten times the reported one. From number 200 on every problem has a schedule with jumps, ramps or
-warm restarts, many of them up to the edge of stability and beyond. Every answer is kept in ``out/honesty`` at once, so
-an interrupted run goes on where it stopped; answers of another version of the solver are not taken. When all problems
-are there, ``benchmarks/honesty.md`` and its picture are written. Violations are listed with their problem as a TOML
-file, and the exit code is then 1.
+Problem number s is drawn by a generator seeded with s and solved at three tolerances; the true error of the losses must
+stay below ten times the reported one. From number 200 on every problem has a schedule with jumps, ramps or warm
+restarts, many of them up to the edge of stability and beyond. With ``--method condensed`` most problems draw batches,
+and half of them have momentum. Every answer is kept in ``out/honesty`` at once, so an interrupted run goes on where it
+stopped; answers of another version of the solver are not taken. When all problems are there,
+``benchmarks/honesty.md``, or ``benchmarks/honesty_condensed.md``, and its picture are written. Violations are listed
+with their problem as a TOML file, and the exit code is then 1.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from pictures import BAND, COLORS, INK, picture
 
 HERE = Path(__file__).parent
 STORE = HERE.parent / "out" / "honesty"
+METHODS = ("panels", "condensed")
 TOLERANCES = (1e-4, 1e-6, 1e-8)
 PROBLEMS, ROUGH = 300, 200
 """Problems, and the first of those with rough schedules."""
@@ -91,6 +93,29 @@ def draw(seed: int) -> dl.Problem:
     return dl.Problem(network, data, sampling, dl.GradientDescent(schedule, weight_decay=decay), steps)
 
 
+def draw_any(seed: int) -> dl.Problem:
+    """Draw the same problem with batches, momentum, both or neither."""
+    drawn, rng = draw(seed), np.random.default_rng([seed, 1])
+    size = 50.0 if isinstance(drawn.network.width, float) and drawn.network.width >= 20.0 else 1.0
+    batch, samples = (float(f"{size * np.exp(rng.uniform(np.log(0.2), np.log(4.0))):.4g}") for _ in range(2))
+    samplings = (dl.OnlineSGD(batch), dl.MultiPassSGD(samples, min(batch, samples)), drawn.sampling)
+    sampling = samplings[int(rng.integers(3))]
+    momentum = float(rng.choice([0.0, 0.0, 0.5, 0.9]))
+    rates = (1.0 - momentum) * np.asarray(drawn.optimizer.rates(drawn.steps))
+    optimizer = dl.GradientDescent(
+        rates.tolist() if drawn.optimizer.has_schedule else float(rates[0]),
+        momentum=momentum,
+        nesterov=bool(momentum and rng.integers(2)),
+        weight_decay=drawn.optimizer.weight_decay,
+    )
+    return dl.Problem(drawn.network, drawn.data, sampling, optimizer, drawn.steps)
+
+
+def problem_of(method: str, seed: int) -> dl.Problem:
+    """Draw a problem that a method can solve."""
+    return (draw if method == "panels" else draw_any)(seed)
+
+
 def _gram(rng: np.random.Generator, outputs: int) -> list[list[float]] | None:
     if outputs == 1:
         return None
@@ -137,9 +162,9 @@ def _rough_schedule(rng: np.random.Generator, rate: float, steps: int) -> list[f
     return [float(value) for value in values]
 
 
-def check(seed: int) -> Record:
-    """Solve a problem densely and by panels at every tolerance."""
-    problem = draw(seed)
+def check(method: str, seed: int) -> Record:
+    """Solve a problem densely and by a method at every tolerance."""
+    problem = problem_of(method, seed)
     start = time.perf_counter()
     exact = dl.solve(problem, method="dense")
     record: Record = {"seed": seed, "steps": problem.steps, "status": str(exact.status), "runs": []}
@@ -149,7 +174,7 @@ def check(seed: int) -> Record:
         start = time.perf_counter()
         run: Record = {"tolerance": tolerance}
         try:
-            solution = dl.solve(problem, method="panels", tolerance=tolerance)
+            solution = dl.solve(problem, method=method, tolerance=tolerance)
         except ArithmeticError as error:
             run["unresolved"] = str(error)
         else:
@@ -199,41 +224,53 @@ def solver_version() -> str:
     return digest.hexdigest()[:12]
 
 
-def stored(seed: int) -> Record:
+def stored(method: str, seed: int) -> Record:
     """The answer for a problem, from the store if this version of solver and draw has given it before."""
-    path = STORE / f"{seed}.json"
-    version = f"{solver_version()}-{hashlib.sha256(draw(seed).to_toml().encode()).hexdigest()[:12]}"
+    path = STORE / f"{_prefix(method)}{seed}.json"
+    version = f"{solver_version()}-{hashlib.sha256(problem_of(method, seed).to_toml().encode()).hexdigest()[:12]}"
     if path.exists():
         record: Record = json.loads(path.read_text())
         if record["version"] == version:
             return record
-    record = check(seed) | {"version": version}
+    record = check(method, seed) | {"version": version}
     write_atomically(path, lambda temporary: temporary.write_text(json.dumps(record, indent=1)))
     return record
 
 
-def answers(seeds: Sequence[int], workers: int) -> Iterator[Record]:
+def _prefix(method: str) -> str:
+    return "" if method == "panels" else f"{method}_"
+
+
+def answers(method: str, seeds: Sequence[int], workers: int) -> Iterator[Record]:
     """The answers for some problems, in their order."""
     STORE.mkdir(parents=True, exist_ok=True)
+    answer = functools.partial(stored, method)
     if workers == 1:
-        yield from map(stored, seeds)
+        yield from map(answer, seeds)
     else:
         with ProcessPoolExecutor(workers) as pool:
-            yield from pool.map(stored, seeds)
+            yield from pool.map(answer, seeds)
 
 
-def summary(records: list[Record]) -> str:
+def summary(method: str, records: list[Record]) -> str:
     """The page: how true errors stand to reported ones, and what was violated."""
+    title, sampling, command = {
+        "panels": ("panels report", "full batch and population loss", ""),
+        "condensed": (
+            "a condensed past reports",
+            "online and multi-pass SGD, full batch and population loss, momentum and Nesterov",
+            " --method condensed",
+        ),
+    }[method]
     lines = [
-        "## The error that panels report against the true one",
+        f"## The error that {title} against the true one",
         "",
-        f"{datetime.date.today()}: {len(records)} problems drawn at random (MLP and residual, full batch and "
-        "population loss, isotropic data, spectra and power laws, one to three outputs, schedules, weight decay, "
-        f"100 to 1200 steps), each solved densely and by panels. {_rough_ones(records)} Promise: true error at most "
-        f"{ALLOWED:g} times that reported. Source of the solver: {solver_version()}. `python benchmarks/honesty.py` "
-        "repeats it.",
+        f"{datetime.date.today()}: {len(records)} problems drawn at random (MLP and residual, {sampling}, isotropic "
+        "data, spectra and power laws, one to three outputs, schedules, weight decay, 100 to 1200 steps), each solved "
+        f"densely and by this method. {_rough_ones(records)} Promise: true error at most {ALLOWED:g} times that "
+        f"reported. Source of the solver: {solver_version()}. `python benchmarks/honesty.py{command}` repeats it.",
         "",
-        "![True against reported error](images/honesty.png)",
+        f"![True against reported error](images/{_name(method)}.png)",
         "",
         "| tolerance | runs | true / reported: median | 90 % below | 99 % below | largest | violations | "
         "true error above tolerance | gave up |",
@@ -251,12 +288,16 @@ def summary(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def _name(method: str) -> str:
+    return "honesty" if method == "panels" else f"honesty_{method}"
+
+
 def _rough_ones(records: list[Record]) -> str:
     rough = [record for record in records if record["seed"] >= ROUGH]
     rounded = [record for record in rough if record["rounding_at"] is not None]
     return (
         f"{len(rough)} of them have schedules with jumps, ramps or warm restarts; {len(rounded)} of these become "
-        "unstable after what could grow was trained away, so that their losses depend on rounding, which panels "
+        "unstable after what could grow was trained away, so that their losses depend on rounding, which the method "
         "must say or give up."
     )
 
@@ -272,9 +313,9 @@ def _violations(records: list[Record]) -> list[str]:
     return ["Violations:", "", "| problem | tolerance | reported | true | ratio |", "|---|---|---|---|---|", *rows]
 
 
-def draw_picture(records: list[Record]) -> None:
+def draw_picture(method: str, records: list[Record]) -> None:
     """True against reported errors; grey is where the promise is broken."""
-    with picture("honesty") as (ax,):
+    with picture(_name(method)) as (ax,):
         ends = np.array([ROUNDING, 1e-3])
         ax.fill_between(ends, ends * ALLOWED, 1.0, color=BAND, linewidth=0)
         ax.plot(ends, ends, color=INK, linewidth=0.6)
@@ -288,26 +329,28 @@ def draw_picture(records: list[Record]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compare the errors that panels report with true ones.")
+    parser = argparse.ArgumentParser(description="Compare the errors that a method reports with true ones.")
+    parser.add_argument("--method", choices=METHODS, default="panels", help="which method (panels)")
     parser.add_argument("--problems", type=int, default=PROBLEMS, help=f"how many problems to draw ({PROBLEMS})")
     parser.add_argument("--seeds", type=int, nargs="+", help="only these problems; writes no page")
     parser.add_argument("--workers", type=int, default=1, help="how many processes (1)")
     chosen = parser.parse_args()
     records = []
-    for record in answers(chosen.seeds or range(chosen.problems), chosen.workers):
+    for record in answers(chosen.method, chosen.seeds or range(chosen.problems), chosen.workers):
         seed = record["seed"]
         records.append(record)
         shown = [f"{ratio(run):.2g}" if "true" in run else "gave up" for run in record["runs"]]
         bad = any("true" in run and ratio(run) > ALLOWED for run in record["runs"])
         if bad:
-            draw(seed).save(STORE / f"{seed}.toml")
-            shown.append(f"VIOLATION, see {STORE / f'{seed}.toml'}")
+            place = STORE / f"{_prefix(chosen.method)}{seed}.toml"
+            problem_of(chosen.method, seed).save(place)
+            shown.append(f"VIOLATION, see {place}")
         print(f"problem {seed}: {record['steps']} steps, true / reported {', '.join(shown)}", flush=True)
-    text = summary(records)
+    text = summary(chosen.method, records)
     print("\n" + text)
     if chosen.seeds is None:
-        draw_picture(records)
-        write_atomically(HERE / "honesty.md", lambda temporary: temporary.write_text(text))
+        draw_picture(chosen.method, records)
+        write_atomically(HERE / f"{_name(chosen.method)}.md", lambda temporary: temporary.write_text(text))
     return int("Violations:" in text)
 
 

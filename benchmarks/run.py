@@ -25,6 +25,7 @@ from sections import (
     horizons,
     learning_rates,
     lists,
+    noise,
     panels,
     peer_iteration,
     programs,
@@ -39,6 +40,7 @@ SECTIONS: dict[str, ModuleType] = {
     "dense": dense,
     "panels": panels,
     "horizons": horizons,
+    "noise": noise,
     "growth": growth,
     "residual": residual,
     "programs": programs,
@@ -51,7 +53,7 @@ SECTIONS: dict[str, ModuleType] = {
     "exact": exact,
 }
 """Each measures numbers, and shows them as headlines, and as lines of Markdown with a picture."""
-OTHERS = ("honesty.md", "best_rate.md", "device.md")
+OTHERS = ("honesty.md", "honesty_condensed.md", "best_rate.md", "device.md")
 """Sections that other scripts write, since they need hours or another machine."""
 
 

@@ -172,4 +172,35 @@ GEOMETRY = Suite(
     },
 )
 
-SUITES = [RULES, PROGRAMS, GEOMETRY]
+CONDENSED = Suite(
+    tests=["solvers/test_history.py", "solvers/test_condensed.py"],
+    mutants={
+        "_time/history.py": [
+            ("P = (L * old[:, None]).T / new[:, None]", "P = L.T / new[:, None]"),
+            ("P * old / new[:, None])", "P / new[:, None])"),
+            ("4.0 * (4.0 * n**2 - 1.0)", "4.0 * (4.0 * n**2 + 1.0)"),
+            ("other.nodes - other._odd()", "other.nodes"),
+            ("not all(each.alternates or each.length == NODES", "not any(each.alternates or each.length == NODES"),
+        ],
+        "_equations/two_time.py": [
+            ("return how.moments", "return how.values"),
+            ("mine.densities if is_density else mine.values", "mine.values"),
+        ],
+        "_equations/training.py": [
+            ("for numbers in (track.change, track.velocity):", "for numbers in (track.change,):"),
+            ("own.change[:, :known], own.velocity[:, :known] = track", "own.change[:, :known], _ = track"),
+        ],
+        "_equations/layer_zero.py": [("size), is_density=True)", "size))")],
+        "_solvers/condensed/run.py": [
+            ("how, how.densities, self._count)", "how, how.values, self._count)"),
+            ("self.equations.c.subsampling[:, :size] = before.c.subsampling", "pass"),
+            ("for index in range(len(self.blocks) - 3, 0, -1):", "for index in range(len(self.blocks) - 3, -1, -1):"),
+            ("1.0 / whole)[0]", "1.0 * whole)[0]"),
+        ],
+        "_solvers/condensed/remainder.py": [
+            ("float(ratio.max(initial=0.0))", "1e-4 * float(ratio.max(initial=0.0))"),
+        ],
+    },
+)
+
+SUITES = [CONDENSED, RULES, PROGRAMS, GEOMETRY]

@@ -201,7 +201,7 @@ class TestOtherProcesses:
 
     def test_coarse_steps_too(self) -> None:
         solution = dl.solve(
-            dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.OnlineSGD(2.0), dl.GradientDescent(0.002), 2000)
+            dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.OnlineSGD(2.0), dl.GradientDescent(0.0002), 2000)
         )
         assert solution.stats["method"] == "coarse"
         again = pickle.loads(pickle.dumps(solution))

@@ -20,6 +20,7 @@ from deeplinear._cli import app
 from deeplinear._core.about import described, parts_of
 from deeplinear._equations.chain import Layers
 from deeplinear._time.grid import Grid
+from deeplinear._time.history import Block
 from documentation import DOCS, ROOT, blocks, cells, links, pages, script
 
 NOTEBOOKS = [page for page in pages() if cells(page)]
@@ -198,7 +199,7 @@ def solved() -> dict[str, object]:
     parts = [problem.network, problem.data, problem.data.modes, problem.sampling, problem.optimizer]
     parts += [solution, solution.decomposition, solution.variance]
     parts += [dense.c, dense.weights.input, dense.data, dense.data_covariances, dense.chain.responses.sites[2]]
-    parts += [dl.ResNet(depth=3, width=1.0), Grid([1, 1, 1])]
+    parts += [dl.ResNet(depth=3, width=1.0), Grid([1, 1, 1]), Block(0, 100)]
     return {type(part).__name__: part for part in parts}
 
 

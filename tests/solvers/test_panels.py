@@ -441,7 +441,8 @@ def test_the_choice_of_method():
     assert Choice().solver(make(steps=2000)).name == "panels"
     assert Choice("dense").solver(make(steps=2000)).name == "dense"
     with pytest.raises(
-        ValueError, match="method must be 'auto' or 'dense' or 'panels' or 'coarse' or 'reference', got 'fast'"
+        ValueError,
+        match="method must be 'auto' or 'dense' or 'panels' or 'coarse' or 'condensed' or 'reference', got 'fast'",
     ):
         dl.solve(make(), method="fast")
     short, long = dl.solve([make(steps=20), make(steps=5000, depth=1)])

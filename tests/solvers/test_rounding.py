@@ -41,9 +41,9 @@ def test_what_is_stable_or_unstable_from_the_start_does_not_depend_on_rounding(l
 
 
 def test_long_runs_say_the_same_as_short_ones():
-    """Panels give such a run up, and then every step is solved."""
+    """Panels give such a run up, and then every step is solved, with its past condensed."""
     solution = dl.solve(make(np.concatenate([np.full(700, 0.02), np.full(350, 0.3)]), steps=1050))
-    assert solution.stats["method"] == "dense"
+    assert solution.stats["method"] == "condensed"
     assert 700 < solution.status.rounding_at < 800
 
 

@@ -125,7 +125,7 @@ def estimate(
     Examples
     --------
     >>> import deeplinear as dl
-    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1, momentum=0.9)
+    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.ScheduleFree(0.1)
     >>> problem = dl.Problem(network, dl.Isotropic(), dl.OnlineSGD(0.5), optimizer, steps=10**6)
     >>> cost = estimate(problem)
     >>> cost.fits, cost.method, f"{cost.theory.bytes / 1e12:.0f} TB"
@@ -143,17 +143,17 @@ def estimate(
 def _solving(problem: Problem) -> tuple[str, Cost]:
     """Say how a problem is solved, and what that takes.
 
-    Where panels do not begin, because training oscillates, a run is solved at every step; if it is too long for that,
-    panels take single steps until it is smooth, or else until they give up.
+    Where panels do not begin, because training oscillates, a run is solved at every step, with its past condensed; if
+    nothing else can solve it, panels take single steps until it is smooth, or else until they give up.
     """
     choice, seconds = Choice(), solve_seconds(problem)
     solver = choice.solver(problem)
     work = solver.estimate(problem)
     beginning = Work(replace(Dense().shape(problem), steps=BEGINNING), 1.0, 0)
     if isinstance(solver, Panels) and beginning.numbers < _MOST_PROBED and not solver.begins(problem):
-        dense = choice.instead(problem, solver)
-        work = solver.without_panels(problem) if dense is None else dense.estimate(problem)
-        return (dense or solver).name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
+        other = choice.instead(problem, solver)
+        work = solver.without_panels(problem) if other is None else other.estimate(problem)
+        return (other or solver).name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
     steps = work.shape.steps
     if isinstance(solver, MergedSteps):  # what takes longer is given up
         steps = min(steps, solver.most_steps(problem))

@@ -87,7 +87,7 @@ class DataResponses:
         self.RDelta: Causal | None = room.causal(c.batch) if s.reuses_data else None
         self._mean_H = room.causal(c.batch) if s.modes > 1 else None
         self.H: Causal = room.causal(c.batch, s.modes)
-        self.H1: Array = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs))
+        self.H1: Array = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs), axis=-2)
         self._shares = _shares(c) if s.sets.sets else None
         self.mixed: list[tuple[slice, Array]] = []  # rows whose signal is a sum over earlier ones, with its factors
 
@@ -200,10 +200,10 @@ class DataCovariances:
         # reuse S o (C_v + sigma^2).
         self._remembered = room.symmetric(batch) if s.reuses_data else None
         # <v_k(t)^2> / B for each mode.
-        self._own = room.series((batch, s.modes, 1, size)) if s.own_noise and same_data else None
-        self.CDelta_equal: Array = room.series((batch, size // s.outputs, s.outputs, s.outputs))
+        self._own = room.series((batch, s.modes, 1, size), is_density=True) if s.own_noise and same_data else None
+        self.CDelta_equal: Array = room.series((batch, size // s.outputs, s.outputs, s.outputs), 1, s.outputs)
         # The same between a row and the row before, whose batch it sees.
-        self._before = room.series(self.CDelta_equal.shape) if s.sets.twice else None
+        self._before = room.series(self.CDelta_equal.shape, 1, s.outputs) if s.sets.twice else None
         self.width: Array = room.series((batch, size))
         self.data: Array = room.series((batch, size))
         # What has eigenvalue zero is never learned: D = 0 over any number.

@@ -232,6 +232,12 @@ class Equations:
         }
         return Values(**chosen)
 
+    def values(self, times: slice) -> Values:
+        """Return what is known at equal times of some rows over times, once these are filled."""
+        outputs = self.c.structure.outputs
+        values = self._values(slice(times.start * outputs, times.stop * outputs), times)
+        return values._replace(kernel=values.kernel[:, times])
+
     def _values(self, rows: slice, times: slice, *, kernel: bool = True) -> Values:
         C0, s = self.data_covariances, self.c.structure
         with np.errstate(over="ignore", invalid="ignore"):  # at a divergence

@@ -24,10 +24,11 @@ from deeplinear._core.arrays import Array, beside, computing, namespace, zeros
 from deeplinear._equations.coefficients import Coefficients, is_complex, row_set
 from deeplinear._equations.matrix_track import MatrixTrack
 from deeplinear._equations.rules import Evaluation, evaluations, numbers_of, orthogonal_layers
-from deeplinear._equations.two_time import Room
+from deeplinear._equations.two_time import Room, shorten
 from deeplinear._equations.weights import GrowingWeights, WeightLayers
 from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
+from deeplinear._time.history import Condensation
 from deeplinear._time.propagator import Track
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Training:
     Attributes
     ----------
     layers
-        The weights as the equations read them. All rows are known from the start unless a rule looks at gradients.
+        The weights as the equations read them. All rows are known from the start unless a rule looks at gradients, or
+        they are to be filled row by row.
     scales
         What the last gradient of each group was multiplied by, shape (batch, 1), where a rule divides by its size.
     gains
@@ -48,7 +50,13 @@ class Training:
     """
 
     def __init__(
-        self, problems: Sequence[Problem], c: Coefficients, room: Room, averages: Sequence[Average] = ()
+        self,
+        problems: Sequence[Problem],
+        c: Coefficients,
+        room: Room,
+        averages: Sequence[Average] = (),
+        *,
+        row_by_row: bool = False,
     ) -> None:
         s, self._c = c.structure, c
         self._shares = [average.weights(problems[0].steps) for average in averages]
@@ -77,7 +85,7 @@ class Training:
         self.scales: dict[int, Array] | None = None
         self.gains: dict[int, Array] = {}
         self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
-        self.is_open = any(rule.feels_gradients for rule in s.rules)
+        self.is_open = row_by_row or any(rule.feels_gradients for rule in s.rules)
         self.has_passive = bool(self._shares) or any(rule.averages for rule in s.rules)
         if not self.is_open and not self.has_passive:
             with computing(c.gamma0):  # rates that no training bears overflow here already
@@ -102,6 +110,21 @@ class Training:
         """Let the weights be those of an evaluation."""
         if self.is_open or self.has_passive:
             self._place(evaluation)
+
+    def condense(self, how: Condensation, end: int) -> None:
+        """Let the gradients of some of the first ``end`` rows be known by fewer numbers, their moments."""
+        for group, track in self._tracks.items():
+            for numbers in (track.change, track.velocity):
+                shorten(numbers[:, 1:], how, how.moments, end)
+            self._means[group] = track.change  # no mean is kept of rules whose past is condensed
+
+    def go_on(self, before: "Training") -> None:
+        """Continue where other weights of the same problems have come to, which have room for fewer rows."""
+        for group, track in before._tracks.items():
+            known, own = track.change.shape[-1], self._tracks[group]
+            own.change[:, :known], own.velocity[:, :known] = track.change, track.velocity
+            self._means[group] = own.change
+        self._squares, self._gradients = before._squares, before._gradients
 
     def passive(self, evaluation: Evaluation) -> Iterator[int]:
         """Let the weights be in turn those that are only looked at before an evaluation.

@@ -6,9 +6,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 from deeplinear._core.arrays import Array, namespace, zeros
+from deeplinear._time.history import Condensation
 
 
 class TwoTime:
@@ -49,12 +50,24 @@ class TwoTime:
         self.matrix[..., rows, :] = 0.0
         self.matrix[..., :, rows] = 0.0
 
+    def condense(self, how: Condensation, end: int) -> None:
+        """Let fewer rows stand for some of the first ``end`` ones, and columns likewise; later ones move up."""
+        filled = self.matrix[..., :end, :end]
+        shorten(filled.mT, how, how.values, end)
+        shorten(filled, how, self._columns(how), end)
+
+    def _columns(self, how: Condensation) -> Array:
+        raise NotImplementedError
+
 
 class Causal(TwoTime):
     """A response or a kernel: what happens at one time depends on earlier ones, so the matrix is lower triangular."""
 
     def __setitem__(self, rows: slice, values: Array) -> None:
         self.matrix[..., rows, : rows.stop] = values
+
+    def _columns(self, how: Condensation) -> Array:
+        return how.moments
 
 
 class Symmetric(TwoTime):
@@ -63,6 +76,18 @@ class Symmetric(TwoTime):
     def __setitem__(self, rows: slice, values: Array) -> None:
         self.matrix[..., rows, : rows.stop] = values
         self.matrix[..., : rows.stop, rows] = values.mT
+
+    def _columns(self, how: Condensation) -> Array:
+        return how.values
+
+
+class Series(NamedTuple):
+    """Functions of one time, along one of the axes of an array."""
+
+    array: Array
+    axis: int
+    outputs: int  # rows of a time
+    is_density: bool  # as in ``history.py``
 
 
 class Room:
@@ -83,19 +108,19 @@ class Room:
         self.size: int = size
         self._like = like
         self._free: Array = zeros((matrices, size, size), like)
-        self._two_time: list[TwoTime] = []
-        self._series: list[Array] = []
+        self.two_time: list[TwoTime] = []
+        self._series: list[Series] = []
 
     def causal(self, *leading: int) -> Causal:
         """Return a causal function, still zero, with these leading axes."""
         made = Causal(self._matrices(leading))
-        self._two_time.append(made)
+        self.two_time.append(made)
         return made
 
     def symmetric(self, *leading: int) -> Symmetric:
         """Return a symmetric function, still zero, with these leading axes."""
         made = Symmetric(self._matrices(leading))
-        self._two_time.append(made)
+        self.two_time.append(made)
         return made
 
     def _matrices(self, leading: tuple[int, ...]) -> Array:
@@ -106,20 +131,44 @@ class Room:
         self._free = self._free[count:]
         return taken
 
-    def series(self, shape: Sequence[int]) -> Array:
-        """Return an array that holds functions of one time, still zero."""
+    def series(self, shape: Sequence[int], axis: int = -1, outputs: int = 1, *, is_density: bool = False) -> Array:
+        """Return an array that holds functions of one time along an axis, still zero.
+
+        The axis has a place for every row, or for every time, which has several ``outputs``.
+        """
         made = zeros(shape, self._like)
-        self._series.append(made)
+        self._series.append(Series(made, axis, outputs, is_density))
         return made
 
     def clear(self, rows: slice) -> None:
         """Set rows and columns of all functions of two times to zero."""
-        for each in self._two_time:
+        for each in self.two_time:
             each.clear(rows)
 
     def copy_to(self, other: "Room") -> None:
         """Copy everything to a room of the same equations with more, or fewer, rows."""
-        old, new = ([*(each.matrix for each in room._two_time), *room._series] for room in (self, other))
+        old, new = (
+            [*(each.matrix for each in room.two_time), *(each.array for each in room._series)] for room in (self, other)
+        )
         for source, target in zip(old, new, strict=True):
             common = tuple(slice(0, min(lengths)) for lengths in zip(source.shape, target.shape, strict=True))
             target[common] = source[common]
+
+    def condense(self, how: Condensation, outputs: int, end: int) -> None:
+        """Let fewer times stand for some of the first ``end`` ones, in everything; later ones move up."""
+        of_rows = how.of_outputs(outputs)
+        for each in self.two_time:
+            each.condense(of_rows, outputs * end)
+        for array, axis, per_time, is_density in self._series:
+            mine, last = (of_rows, outputs * end) if per_time == 1 else (how, end)
+            along = namespace(array).moveaxis(array, axis, -1)
+            shorten(along, mine, mine.densities if is_density else mine.values, last)
+
+
+def shorten(array: Array, how: Condensation, factors: Array, end: int) -> None:
+    """Replace some places of the last axis by fewer, with factors (new, old), and move up later ones before an end."""
+    start, stop, new = how.first, how.first + how.replaced, len(factors)
+    array[..., start : start + new] = array[..., start:stop] @ factors.T
+    left = end - stop
+    array[..., start + new : start + new + left] = array[..., stop:end]
+    array[..., start + new + left : end] = 0.0

@@ -12,13 +12,14 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
-from deeplinear._solvers.base import Answer, Solver, Unresolved
+from deeplinear._solvers.base import Answer, Solver, Unresolved, Work
+from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.merged_steps import MergedSteps
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._solvers.slow import Reference
 
-METHODS = ("auto", "dense", "panels", "coarse", "reference")
+METHODS = ("auto", "dense", "panels", "coarse", "condensed", "reference")
 
 SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
@@ -34,9 +35,10 @@ class Choice:
     Attributes
     ----------
     method
-        A solver's name, or ``"auto"`` for all of them: panels, merged steps and, last of all, every step.
+        A solver's name, or ``"auto"`` for all of them: panels, merged steps, a condensed past and, last of all, every
+        step as it is.
     tolerance, device
-        Options of every solver; panels run on the processor.
+        Options of every solver; panels and a condensed past run on the processor.
     only
         Names to which ``"auto"`` is limited.
     most_rows
@@ -50,7 +52,7 @@ class Choice:
     Examples
     --------
     >>> [solver.name for solver in Choice().solvers()]
-    ['panels', 'coarse', 'dense']
+    ['panels', 'coarse', 'condensed', 'dense']
     """
 
     method: str = "auto"
@@ -66,6 +68,7 @@ class Choice:
         every: list[Solver] = [
             Panels(self.tolerance),
             MergedSteps(self.tolerance, self.device),
+            Condensed(self.tolerance),
             Dense(self.tolerance, device=self.device, averages=self.averages),
         ]
         if self.method == Reference.name:  # which is never chosen, but asked for
@@ -80,23 +83,39 @@ class Choice:
                 raise Refusal("method", self.method, f'"dense" or "auto" {reason}', got=f'"{self.method}"')
             return solver
         if self._is_long(problem) and not self.averages:
-            for solver in self.solvers()[:-1]:
-                if solver.why_not(problem) is None:
-                    return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
+            able = [solver for solver in self.solvers()[:-1] if solver.why_not(problem) is None]
+            if able:
+                return self._hurried(problem, self._first(problem, able))
         return self.solvers()[-1]
 
-    def instead(self, problem: Problem, solver: Solver) -> Dense | None:
+    def instead(self, problem: Problem, solver: Solver) -> Solver | None:
         """Return what solves a problem that a solver could not resolve, None if nothing may or can within minutes."""
-        dense = Dense(self.tolerance, averages=self.averages)
-        rows = problem.steps * problem.data.outputs
-        if self.method != "auto" or solver.name == dense.name or rows > self.most_rows:
+        if self.method != "auto" or solver.name == Dense.name:
             return None
-        work = dense.estimate(problem)
-        return dense if work.bytes <= CPU.available() and work.numbers <= _MOST_NUMBERS else None
+        condensed = Condensed(self.tolerance)
+        if solver.name != condensed.name in self.only and condensed.why_not(problem) is None:
+            return self._hurried(problem, condensed) if _is_quick(condensed.estimate(problem)) else None
+        dense, rows = Dense(self.tolerance, averages=self.averages), problem.steps * problem.data.outputs
+        return dense if rows <= self.most_rows and _is_quick(dense.estimate(problem)) else None
+
+    def _first(self, problem: Problem, able: list[Solver]) -> Solver:
+        """Return panels, which keep most, where they can be taken, and otherwise what has least to go through."""
+        if isinstance(able[0], Panels) or len(able) == 1:
+            return able[0]
+        return min(able, key=lambda solver: solver.estimate(problem).numbers)
+
+    def _hurried(self, problem: Problem, solver: Solver) -> Solver:
+        """Return a solver that gives up, where something else can solve the problem."""
+        return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
 
     def _is_long(self, problem: Problem) -> bool:
         """Whether there are so many steps that it is not worth solving every one of them."""
         return problem.steps * problem.data.outputs > (SHORT if self.device == CPU else _SHORT_ON_DEVICE)
+
+
+def _is_quick(work: Work) -> bool:
+    """Whether something takes minutes at most, and fits into memory."""
+    return work.bytes <= CPU.available() and work.numbers <= _MOST_NUMBERS
 
 
 def write_solver(solver: Solver) -> dict[str, Any]:
@@ -114,7 +133,7 @@ def read_solver(values: dict[str, Any]) -> Solver:
     >>> read_solver(write_solver(Dense(1e-8)))
     Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None), averages=())
     """
-    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Dense, Reference)}
+    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Condensed, Dense, Reference)}
     options = dict(values)
     if "averages" in options:
         options["averages"] = averages_from_json(options["averages"])
@@ -162,14 +181,14 @@ def answers(
 
 
 def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Progress) -> list[Answer]:
-    """Solve a batch; what is not resolved is solved at every step, if the choice was free."""
+    """Solve a batch; what is not resolved is solved in another way, if the choice was free."""
     try:
         return solver.solve(members, progress)
     except Unresolved as reason:
-        dense = choice.instead(members[0], solver)
-        if dense is None:
+        other = choice.instead(members[0], solver)
+        if other is None:
             raise Unresolved(f"{reason}{_or_every_step(members[0], solver, choice)}") from reason
-    return dense.solve(members, progress)
+    return _solved(members, other, choice, progress)
 
 
 def _or_every_step(problem: Problem, solver: Solver, choice: Choice) -> str:

@@ -25,7 +25,7 @@ from deeplinear._equations.system import Equations
 LOSS_FLOOR = 1e-5
 """Losses are accurate relative to their value, or to this fraction of the initial one if it is larger."""
 
-_DEPENDS = 1e6
+DEPENDS = 1e6
 """Amplification from which losses are said to depend on rounding: 1e-12, what rounding leaves of correlations, is then
 1e-6 of the loss. In runs of 300 to 1100 steps that were solved again with more digits, it was a few times less."""
 
@@ -33,7 +33,7 @@ _AT_ONCE = 64
 """Steps that are looked at together, to need little memory."""
 
 
-def amplification(equations: Equations, steps: slice, single: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+def amplification(equations: Equations, steps: slice, single: NDArray[Any] | None = None) -> NDArray[Any]:
     """How much errors of one step are amplified in the losses at some steps or nodes, shape (batch, steps).
 
     Parameters
@@ -43,7 +43,8 @@ def amplification(equations: Equations, steps: slice, single: NDArray[np.bool_] 
     steps
         Which steps, or nodes of a grid.
     single
-        Which nodes stand for one step, as only these have a response of their own; all of them by default.
+        Which nodes stand for one step, as only these have a response of their own; all of them by default. Or one over
+        the number of steps that each stands for, where these have equal parts in its response.
     """
     c, outputs = equations.c, equations.c.structure.outputs
     rows, end = slice(steps.start * outputs, steps.stop * outputs), steps.stop * outputs
@@ -65,7 +66,7 @@ def rounding_at(equations: Equations, ends: NDArray[np.int64], single: NDArray[n
     found = np.full(len(ends), -1)
     for start in range(0, steps, _AT_ONCE):
         those = slice(start, min(start + _AT_ONCE, steps))
-        depends = amplification(equations, those, single) > _DEPENDS
+        depends = amplification(equations, those, single) > DEPENDS
         depends &= np.arange(those.start, those.stop) < ends[:, None]
         new = depends.any(axis=1) & (found < 0)
         found[new] = start + depends[new].argmax(axis=1)

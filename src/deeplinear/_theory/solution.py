@@ -174,7 +174,8 @@ class Solution(Drawn):
         number of ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was
         asked for and an estimate of the relative ``error`` of the losses. That error is relative to the loss at each
         time, or to ``error_floor`` times the initial loss where that is larger. With coarse steps the same but for the
-        lengths, and how many ``exact`` steps come first. ``rounding_at`` is there if ``status`` has it.
+        lengths, and how many ``exact`` steps come first; with a condensed past ``nodes`` is the largest number of times
+        that were kept at once. ``rounding_at`` is there if ``status`` has it.
 
     Examples
     --------

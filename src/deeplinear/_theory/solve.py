@@ -53,9 +53,12 @@ def solve(
     logarithm of the steps: millions of steps take seconds. They need losses that become smooth: training on
     all data or on the population loss, without momentum. While a run oscillates they take exact steps.
 
-    Long runs of stochastic gradient descent, whose noise is never smooth, are solved densely through coarse steps,
-    each of which stands for several, and extrapolated. That pays where the learning rate is well below the edge of
-    stability; the curves are found, two-time functions are not.
+    A condensed past lets long runs be solved at every step, with noise, momentum, any schedule, and at the edge of
+    stability: the longer ago something was, the fewer rows are kept of it, so that time grows little faster than
+    the number of steps, by about a millisecond each. The curves are found, two-time functions are not.
+
+    Coarse steps, each of which stands for several, are extrapolated to those of long runs of stochastic gradient
+    descent. They pay for very many steps of a small learning rate, and find curves only, too.
 
     Parameters
     ----------
@@ -63,23 +66,25 @@ def solve(
         One problem, or a sequence of them. Problems of equal shape (depth, steps, outputs, modes, kind
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
     method
-        ``"dense"``, ``"panels"``, ``"coarse"``, or ``"auto"``: for runs that are long (more than 1000 steps times
-        outputs) panels if they are smooth, coarse steps if batches are drawn. Should either not resolve a run, or
-        panels not pay, it is solved densely if that takes a minute or two and fits into memory; otherwise it is
-        refused, with what the dense method would take. ``"reference"`` is slow and plain, and shares
-        no line with the others: to check them with, at some dozens of steps.
+        ``"dense"``, ``"panels"``, ``"coarse"``, ``"condensed"``, or ``"auto"``: for runs that are long (more than 1000
+        steps times outputs) panels if they are smooth, otherwise a condensed past, or coarse steps where these
+        are fewer. Should one of them not resolve a run, or panels not pay, the next one does, and at last the dense
+        method if that takes a minute or two and fits into memory; otherwise it is refused, with what the dense
+        method would take. ``"reference"`` is slow and plain, and shares no line with the others: to check them with,
+        at some dozens of steps.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
-        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels and coarse steps,
-        where losses below a fraction ``error_floor`` of the initial one, 1e-5 as a rule, are accurate to that scale
-        only. All else is exact to rounding; ``Solution.status`` says where rounding errors have grown into the losses.
+        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels, coarse steps and a
+        condensed past, where losses below a fraction ``error_floor`` of the initial one, 1e-5 as a rule, are accurate
+        to that scale only. All else is exact to rounding; ``Solution.status`` says where rounding errors have grown
+        into the losses.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"`` or ``"cuda:1"`` (this needs
         ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays for many
         problems of equal shape, all of which are solved together there, and for large dense ones. Runs count as
-        long there from 4000 steps times outputs; panels run on the processor even so. Solutions have arrays of
-        NumPy; matrices stay on the device until they are asked for.
+        long there from 4000 steps times outputs; panels and a condensed past stay on the processor even so. Solutions
+        have arrays of NumPy; matrices stay on the device until they are asked for.
     averages
         Averages of the weights, such as ``EMA(0.99)`` and ``TailMean(0.5)``, whose test losses are wanted beside those
         of the weights themselves.
@@ -130,9 +135,9 @@ def solve(
     if hint := next((each.hint for each in problems if each.hint), ""):
         warnings.warn(hint, stacklevel=2)
     place = find_device(device)
-    if place != CPU and method == "panels":
-        why = ": they need the processor"
-        raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got='"panels"', rest=why)
+    if place != CPU and method in ("panels", "condensed"):
+        why = f": {'they need' if method == 'panels' else 'it needs'} the processor"
+        raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got=f'"{method}"', rest=why)
     if averages and method not in ("auto", "dense", "reference"):
         raise Refusal("method", method, '"dense" or "auto" with averages')
     choice = Choice(method, tolerance, place, averages=read_averages(averages))

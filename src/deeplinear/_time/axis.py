@@ -65,6 +65,14 @@ class EveryStep(TimeAxis):
 
 
 @dataclass(frozen=True)
+class StepsAlone(EveryStep):
+    """A value at each of the steps 0 .. steps - 1, but not at pairs of them."""
+
+    kind: ClassVar[str] = "steps alone"
+    has_two_time: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
 class NodesOfPanels(TimeAxis):
     """Values at the nodes of panels, between which they are polynomials.
 
@@ -137,7 +145,7 @@ def read(values: dict[str, Any]) -> TimeAxis:
     >>> read(EveryStep(4).to_dict())
     EveryStep(steps=4)
     """
-    kinds: dict[str, type[TimeAxis]] = {each.kind: each for each in (EveryStep, NodesOfPanels, MergedSteps)}
+    kinds: dict[str, type[TimeAxis]] = {each.kind: each for each in (EveryStep, StepsAlone, NodesOfPanels, MergedSteps)}
     known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return kinds[values["kind"]](**{name: value for name, value in known.items() if name != "kind"})
 

@@ -1,0 +1,93 @@
+"""A condensed past: long runs with noise, with momentum and at the edge of stability."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import deeplinear as dl
+from measure import race
+from pictures import COLORS, picture
+from sections import rounded, seconds, table
+
+TITLE = "Long runs with noise, momentum, or at the edge of stability: a condensed past"
+
+
+def _make(steps: int, sampling: Any, *, network: Any = None, data: Any = None, **rule: Any) -> dl.Problem:
+    network, data = network or dl.MLP(3, 1.0), data or dl.Isotropic(0.3)
+    return dl.Problem(network, data, sampling, dl.GradientDescent(**rule), steps)
+
+
+_ONLINE, _MULTI, _FULL = dl.OnlineSGD(1.0), dl.MultiPassSGD(2.0, 0.5), dl.FullBatch(4.0)
+_POWER_LAW = {"data": dl.Spectrum.power_law(1.5, 1.2, modes=20), "network": dl.MLP(3, 50.0)}
+
+CASES: dict[str, Callable[[int], dl.Problem]] = {
+    "online SGD": lambda steps: _make(steps, _ONLINE, lr=0.01),
+    "multi-pass SGD": lambda steps: _make(steps, _MULTI, lr=0.01),
+    "online SGD, momentum 0.9": lambda steps: _make(steps, _ONLINE, lr=0.001, momentum=0.9),
+    "full batch, Nesterov 0.9": lambda steps: _make(steps, _FULL, lr=0.001, momentum=0.9, nesterov=True),
+    "power law, online SGD, 20 modes": lambda steps: _make(steps, dl.OnlineSGD(20), lr=0.1, **_POWER_LAW),
+    "full batch at the edge": lambda steps: _make(steps, _FULL, lr=0.3, network=dl.MLP(3, 4.0, 0.3)),
+}
+AGAINST, STEPS, AT_THE_EDGE = 1000, (2000, 5000, 10_000), (2000, 4000)
+"""Steps of the run that is solved densely, too, and of further runs whose time is measured."""
+
+
+def measure() -> dict[str, Any]:
+    return {"cases": {name: case(name) for name in CASES}}
+
+
+def case(name: str) -> dict[str, Any]:
+    """One problem: time and error against dense stepping, and how the time grows."""
+    make, solutions = CASES[name], {}
+
+    def work(method: str) -> Callable[[], None]:
+        return lambda: solutions.update({method: dl.solve(make(AGAINST), method=method)})
+
+    taken = race({method: work(method) for method in ("dense", "condensed")}, 1)
+    exact, found = solutions["dense"], solutions["condensed"]
+    runs = [{"steps": AGAINST, "seconds": taken["condensed"], "rows": found.stats["nodes"]}]
+    for steps in AT_THE_EDGE if name.endswith("edge") else STEPS:
+        start = time.process_time()  # long, and warm by now
+        solution = dl.solve(make(steps), method="condensed")
+        runs.append({"steps": steps, "seconds": time.process_time() - start, "rows": solution.stats["nodes"]})
+    error = float(np.abs(found.test_loss / exact.test_loss - 1).max())
+    return {"dense": taken["dense"], "error": error, "reported": found.stats["error"], "runs": runs}
+
+
+def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
+    cases = data["cases"]
+    last = [each["runs"][-1] for each in cases.values()]
+    names = "; ".join(f"{name}, T = {run['steps']}" for name, run in zip(cases, last, strict=True))
+    return [
+        (f"with a condensed past: {names}", "; ".join(seconds(run["seconds"]) for run in last)),
+        ("largest error of the test loss there, at T = 1000", f"{max(each['error'] for each in cases.values()):.0e}"),
+    ]
+
+
+def show(data: dict[str, Any]) -> list[str]:
+    rows = []
+    with picture("noise", 2) as (times, kept):
+        for (name, each), color in zip(data["cases"].items(), COLORS * 2, strict=False):
+            steps = [run["steps"] for run in each["runs"]]
+            style: dict[str, Any] = {"color": color, "label": name, "markersize": 3}
+            times.plot(steps, [run["seconds"] for run in each["runs"]], "o-", **style)
+            kept.plot(steps, [run["rows"] for run in each["runs"]], "o-", **style)
+            first, last = each["runs"][0], each["runs"][-1]
+            ratio = rounded(each["dense"] / first["seconds"])
+            numbers = [seconds(each["dense"]), seconds(first["seconds"]), ratio]
+            errors = [f"{each['error']:.0e}", f"{each['reported']:.0e}"]
+            rows.append([name, *numbers, *errors, last["steps"], seconds(last["seconds"]), last["rows"]])
+        times.set(xscale="log", yscale="log", xlabel="steps $T$", ylabel="seconds")
+        kept.set(xscale="log", xlabel="steps $T$", ylabel="times that are kept", ylim=(0, None))
+        kept.legend(loc="upper right", bbox_to_anchor=(1.0, 0.8), fontsize="x-small")
+    header = ["problem", "dense", "condensed", "ratio", "error", "error reported", "T", "time", "times kept"]
+    return [
+        f"Depth 3, tolerance 1e-6; the first columns are for T = {AGAINST}, the last ones for a longer run. The error "
+        "is the largest relative one of the test loss over all steps.",
+        "",
+        "![Time and times kept over steps](images/noise.png)",
+        "",
+        *table(header, rows),
+    ]

@@ -1,0 +1,196 @@
+"""Every step of a run, with the past condensed.
+
+The rows of a step follow from earlier ones, exactly as in the dense method. Every ``NODES`` steps the past is looked
+at: two neighbouring blocks of it become one where the last rows lose nothing by that (see ``_time/history.py``). The
+number of rows then grows with the logarithm of time, and a step takes about as long late in training as early. Where
+rows oscillate in a way that no polynomial follows, steps stay as they are and the run is a dense one.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from deeplinear._core import memory
+from deeplinear._core.arrays import computing
+from deeplinear._core.progress import Progress
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import coefficients, is_complex, row_set, structure
+from deeplinear._equations.rules import Evaluation
+from deeplinear._equations.system import Equations, Values
+from deeplinear._equations.training import Training
+from deeplinear._equations.two_time import Room, shorten
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Unresolved
+from deeplinear._solvers.condensed.remainder import LastRows
+from deeplinear._solvers.rounding import DEPENDS, amplification
+from deeplinear._time.history import NODES, Block, Condensation, condensation, joined
+
+_ROOM = 16 * NODES
+"""Times for which there is room at first; there is half as much again when it is used up."""
+
+PART = 1e-2
+"""Part of a row that may be left out, in units of the tolerance. What is left out of a row is orthogonal to all that is
+smooth, so that losses feel its square, and errors are far smaller where training is stable. But a burst of instability
+makes much of little, and fewer rows would hardly be faster."""
+
+_UNEQUAL = 4
+"""Largest ratio of the lengths of two blocks that become one, so that no part of the past is condensed often."""
+
+_KEPT = ("error", "residual", "kernel", "bias", "width", "data")
+"""Values at equal times that are kept of every step."""
+
+
+class CondensedRun:
+    """Solution of one problem, step by step.
+
+    Attributes
+    ----------
+    equations
+        Every two-time function, with rows for the nodes of the past and for the last steps.
+    blocks
+        Blocks of the past, oldest first.
+    most_left_out
+        Largest part of a row that was lost when two blocks became one.
+    amplified
+        How much errors of one step have grown, at most.
+    diverged_at, rounding_at
+        Steps, -1 for never.
+    largest
+        Most times that were kept at once.
+    """
+
+    def __init__(self, problem: Problem, tolerance: float, most_rows: float = math.inf) -> None:
+        self.problem, self.tolerance, self._most_rows = problem, tolerance, most_rows
+        self.blocks: list[Block] = []
+        self.most_left_out, self.amplified, self.largest = 0.0, 1.0, 0
+        self.diverged_at = self.rounding_at = -1
+        self._outputs = problem.data.outputs
+        self._count = self._done = 0  # times that are kept, and steps that are done
+        self._kept: list[Values] = []
+        self._subsampling = coefficients([problem], 0, 1).subsampling
+        self._allocate(min(problem.steps, _ROOM))
+
+    def fill(self, progress: Progress | None = None) -> None:
+        """Take all steps; stop early if training diverges."""
+        steps, (rule,) = self.problem.steps, self.equations.c.structure.rules
+        with computing(self.equations.c.gamma0):
+            for step in range(steps):
+                if self._count == self.equations.c.structure.steps:
+                    self._make_room()
+                evaluation = Evaluation(rule, step, 0, self._count)
+                self._subsample(step)
+                self._training.place(evaluation)
+                self.equations.fill(row_set(self.equations.c, self._count))
+                self._training.learn(evaluation, self.equations)
+                self._count += 1
+                if (step + 1) % NODES == 0 or step + 1 == steps:
+                    self._look_back(step + 1)
+                    if progress is not None:
+                        progress(step + 1, steps)
+                if self.diverged_at >= 0:
+                    return
+
+    @property
+    def error(self) -> float:
+        """Estimate of the relative error of the losses: by its square what is left out may be amplified."""
+        left_out = self.most_left_out / PART
+        return max(left_out, left_out**2 * self.amplified)
+
+    def values(self) -> Values:
+        """Values at equal times of all steps that were taken."""
+        parts = {name: np.concatenate([getattr(each, name) for each in self._kept], axis=1) for name in _KEPT}
+        return self._kept[0]._replace(**parts)
+
+    def _subsample(self, step: int) -> None:
+        """Let the batch of a step be drawn with the strength that is its own."""
+        strength = self._subsampling
+        self.equations.c.subsampling[:, self._count] = strength[:, step if strength.shape[1] > 1 else 0]
+
+    def _look_back(self, done: int) -> None:
+        """Keep the values of the last steps, and condense the past."""
+        start, self._done, new = self._done, done, done - self._done
+        times = slice(self._count - new, self._count)
+        self._kept.append(self.equations.values(times))
+        diverges = self.equations.diverges(times)[0]
+        if diverges.any():
+            self.diverged_at = start + int(diverges.argmax())
+        self._watch_rounding(times, start)
+        self.largest = max(self.largest, self._count)
+        if new == NODES:
+            self.blocks.append(Block(start, NODES))
+            self._condense()
+        if self.error > self.tolerance:
+            raise Unresolved(
+                f"errors of single steps have grown {self.amplified:.1g} times by step {done} of {self.problem.steps}, "
+                "as training is unstable for a while; lower tolerance, or lower lr"
+            )
+        if self._count * self._outputs > self._most_rows:
+            raise Unresolved(
+                f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self._count} times, "
+                "as training oscillates; lower lr, momentum or steps, or raise tolerance"
+            )
+
+    def _watch_rounding(self, times: slice, start: int) -> None:
+        """Note how much errors of single steps are amplified, and from where on losses depend on rounding."""
+        whole = np.concatenate([each.weights for each in self.blocks] + [np.ones(times.stop - times.start)])
+        amplified = amplification(self.equations, times, 1.0 / whole)[0]
+        if self.diverged_at >= 0:
+            amplified = amplified[: self.diverged_at - start]
+        depends = amplified.real > DEPENDS
+        if self.rounding_at < 0 and depends.any():
+            self.rounding_at = start + int(depends.argmax())
+        if self.rounding_at < 0:
+            self.amplified = max(self.amplified, float(amplified.real.max(initial=1.0)))
+
+    # The past --------------------------------------------------------------------------------------------
+
+    def _condense(self) -> None:
+        """Let neighbouring blocks be one, newest first, but not the last, nor the first, in which time 0 is."""
+        allowed = PART * self.tolerance
+        rows = LastRows(self.equations.room, self._outputs, self._count, allowed)
+        for index in range(len(self.blocks) - 3, 0, -1):
+            first, second = self.blocks[index : index + 2]
+            longer, shorter = max(first.length, second.length), min(first.length, second.length)
+            if longer > _UNEQUAL * shorter:
+                continue
+            for alternates in (False, True):
+                block = joined(first, second, alternates)
+                if block is None:
+                    continue
+                how = condensation(first, second, block, index * NODES)
+                left_out = rows.left_out(how)
+                if left_out <= allowed:
+                    self._replace(how)
+                    rows.condense(how)
+                    self.blocks[index : index + 2] = [block]
+                    self.most_left_out = max(self.most_left_out, left_out)
+                    break
+
+    def _replace(self, how: Condensation) -> None:
+        """Let fewer times stand for some."""
+        self.equations.room.condense(how, self._outputs, self._count)
+        self._training.condense(how, self._count)
+        shorten(self.equations.c.subsampling, how, how.densities, self._count)
+        self._count -= how.replaced - len(how.values)
+
+    # Storage ---------------------------------------------------------------------------------------------
+
+    def _allocate(self, size: int) -> None:
+        """Make room for a number of times."""
+        shape = structure(self.problem, 0, size)
+        needed = system.memory(shape, complex_numbers=is_complex(self.problem))
+        memory.require(needed, "solving", "lower steps or outputs, or raise tolerance")
+        c = coefficients([self.problem], 0, size)
+        c = replace(c, subsampling=np.zeros((1, size), c.subsampling.dtype))
+        room = Room(shape.size, c.gamma0, system.kept(shape))
+        self._training = Training([self.problem], c, room, row_by_row=True)
+        self.equations = Equations(c, self._training.layers, room)
+
+    def _make_room(self) -> None:
+        """Take other equations with room for more times, and copy everything there."""
+        before, training, size = self.equations, self._training, self.equations.c.structure.steps
+        self._allocate(min(self.problem.steps, size + size // 2))
+        before.room.copy_to(self.equations.room)
+        self._training.go_on(training)
+        self.equations.c.subsampling[:, :size] = before.c.subsampling

@@ -1,0 +1,126 @@
+"""The solver that condenses the past, as a configuration."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._core.progress import Progress
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import structure
+from deeplinear._problem.problem import Problem
+from deeplinear._solvers import depth
+from deeplinear._solvers.base import Answer, Curves, Solver, Work
+from deeplinear._solvers.condensed.run import CondensedRun
+from deeplinear._solvers.reach import check_reach
+from deeplinear._solvers.rounding import LOSS_FLOOR
+from deeplinear._time.axis import StepsAlone
+from deeplinear._time.history import NODES
+
+Array = NDArray[Any]
+
+_COARSEST = 1e-2
+"""Tolerance above which nothing is gained."""
+
+_FEWEST = 6 * NODES
+"""Times that are kept at the start."""
+
+_MOST_ROWS = 1500
+"""Times times outputs at which to give up, unless every step may be kept."""
+
+
+@dataclass(frozen=True)
+class Condensed(Solver):
+    """Solve every step of long runs, with fewer and fewer rows for what is longer and longer ago.
+
+    Attributes
+    ----------
+    tolerance
+        Relative error of the losses.
+    most_rows
+        Times times outputs that are kept at most; beyond this many the run is given up.
+    """
+
+    name: ClassVar[str] = "condensed"
+    tolerance: float = 1e-6
+    most_rows: float = math.inf
+
+    def why_not(self, problem: Problem) -> str | None:
+        """One phase, one evaluation of the network in each step, and a row for every layer."""
+        optimizer = problem.optimizer
+        if problem.phases:
+            return "with phases"
+        if optimizer.ascent or optimizer.averaging or optimizer.orthogonal:
+            return f"with {optimizer.kind.title}"
+        if depth.likely_nodes(problem):
+            return "where nodes in depth stand for the layers"
+        return None
+
+    def estimate(self, problem: Problem) -> Work:
+        """Some twenty times are kept for every doubling of the steps, and more where training oscillates."""
+        times = min(problem.steps, round(_FEWEST + 20 * math.log2(max(1.0, problem.steps / _FEWEST))))
+        shape = structure(problem)
+        # There is room for more times than are kept, and a copy is made where it does not suffice.
+        held = system.memory(replace(shape, steps=min(problem.steps, 2 * times)))
+        # Every step reads all of the matrices, as the last step of a dense solve does: three times the mean of these.
+        steps = min(problem.steps, round(math.sqrt(3.0) * times))
+        return Work(replace(shape, steps=steps), problem.steps / steps, held)
+
+    def hurried(self, part: float) -> "Condensed":
+        """Return the same with a bound on the rows that are kept, unless every step can be kept as well."""
+        return replace(self, most_rows=_MOST_ROWS) if part == math.inf else self
+
+    def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
+        """Solve problems one by one."""
+        return [self._solve(problem, progress) for problem in problems]
+
+    def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
+        start = time.perf_counter()
+        run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows)
+        run.fill(progress)
+        check_reach([problem], run.equations)
+        stats = {
+            "method": self.name,
+            "nodes": run.largest,
+            "tolerance": self.tolerance,
+            "error": run.error,
+            "error_floor": LOSS_FLOOR,
+            "seconds": time.perf_counter() - start,
+            "batch": 1,
+        }
+        return Answer(
+            solver=replace(self, most_rows=math.inf),
+            axis=StepsAlone(problem.steps),
+            diverged_at=None if run.diverged_at < 0 else run.diverged_at,
+            rounding_at=None if run.rounding_at < 0 else run.rounding_at,
+            curves=_curves(run),
+            stats=stats | ({} if run.rounding_at < 0 else {"rounding_at": run.rounding_at}),
+            task_loss=np.zeros((0, problem.steps)),
+            averaged_test_loss=np.zeros((0, problem.steps)),
+        )
+
+
+def _curves(run: CondensedRun) -> Curves:
+    """Curves over all steps: inf from a divergence on."""
+    values, equations, outputs = run.values(), run.equations, run.problem.data.outputs
+
+    def over_outputs(rows: Array) -> Array:
+        return np.asarray(rows[0].reshape(-1, outputs).sum(axis=-1))
+
+    test = over_outputs(values.error) + equations.label_noise[0]
+    noisy = equations.data_covariances.noisy
+    train = np.trace(values.residual[0], axis1=-2, axis2=-1) if noisy else test
+    parts = map(over_outputs, (values.bias, values.width, values.data))
+    curves = Curves(test, train, values.kernel[0], *parts)
+    end = run.problem.steps if run.diverged_at < 0 else run.diverged_at
+
+    def cut(curve: Array) -> Array:
+        whole = np.full(run.problem.steps, np.inf, curve.dtype)
+        whole[:end] = curve[:end]
+        return whole
+
+    return curves.map(cut)

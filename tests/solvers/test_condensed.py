@@ -1,0 +1,193 @@
+"""A condensed past: every step of long runs, against the dense method."""
+
+import math
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._solvers.base import Unresolved
+from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.condensed import run
+from deeplinear._solvers.condensed.run import CondensedRun
+from deeplinear._solvers.condensed.solver import Condensed
+from deeplinear._solvers.rounding import amplification
+from deeplinear._theory.sensitivity import derivatives
+from deeplinear._time.axis import StepsAlone
+from deeplinear._time.history import NODES, Block
+from factories import maker
+
+SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
+POWER_LAW = dl.Spectrum.power_law(1.5, 1.2, modes=12, noise=0.1)
+MULTI = dl.MultiPassSGD(1.5, 0.25)
+
+make = maker("sampling", depth=2, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.5), lr=0.02, steps=240)
+
+CASES = {
+    "online": {},
+    "multi-pass": {"sampling": MULTI, "richness": 2.0},
+    "full batch with momentum": {"sampling": dl.FullBatch(2.0), "momentum": 0.8, "lr": 0.004},
+    "nesterov": {"sampling": MULTI, "momentum": 0.8, "nesterov": True, "lr": 0.004},
+    "weight decay": {"weight_decay": 0.1, "depth": 3, "centered": True},
+    "outputs": {"data": dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), "steps": 160},
+    "spectrum": {"data": SPECTRUM, "sampling": MULTI, "centered": True},
+    "small batches": {"data": POWER_LAW, "width": 30, "sampling": dl.OnlineSGD(6, small_batch=True), "lr": 0.1},
+    "residual": {"network": dl.ResNet, "depth": 3, "lr": 0.01},
+    "warm-up and decay": {"lr": dl.schedules.cosine(0.04, warmup=0.2)},
+    "batch schedule": {"sampling": dl.OnlineSGD(dl.schedules.linear(1.0, end=0.25))},
+    "clipped": {"sampling": MULTI, "clip": 0.5},
+    "edge": {"depth": 1, "richness": 0.3, "width": 4.0, "lr": 0.5, "sampling": dl.FullBatch(4.0), "steps": 400},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_dense_method(name):
+    """To what rounding makes of sums in another order: what is left out counts only by its square."""
+    problem = make(**CASES[name])
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
+    assert solution.stats["nodes"] < 0.8 * problem.steps
+    assert 0 < solution.stats["error"] <= 1e-6
+    for mine, theirs in [
+        *((getattr(solution, curve), getattr(exact, curve)) for curve in ("test_loss", "train_loss", "kernel")),
+        *zip(vars(solution.decomposition).values(), vars(exact.decomposition).values(), strict=True),
+    ]:
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-10 * exact.test_loss[0])
+
+
+def test_rows_grow_with_the_logarithm_of_time():
+    rows = [dl.solve(make(steps=steps), method="condensed").stats["nodes"] for steps in (400, 800)]
+    assert rows[1] <= rows[0] + 2 * NODES <= 10 * NODES
+
+
+def test_what_has_died_out_does_not_keep_rows():
+    """Fields of a run that has converged are rounding errors, which no polynomial follows."""
+    problem = make(depth=1, sampling=dl.FullBatch(2.0), momentum=0.5, lr=0.1, steps=700)
+    assert dl.solve(problem, method="condensed").stats["nodes"] <= 12 * NODES
+
+
+def test_derivatives_are_those_of_the_dense_method():
+    point = make(sampling=MULTI, momentum=0.8, lr=0.004), "momentum"
+    exact, found = (derivatives([point], choice=Choice(method, 1e-8))[0].slope for method in ("dense", "condensed"))
+    for name in ("test_loss", "train_loss"):
+        theirs = getattr(exact, name)
+        np.testing.assert_allclose(getattr(found, name), theirs, rtol=1e-9, atol=1e-10 * np.abs(theirs).max())
+
+
+def test_what_alternates_is_known_on_even_and_odd_steps():
+    solved = CondensedRun(make(**CASES["edge"]), 1e-6)
+    solved.fill()
+    assert any(block.alternates for block in solved.blocks)
+    assert sum(block.length for block in solved.blocks) == 400
+
+
+def test_errors_of_single_steps_are_amplified_as_in_the_dense_method(monkeypatch):
+    problem, seen = make(), []
+
+    def spy(*arguments):
+        seen.append(amplification(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(run, "amplification", spy)
+    solved = CondensedRun(problem, 1e-6)
+    solved.fill()
+    expected = amplification(dl.solve(problem, method="dense")._solved[0].equations, slice(0, 240))
+    np.testing.assert_allclose(np.concatenate(seen, axis=1), expected, rtol=1e-4)  # responses that vary over a node
+    assert solved.amplified == pytest.approx(expected.max(), rel=1e-4)
+
+
+def test_errors_fall_as_the_square_of_what_is_left_out():
+    problem = make(depth=1, lr=0.05, sampling=MULTI, steps=400)
+    exact = dl.solve(problem, method="dense").test_loss
+    errors, parts = np.zeros((2, 3))
+    for index, tolerance in enumerate((1.0, 1e-2, 1e-3)):
+        solved = CondensedRun(problem, tolerance)
+        solved.fill()
+        errors[index] = np.abs(solved.values().error[0] + 0.3**2 - exact).max() / exact.max()
+        parts[index] = solved.most_left_out
+        assert solved.blocks[0] == Block(0, NODES)  # with the initial time, by which losses are judged
+    assert (errors < parts**2).all()
+    assert np.log(errors[0] / errors[2]) > 1.2 * np.log(parts[0] / parts[2]) > 4.0
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_room_is_made_when_it_is_needed(monkeypatch, momentum):
+    problem = make(momentum=momentum, lr=0.02 * (1 - momentum))
+    expected = dl.solve(problem, method="condensed")
+    monkeypatch.setattr(run, "_ROOM", 20)
+    np.testing.assert_array_equal(dl.solve(problem, method="condensed").test_loss, expected.test_loss)
+
+
+def test_a_divergence_is_that_of_the_dense_method():
+    problem = make(lr=np.concatenate([np.full(150, 0.02), np.full(90, 1.5)]))
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
+    assert exact.status.diverged_at is not None
+    assert solution.status == exact.status
+    np.testing.assert_array_equal(np.isinf(solution.test_loss), np.isinf(exact.test_loss))
+
+
+def test_losses_that_depend_on_rounding_are_told():
+    rates = np.concatenate([np.full(200, 0.05), np.full(60, 0.35)])
+    problem = make(depth=1, width=1.0, sampling=dl.FullBatch(2.0), lr=rates, steps=260)
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
+    assert exact.status.rounding_at is not None
+    assert solution.status.rounding_at == exact.status.rounding_at
+    until = exact.status.rounding_at
+    np.testing.assert_allclose(solution.test_loss[:until], exact.test_loss[:until], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"optimizer": dl.ScheduleFree(0.1)}, "with schedule-free"),
+        ({"optimizer": dl.SAM(0.1, 0.1)}, "with SAM"),
+        ({"network": dl.ResNet, "depth": math.inf}, "where nodes in depth stand for the layers"),
+    ],
+)
+def test_says_what_it_cannot_solve(change, why):
+    with pytest.raises(ValueError, match=f'method must be "dense" or "auto" .*{why}.*, got "condensed"'):
+        dl.solve(make(**change), method="condensed")
+
+
+def test_a_past_that_does_not_condense_is_given_up():
+    """Momentum and a large rate: responses swing, and stay as they are for hundreds of steps."""
+    problem = make(depth=3, width=1.0, sampling=dl.OnlineSGD(1.0), momentum=0.9, lr=0.05, steps=2000)
+    with pytest.raises(Unresolved, match=r"the past of step \d+ of 2000 was not condensed to fewer than \d+ times"):
+        Condensed(most_rows=200).solve([problem])
+
+
+def test_two_time_functions_are_refused():
+    solution = dl.solve(make(), method="condensed")
+    assert solution.axis == StepsAlone(240)
+    with pytest.raises(ValueError, match='condensed steps have no feature_correlation: solve with method="dense"'):
+        _ = solution.feature_correlation
+    with pytest.raises(ValueError, match='solve with method="dense"'):
+        _ = solution.variance
+
+
+def test_solutions_go_to_files_and_back(tmp_path):
+    solution = dl.solve(make(), method="condensed")
+    solution.save(tmp_path / "run.nc")
+    again = dl.Solution.load(tmp_path / "run.nc")
+    assert (again.axis, again.solver, again.status) == (solution.axis, solution.solver, solution.status)
+    np.testing.assert_array_equal(again.test_loss, solution.test_loss)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"steps": 1000}, "dense"),
+        ({"steps": 5000}, "condensed"),
+        ({"steps": 5000, "sampling": dl.FullBatch(2.0)}, "panels"),
+        ({"steps": 5000, "sampling": dl.FullBatch(2.0), "momentum": 0.9}, "condensed"),
+        ({"steps": 10**6, "lr": 1e-5}, "coarse"),
+    ],
+)
+def test_auto_takes_it_where_it_wins(change, name):
+    assert Choice().solver(make(**change)).name == name
+
+
+def test_progress_counts_steps():
+    seen = []
+    dl.solve(make(steps=100), method="condensed", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (100, 100)
+    assert [done for done, _ in seen] == [*range(16, 100, 16), 100]
