@@ -1,6 +1,6 @@
 """How far the linear theory helps nonlinear networks: the tables and the picture of the page on it.
 
-    python docs/nonlinear.py        (about ten minutes on one core; needs PyTorch and scikit-learn)
+    python docs/nonlinear.py        (about twelve minutes on one core; needs PyTorch and scikit-learn)
 
 trains ReLU and GELU networks on handwritten digits at many rates, and writes their losses to ``nonlinear.json``, from
 which tables and picture are made. An interrupted run goes on where it stopped; delete the file to measure anew.

@@ -314,7 +314,7 @@ class TestRefusals:
         assert "5 a package is missing" in " ".join(run("--help").stdout.split())
 
     def test_not_enough_memory(self) -> None:
-        message = refused("solve", "--steps", "1000000", "--momentum", "0.5", code=4)
+        message = refused("solve", "--steps", "1000000", "--average", "ema=0.9", code=4)  # which takes every step
         assert "needs about" in message
         assert "GB are available" in message
         assert not Path("solve.nc").exists()

@@ -26,7 +26,7 @@ problem = maker(
 )
 
 
-H = "one + lam * k.K @ k.RDelta"
+H = "one + lam * net.K @ net.RDelta"
 
 # What is printed: the problem that shows it, and pieces of the solver's text with what stands in their place.
 PRINTED = {
@@ -36,7 +36,7 @@ PRINTED = {
     ),
     "h_0 without its own step": (
         problem(),
-        {H: "one + lam * k.K @ (k.RDelta - one)", "lam * k.RDelta @ H": "lam * (k.RDelta - one) @ H"},
+        {H: "one + lam * net.K @ (net.RDelta - one)", "lam * net.RDelta @ H": "lam * (net.RDelta - one) @ H"},
     ),
     "h_l without its own step": (problem(lr=0.03), {"dd[layer - 1] * Rhr": "dd[layer - 1] * np.tril(Rhr, -1)"}),
     "R_vu without 1/alpha": (
@@ -49,9 +49,9 @@ PRINTED = {
     ),
     "plus sign in the transfer function": (
         problem(dl.ResNet(depth=3, width=1.0), dl.Population(), lr=0.02),
-        {H: "one - lam * k.K @ k.RDelta"},
+        {H: "one - lam * net.K @ net.RDelta"},
     ),
-    "R_vr strictly before t": (problem(), {"k.width += p * lam * H(lam)": "k.width += p * lam * (H(lam) - one)"}),
+    "R_vr strictly before t": (problem(), {"net.width += p * lam * H(lam)": "net.width += p * lam * (H(lam) - one)"}),
 }
 
 

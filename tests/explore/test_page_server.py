@@ -62,7 +62,8 @@ def test_documentation_that_was_built_is_served(monkeypatch: pytest.MonkeyPatch,
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
                 return await asking.get(path)
 
-        return asyncio.run(answered())
+        with ThreadPoolExecutor(1) as thread:  # where no browser of another test has a loop of its own
+            return thread.submit(asyncio.run, answered()).result()
 
     answer = ask("/documentation/")
     assert answer.text == "<h1>built</h1>"
