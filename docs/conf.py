@@ -69,7 +69,7 @@ numpydoc_show_class_members = False
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed|torch)(\..*)?"),
     ("py:.*", r"(Any|Array|ArrayLike|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure|Axes)"),
-    ("py:.*", r"deeplinear\._[\w.]+\.(Cost|Modes|Layers|Scaling|Orthogonal|Stage|Optimizer)"),
+    ("py:.*", r"deeplinear\._[\w.]+\.(Axis|Cost|Modes|Layers|Scaling|Orthogonal|Stage|Optimizer)"),
 ]
 
 html_theme = "pydata_sphinx_theme"
