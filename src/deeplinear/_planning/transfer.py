@@ -175,9 +175,7 @@ def _of_rates(models: _Models, lrs: Any, experiment: Any, progress: Progress | N
     for each in problems:
         optimum = optimal_lr(each, objective=objective, tolerance=_TOLERANCE)
         optima.append(optimum)
-        local_exponents.append(
-            local_exponent(each, models.over, models.axis, optimum.lr, objective) if optimum.is_resolved else math.nan
-        )
+        local_exponents.append(models.exponent_at(each, optimum.lr) if optimum.is_resolved else math.nan)
         count.advance(_OPTIMUM)
     best = np.array([optimum.lr for optimum in optima])
     if grid is None:
@@ -204,9 +202,7 @@ def _of_values(models: _Models, progress: Progress | None) -> Transfer:
         found = optimal_value(each, models.axis, models.objective, count)
         is_inside = found.is_resolved and not found.binding
         optima.append(found)
-        local_exponents.append(
-            local_exponent(each, models.over, models.axis, found.value, models.objective) if is_inside else math.nan
-        )
+        local_exponents.append(models.exponent_at(each, found.value) if is_inside else math.nan)
     best, loss = np.array([each.value for each in optima]), np.array([each.losses for each in optima])
     result = _transfer(models, scanned(models.axis), loss, best, optima, local_exponents, count)
     count.end()
