@@ -211,3 +211,9 @@ def row_set(c: Coefficients, step: int) -> slice:
     """Rows of one step: one per output."""
     outputs = c.structure.outputs
     return slice(step * outputs, (step + 1) * outputs)
+
+
+def times_of(rows: slice, outputs: int) -> slice:
+    """Return the times of rows. Of a row that only a device knows (``replay.py``) it also knows the time."""
+    times: slice | None = getattr(rows, "times", None)
+    return slice(rows.start // outputs, rows.stop // outputs) if times is None else times

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, beside, computing, finite, identity, namespace, to_numpy
-from deeplinear._equations.coefficients import Coefficients, Structure
+from deeplinear._equations.coefficients import Coefficients, Structure, times_of
 from deeplinear._equations.increments import backward_source, without_initial
 from deeplinear._equations.layers import kernel_on_h
 from deeplinear._equations.products import (
@@ -191,6 +191,7 @@ class DataCovariances:
     def __init__(self, responses: DataResponses, room: Room, same_data: bool = True) -> None:
         self.responses: DataResponses = responses
         self.c: Coefficients = responses.c
+        self.room: Room = room
         s, batch, size = self.c.structure, self.c.batch, room.size
         self.noisy: bool = same_data and (s.reuses_data or s.subsamples)
         self.Cv: Symmetric = room.symmetric(batch)
@@ -318,14 +319,14 @@ class DataCovariances:
             residual = self._fresh(rows)[..., rows]
         elif c.structure.sets.is_second(rows.start // outputs):
             residual = self._second_residual(rows)
-            self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
+            self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
             learned_Z = self._times_Z(learned)  # which has what the batch does to both rows
         else:
             F = R.RDelta[rows]
             both = self._times_Z(c.xp.concat([learned, F], axis=-2))
             learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
             residual = self._residual(F_Z @ F.mT, rows)
-        self.CDelta_equal[:, rows.start // outputs : rows.stop // outputs] = equal_times(residual, outputs)
+        self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
         return R.times_mean_H_transpose(self._Z(rows)) - learned_Z
 
     def _second_residual(self, rows: slice) -> Array:
@@ -347,7 +348,7 @@ class DataCovariances:
         if reuse.shape[1] == 1:
             residual: Array = remembered / reuse[..., None]
             return residual
-        own = reuse[:, rows.start // outputs : rows.stop // outputs, None]
+        own = reuse[:, times_of(rows, outputs), None]
         seen = own != 0
         fresh = self._fresh(rows)[..., rows]
         residual = self.c.xp.where(seen, remembered / self.c.xp.where(seen, own, 1.0 + own), fresh)

@@ -7,7 +7,7 @@ import numpy as np
 
 from deeplinear._core.arrays import Array, identity, namespace
 from deeplinear._equations import compiled as compiled_products
-from deeplinear._equations.two_time import Causal, Symmetric
+from deeplinear._equations.two_time import Causal, Symmetric, TwoTime
 from deeplinear._time.history import NODES
 
 _rows = compiled_products.load()
@@ -29,7 +29,7 @@ def rows_times(x: Array, function: Causal | None) -> Array:
         return x
     product: Array
     lower, e = function.matrix, x.shape[-1]
-    if (fast := compiled(x, x.shape[-2])) is not None:
+    if (fast := compiled(function, x.shape[-2])) is not None:
         product = fast.rows_times(x, lower, e, SETS)
     elif e <= (least := _least_width(lower, e)):
         product = x @ lower[..., :e, :e]
@@ -45,7 +45,7 @@ def rows_times_transpose(x: Array, function: Causal | None) -> Array:
         return x
     product: Array
     lower, e = function.matrix, x.shape[-1]
-    if (fast := compiled(x, x.shape[-2])) is not None:
+    if (fast := compiled(function, x.shape[-2])) is not None:
         product = fast.rows_times_transpose(x, lower, e, SETS)
     elif e <= (least := _least_width(lower, e)):
         product = (lower[..., :e, :e] @ x.mT).mT
@@ -57,14 +57,19 @@ def rows_times_transpose(x: Array, function: Causal | None) -> Array:
 
 def rows_times_symmetric(x: Array, function: Symmetric) -> Array:
     """Rows x (..., r, e) times the leading e x e block of a symmetric function."""
-    fast, matrix, e = compiled(x, x.shape[-2], most=2), function.matrix, x.shape[-1]
+    fast, matrix, e = compiled(function, x.shape[-2], most=2), function.matrix, x.shape[-1]
     product: Array = x @ matrix[..., :e, :e] if fast is None else fast.rows_times_symmetric(x, matrix, e)
     return product
 
 
-def compiled(x: Array, rows: int, most: int = 1) -> Any:
-    """Return the compiled products where they can be used, which is for so many rows in NumPy; None elsewhere."""
-    return _rows if rows <= most and isinstance(x, np.ndarray) else None
+def compiled(function: TwoTime, rows: int, most: int = 1) -> Any:
+    """Return the compiled products where they can be used, which is for so many rows; None elsewhere.
+
+    They are those for NumPy, or where a recorded step is replayed on a device those that it was recorded with.
+    """
+    if rows > most:
+        return None
+    return _rows if isinstance(function.matrix, np.ndarray) else function.replayed
 
 
 def times(*factors: Array | None) -> Array:
@@ -101,7 +106,7 @@ def is_panel(rows: slice, outputs: int) -> bool:
 def fill_resolvent(function: Causal, kernel: Array, rows: slice, panel: bool) -> Array:
     """Fill and return rows of F = (1 - kernel)^-1 = 1 + kernel F, given those of the kernel and earlier ones of F."""
     e, start = rows.stop, rows.start
-    if (fast := compiled(kernel, e - start)) is not None:
+    if (fast := compiled(function, e - start)) is not None:
         fast.fill_resolvent(function.matrix, kernel, e, SETS)
     elif not panel:
         F = rows_times(kernel, function)
@@ -123,8 +128,8 @@ def solve_block(block: Array, rows: Array) -> Array:
 
 def add_identity(block: Array, rows: slice, factor: Array | float = 1.0) -> None:
     """Add a multiple of the identity on the diagonal to rows of a matrix, in place."""
-    diagonal, count = block[..., rows], rows.stop - rows.start
-    diagonal += factor if count == 1 else factor * identity(count, block)
+    count = rows.stop - rows.start
+    block[..., rows] += factor if count == 1 else factor * identity(count, block)
 
 
 def over_time(x: Array, outputs: int) -> Array:

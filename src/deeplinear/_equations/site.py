@@ -65,7 +65,7 @@ class Site:
 
     def _respond(self, kernel: Array, other: Causal, own: Causal, source: int, rows: slice) -> None:  # eq-site
         """Fill rows of a field's responses, of which that to its own source goes through B and has the identity."""
-        if (fast := compiled(kernel, kernel.shape[-2])) is not None:
+        if (fast := compiled(own, kernel.shape[-2])) is not None:
             fast.fill_pair(kernel, other.matrix, own.matrix, self.gamma0, source, SETS)
             return
         through = rows_times(kernel, other)  # eq-responses

@@ -122,7 +122,7 @@ class Source(NamedTuple):
 def fill_sandwich(filled: Symmetric, responses: Causal, sources: Sequence[Source], rows: slice) -> None:
     """Fill rows of sum_i F_i S_i F_i^T, with responses F_i (i, *batch, ...) to independent sources."""
     e, own = rows.stop, responses[rows]
-    fast = compiled(own, e - rows.start)
+    fast = compiled(filled, e - rows.start)
     if fast is not None and all(source.compiled for source in sources):
         weighted = [source.arguments for source in sources]
         fast.fill_sandwich(filled.matrix, responses.matrix, weighted, e, SETS)
@@ -134,7 +134,7 @@ def fill_sandwich(filled: Symmetric, responses: Causal, sources: Sequence[Source
 
 def fill_sum(filled: Symmetric, other: Symmetric, source: Source, rows: slice) -> None:
     """Fill rows of the sum of a symmetric function and the covariance of a source."""
-    fast = compiled(filled.matrix, rows.stop - rows.start)
+    fast = compiled(filled, rows.stop - rows.start)
     if fast is not None and source.compiled:
         fast.fill_sum(filled.matrix, other.matrix, *source.arguments, rows.stop)
     else:

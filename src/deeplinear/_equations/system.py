@@ -10,7 +10,7 @@ from deeplinear._core.arrays import Array, to_numpy
 from deeplinear._core.cached import cached_property
 from deeplinear._equations import deep_chain, layer_zero, layers, matrix_averages
 from deeplinear._equations.chain import Chain, make_chain
-from deeplinear._equations.coefficients import Coefficients, Structure, row_set
+from deeplinear._equations.coefficients import Coefficients, Structure, row_set, times_of
 from deeplinear._equations.layer_zero import DataCovariances, DataResponses
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.rules import orthogonal_layers
@@ -86,7 +86,7 @@ class Equations:
         self.chain.backward(rows)
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
         self.data_covariances.step(self.chain.Cg_first, rows, signal=False)
-        times = slice(rows.start // self.c.structure.outputs, rows.stop // self.c.structure.outputs)
+        times = times_of(rows, self.c.structure.outputs)
         values = self._values(rows, times, kernel=False)
         self.data_covariances.CDelta_equal[:, times] = 0.0  # its draw is not yet known
         return values

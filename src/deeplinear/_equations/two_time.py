@@ -6,7 +6,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from deeplinear._core.arrays import Array, namespace, zeros
 from deeplinear._time.history import Condensation
@@ -19,10 +19,13 @@ class TwoTime:
     ----------
     matrix
         Shape (..., rows, rows), a row being a pair of time and output.
+    replayed
+        Products of a row of it while a recorded step is replayed on a device, which know the row; None otherwise.
     """
 
-    def __init__(self, matrix: Array) -> None:
+    def __init__(self, matrix: Array, replayed: Any = None) -> None:
         self.matrix = matrix
+        self.replayed = replayed
 
     def __getitem__(self, rows: slice) -> Array:
         values: Array = self.matrix[..., rows, : rows.stop]
@@ -33,7 +36,7 @@ class TwoTime:
 
     def part(self, *index: int | slice | None) -> Self:
         """Return the function at some positions of the leading axes, which shares its memory."""
-        return type(self)(self.matrix[index])
+        return type(self)(self.matrix[index], self.replayed)
 
     def block(self, rows: slice) -> Array:
         """Values at pairs of these rows, shape (..., r, r)."""
@@ -139,6 +142,11 @@ class Room:
         made = zeros(shape, self._like)
         self._series.append(Series(made, axis, outputs, is_density))
         return made
+
+    def replay(self, products: Any) -> None:
+        """Let rows be multiplied by the products of a recorded step, or again as they are if there are none."""
+        for each in self.two_time:
+            each.replayed = products
 
     def clear(self, rows: slice) -> None:
         """Set rows and columns of all functions of two times to zero."""

@@ -5,6 +5,7 @@ Time O(L T^3), memory O(L T^2) in the number of steps T (times outputs) and laye
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from deeplinear._core.arrays import Array, computing, to_numpy
 from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
-from deeplinear._equations import system
+from deeplinear._equations import replay, system
 from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, row_set, structure
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
@@ -173,11 +174,11 @@ class DenseRun:
         times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
         every = 1 if c.structure.depth_nodes else _WATCH
-        with computing(c.gamma0):
+        with computing(c.gamma0), self._steps(self.equations.fill) as fill:
             for evaluation in evaluations(c.structure.rules):
                 self._look_aside(evaluation)
                 training.place(evaluation)
-                self.equations.fill(row_set(c, evaluation.row))
+                fill(evaluation.row)
                 training.learn(evaluation, self.equations)
                 if look is not None:
                     look(evaluation, training)
@@ -191,6 +192,19 @@ class DenseRun:
                     break
         self.rows_done = np.where(self.diverged_at < 0, times, self.diverged_at)
         self.diverged_at = np.array([self.step_of(int(row)) for row in self.diverged_at])
+
+    @contextmanager
+    def _steps(self, fill: Callable[[slice], None], *others: Room) -> Iterator[Callable[[int], None]]:
+        """Make of what fills rows what fills those of one time after the other: on a card, by replaying a step."""
+        c, training = self.equations.c, self._training
+        if training.is_open or training.has_passive or replay.why_not(c) is not None:
+            yield lambda row: fill(row_set(c, row))
+            return
+        steps = replay.Replay(c, fill, (self.equations.room, *others))
+        try:
+            yield steps
+        finally:
+            steps.end()
 
     def _look_aside(self, evaluation: Evaluation) -> None:
         """Look at weights that are reported in place of those of an evaluation, and at averages."""
@@ -208,10 +222,14 @@ class DenseRun:
         with computing(eq.c.gamma0):
             (same_data, _), (same_init, chain) = eq.replica(same_data=True), eq.replica(same_data=False)
             assert chain is not None
-            for step in range(eq.c.structure.steps):
-                rows = row_set(eq.c, step)
+
+            def fill(rows: slice) -> None:
                 eq.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
+
+            with self._steps(fill, same_data.room, same_init.room) as step:
+                for row in range(eq.c.structure.steps):
+                    step(row)
         reported, outputs = eq.c.structure.reported, eq.c.structure.outputs
         rows_of: Any = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
         return Overlaps(
