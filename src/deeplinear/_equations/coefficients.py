@@ -173,7 +173,10 @@ def is_complex(problem: Problem) -> bool:
     for phase in problem.phases:
         rules = (phase.sampling, phase.optimizer, phase.optimizer and phase.optimizer.plain)
         own += [phase, *(rule for rule in rules if rule is not None)]
-    return any(np.iscomplexobj(value) for part in own for value in vars(part).values())
+    real = (float, int, str, type(None))  # most fields, at a glance
+    return any(
+        np.iscomplexobj(value) for part in own for value in vars(part).values() if not isinstance(value, real)
+    )
 
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """Products of one row with functions of two times on a graphics card, as ``_rows.pyx`` has them for the processor.
 
-Which row it is stands in the memory of the card: the kernels read it there, and skip whatever lies beyond it. So they can
-be recorded once and replayed for every row. Matrices are as wide as the whole training; rows are zero beyond their own
+Which row it is stands in the memory of the card: the kernels read it there, and skip whatever lies beyond it. So they
+can be recorded once and replayed for every row. Matrices are as wide as the whole training; rows are zero beyond their own
 time. Only one row at a time of double precision is known here.
 """
 
@@ -19,6 +19,7 @@ Array = Any
 _BUSY = 512
 """Blocks that keep a large card busy: columns of few matrices are summed in parts until there are as many."""
 
+STAGES = 1
 _NUMBERS = ["n1", "n2", "x0", "x1", "x2", "xn", "m0", "m1", "m2", "mn", "o0", "o1", "o2", "part", "f1"]
 """Counts and strides of leading axes, for which kernels are not compiled anew."""
 
@@ -35,6 +36,7 @@ def _columns(
     out, x, m, row, gamma, width, line, out_line,
     n1, n2, x0, x1, x2, m0, m1, m2, o0, o1, o2, part, f1,
     WHICH: tl.constexpr, AT_ROW: tl.constexpr, PARTS: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """Sum_s x(s) m(s, c) over s from c on: rows times a causal function, or a part of that sum."""
     block, which_part, lead = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -47,7 +49,7 @@ def _columns(
     start = first + which_part * length
     stop = tl.minimum(start + length, t + 1)
     total = tl.zeros((R, C), tl.float64)
-    for s in range(start, stop, R):
+    for s in tl.range(start, stop, R, num_stages=STAGES):
         at = s + tl.arange(0, R)
         value = tl.load(x + at, mask=at < stop, other=0.0)
         tile = tl.load(m + at[:, None] * line + c[None, :], mask=(at < stop)[:, None] & (c <= t)[None, :], other=0.0)
@@ -94,7 +96,7 @@ def _dots(
     out, x, m, row, factor, profile, width, line, x_line, out_line, profile_line,
     n1, n2, x0, x1, x2, xn, m0, m1, m2, mn, o0, o1, o2, f1,
     CAUSAL: tl.constexpr, X_AT_ROW: tl.constexpr, FACTOR: tl.constexpr, PROFILE: tl.constexpr, MIRROR: tl.constexpr,
-    COUNT: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+    COUNT: tl.constexpr, R: tl.constexpr, C: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Sum_s m(r, s) x(s): rows times a symmetric function, or the transpose of a causal one, summed over several."""
     block, lead = tl.program_id(0), tl.program_id(1)
@@ -113,7 +115,7 @@ def _dots(
         x += t * x_line
     total = tl.zeros((R, C), tl.float64)
     for n in tl.static_range(COUNT):
-        for s in range(0, stop, C):
+        for s in tl.range(0, stop, C, num_stages=STAGES):
             at = s + tl.arange(0, C)
             value = tl.load(x + n * xn + at, mask=at < stop, other=0.0)
             if PROFILE:
@@ -131,6 +133,26 @@ def _dots(
         tl.store(out + r * out_line + t, values, mask=r <= t)
     else:
         tl.store(out + r, values, mask=r < width)
+
+
+@triton.jit(do_not_specialize=["n1", "n2", "x0", "x1", "x2", "m0", "m1", "m2"])
+def _copy(
+    values, m, row, width, step, line, n1, n2, x0, x1, x2, m0, m1, m2,
+    TAKE: tl.constexpr, MIRROR: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Copy a row of a matrix, or fill it."""
+    lead = tl.program_id(1)
+    t = tl.load(row)
+    c = tl.program_id(0) * C + tl.arange(0, C)
+    values += _at(lead, n1, n2, x0, x1, x2)
+    m += _at(lead, n1, n2, m0, m1, m2)
+    if TAKE:
+        tl.store(values + c, tl.load(m + t * line + c, mask=c <= t, other=0.0), mask=c < width)
+    else:
+        own = tl.load(values + c * step, mask=c <= t, other=0.0)
+        tl.store(m + t * line + c, own, mask=c <= t)
+        if MIRROR:
+            tl.store(m + c * line + t, own, mask=c <= t)
 
 
 @triton.jit
@@ -195,6 +217,16 @@ class DeviceRows:
         self._times(out, x.expand(*leading, e), lower[..., None, :, :].expand(*leading, e, e))
         return out
 
+    def take(self, matrix: Array) -> Array:
+        """Return the row of a matrix (..., e, e), shape (..., 1, e)."""
+        row: Array = matrix.new_empty((*matrix.shape[:-2], 1, matrix.shape[-1]))
+        self._move(row, matrix, take=True, mirror=False)
+        return row
+
+    def put(self, matrix: Array, values: Array, *, mirror: bool) -> None:
+        """Fill the row of a matrix (..., e, e) by values (..., 1, e), and the column if they are to be mirrored."""
+        self._move(values.expand(*matrix.shape[:-2], 1, matrix.shape[-1]), matrix, take=False, mirror=mirror)
+
     def fill_resolvent(self, matrix: Array, kernel: Array, e: int, block: int) -> None:
         """Fill a row of F = 1 + kernel F."""
         leading = (*matrix.shape[:-2], 1)
@@ -244,14 +276,24 @@ class DeviceRows:
             Y=y is not None, FACTOR=factor is not None, PROFILE=profile is not None, C=C,
         )  # fmt: skip
 
+    def _move(self, values: Array, matrix: Array, *, take: bool, mirror: bool) -> None:
+        """Copy a row of a matrix to values, or the other way."""
+        e, leading, C = matrix.shape[-1], matrix.shape[:-2], 256
+        n0, n1, n2 = _three(leading)
+        of_values, of_m = _strides(values, leading, 2), _strides(matrix, leading, 2)
+        _copy[(triton.cdiv(e, C), n0 * n1 * n2)](
+            values, matrix, self._row, e, values.stride(-1), matrix.stride(-2), n1, n2, *of_values, *of_m,
+            TAKE=take, MIRROR=mirror, C=C,
+        )  # fmt: skip
+
     def _times(self, out: Array, x: Array, lower: Array, which: int = -1, gamma: Array | None = None) -> None:
         """Sums over columns into ``out``, which is a row, or a matrix whose row of this number is filled."""
         e, at_row = x.shape[-1], which != -1
         leading = lower.shape[:-2]
         n0, n1, n2 = _three(leading)
-        R, C = (16, 64) if e > 512 else (16, 32)
-        blocks, lead = triton.cdiv(e, C), n0 * n1 * n2
-        parts = 1 if e < 256 else max(1, min(16, _BUSY * 2 // (blocks * lead)))
+        lead = n0 * n1 * n2
+        R, C, warps, parts = column_blocks(e, lead)
+        blocks = triton.cdiv(e, C)
         line = out.stride(-2) if at_row else 0
         mine = _strides(out, leading, 2 if at_row else 1)
         number, f1 = (x if gamma is None else gamma), _line(gamma)
@@ -259,14 +301,14 @@ class DeviceRows:
         if parts == 1:
             _columns[(blocks, 1, lead)](
                 out, x, lower, self._row, number, e, lower.stride(-2), line, n1, n2, *of_x, *of_m, *mine, 0, f1,
-                WHICH=which, AT_ROW=at_row, PARTS=1, R=R, C=C,
+                WHICH=which, AT_ROW=at_row, PARTS=1, R=R, C=C, STAGES=STAGES, num_warps=warps,
             )  # fmt: skip
             return
         sums = x.new_empty((parts, *leading, e))
         of_sums = _strides(sums[0], leading, 1)
         _columns[(blocks, parts, lead)](
             sums, x, lower, self._row, number, e, lower.stride(-2), 0, n1, n2, *of_x, *of_m, *of_sums, sums.stride(0), f1,
-            WHICH=-1, AT_ROW=False, PARTS=parts, R=R, C=C,
+            WHICH=-1, AT_ROW=False, PARTS=parts, R=R, C=C, STAGES=STAGES, num_warps=warps,
         )  # fmt: skip
         _together[(triton.cdiv(e, 128), lead)](
             out, sums, self._row, number, e, line, n1, n2, *of_sums, *mine, sums.stride(0), f1,
@@ -289,7 +331,7 @@ class DeviceRows:
         """Products with rows of a matrix; the sum over several where more of the rows and matrices are given."""
         e, leading = matrix.shape[-1], matrix.shape[:-2]
         n0, n1, n2 = _three(leading)
-        R, C = (4, 256) if e > 512 else (8, 64)
+        R, C, warps = dot_blocks(e, n0 * n1 * n2)
         count, xn, mn = (1, 0, 0) if more is None else (len(more[0]), more[0].stride(0), more[1].stride(0))
         of_x = _strides(x, leading, 2 if at_row else 1)
         _dots[(triton.cdiv(e, R), n0 * n1 * n2)](
@@ -297,7 +339,7 @@ class DeviceRows:
             out.stride(-2) if mirror else 0, _line(profile), n1, n2, *of_x, xn, *_strides(matrix, leading, 2), mn,
             *_strides(out, leading, 2 if mirror else 1), _line(factor),
             CAUSAL=causal, X_AT_ROW=at_row, FACTOR=factor is not None, PROFILE=profile is not None, MIRROR=mirror,
-            COUNT=count, R=R, C=C,
+            COUNT=count, R=R, C=C, STAGES=STAGES, num_warps=warps,
         )  # fmt: skip
 
     def _drawn_once(self, out: Array, own: Array, factor: Array | None, profile: Array | None) -> None:
@@ -306,6 +348,19 @@ class DeviceRows:
             out, own, self._row, *_factors(own, factor, profile), e, own.stride(-2), _line(profile), own.stride(0),
             out.stride(0), _line(factor), FACTOR=factor is not None, PROFILE=profile is not None, C=C,
         )  # fmt: skip
+
+
+def column_blocks(e: int, lead: int) -> tuple[int, int, int, int]:
+    """Rows and columns of a block, its warps, and into how many parts sums over so many matrices are cut."""
+    if e <= 512:
+        return 32, 32, 1, 1
+    parts = max(1, min(16, _BUSY * 2 // (triton.cdiv(e, 64) * lead)))
+    return 32, 64, 4, parts
+
+
+def dot_blocks(e: int, lead: int) -> tuple[int, int, int]:
+    """Rows and columns of a block, and its warps."""
+    return (8, 16, 1) if e <= 512 else (2, 512, 4)
 
 
 def _three(leading: Sequence[int]) -> tuple[int, int, int]:

@@ -269,7 +269,7 @@ class DataCovariances:
         c, e, R = self.c, rows.stop, self.responses
         H = R.H[rows]
         width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg)
-        bias = R.H1[..., rows, :] @ c.target @ R.H1[..., :e, :].mT
+        bias = _matrix_product(_matrix_product(R.H1[..., rows, :], c.target), R.H1[..., :e, :].mT)
         Cv, through_H = bias, width  # eq-parts
         if self.noisy:
             D, data = self._of_data(H, rows)
@@ -325,7 +325,7 @@ class DataCovariances:
             F = R.RDelta[rows]
             both = self._times_Z(c.xp.concat([learned, F], axis=-2))
             learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
-            residual = self._residual(F_Z @ F.mT, rows)
+            residual = self._residual(_with_each_other(F_Z, F), rows)
         self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
         return R.times_mean_H_transpose(self._Z(rows)) - learned_Z
 
@@ -475,10 +475,20 @@ def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
 
 def row_products(x: Array, y: Array) -> Array:
     """Product of each row of x with the same row of y, shape (..., r, 1)."""
-    if x.shape[-2] == 1:
-        product: Array = x @ y.mT
-    else:
-        product = (x * y).sum(axis=-1, keepdims=True)
+    if x.shape[-2] == 1 and isinstance(x, np.ndarray):
+        return np.asarray(x @ y.mT)
+    product: Array = (x * y).sum(axis=-1, keepdims=True)  # on a device this is faster than a product of matrices
+    return product
+
+
+def _with_each_other(x: Array, y: Array) -> Array:
+    """Products of all rows of x with all of y."""
+    return row_products(x, y) if x.shape[-2] == 1 else x @ y.mT
+
+
+def _matrix_product(x: Array, y: Array) -> Array:
+    """x y, of which a single column and row are multiplied entry by entry, which a device does faster."""
+    product: Array = x * y if x.shape[-1] == 1 else x @ y
     return product
 
 

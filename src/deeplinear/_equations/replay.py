@@ -9,6 +9,7 @@ step are recorded as a graph that the card replays by itself.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from deeplinear._core.arrays import zeros
 from deeplinear._equations.coefficients import Coefficients, row_set
 from deeplinear._equations.two_time import Room
 
@@ -52,9 +53,12 @@ class Replay:
         self._use(None)
 
     def _move(self) -> None:
-        self._step(self._rows)
-        for numbers in (self._rows, self._rows.times):
-            numbers += len(self._rows) if numbers is self._rows else 1
+        """Fill rows, and go on to the next ones."""
+        rows = self._rows
+        rows.identity.copy_(rows.places == rows[:, None])
+        self._step(rows)
+        rows += len(rows)
+        rows.times += 1
 
     def _use(self, rows: Any) -> None:
         products = None
@@ -85,12 +89,14 @@ def moving_rows(c: Coefficients) -> Any:
     """Return rows that start with those of the second time, and move on in the memory of a device.
 
     They are a tensor that arrays can be indexed by, and have what is asked of a slice: they stop where the matrices do,
-    and are as many as one time has. ``times`` has the number of their time.
+    and are as many as one time has. ``times`` has the number of their time, and ``identity`` these rows of the identity.
     """
     s, xp = c.structure, c.xp
     rows = xp.arange(s.outputs, 2 * s.outputs, device=c.gamma0.device)
     rows.start, rows.stop = s.size - s.outputs, s.size
     rows.times = xp.ones(1, dtype=rows.dtype, device=rows.device)
+    rows.places = xp.arange(s.size, device=rows.device)
+    rows.identity = zeros((s.outputs, s.size), c.gamma0)
     return rows
 
 

@@ -121,12 +121,13 @@ class Source(NamedTuple):
 
 def fill_sandwich(filled: Symmetric, responses: Causal, sources: Sequence[Source], rows: slice) -> None:
     """Fill rows of sum_i F_i S_i F_i^T, with responses F_i (i, *batch, ...) to independent sources."""
-    e, own = rows.stop, responses[rows]
+    e = rows.stop
     fast = compiled(filled, e - rows.start)
     if fast is not None and all(source.compiled for source in sources):
         weighted = [source.arguments for source in sources]
         fast.fill_sandwich(filled.matrix, responses.matrix, weighted, e, SETS)
         return
+    own = responses[rows]
     through = namespace(own).concat([source.times(own[i])[None] for i, source in enumerate(sources)])
     first, *others = rows_times_transpose(through, responses)  # eq-sandwich
     filled[rows] = sum(others, start=first)

@@ -28,7 +28,7 @@ class TwoTime:
         self.replayed = replayed
 
     def __getitem__(self, rows: slice) -> Array:
-        values: Array = self.matrix[..., rows, : rows.stop]
+        values: Array = self.matrix[..., rows, : rows.stop] if self.replayed is None else self.replayed.take(self.matrix)
         return values
 
     def __setitem__(self, rows: slice, values: Array) -> None:
@@ -67,7 +67,10 @@ class Causal(TwoTime):
     """A response or a kernel: what happens at one time depends on earlier ones, so the matrix is lower triangular."""
 
     def __setitem__(self, rows: slice, values: Array) -> None:
-        self.matrix[..., rows, : rows.stop] = values
+        if self.replayed is None:
+            self.matrix[..., rows, : rows.stop] = values
+        else:
+            self.replayed.put(self.matrix, values, mirror=False)
 
     def _columns(self, how: Condensation) -> Array:
         return how.moments
@@ -77,8 +80,11 @@ class Symmetric(TwoTime):
     """A correlation: rows that are filled are mirrored in the columns."""
 
     def __setitem__(self, rows: slice, values: Array) -> None:
-        self.matrix[..., rows, : rows.stop] = values
-        self.matrix[..., : rows.stop, rows] = values.mT
+        if self.replayed is None:
+            self.matrix[..., rows, : rows.stop] = values
+            self.matrix[..., : rows.stop, rows] = values.mT
+        else:
+            self.replayed.put(self.matrix, values, mirror=True)
 
     def _columns(self, how: Condensation) -> Array:
         return how.values

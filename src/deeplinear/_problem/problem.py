@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_of
+from deeplinear._core.cached import cached_property
 from deeplinear._core.files import write_atomically
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Isotropic
@@ -167,7 +168,7 @@ class Problem:
                     return f"{name} {value:g} is {value:g} times the input dimension D here; {meant}"
         return ""
 
-    @property
+    @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
