@@ -174,9 +174,7 @@ def is_complex(problem: Problem) -> bool:
         rules = (phase.sampling, phase.optimizer, phase.optimizer and phase.optimizer.plain)
         own += [phase, *(rule for rule in rules if rule is not None)]
     real = (float, int, str, type(None))  # most fields, at a glance
-    return any(
-        np.iscomplexobj(value) for part in own for value in vars(part).values() if not isinstance(value, real)
-    )
+    return any(np.iscomplexobj(value) for part in own for value in vars(part).values() if not isinstance(value, real))
 
 
 def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:

@@ -45,6 +45,7 @@ from deeplinear._equations.products import (
     rows_times_transpose,
     within_outputs,
 )
+from deeplinear._equations.replay import earlier_rows, part_of_step
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source
 from deeplinear._equations.two_time import Causal, Room, Symmetric
@@ -132,11 +133,11 @@ class DeepChain:
     def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about g."""
         c = self.c
-        top_Q, top_D = self.weights.readout.a[rows][:, None], self._readout.rows(rows)
         above = beside(self.nodes.above, c.gamma0)
+        top = at_an_end(rows, lambda: (self.weights.readout.a[rows][:, None], self._readout.rows(rows)))
 
         def sweep(Q: Array, D: Array) -> tuple[Array, Array]:
-            dQ = dD = None
+            (top_Q, top_D), dQ, dD = top(), None, None
             if respond:
                 self.Q[rows] = Q
                 self.upper.backward(Q, rows)
@@ -161,19 +162,23 @@ class DeepChain:
                     self.lower.correlate_g(Source(self.S_low), Source(self.D_low), self.Cg_low, rows)
             return Q, D
 
-        self._settle(sweep, above, self.Q, self.D_up, rows)
+        self._settle("backward", sweep, above, self.Q, self.D_up, rows)
 
     def forward(self, Rhr_data: Causal, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about h."""
         c, first = self.c, self.weights.input
         learned = c.whole_gamma0[:, None]
-        Ch_data = self._Ch_data[rows][:, None]
-        bottom_Y = kernel_on_g(c, first, Rhr_data[rows][:, None], Ch_data, rows, c.feedback[:, None], learned)
-        bottom_S = first.initial(Ch_data, rows)  # eq-depth-start
         below = beside(self.nodes.below, c.gamma0)
 
+        def first_layer() -> tuple[Array, Array]:
+            Ch_data = self._Ch_data[rows][:, None]
+            Y = kernel_on_g(c, first, Rhr_data[rows][:, None], Ch_data, rows, c.feedback[:, None], learned)
+            return Y, first.initial(Ch_data, rows)  # eq-depth-start
+
+        bottom = at_an_end(rows, first_layer)
+
         def sweep(Y: Array, S: Array) -> tuple[Array, Array]:
-            dY = dS = None
+            (bottom_Y, bottom_S), dY, dS = bottom(), None, None
             if respond:
                 self.Y[rows] = Y
                 self.lower.A = Y
@@ -200,7 +205,7 @@ class DeepChain:
                     self.S_up[rows] = self.S_low[rows] + self._edge * dS
             return Y, S
 
-        self._settle(sweep, below, self.Y, self.S_low, rows)
+        self._settle("forward", sweep, below, self.Y, self.S_low, rows)
 
     def prepare(self, Rhr_data: Causal, rows: slice) -> None:
         """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
@@ -249,6 +254,7 @@ class DeepChain:
 
     def _settle(
         self,
+        name: str,
         sweep: Callable[[Array, Array], tuple[Array, Array]],
         over: Array,
         kernel: Causal,
@@ -273,12 +279,13 @@ class DeepChain:
             swept = carried(xp.stack([kernel[rows], covariance[rows]], axis=1))
             kernel[rows], covariance[rows] = swept[:, 0], swept[:, 1]
             return
-        before = slice(max(rows.start - count, 0), max(rows.start, count))
+        swept_once = part_of_step(rows, name, carried)
+        before = earlier_rows(rows, count)
         start = xp.stack([each.matrix[..., before, :e] for each in (kernel, covariance)], axis=1)
 
         def settled(**options: Any) -> tuple[Array, NDArray[np.bool_]]:
             return fixed_point(
-                lambda flat: carried(flat.reshape(start.shape)).reshape(flat.shape),
+                lambda flat: swept_once(flat.reshape(start.shape)).reshape(flat.shape),
                 start.reshape(len(start), -1),
                 tolerance=SETTLED,
                 ignore=self.unsettled,
@@ -380,6 +387,14 @@ def kept(shape: Structure) -> int:
 def products(shape: Structure) -> tuple[int, int]:
     """Count the products with causal, and with symmetric, matrices in one step, swept as often as is usual."""
     return 14 * _USUAL_SWEEPS * shape.depth_nodes, 8 * _USUAL_SWEEPS * shape.depth_nodes
+
+
+def at_an_end(rows: slice, ends: Callable[[], tuple[Array, Array]]) -> Callable[[], tuple[Array, Array]]:
+    """Return what enters a sweep at one end of the chain: once for all sweeps, but anew in one that is recorded."""
+    if getattr(rows, "calls", None) is not None:
+        return ends
+    once = ends()
+    return lambda: once
 
 
 def _along(matrix: Array, rows: Array) -> Array:

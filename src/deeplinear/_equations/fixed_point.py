@@ -1,11 +1,12 @@
 """Fixed points of a sweep, accelerated: each problem of a batch on its own."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, finite, identity, namespace, to_numpy
+from deeplinear._core.arrays import Array, beside, finite, namespace, to_numpy, zeros
 
 _MEMORY = 8
 """Number of earlier sweeps that Anderson's method combines, unless told otherwise."""
@@ -57,22 +58,61 @@ def fixed_point(
             memory=memory,
         )
         return _join(x), np.logical_or(*np.split(moving, 2))
-    x = start
-    steps: list[Array] = []
-    residual_steps: list[Array] = []
-    residual = sweep(x) - x
+    x, residual = start, sweep(start) - start
+    change, past = residual, _Past(memory, start)
     for _ in range(most_sweeps):
-        change = residual - _combine(steps, residual_steps, residual)
         new = x + change
         new_residual = sweep(new) - new
-        settled = xp.max(xp.abs(new_residual), axis=1) <= tolerance * xp.max(xp.abs(new), axis=1)
-        moving = ~to_numpy(settled)
-        steps = [*steps[1 - memory :], change]
-        residual_steps = [*residual_steps[1 - memory :], new_residual - residual]
+        largest = past.add(change, new_residual - residual, new, new_residual)
+        moving = ~(largest[:, 1] <= tolerance * largest[:, 0])
         x, residual = new, new_residual
         if not (moving & ~ignore).any():
             break
+        change = residual - past.combined()
     return x, moving
+
+
+class _Past:
+    """Earlier sweeps: how much the unknowns x moved, and how much the residuals f with them.
+
+    Long vectors stay where they are; their products, a few numbers, are looked at on the processor. A device is waited
+    for once a sweep.
+    """
+
+    def __init__(self, memory: int, like: Array) -> None:
+        batch, unknowns = like.shape
+        self._f = zeros((batch, memory, unknowns), like)
+        self._moves = zeros((batch, memory, unknowns), like)  # of x + f
+        self._gram = np.zeros((batch, memory, memory))
+        self._with_residual = np.zeros((batch, memory))
+        self._count = 0
+
+    def add(self, dx: Array, df: Array, x: Array, residual: Array) -> NDArray[Any]:
+        """Remember a sweep in place of the oldest; return the largest unknown and residual, shape (batch, 2)."""
+        xp, memory = namespace(x), self._gram.shape[-1]
+        place = self._count % memory
+        self._f[:, place], self._moves[:, place] = df, dx + df
+        self._count += 1
+        products = self._f @ xp.stack([df, residual], axis=-1)
+        largest = xp.stack([xp.max(xp.abs(each), axis=1) for each in (x, residual)], axis=-1)
+        numbers = to_numpy(xp.concat([products, largest[:, None]], axis=1))
+        self._gram[:, place] = self._gram[:, :, place] = numbers[:, :-1, 0]
+        self._with_residual = numbers[:, :-1, 1]
+        return np.asarray(numbers[:, -1])
+
+    def combined(self) -> Array:
+        """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
+        known = min(self._count, self._gram.shape[-1])
+        gram, right = self._gram[:, :known, :known], self._with_residual[:, :known]
+        scale = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+        scale = np.where(scale > 0, scale, 1.0)
+        one = np.eye(known)
+        gram, right = gram / scale[:, :, None] / scale[:, None] + 1e-14 * one, right / scale
+        good: Array = np.isfinite(gram.sum(axis=(1, 2)) + right.sum(axis=1))
+        gram, right = np.where(good[:, None, None], gram, one), np.where(good[:, None], right, 0.0)
+        factors = np.linalg.solve(gram, right[..., None])[..., 0] / scale
+        combined: Array = (beside(factors[:, None], self._moves) @ self._moves[:, :known])[:, 0]
+        return finite(combined)
 
 
 def _split(x: Array) -> Array:
@@ -86,21 +126,3 @@ def _join(parts: Array) -> Array:
     half = len(parts) // 2
     joined: Array = parts[:half] + 1j * parts[half:]
     return joined
-
-
-def _combine(steps: list[Array], residual_steps: list[Array], residual: Array) -> Array:
-    """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
-    xp, one = namespace(residual), identity(len(steps), residual)
-    if not steps:
-        nothing: Array = xp.zeros_like(residual)
-        return nothing
-    F = xp.stack(residual_steps, axis=1)  # (batch, memory, unknowns)
-    scale = xp.linalg.vector_norm(F, axis=-1, keepdims=True)
-    scale = xp.where(scale > 0, scale, 1.0)
-    F = F / scale
-    gram, right = F @ F.mT + 1e-14 * one, F @ residual[..., None]
-    good = xp.all(xp.isfinite(gram), axis=(1, 2), keepdims=True)
-    coefficients = xp.linalg.solve(xp.where(good, gram, one), xp.where(good, right, 0.0)) / scale
-    moves = xp.stack([step + change for step, change in zip(steps, residual_steps, strict=True)], axis=1)
-    combined = (coefficients * moves).sum(axis=1)
-    return finite(combined)

@@ -487,7 +487,7 @@ def _with_each_other(x: Array, y: Array) -> Array:
 
 
 def _matrix_product(x: Array, y: Array) -> Array:
-    """x y, of which a single column and row are multiplied entry by entry, which a device does faster."""
+    """Product of two matrices; of a column with a row it is made entry by entry, which a device does faster."""
     product: Array = x * y if x.shape[-1] == 1 else x @ y
     return product
 

@@ -6,15 +6,47 @@ kept on the card, rows are as long as the whole training, with zeros beyond thei
 step are recorded as a graph that the card replays by itself.
 """
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
-from deeplinear._core.arrays import zeros
+from deeplinear._core.arrays import Array, namespace, zeros
 from deeplinear._equations.coefficients import Coefficients, row_set
 from deeplinear._equations.two_time import Room
 
-_FIRST = 3
-"""Row that is recorded: the first one is not like others, and the next ones compile what has to be compiled."""
+
+class Recorded:
+    """A function that is recorded when it is called for the second time, and replayed from then on.
+
+    Parameters
+    ----------
+    call
+        Takes one array, or none, and returns one, or none; all else that it reads and writes stays where it is.
+    """
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+        self._calls = 0
+        self._graph: Any = None
+        self._given: list[Array] = []
+        self._made: Any = None
+
+    def __call__(self, *given: Array) -> Any:
+        self._calls += 1
+        if self._calls == 1:
+            return self._call(*given)  # which compiles what has to be compiled
+        if self._graph is None:
+            self._given = [namespace(each).asarray(each, copy=True) for each in given]
+            self._graph = record(self._make)
+        for place, value in zip(self._given, given, strict=True):
+            place[...] = value
+        self._graph.replay()
+        return None if self._made is None else namespace(self._made).asarray(self._made, copy=True)
+
+    def _make(self) -> None:
+        self._made = self._call(*self._given)
 
 
 class Replay:
@@ -33,7 +65,7 @@ class Replay:
     def __init__(self, c: Coefficients, step: Callable[[Any], None], rooms: Sequence[Room]) -> None:
         self._c, self._step, self._rooms = c, step, rooms
         self._rows: Any = None
-        self._graph: Any = None
+        self._move: Callable[[], None] = self._take_step
 
     def __call__(self, row: int) -> None:
         """Fill the next row."""
@@ -41,18 +73,17 @@ class Replay:
             self._step(row_set(self._c, 0))
             self._rows = moving_rows(self._c)
             self._use(self._rows)
-        elif row < _FIRST:
-            self._move()
+            if self._rows.calls is None:
+                self._move = Recorded(self._take_step)
         else:
-            if self._graph is None:
-                self._graph = record(self._move)
-            self._graph.replay()
+            self._move()
 
     def end(self) -> None:
-        """Let products be as they were."""
+        """Let products be as they were, and forget what was recorded."""
         self._use(None)
+        self._rows, self._move = None, self._take_step
 
-    def _move(self) -> None:
+    def _take_step(self) -> None:
         """Fill rows, and go on to the next ones."""
         rows = self._rows
         rows.identity.copy_(rows.places == rows[:, None])
@@ -74,22 +105,17 @@ def why_not(c: Coefficients) -> str | None:
     """Return why steps cannot be replayed, None if they can."""
     if getattr(c.gamma0.device, "type", "cpu") != "cuda":
         return "they are not on a graphics card of NVIDIA"
-    if c.gamma0.dtype.is_complex:
+    if c.xp.isdtype(c.gamma0.dtype, "complex floating"):
         return "derivatives are complex numbers"
-    if c.structure.depth_nodes:
-        return "steps along the depth are swept until they stand still"
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return "Triton is not installed"
-    return None
+    return "Triton is not installed" if find_spec("triton") is None else None
 
 
 def moving_rows(c: Coefficients) -> Any:
     """Return rows that start with those of the second time, and move on in the memory of a device.
 
     They are a tensor that arrays can be indexed by, and have what is asked of a slice: they stop where the matrices do,
-    and are as many as one time has. ``times`` has the number of their time, and ``identity`` these rows of the identity.
+    and are as many as one time has. ``times`` has the number of their time, ``identity`` these rows of the identity.
+    Where a step is swept until it stands still, it cannot be recorded as a whole: ``calls`` has its parts.
     """
     s, xp = c.structure, c.xp
     rows = xp.arange(s.outputs, 2 * s.outputs, device=c.gamma0.device)
@@ -97,7 +123,17 @@ def moving_rows(c: Coefficients) -> Any:
     rows.times = xp.ones(1, dtype=rows.dtype, device=rows.device)
     rows.places = xp.arange(s.size, device=rows.device)
     rows.identity = zeros((s.outputs, s.size), c.gamma0)
+    rows.calls = {} if s.depth_nodes else None
     return rows
+
+
+def part_of_step(rows: Any, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a part of a step to be called: recorded, where rows are such that parts are; the same for all rows."""
+    calls = getattr(rows, "calls", None)
+    if calls is None:
+        return call
+    recorded: Callable[..., Any] = calls.setdefault(name, Recorded(call))
+    return recorded
 
 
 def record(work: Callable[[], None]) -> Any:
@@ -106,11 +142,30 @@ def record(work: Callable[[], None]) -> Any:
 
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        graph.capture_begin()
+    with torch.cuda.stream(stream), no_garbage_collection():
+        graph.capture_begin(capture_error_mode="thread_local")
         try:
             work()
         finally:
             graph.capture_end()
     torch.cuda.current_stream().wait_stream(stream)
     return graph
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Keep what nobody refers to for a while: a graph that goes while another is recorded spoils the record."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def earlier_rows(rows: Any, count: int) -> Any:
+    """Return the rows of the time before, which has as many of them; those of the first time are its own."""
+    if getattr(rows, "times", None) is not None:
+        return rows - count
+    return slice(max(rows.start - count, 0), max(rows.start, count))

@@ -13,6 +13,7 @@ from deeplinear._equations.chain import Chain, make_chain
 from deeplinear._equations.coefficients import Coefficients, Structure, row_set, times_of
 from deeplinear._equations.layer_zero import DataCovariances, DataResponses
 from deeplinear._equations.products import mean_diagonal
+from deeplinear._equations.replay import part_of_step
 from deeplinear._equations.rules import orthogonal_layers
 from deeplinear._equations.two_time import Room
 from deeplinear._equations.weights import WeightLayers
@@ -59,15 +60,17 @@ class Equations:
     def fill(self, rows: slice) -> None:
         """Fill rows of everything."""
         self.chain.backward(rows)  # eq-order
+        part_of_step(rows, "data", lambda: self._fill_data(rows))()
+        self.chain.forward(self.data.Rhr, rows)
+
+    def _fill_data(self, rows: slice) -> None:
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
         self.data_covariances.step(self.chain.Cg_first, rows)
-        self.chain.forward(self.data.Rhr, rows)
 
     def fill_mixed(self, rows: slice, factors: Array) -> None:
         """Fill rows whose signal is a sum over that of earlier rows, with factors (rows, earlier rows)."""
         self.chain.backward(rows)
-        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
-        self.data_covariances.step(self.chain.Cg_first, rows)
+        self._fill_data(rows)
         self.data.mix(rows, factors)
         self.data_covariances.mix(rows, factors)
         self.chain.forward(self.data.Rhr, rows)

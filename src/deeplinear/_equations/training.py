@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from deeplinear._equations.system import Equations
 
 
+_FEW = 2**15
+"""Numbers at a time which a device needs longer to start on than NumPy to compute."""
+
+
 class Training:
     """Weights of a batch of problems in training.
 
@@ -64,12 +68,11 @@ class Training:
         kind = complex if self._is_complex else float
         each = [numbers_of(problem) for problem in problems]
         # Time first, and one more axis at the end: (steps, [weight layers,] batch, 1).
-        self._numbers = {
-            name: beside(
-                np.moveaxis(np.array([one[name] for one in each], kind), (-1, 0), (0, -1))[..., None], c.gamma0
-            )
+        numbers = {
+            name: np.moveaxis(np.array([one[name] for one in each], kind), (-1, 0), (0, -1))[..., None]
             for name in each[0]
         }
+        self._numbers = {name: beside(values, c.gamma0) for name, values in numbers.items()}
         self._growing = growing_weights(c, room)
         self.layers: WeightLayers = self._growing.layers
         self._tracks = {group: Track((c.batch,), s.steps, c.gamma0) for group in dict.fromkeys(s.groups)}
@@ -89,21 +92,22 @@ class Training:
         self.has_passive = bool(self._shares) or any(rule.averages for rule in s.rules)
         if not self.is_open and not self.has_passive:
             with computing(c.gamma0):  # rates that no training bears overflow here already
-                self._fill_all()
+                self._fill_all(numbers if len(self._tracks) * c.batch * s.steps <= _FEW else self._numbers)
 
-    def _fill_all(self) -> None:
+    def _fill_all(self, numbers: Mapping[str, Array]) -> None:
         """Fill the rows of rules that do not look at gradients, those of all groups at once."""
         c, s = self._c, self._c.structure
         groups = list(self._tracks)
-        track = Track((len(groups), c.batch), s.steps, c.gamma0)
-        history = zeros((len(groups), c.batch, s.steps, 1 + s.steps), c.gamma0)
-        rates, decays = (self._numbers[name][:, groups] for name in ("rate", "decay"))
+        rates, decays = (numbers[name][:, groups] for name in ("rate", "decay"))
+        track = Track((len(groups), c.batch), s.steps, rates)
+        history = zeros((len(groups), c.batch, s.steps, 1 + s.steps), rates)
         for rule, step, _, row in evaluations(s.rules):
             if step == rule.start and not rule.since:
                 track.velocity = namespace(track.velocity).zeros_like(track.velocity)
             history[:, :, row] = track.change
-            track.step(row, rates[step], self._numbers["momentum"][step], decays[step], rule.nesterov)
+            track.step(row, rates[step], numbers["momentum"][step], decays[step], rule.nesterov)
         for group, rows in zip(groups, history, strict=True):
+            rows = beside(rows, c.gamma0) if isinstance(rows, np.ndarray) else rows
             self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:])
 
     def place(self, evaluation: Evaluation) -> None:

@@ -28,7 +28,10 @@ class TwoTime:
         self.replayed = replayed
 
     def __getitem__(self, rows: slice) -> Array:
-        values: Array = self.matrix[..., rows, : rows.stop] if self.replayed is None else self.replayed.take(self.matrix)
+        if self.replayed is not None:
+            own: Array = self.replayed.take(self.matrix)
+            return own
+        values: Array = self.matrix[..., rows, : rows.stop]
         return values
 
     def __setitem__(self, rows: slice, values: Array) -> None:
