@@ -160,11 +160,36 @@ def deep(device: Device, scale: float) -> Iterator[Row]:
     """Infinite depth, whose steps are swept until they stand still."""
     data, rule = dl.Isotropic(noise=0.3), dl.GradientDescent(0.01)
     problem = dl.Problem(dl.ResNet(np.inf, 1.0), data, dl.FullBatch(2.0), rule, max(8, int(100 * scale)))
+    dl.solve(problem.replace(steps=8), device=device.name)
     here = timed(lambda: dl.solve(problem, device=device.name))
     there = timed(lambda: dl.solve(problem))
     yield f"infinite depth, T = {problem.steps}", f"{here:.2f} s", f"{there:.2f} s with NumPy"
     actual, expected = dl.solve(problem, device=device.name), dl.solve(problem)
     yield "test_loss against NumPy", difference(actual.test_loss, expected.test_loss), ""
+
+
+def agreement(device: Device, scale: float) -> Iterator[Row]:
+    """Every kind of problem against NumPy: losses, tangent kernel and the correlation of features."""
+    plain, data = dl.GradientDescent(0.02), dl.Isotropic(noise=0.3)
+    full, network = dl.FullBatch(2.0), dl.MLP(3, [1.0, 0.5, 2.0])
+    problem = dl.Problem(network, data, full, plain, max(8, int(300 * scale)))
+    gram = [[1.0, 0.3], [0.3, 0.5]]
+    kinds = {
+        "full batch": problem,
+        "online SGD, momentum": problem.replace(sampling=dl.OnlineSGD(2.0), momentum=0.5),
+        "many passes, weight decay": problem.replace(sampling=dl.MultiPassSGD(2.0, 0.5), weight_decay=0.1),
+        "residual": problem.replace(network=dl.ResNet(3, 1.0)),
+        "centered": problem.replace(centered=True),
+        "spectrum": problem.replace(data=dl.Spectrum([1.0, 0.5, 0.2], [0.3, 0.3, 0.4], noise=0.1)),
+        "two outputs": problem.replace(data=dl.Isotropic(0.3, gram)),
+        "infinite width": problem.replace(width="infinite"),
+        "clipping": problem.replace(clip=0.5),
+    }
+    for name, each in kinds.items():
+        actual, expected = (dl.solve(each, device=where, method="dense") for where in (device.name, "cpu"))
+        curves = ("test_loss", "train_loss", "kernel", "feature_correlation")
+        worst = max(float(difference(getattr(actual, curve), getattr(expected, curve))) for curve in curves)
+        yield f"{name}, T = {each.steps}, against NumPy", f"{worst:.1e}", ""
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -174,7 +199,7 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-SECTIONS = (batch, large, ensemble, deep, stepping, products)
+SECTIONS = (batch, large, deep, stepping, agreement, ensemble, products)
 
 
 def main() -> None:

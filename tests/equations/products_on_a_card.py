@@ -1,0 +1,83 @@
+"""The kernels for a card, on the processor by Triton's interpreter, against products of PyTorch.
+
+Run by ``test_replay.py`` in a process of its own, since Triton decides at import whether it interprets.
+"""
+
+import itertools
+
+import torch
+
+from deeplinear._equations import device_rows
+from deeplinear._equations.device_rows import DeviceRows
+
+SIZE, BLOCK = 11, 16
+draw = torch.Generator().manual_seed(0)
+cases = 0
+
+
+def random(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=draw)
+
+
+def agree(actual, expected):
+    global cases
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
+    cases += 1
+
+
+def check(t, lead, parts):
+    device_rows.column_blocks = lambda e, lead: (4, 4, 1, parts)
+    device_rows.dot_blocks = lambda e, lead: (4, 4, 1)
+    rows, known = DeviceRows(torch.tensor([t])), (torch.arange(SIZE) <= t).double()
+    within = known * known[:, None]
+    F, C, x = random(2, *lead, SIZE, SIZE).tril() * within, random(*lead, SIZE, SIZE), random(*lead, 1, SIZE) * known
+    C = (C + C.mT) * within
+    ones = [1] * (len(lead) - 1)
+    factor, profile = random(lead[0], *ones, 1, 1), random(lead[0], *ones, SIZE)
+    own = slice(t, t + 1)
+
+    agree(rows.rows_times(x, F[0], SIZE, BLOCK), x @ F[0])
+    agree(rows.rows_times_transpose(x, F[0], SIZE, BLOCK), x @ F[0].mT)
+    agree(rows.rows_times_symmetric(x, C, SIZE), x @ C)
+    agree(rows.take(C), C[..., own, :])
+    put = torch.zeros_like(C)
+    rows.put(put, x, mirror=True)
+    expected = torch.zeros_like(C)
+    expected[..., own, :] = x
+    expected[..., :, own] = x.mT
+    agree(put, expected)
+
+    resolvent = F[0].clone()
+    resolvent[..., own, :] = 0.0
+    expected = x @ resolvent
+    expected[..., 0, t] += 1.0
+    rows.fill_resolvent(resolvent, x, SIZE, BLOCK)
+    agree(resolvent[..., own, :], expected)
+    pair, expected = torch.zeros_like(F), x @ F
+    expected[1] *= factor
+    expected[1][..., 0, t] += 1.0
+    rows.fill_pair(x, F, pair, factor, 1, BLOCK)
+    agree(pair[..., own, :], expected)
+
+    d = profile[..., None, :]
+    first = factor * d * ((d * F[0][..., own, :]) @ C)
+    expected = first @ F[0].mT + F[1][..., own, :] @ C @ F[1].mT
+    filled = torch.zeros_like(C)
+    rows.fill_sandwich(filled, F, [(C, factor, profile), (C, None, None)], SIZE, BLOCK)
+    agree(filled[..., own, :] + filled[..., own].mT, 2 * expected)
+    if len(lead) > 1:
+        return
+    first = factor * d * (d * F[0][..., own, :]).sum(-1, keepdim=True) * known
+    expected = first @ F[0].mT + F[1][..., own, :].sum(-1, keepdim=True) * known @ F[1].mT
+    filled = torch.zeros_like(C)
+    rows.fill_sandwich(filled, F, [(None, factor, profile), (None, None, None)], SIZE, BLOCK)
+    agree(filled[..., own, :], expected)
+    filled = torch.zeros_like(C)
+    rows.fill_sum(filled, C, C, factor, profile, SIZE)
+    agree(filled[..., own, :], (C + factor * d.mT * d * C)[..., own, :])
+
+
+for t, (lead, parts) in itertools.product((6,), (((2,), 1), ((2, 3), 3))):
+    check(t, lead, parts)
+check(SIZE - 1, (2,), 2)
+print(f"{cases} cases agree")
