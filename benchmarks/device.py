@@ -86,6 +86,7 @@ def batch(device: Device, scale: float) -> Iterator[Row]:
     """Many problems of equal shape."""
     count = max(8, int(512 * scale))
     problems = [mlp(200, 0.002 + 1e-5 * i) for i in range(count)]
+    dl.solve(problems[:2], device=device.name)  # compiles what has to be compiled
     seconds = least(lambda: dl.solve(problems, device=device.name))
     setting_up = timed(waiting(device, lambda: coefficients(problems, device=device)))
     c = coefficients(problems, device=device)
@@ -108,7 +109,7 @@ def large(device: Device, scale: float) -> Iterator[Row]:
     shorter = int(800 * scale)
     expected = dl.solve(mlp(shorter, 0.001), method="dense").test_loss
     for steps in (int(4000 * scale), int(10000 * scale)):
-        dl.solve(mlp(steps, 0.001).replace(steps=max(steps // 20, 8)), device=device.name, method="dense")
+        dl.solve(mlp(int(640 * scale), 0.001), device=device.name, method="dense")
         start = time.perf_counter()
         solution = dl.solve(mlp(steps, 0.001), device=device.name, method="dense")
         seconds = time.perf_counter() - start

@@ -93,6 +93,7 @@ class DeepChain:
         self.unsettled = np.zeros(c.batch, bool)
         self._beta2, self._gamma0 = c.beta2[:, None], c.gamma0[:, None]
         self._all = slice(0, room.size)
+        self._carried: dict[str, Array] = {}
         # A single edge's own change, which tells its two layers apart; none at infinite depth.
         self._edge = None if c.structure.edges is None else self._beta2
         self._are_many = c.structure.edges is None or c.structure.edges >= FEW_LAYERS
@@ -267,7 +268,7 @@ class DeepChain:
         correction of each sweep is carried along the chain with (1 - beta^2 sum)^-1.
         """
         e, count, xp = rows.stop, rows.stop - rows.start, self.c.xp
-        carry = xp.linalg.inv(identity(len(over), over) - self._beta2[:, 0] * over)
+        carry = self._carry(name, over)
 
         def carried(unknowns: Array) -> Array:
             change = xp.stack(sweep(unknowns[:, 0], unknowns[:, 1]), axis=1) - unknowns
@@ -297,6 +298,12 @@ class DeepChain:
             # What has grown much along the depth: too much for few sweeps in memory, not yet a divergence.
             _, moving = settled(most_sweeps=_MANY_SWEEPS, memory=_MANY_IN_MEMORY)
         self.unsettled |= moving
+
+    def _carry(self, name: str, over: Array) -> Array:
+        """(1 - beta^2 sum)^-1, which is the same at all steps."""
+        if name not in self._carried:
+            self._carried[name] = self.c.xp.linalg.inv(identity(len(over), over) - self._beta2[:, 0] * over)
+        return self._carried[name]
 
     def kernel(self) -> Array:
         """Mean eigenvalue of the tangent kernel over time, averaged over outputs, shape (batch, steps).

@@ -93,12 +93,12 @@ class _Past:
         place = self._count % memory
         self._f[:, place], self._moves[:, place] = df, dx + df
         self._count += 1
-        products = self._f @ xp.stack([df, residual], axis=-1)
-        largest = xp.stack([xp.max(xp.abs(each), axis=1) for each in (x, residual)], axis=-1)
-        numbers = to_numpy(xp.concat([products, largest[:, None]], axis=1))
-        self._gram[:, place] = self._gram[:, :, place] = numbers[:, :-1, 0]
-        self._with_residual = numbers[:, :-1, 1]
-        return np.asarray(numbers[:, -1])
+        vectors = xp.stack([df, x, residual], axis=1)
+        products, largest = vectors @ self._f.mT, xp.max(xp.abs(vectors), axis=2, keepdims=True)
+        numbers = to_numpy(xp.concat([products, largest], axis=2))
+        self._gram[:, place] = self._gram[:, :, place] = numbers[:, 0, :-1]
+        self._with_residual = numbers[:, 2, :-1]
+        return np.asarray(numbers[:, 1:, -1])
 
     def combined(self) -> Array:
         """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
@@ -112,7 +112,7 @@ class _Past:
         gram, right = np.where(good[:, None, None], gram, one), np.where(good[:, None], right, 0.0)
         factors = np.linalg.solve(gram, right[..., None])[..., 0] / scale
         combined: Array = (beside(factors[:, None], self._moves) @ self._moves[:, :known])[:, 0]
-        return finite(combined)
+        return combined if good.all() else finite(combined)
 
 
 def _split(x: Array) -> Array:

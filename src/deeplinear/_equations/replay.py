@@ -23,7 +23,8 @@ class Recorded:
     Parameters
     ----------
     call
-        Takes one array, or none, and returns one, or none; all else that it reads and writes stays where it is.
+        Takes one array, or none, and returns one, or none; all else that it reads and writes stays where it is. What it
+        returns is good until the next call.
     """
 
     def __init__(self, call: Callable[..., Any]) -> None:
@@ -43,7 +44,7 @@ class Recorded:
         for place, value in zip(self._given, given, strict=True):
             place[...] = value
         self._graph.replay()
-        return None if self._made is None else namespace(self._made).asarray(self._made, copy=True)
+        return self._made
 
     def _make(self) -> None:
         self._made = self._call(*self._given)
