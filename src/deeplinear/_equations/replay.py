@@ -7,8 +7,10 @@ step are recorded as a graph that the card replays by itself.
 """
 
 import gc
+import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
@@ -70,14 +72,15 @@ class Replay:
 
     def __call__(self, row: int) -> None:
         """Fill the next row."""
-        if row == 0:
-            self._step(row_set(self._c, 0))
-            self._rows = moving_rows(self._c)
-            self._use(self._rows)
-            if self._rows.calls is None:
-                self._move = Recorded(self._take_step)
-        else:
-            self._move()
+        if row > 0:
+            with on_card(self._rows):
+                self._move()
+            return
+        self._step(row_set(self._c, 0))
+        self._rows = moving_rows(self._c)
+        self._use(self._rows)
+        if self._rows.calls is None:
+            self._move = Recorded(self._take_step)
 
     def end(self) -> None:
         """Let products be as they were, and forget what was recorded."""
@@ -104,11 +107,23 @@ class Replay:
 
 def why_not(c: Coefficients) -> str | None:
     """Return why steps cannot be replayed, None if they can."""
-    if getattr(c.gamma0.device, "type", "cpu") != "cuda":
+    device = c.gamma0.device
+    if getattr(device, "type", "cpu") != "cuda":
         return "they are not on a graphics card of NVIDIA"
     if c.xp.isdtype(c.gamma0.dtype, "complex floating"):
         return "derivatives are complex numbers"
-    return "Triton is not installed" if find_spec("triton") is None else None
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
+        return "Triton finds no C compiler"
+    return "the card is too old for Triton" if _capability(device) < (7, 0) else None
+
+
+def _capability(device: Any) -> tuple[int, int]:
+    import torch
+
+    found: tuple[int, int] = torch.cuda.get_device_capability(device)
+    return found
 
 
 def moving_rows(c: Coefficients) -> Any:
@@ -135,6 +150,16 @@ def part_of_step(rows: Any, name: str, call: Callable[..., Any]) -> Callable[...
         return call
     recorded: Callable[..., Any] = calls.setdefault(name, Recorded(call))
     return recorded
+
+
+def on_card(like: Any) -> AbstractContextManager[Any]:
+    """Let work be recorded and started on the card of an array, which may not be the first one."""
+    if like.device.type != "cuda":
+        return nullcontext()
+    import torch
+
+    card: AbstractContextManager[Any] = torch.cuda.device(like.device)
+    return card
 
 
 def record(work: Callable[[], None]) -> Any:
