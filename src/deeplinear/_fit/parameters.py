@@ -19,8 +19,8 @@ from deeplinear._theory.sensitivity import CONTINUOUS, derivatives
 
 Array = NDArray[np.float64]
 
-_CHOICE = Choice(tolerance=1e-5, only=("panels", "dense"), patience=math.inf)
-"""Long runs are solved by panels, more accurately than any network is known."""
+_CHOICE = Choice(tolerance=1e-5, only=("panels", "condensed", "dense"), patience=math.inf)
+"""Long runs are solved by panels, or with a condensed past, more accurately than any network is known."""
 
 EXPONENTS = ("capacity", "source")
 """Fields of a power law, whose modes are found by a quadrature that takes no complex numbers."""

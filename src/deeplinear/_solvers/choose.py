@@ -48,6 +48,8 @@ class Choice:
     patience
         Part of the work of solving every step after which other solvers are given up, where every step can be solved.
         They are also given up when they do several times their usual work.
+    hurries
+        False to give up nothing for the time that it takes.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Choice:
     only: tuple[str, ...] = METHODS
     most_rows: float = math.inf
     patience: float = 0.5
+    hurries: bool = True
     averages: tuple[Average, ...] = ()
 
     def solvers(self) -> list[Solver]:
@@ -106,6 +109,8 @@ class Choice:
 
     def _hurried(self, problem: Problem, solver: Solver) -> Solver:
         """Return a solver that gives up, where something else can solve the problem."""
+        if not self.hurries:
+            return solver
         return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
 
     def _is_long(self, problem: Problem) -> bool:

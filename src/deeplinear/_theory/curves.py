@@ -16,8 +16,8 @@ from deeplinear._time.grid import spaced_steps
 
 Array = NDArray[Any]
 
-EVERY_STEP = Choice("dense")
-"""How searches solve problems."""
+EVERY_STEP = Choice(only=("condensed", "dense"), hurries=False)
+"""How searches solve problems: every step, in long runs with a condensed past."""
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ CONTINUOUS = (
 )  # fmt: skip
 """Fields with derivatives, as far as a problem has them. Of phases it is ``target_overlap`` too."""
 
-_CHOICE = Choice(tolerance=1e-8, only=("panels", "dense"), most_rows=2400, patience=math.inf)
-"""Long runs are solved by panels, to this relative error of their losses; derivatives are about as accurate."""
+_CHOICE = Choice(tolerance=1e-8, only=("panels", "condensed", "dense"), most_rows=2400, patience=math.inf)
+"""Long runs are solved by panels, or with a condensed past, to this relative error of their losses; derivatives are
+about as accurate."""
 
 _STEP = 1e-30
 """Imaginary part, as a fraction of the value unless that is zero: its square is below all rounding."""
@@ -113,8 +114,8 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     """Differentiate the losses with respect to fields of a problem, exactly.
 
     Each field costs about two to three solutions of the problem. Long runs that ``solve`` would give to panels are
-    solved, and differentiated, by them, to a relative error of about 1e-8. Panels take no momentum, so with respect to
-    that every step is solved.
+    solved, and differentiated, by them, to a relative error of about 1e-8, and other long ones with a condensed past.
+    Panels take no momentum, so with respect to that every step is solved.
 
     Parameters
     ----------
