@@ -179,7 +179,8 @@ CONDENSED = Suite(
             ("P = (L * old[:, None]).T / new[:, None]", "P = L.T / new[:, None]"),
             ("P * old / new[:, None])", "P / new[:, None])"),
             ("4.0 * (4.0 * n**2 - 1.0)", "4.0 * (4.0 * n**2 + 1.0)"),
-            ("other.nodes - other._odd()", "other.nodes"),
+            ("times - odd)", "times)"),
+            ("np.asarray(steps) % 2 == 1", "np.asarray(steps) % 2 == 0"),
             ("not all(each.alternates or each.length == NODES", "not any(each.alternates or each.length == NODES"),
         ],
         "_equations/two_time.py": [
@@ -191,6 +192,14 @@ CONDENSED = Suite(
             ("own.change[:, :known], own.velocity[:, :known] = track", "own.change[:, :known], _ = track"),
         ],
         "_equations/layer_zero.py": [("size), is_density=True)", "size))")],
+        "_solvers/condensed/pairs.py": [
+            ("= basis / block.weights", "= basis"),
+            ("(values if is_symmetric else moments)", "moments"),
+            ("place + known[late] - start] = 1.0", "place + known[late] - start] = 0.9"),
+        ],
+        "_solvers/condensed/replicas.py": [
+            ("(self._same_data, self._same_init)", "(self._same_init, self._same_data)"),
+        ],
         "_solvers/condensed/run.py": [
             ("how, how.densities, self._count)", "how, how.values, self._count)"),
             ("self.equations.c.subsampling[:, :size] = before.c.subsampling", "pass"),

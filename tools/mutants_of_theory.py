@@ -118,7 +118,7 @@ EQUATIONS = Suite(
             ("decayed = x * _spread(dd(self.d, rows), x) if self.decays else x", "decayed = x"),
         ],
         "_equations/layer_zero.py": [
-            ("past @ (draws * finite(equal_times)) @ past.T", "R @ (draws * finite(equal_times)) @ R.T"),
+            ("past[rows] @ (draws * finite(equal_times)) @ past.T", "R[rows] @ (draws * finite(equal_times)) @ R.T"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, c.first_to_last, None)"),
             ("Rhr = -self.mean_H(rows)", "Rhr = -1.1 * self.mean_H(rows)"),

@@ -1,6 +1,7 @@
 """A condensed past: every step of long runs, against the dense method."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.rounding import amplification
 from deeplinear._theory.sensitivity import derivatives
-from deeplinear._time.axis import StepsAlone
+from deeplinear._theory.solution import MATRICES
+from deeplinear._time.axis import SomePairs
 from deeplinear._time.history import NODES, Block
 from factories import maker
 
@@ -40,11 +42,17 @@ CASES = {
 }
 
 
+@cache
+def solved(name):
+    """One of these problems, solved by the dense method and with a condensed past."""
+    problem = make(**CASES[name])
+    return problem, dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_dense_method(name):
     """To what rounding makes of sums in another order: what is left out counts only by its square."""
-    problem = make(**CASES[name])
-    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
+    problem, exact, solution = solved(name)
     assert solution.stats["nodes"] < 0.8 * problem.steps
     assert 0 < solution.stats["error"] <= 1e-6
     for mine, theirs in [
@@ -123,6 +131,9 @@ def test_a_divergence_is_that_of_the_dense_method():
     assert exact.status.diverged_at is not None
     assert solution.status == exact.status
     np.testing.assert_array_equal(np.isinf(solution.test_loss), np.isinf(exact.test_loss))
+    theirs = at_pairs(problem, solution, exact.error_correlation)
+    np.testing.assert_array_equal(np.isinf(solution.error_correlation), np.isinf(theirs))
+    np.testing.assert_allclose(solution.variance.data, exact.variance.data, rtol=1e-6)
 
 
 def test_losses_that_depend_on_rounding_are_told():
@@ -155,21 +166,59 @@ def test_a_past_that_does_not_condense_is_given_up():
         Condensed(most_rows=200).solve([problem])
 
 
-def test_two_time_functions_are_refused():
-    solution = dl.solve(make(), method="condensed")
-    assert solution.axis == StepsAlone(240)
-    with pytest.raises(ValueError, match='condensed steps have no feature_correlation: solve with method="dense"'):
-        _ = solution.feature_correlation
-    with pytest.raises(ValueError, match='solve with method="dense"'):
-        _ = solution.variance
+def at_pairs(problem, solution, matrix):
+    """Rows and columns of a dense matrix at the pairs that a solution has."""
+    outputs = problem.data.outputs
+    rows = (solution.pair_times[:, None] * outputs + np.arange(outputs)).ravel()
+    return matrix[..., rows[:, None], rows]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_time_functions_are_those_of_the_dense_method(name):
+    """To the part of a row that may be left out, 1e-8 here, of the largest value of a correlation or row of sums."""
+    problem, exact, solution = solved(name)
+    pairs = solution.pair_times
+    assert 60 < len(pairs) < problem.steps
+    assert (pairs[0], pairs[-1]) == (0, problem.steps - 1)
+    for each in MATRICES:
+        whole = getattr(exact, each)
+        scale = np.abs(whole).max() if each.endswith("correlation") else np.abs(whole).sum(axis=-1).max()
+        ours, theirs = getattr(solution, each), at_pairs(problem, solution, whole)
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8 * scale, err_msg=each)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_variances_are_those_of_the_dense_method(name):
+    exact, solution = (each.variance for each in solved(name)[1:])
+    for part, theirs in vars(exact).items():
+        np.testing.assert_allclose(getattr(solution, part), theirs, rtol=1e-9, atol=1e-11, err_msg=part)
+    np.testing.assert_allclose(solution.ensemble_loss(4), exact.ensemble_loss(4), rtol=1e-9)
+
+
+def test_neurons_are_not_drawn():
+    with pytest.raises(ValueError, match='every step only: solve with method="dense"'):
+        dl.solve(make(steps=100), method="condensed").sample_sites(3)
 
 
 def test_solutions_go_to_files_and_back(tmp_path):
-    solution = dl.solve(make(), method="condensed")
+    _, _, solution = solved("outputs")
+    assert solution.axis == SomePairs(160, 100)
     solution.save(tmp_path / "run.nc")
     again = dl.Solution.load(tmp_path / "run.nc")
     assert (again.axis, again.solver, again.status) == (solution.axis, solution.solver, solution.status)
-    np.testing.assert_array_equal(again.test_loss, solution.test_loss)
+    for name in ("test_loss", "feature_correlation", "error_response"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(solution, name))
+    labelled = solution.to_xarray()
+    assert labelled.error_correlation.dims == ("pair_time", "output", "pair_time_prime", "output_prime")
+    np.testing.assert_array_equal(labelled.pair_time, solution.pair_times)
+    assert labelled.test_loss.sizes == {"time": 160}
+
+
+def test_theory_is_compared_with_networks_at_pairs():
+    problem = make(steps=220)
+    theory = dl.solve(problem, method="condensed")
+    comparison = dl.compare(theory, dl.simulate(problem, dim=60, seeds=3))
+    np.testing.assert_array_equal(comparison["feature_correlation[1]"].times, theory.pair_times)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_large_problems_are_not_batched():
 
 def test_what_does_not_fit_into_memory_is_refused():
     with pytest.raises(MemoryError, match="solving needs about"):
-        curves([make(dl.MLP(3, 1.0), steps=100_000)])
+        curves([make(dl.MLP(3, 1.0), steps=100_000)], Choice("dense"))
 
 
 def test_long_runs_can_be_solved_by_panels():

@@ -227,8 +227,9 @@ def observables_of(theory: Solution, experiment: Ensemble | Measured, steps: int
     yield from _more_losses(theory, experiment, np.arange(steps))
     if not theory.axis.has_two_time:
         return
-    nodes = np.flatnonzero((theory.times < steps) & (theory.times == np.round(theory.times)))
-    times = theory.times[nodes].astype(np.int64)
+    known = theory.pair_times
+    nodes = np.flatnonzero((known < steps) & (known == np.round(known)))
+    times = known[nodes].astype(np.int64)
     outputs = theory.problem.data.outputs
     for name in CORRELATIONS:
         values = getattr(experiment, name)

@@ -48,12 +48,16 @@ FIELDS: dict[str, _Field] = {
 }
 """Observables that can be labelled: what each is, its number of time axes, its layer axis."""
 
+_OF_PAIRS = {"time": "pair_time", "time_prime": "pair_time_prime"}
+"""Axes of functions of two times that are known at other times than curves."""
+
 
 def to_dataset(
     values: Mapping[str, ArrayLike],
     *,
     times: Array | NDArray[np.int64],
     depth: int,
+    pair_times: Array | NDArray[np.int64] | None = None,
     outputs: int = 1,
     seeds: Sequence[int] | None = None,
     layer_time: Array | None = None,
@@ -70,6 +74,8 @@ def to_dataset(
         Steps at which the observables are given.
     depth
         Number L of hidden layers.
+    pair_times
+        Steps at whose pairs functions of two times are given, if these are others.
     outputs
         Number C of outputs. With more than one, n is split into the axes time and output.
     seeds
@@ -83,7 +89,7 @@ def to_dataset(
     -------
     xarray.Dataset
         With dimensions among seed, layer (0 .. L), gradient_layer (1 .. L), average, phase, time, output,
-        time_prime and output_prime.
+        time_prime and output_prime; pair_time and pair_time_prime in place of two times where pairs have their own.
 
     Examples
     --------
@@ -94,11 +100,14 @@ def to_dataset(
     import xarray as xr  # slow to import
 
     variables = {}
+    own_pairs = pair_times is not None and not np.array_equal(pair_times, times)
+    of_pairs = times if pair_times is None else pair_times
     for name, value in values.items():
         dims = _dims(name, outputs, seeds is not None)
-        array = np.asarray(value)
-        leading = array.shape[: array.ndim - FIELDS[name].times]
-        split = (len(times), outputs) * 2 if "output" in dims else (len(times),) * FIELDS[name].times
+        array, is_pair = np.asarray(value), FIELDS[name].times == 2
+        leading, count = array.shape[: array.ndim - FIELDS[name].times], len(of_pairs if is_pair else times)
+        split = (count, outputs) * 2 if "output" in dims else (count,) * FIELDS[name].times
+        dims = tuple(_OF_PAIRS.get(dim, dim) for dim in dims) if own_pairs and is_pair else dims
         variables[name] = xr.Variable(dims, array.reshape(leading + split), {"long_name": FIELDS[name].meaning})
     coordinates = {
         "seed": (np.array(seeds), "seed"),
@@ -107,6 +116,8 @@ def to_dataset(
         "time": (times, "training step"),
         "output": (np.arange(outputs), "output"),
         "time_prime": (times, "training step"),
+        "pair_time": (of_pairs, "training step of a pair"),
+        "pair_time_prime": (of_pairs, "training step of a pair"),
         "output_prime": (np.arange(outputs), "output"),
         "average": (np.arange(_length(variables, "average")), "average of the weights"),
         "phase": (np.arange(_length(variables, "phase")), "phase of training"),
@@ -130,12 +141,13 @@ def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:
         return None
     variable = dataset[name]
     allowed = [_dims(name, outputs, "seed" in variable.dims) for outputs in (1, 2)]
-    if variable.dims not in allowed:
+    of_steps = {of_pair: dim for dim, of_pair in _OF_PAIRS.items()}
+    if tuple(of_steps.get(str(dim), dim) for dim in variable.dims) not in allowed:
         raise Refusal(name, variable.dims, f"the axes {' or '.join(map(str, allowed))}", verb="have")
     array = np.asarray(variable.values, dtype=np.float64)
     if "output" not in variable.dims:
         return array
-    n = variable.sizes["time"] * variable.sizes["output"]
+    n = array.shape[-2] * array.shape[-1]
     return array.reshape(*array.shape[:-4], n, n)
 
 

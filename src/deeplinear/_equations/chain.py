@@ -25,7 +25,8 @@ class Chain(Protocol):
     2. ``replica`` has the same responses, and covariances of its own that are still empty.
     3. ``Cg_first`` and ``Rgu_hat_first`` are what layer 0 reads of layer 1.
     4. ``Ch``, ``Cg``, ``Rhr`` and ``Rgu_hat`` (R_gu / gamma0) run over layers, or over nodes in layer
-       time, first to last; each item has shape (batch, rows, rows).
+       time, first to last; each item has shape (batch, rows, rows), or (batch, r, e) if only some rows that end
+       before row e are wanted.
     5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
     6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps), and
        ``gradient_products`` the products of the gradients of each weight layer at one time with those up to it, over
@@ -61,13 +62,13 @@ class Chain(Protocol):
 
     def Rgu_hat_first(self, rows: slice) -> Array: ...
 
-    def Ch(self) -> Iterator[Array]: ...
+    def Ch(self, rows: slice | None = None) -> Iterator[Array]: ...
 
-    def Cg(self) -> Iterator[Array]: ...
+    def Cg(self, rows: slice | None = None) -> Iterator[Array]: ...
 
-    def Rhr(self) -> Iterator[Array]: ...
+    def Rhr(self, rows: slice | None = None) -> Iterator[Array]: ...
 
-    def Rgu_hat(self) -> Iterator[Array]: ...
+    def Rgu_hat(self, rows: slice | None = None) -> Iterator[Array]: ...
 
     def kernel(self) -> Array: ...
 
@@ -182,22 +183,23 @@ class Layers:
         """Rows of R_gu / gamma0 of layer 1."""
         return self.responses.Rgu_hat(1, rows)
 
-    def Ch(self) -> Iterator[Array]:
+    def Ch(self, rows: slice | None = None) -> Iterator[Array]:
         """C_h of each layer."""
-        yield from (self.covariances.Ch[layer].matrix for layer in self.responses.layers[:-1])
-        yield self.covariances.last_Ch
+        yield from (self.covariances.Ch[layer][rows or self._all] for layer in self.responses.layers[:-1])
+        yield self.covariances.last_Ch if rows is None else self.covariances.last_Ch_rows(rows)
 
-    def Cg(self) -> Iterator[Array]:
+    def Cg(self, rows: slice | None = None) -> Iterator[Array]:
         """C_g of each layer."""
-        return (correlation_rows(self.c, self.covariances.Cg[layer], self._all) for layer in self.responses.layers)
+        every = (self.covariances.Cg[layer] for layer in self.responses.layers)
+        return (correlation_rows(self.c, each, rows or self._all) for each in every)
 
-    def Rhr(self) -> Iterator[Array]:
+    def Rhr(self, rows: slice | None = None) -> Iterator[Array]:
         """R_hr of each layer."""
-        return (self.responses.Rhr(layer, self._all) for layer in self.responses.layers)
+        return (self.responses.Rhr(layer, rows or self._all) for layer in self.responses.layers)
 
-    def Rgu_hat(self) -> Iterator[Array]:
+    def Rgu_hat(self, rows: slice | None = None) -> Iterator[Array]:
         """R_gu / gamma0 of each layer."""
-        return (self.responses.Rgu_hat(layer, self._all) for layer in self.responses.layers)
+        return (self.responses.Rgu_hat(layer, rows or self._all) for layer in self.responses.layers)
 
 
 def _over(x: Array, divisor: Array | None) -> Array:

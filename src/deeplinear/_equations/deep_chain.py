@@ -349,27 +349,31 @@ class DeepChain:
         """Rows of R_gu / gamma0 of layer 1, where the source u has no branch in front."""
         return self.lower.dg_du.part(slice(None), 0)[rows]
 
-    def Ch(self) -> Iterator[Array]:
+    def Ch(self, rows: slice | None = None) -> Iterator[Array]:
         """C_h of each layer, or at each node."""
-        F = finite(self.upper.dh.matrix[..., -1, :, :])
-        sources = finite(self.c.xp.stack([self.S_up.matrix[:, -1], self.D_up.matrix[:, -1]]))
+        rows = rows or self._all
+        F = finite(self.upper.dh.matrix[..., -1, : rows.stop, : rows.stop])
+        sources = self.c.xp.stack([self.S_up.matrix[:, -1], self.D_up.matrix[:, -1]])
         with computing(F):
-            last = (finite(F @ sources) @ F.mT).sum(axis=0)
-        return self._layers(self.Ch_low.matrix, last)
+            through = F[..., rows, :] @ finite(sources[..., : rows.stop, : rows.stop])
+            last = (finite(through) @ F.mT).sum(axis=0)
+        return self._layers(self.Ch_low[rows], last)
 
-    def Cg(self) -> Iterator[Array]:
+    def Cg(self, rows: slice | None = None) -> Iterator[Array]:
         """C_g of each layer, or at each node."""
-        low, last = (correlation_rows(self.c, C, self._all) for C in (self.Cg_low, self.Cg_up.part(slice(None), -1)))
-        return self._layers(low, last)
+        every = (self.Cg_low, self.Cg_up.part(slice(None), -1))
+        return self._layers(*(correlation_rows(self.c, C, rows or self._all) for C in every))
 
-    def Rhr(self) -> Iterator[Array]:
+    def Rhr(self, rows: slice | None = None) -> Iterator[Array]:
         """R_hr of each layer, or at each node per unit of branch; the source of the last layer has none."""
-        low, last = self._branch * self.lower.dh_dr.matrix, self.upper.dh_dr.matrix[:, -1]
+        rows = rows or self._all
+        low, last = self._branch * self.lower.dh_dr[rows], self.upper.dh_dr.part(slice(None), -1)[rows]
         return self._layers(times_inverse_of_E(self.c, low), times_inverse_of_E(self.c, last))
 
-    def Rgu_hat(self) -> Iterator[Array]:
+    def Rgu_hat(self, rows: slice | None = None) -> Iterator[Array]:
         """R_gu / gamma0 of each layer, or at each node per unit of branch; the source of layer 1 has none."""
-        low, up = self.lower.dg_du.matrix, self.upper.dg_du.matrix
+        rows = rows or self._all
+        low, up = self.lower.dg_du[rows], self.upper.dg_du[rows]
         layers = self._layers(self._branch * low, (self._branch * up)[:, -1])
         yield low[:, 0]
         yield from itertools.islice(layers, 1, None)

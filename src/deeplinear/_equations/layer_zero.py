@@ -157,20 +157,28 @@ class DataResponses:
         scaled: Array = self.c.moments[1][:, 0] * product(x, self.H.part(slice(None), 0))
         return scaled
 
-    def response_to_r0(self, index: int) -> Array:
-        """R_hr^0 for one problem; in a centered network r0 acts through r0(t) - r0(0). Shape (rows, rows)."""
-        response: Array = self.c.xp.asarray(self.Rhr.matrix[index], copy=True)
+    def response_to_r0(self, index: int, rows: slice | None = None) -> Array:
+        """R_hr^0 for one problem; in a centered network r0 acts through r0(t) - r0(0). Shape (rows, rows).
+
+        Or some rows of it up to their own time, as of all that follows.
+        """
+        response: Array = self.c.xp.asarray(self.Rhr[rows or self._all][index], copy=True)
         if self.c.structure.centered:
             outputs = self.c.structure.outputs
             response[:, :outputs] = -over_time(response, outputs)
         return response
 
-    def Rvu(self, index: int) -> Array:
+    def Rvu(self, index: int, rows: slice | None = None) -> Array:
         """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
+        rows = rows or self._all
         with computing(self.K.matrix):
-            mean = (self.c.moments[1][index] * finite(self.H.matrix[index])).sum(axis=0)
-            response: Array = -finite(mean) @ finite(self.K.matrix[index])
+            mean = (self.c.moments[1][index] * finite(self.H[rows][index])).sum(axis=0)
+            response: Array = -finite(mean) @ finite(self.K.matrix[index, : rows.stop, : rows.stop])
         return response
+
+    @property
+    def _all(self) -> slice:
+        return slice(0, self.c.structure.size)
 
 
 class DataCovariances:
@@ -233,36 +241,37 @@ class DataCovariances:
         if signal:
             self._signal(rows, noise)
 
-    def CDelta(self, index: int) -> NDArray[Any]:
-        """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows).
+    def CDelta(self, index: int, rows: slice | None = None) -> NDArray[Any]:
+        """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows), or some rows of it.
 
         C_Delta = R_Delta (C_v + sigma^2) R_Delta^T + (R_Delta - 1) draws (R_Delta - 1)^T: a residual feels the batches
         that were drawn before its time, by draws = subsampling / reuse C_Delta(t, t) each. Rows that see the batch of
         the row before, which nobody reports, have no meaning here.
         """
-        c, s = self.c, self.c.structure
-        RDelta = self.responses.RDelta
-        equal, steps = np.zeros((s.steps, s.outputs, s.steps, s.outputs)), np.arange(s.steps)
-        equal[steps, :, steps, :] = to_numpy(self.CDelta_equal[index])
+        c, s, rows = self.c, self.c.structure, rows or slice(0, self.c.structure.size)
+        RDelta, end, e = self.responses.RDelta, rows.stop // s.outputs, rows.stop
+        equal, steps = np.zeros((end, s.outputs, end, s.outputs)), np.arange(end)
+        equal[steps, :, steps, :] = to_numpy(self.CDelta_equal[index, :end])
         if self._before is not None:
-            before = to_numpy(self._before[index])
+            before = to_numpy(self._before[index, :end])
             equal[steps[1:], :, steps[:-1], :] = before[1:]
             equal[steps[:-1], :, steps[1:], :] = np.swapaxes(before[1:], -1, -2)
-        equal_times = equal.reshape(s.size, s.size)
+        equal_times = equal.reshape(e, e)
         if self.noisy and RDelta is None and not s.sets.sets:
-            return equal_times
-        direct: NDArray[Any] = to_numpy(self._fresh(slice(0, s.size))[index])
+            return equal_times[rows]
+        direct: NDArray[Any] = to_numpy(self._fresh(slice(0, e))[index])
         if s.sets.sets:
-            number = np.repeat(s.sets.sets, s.outputs)
+            number = np.repeat(s.sets.sets, s.outputs)[:e]
             direct = np.where(number[:, None] == number, direct, 0.0)
         if RDelta is None:
-            return direct
-        R = finite(to_numpy(RDelta.matrix[index]))
-        past = R - np.eye(s.size)
-        subsampling, reuse = (np.broadcast_to(to_numpy(x[index]), s.steps) for x in (c.subsampling, c.reuse))
+            return direct[rows]
+        R = finite(to_numpy(RDelta.matrix[index, :e, :e]))
+        past = R - np.eye(e)
+        subsampling, reuse = (np.broadcast_to(to_numpy(x[index]), s.steps)[:end] for x in (c.subsampling, c.reuse))
         draws = np.repeat(np.divide(subsampling, reuse, out=np.zeros_like(subsampling), where=reuse != 0), s.outputs)
         with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
-            return np.asarray(R @ finite(direct) @ R.T + past @ (draws * finite(equal_times)) @ past.T)
+            from_draws = past[rows] @ (draws * finite(equal_times)) @ past.T
+            return np.asarray(R[rows] @ finite(direct) @ R.T + from_draws)
 
     def _error(self, Cg: Symmetric | None, rows: slice) -> None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""

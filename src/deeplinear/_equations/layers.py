@@ -168,15 +168,19 @@ class HiddenCovariances:
     @cached_property
     def last_Ch(self) -> Array:
         """C_h^L; what has overflowed counts zero."""
-        layer = self.responses.layers[-1]
-        responses = finite(self.responses.sites[layer].dh.matrix)
-        C: Array = self.c.xp.zeros_like(responses[0])
+        return self.last_Ch_rows(slice(0, self.Ch[0].matrix.shape[-1]))
+
+    def last_Ch_rows(self, rows: slice) -> Array:
+        """Rows of C_h^L."""
+        layer, e = self.responses.layers[-1], rows.stop
+        responses = finite(self.responses.sites[layer].dh.matrix[..., :e, :e])
+        C: Array = self.c.xp.zeros_like(responses[0][..., rows, :])
         with computing(responses):
             for F, source in zip(responses, (self._below[layer], self._above[layer]), strict=True):
                 if (known := source.correlation) is not None:
-                    source = source._replace(correlation=Symmetric(finite(known.matrix)))
+                    source = source._replace(correlation=Symmetric(finite(known.matrix[..., :e, :e])))
                 # What overflows at a late time must not meet the causal zeros of an early one.
-                C = C + rows_times_transpose(finite(source.times(F)), Causal(F))
+                C = C + rows_times_transpose(finite(source.times(F[..., rows, :])), Causal(F))
         return C
 
     def sources(self) -> list[Symmetric]:

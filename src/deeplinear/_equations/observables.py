@@ -12,15 +12,23 @@ from deeplinear._equations.system import Equations
 Array = NDArray[Any]
 
 
-def _feature_response(eq: Equations, index: int) -> Array:
+Rows = slice | None
+"""Some rows, up to their own time; None for all of them."""
+
+
+def _feature_response(eq: Equations, index: int, rows: Rows) -> Array:
     """R_hr of layers 0 .. L; that of a layer to a single step is of order 1 / gamma0, and may leave all bounds."""
     with np.errstate(over="ignore"):
-        return np.stack([to_numpy(eq.data.response_to_r0(index)), *_stacked(index, eq.chain.Rhr())])
+        return np.stack([to_numpy(eq.data.response_to_r0(index, rows)), *_stacked(index, eq.chain.Rhr(rows))])
 
 
-def _residual_response(eq: Equations, index: int) -> Array:
-    RDelta = eq.data.RDelta
-    return np.eye(eq.c.structure.size) if RDelta is None else to_numpy(RDelta.matrix[index]).copy()
+def _residual_response(eq: Equations, index: int, rows: Rows) -> Array:
+    RDelta, rows = eq.data.RDelta, _some(eq, rows)
+    return np.eye(rows.stop)[rows] if RDelta is None else to_numpy(RDelta[rows][index]).copy()
+
+
+def _some(eq: Equations, rows: Rows) -> slice:
+    return rows or slice(0, eq.c.structure.size)
 
 
 def _stacked(index: int, layers: Iterable[Array]) -> Array:
@@ -30,21 +38,21 @@ def _stacked(index: int, layers: Iterable[Array]) -> Array:
 
 def two_time(eq: Equations, index: int, name: str) -> Array:
     """Return a function of two times of one problem, at the rows that are reported."""
-    matrix, s = TWO_TIME[name](eq, index), eq.c.structure
+    matrix, s = TWO_TIME[name](eq, index, None), eq.c.structure
     if s.reported is None:
         return matrix
     rows = (s.reported[:, None] * s.outputs + np.arange(s.outputs)).ravel()
     return np.asarray(matrix[..., rows[:, None], rows])
 
 
-TWO_TIME: dict[str, Callable[[Equations, int], Array]] = {
-    "feature_correlation": lambda eq, i: _stacked(i, [eq.data_covariances.Ch.matrix, *eq.chain.Ch()]),
-    "gradient_correlation": lambda eq, i: _stacked(i, eq.chain.Cg()),
-    "error_correlation": lambda eq, i: to_numpy(eq.data_covariances.Cv.matrix[i]).copy(),
-    "residual_correlation": lambda eq, i: eq.data_covariances.CDelta(i),
+TWO_TIME: dict[str, Callable[[Equations, int, Rows], Array]] = {
+    "feature_correlation": lambda eq, i, r: _stacked(i, [eq.data_covariances.Ch[_some(eq, r)], *eq.chain.Ch(r)]),
+    "gradient_correlation": lambda eq, i, r: _stacked(i, eq.chain.Cg(r)),
+    "error_correlation": lambda eq, i, r: to_numpy(eq.data_covariances.Cv[_some(eq, r)][i]).copy(),
+    "residual_correlation": lambda eq, i, r: eq.data_covariances.CDelta(i, r),
     "feature_response": _feature_response,
-    "gradient_response": lambda eq, i: to_numpy(eq.c.whole_gamma0[i]) * _stacked(i, eq.chain.Rgu_hat()),
-    "error_response": lambda eq, i: to_numpy(eq.data.Rvu(i)),
+    "gradient_response": lambda eq, i, r: to_numpy(eq.c.whole_gamma0[i]) * _stacked(i, eq.chain.Rgu_hat(r)),
+    "error_response": lambda eq, i, r: to_numpy(eq.data.Rvu(i, r)),
     "residual_response": _residual_response,
 }
-"""By the names that a solution gives them."""
+"""By the names that a solution gives them: responses are causal, correlations symmetric."""

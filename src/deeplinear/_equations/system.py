@@ -116,12 +116,13 @@ class Equations:
         factor: Array = self.c.whole_gamma0 if branch is None else self.c.whole_gamma0 * branch
         return factor[..., 0]
 
-    def replica(self, same_data: bool) -> tuple[DataCovariances, "Chain | None"]:
+    def replica(self, same_data: bool, room: Room | None = None) -> tuple[DataCovariances, "Chain | None"]:
         """Return empty covariances with another network, that shares the data only, or the initial weights only.
 
-        With other initial weights nothing is left of the hidden layers' correlations that layer 0 would feel.
+        With other initial weights nothing is left of the hidden layers' correlations that layer 0 would feel. They have
+        a room of their own unless one is given.
         """
-        room = Room(self.room.size, self.c.gamma0)
+        room = Room(self.room.size, self.c.gamma0) if room is None else room
         covariances = DataCovariances(self.data, room, same_data)
         return covariances, None if same_data else self.chain.replica(covariances.Ch, room)
 

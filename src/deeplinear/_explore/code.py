@@ -233,11 +233,11 @@ def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
             f"problem = {problem_lines(curve.get('problem'), '')}",
             "theory = dl.solve(problem)",
             f"values = theory.{kind}{index}",
-            "times, outputs = len(theory.times), problem.data.outputs",
+            "times, outputs = len(theory.pair_times), problem.data.outputs",
             'values = np.einsum("tcsc->ts", values.reshape(times, outputs, times, outputs))',
             *relative,
             "fig, ax = plt.subplots()",
-            "image = ax.pcolormesh(theory.times, theory.times, values)",
+            "image = ax.pcolormesh(theory.pair_times, theory.pair_times, values)",
             f'fig.colorbar(image, label="{kind.replace("_", " ")}")',
             'ax.set(xlabel="step t\'", ylabel="step t", aspect="equal")',
         ]

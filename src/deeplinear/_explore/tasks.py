@@ -79,11 +79,11 @@ def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
     if first is not None:
         layer = layer if layer is not None and layer in layers else layers[-1]
         values = values[layer - first]
-    shown = np.unique(np.linspace(0, len(theory.times) - 1, HEAT_MAP).round().astype(int))
-    outputs = problem.data.outputs
-    by_output = values.reshape(len(theory.times), outputs, len(theory.times), outputs)
+    times, outputs = theory.pair_times, problem.data.outputs
+    shown = np.unique(np.linspace(0, len(times) - 1, HEAT_MAP).round().astype(int))
+    by_output = values.reshape(len(times), outputs, len(times), outputs)
     traced = np.einsum("tcsc->ts", by_output[shown][:, :, shown])
-    return {"times": theory.times[shown], "values": traced, "kind": kind, "layer": layer, "layers": layers}
+    return {"times": times[shown], "values": traced, "kind": kind, "layer": layer, "layers": layers}
 
 
 def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:

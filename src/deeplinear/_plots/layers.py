@@ -22,7 +22,7 @@ def draw_layers(ax: Axes, theory: Solution, experiment: Ensemble, name: str, fir
     expected, mean, error = (_equal_times(values, outputs) for values in curves)
     colors = matplotlib.colormaps["cividis"](np.linspace(0.2, 0.95, first + len(expected)))
     for layer, (ours, theirs, band) in enumerate(zip(expected, mean, error, strict=True), start=first):
-        draw_pair(ax, theory.times, ours, experiment.times, theirs, band, colors[layer], f"{layer}")
+        draw_pair(ax, theory.pair_times, ours, experiment.times, theirs, band, colors[layer], f"{layer}")
     shown = np.stack([drawable(curve) for curve in expected])
     if np.nanmax(shown, initial=1.0) > _DECADE * np.nanmin(shown, initial=1.0):
         log_axis(ax)

@@ -35,8 +35,9 @@ def not_plain(problem: Problem) -> str | None:
 
 
 class Overlaps(NamedTuple):
-    """C_v(t, t) between two networks that share less than everything, in NumPy, shape (batch, rows)."""
+    """C_v(t, t) between two networks that share all of their randomness or part of it, in NumPy, (batch, rows)."""
 
+    same: Array  # they share everything
     same_data: Array  # they share the data and batches, but not the initial weights
     same_init: Array  # the other way round
     independent: Array  # neither
@@ -151,6 +152,10 @@ class Solver(ABC):
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the answers to a batch keep, as far as this is known beforehand."""
         return 0
+
+    def overlaps(self, problem: Problem) -> Overlaps | None:
+        """Overlaps of replicas, from a solver that finds them in a way of its own; None if its runs have them."""
+        return None
 
     def hurried(self, part: float) -> "Solver":
         """Return a solver that gives up when it has done this part of the work of solving every step."""

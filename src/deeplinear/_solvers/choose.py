@@ -13,7 +13,7 @@ from deeplinear._core.words import in_bytes, in_time
 from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work
-from deeplinear._solvers.condensed.solver import Condensed
+from deeplinear._solvers.condensed.solver import PAIRS, Condensed
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.merged_steps import MergedSteps
 from deeplinear._solvers.panels.solver import Panels
@@ -50,6 +50,8 @@ class Choice:
         They are also given up when they do several times their usual work.
     hurries
         False to give up nothing for the time that it takes.
+    two_time
+        False if functions of two times are not wanted, which a condensed past has to take down on the way.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class Choice:
     most_rows: float = math.inf
     patience: float = 0.5
     hurries: bool = True
+    two_time: bool = True
     averages: tuple[Average, ...] = ()
 
     def solvers(self) -> list[Solver]:
@@ -71,12 +74,16 @@ class Choice:
         every: list[Solver] = [
             Panels(self.tolerance),
             MergedSteps(self.tolerance, self.device),
-            Condensed(self.tolerance),
+            self._condensed,
             Dense(self.tolerance, device=self.device, averages=self.averages),
         ]
         if self.method == Reference.name:  # which is never chosen, but asked for
             return [Reference(self.averages)]
         return [each for each in every if self.method in (each.name, "auto") and each.name in self.only]
+
+    @property
+    def _condensed(self) -> Condensed:
+        return Condensed(self.tolerance, pairs=PAIRS if self.two_time else 0)
 
     def solver(self, problem: Problem) -> Solver:
         """Return the solver of a problem; ValueError if a method was asked for that cannot solve it."""
@@ -95,7 +102,7 @@ class Choice:
         """Return what solves a problem that a solver could not resolve, None if nothing may or can within minutes."""
         if self.method != "auto" or solver.name == Dense.name:
             return None
-        condensed = Condensed(self.tolerance)
+        condensed = self._condensed
         if solver.name != condensed.name in self.only and condensed.why_not(problem) is None:
             return self._hurried(problem, condensed) if _is_quick(condensed.estimate(problem)) else None
         dense, rows = Dense(self.tolerance, averages=self.averages), problem.steps * problem.data.outputs

@@ -233,6 +233,7 @@ class DenseRun:
         reported, outputs = eq.c.structure.reported, eq.c.structure.outputs
         rows_of: Any = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
         return Overlaps(
+            same=eq.equal_times.error,
             same_data=to_numpy(same_data.Cv.diagonal())[:, rows_of],
             same_init=to_numpy(same_init.Cv.diagonal())[:, rows_of],
             independent=eq.equal_times.bias,

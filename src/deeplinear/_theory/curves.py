@@ -1,7 +1,7 @@
 """Loss curves of many problems, of whose solutions nothing else is kept; fields may be complex."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,7 @@ def curves(
     Unresolved
         If a run is not resolved, and too long to be solved step by step.
     """
+    choice = replace(choice, two_time=False)
     found: dict[int, Curve] = {}
     for batch in batches(problems, choice):
         step = None if advance is None else _Advance(len(batch.members), advance)

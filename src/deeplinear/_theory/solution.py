@@ -22,7 +22,7 @@ from deeplinear._equations.neurons import sample_sites
 from deeplinear._equations.observables import TWO_TIME, two_time
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
-from deeplinear._solvers.base import Answer, Run, Solver
+from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
 from deeplinear._solvers.choose import read_solver, write_solver
 from deeplinear._time import axis as axes
 from deeplinear._time.axis import EveryStep, TimeAxis
@@ -140,7 +140,8 @@ class Solution(Drawn):
 
     Two-time functions have axes of length n = T C, time-major over (time, output): entry
     (t C + c, t' C + c') belongs to output c at time t and output c' at time t'. They are built when
-    first asked for. If training diverges, everything from that step on is ``inf`` and ``status`` says so.
+    first asked for. With a condensed past they are known at some steps only, ``pair_times``, which count as T here.
+    If training diverges, everything from that step on is ``inf`` and ``status`` says so.
 
     A file from ``save`` has everything. A pickle, which is how a solution comes back from another process, is small: it
     has the curves, and of the two-time functions those that were asked for before; the others are solved again when
@@ -229,6 +230,14 @@ class Solution(Drawn):
         """
         return self.axis.times
 
+    @property
+    def pair_times(self) -> NDArray[Any]:
+        """Times at whose pairs two-time functions are known, shape (n / C,).
+
+        These are ``times``, unless the run was solved with a condensed past: then up to 200 of its steps.
+        """
+        return self.axis.pair_times
+
     def at(self, step: Any) -> "xr.Dataset":
         """Return the losses at one step, or at several.
 
@@ -311,19 +320,19 @@ class Solution(Drawn):
         return self._matrix("residual_response")
 
     def _matrix(self, name: str) -> Array:
+        outputs, ended = self.problem.data.outputs, _end(self.pair_times, self.status)
         if name in self._matrices:
-            return self._matrices[name]
+            return _cut_both(self._matrices[name], ended, outputs)
         if not self.axis.has_two_time:
             raise ValueError(f'{self.solver.name} steps have no {name}: solve with method="dense"')
         run, index = self._solved
-        outputs = self.problem.data.outputs
         layers = 1 if name.startswith(("error", "residual")) else _layers_of(self.problem, self._depth_nodes)
         memory.require(
             3 * 8 * layers * (len(self.times) * outputs) ** 2,
             f"{name} of {layers} layers",
             "lower depth, steps or outputs",
         )
-        return _cut_both(two_time(run.equations, index, name), _end(self.times, self.status), outputs)
+        return _cut_both(two_time(run.equations, index, name), ended, outputs)
 
     @property
     def _depth_nodes(self) -> int:
@@ -340,22 +349,30 @@ class Solution(Drawn):
     def variance(self) -> VarianceDecomposition:
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
         self._check_rules("the analysis of variance", lambda rule: rule.averaging is not None)
-        run, index = self._solved
-        overlaps = run.overlaps
+        overlaps, index = self._overlaps
         outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
 
         def curve(rows: Array) -> Array:
             with np.errstate(over="ignore", invalid="ignore"):  # after a divergence
-                return _cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended)
+                return _cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended, len(self.times))
 
-        same = curve(run.equations.equal_times.error)
-        bias, same_data, same_init = map(curve, (overlaps.independent, overlaps.same_data, overlaps.same_init))
+        same, same_data, same_init, bias = map(curve, overlaps)
         with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
             interaction = same - same_init - same_data + bias  # eq-variance
             variances = [same_init - bias, same_data - bias, interaction]
         # What rounding makes negative is zero.
-        initialization, data, interaction = (_cut(np.maximum(part, 0.0), ended) for part in variances)
+        initialization, data, interaction = (_cut(np.maximum(part, 0.0), ended, len(part)) for part in variances)
         return VarianceDecomposition(bias, initialization, data, interaction, self.decomposition.label_noise)
+
+    @property
+    def _overlaps(self) -> tuple[Overlaps, int]:
+        """Overlaps of replicas, and which problem of their batch this is."""
+        with one_blas_thread():
+            overlaps = self.solver.overlaps(self.problem)
+        if overlaps is not None:
+            return overlaps, 0
+        run, index = self._solved
+        return run.overlaps, index
 
     def sample_sites(self, count: int, seed: int = 0) -> "xr.Dataset":
         """Draw neurons: independent samples of the fields h_l(t) and g_l(t) of every hidden layer.
@@ -377,7 +394,7 @@ class Solution(Drawn):
         """
         if self.status.diverged:
             raise ValueError(f"sites cannot be drawn: training {self.status}")
-        if not isinstance(self.axis, EveryStep):
+        if self.axis.kind != EveryStep.kind:
             raise ValueError('sites can be drawn at every step only: solve with method="dense"')
         self._check_rules("drawing sites", lambda rule: rule.ascent is not None or rule.orthogonal is not None)
         run, index = self._solved
@@ -431,6 +448,7 @@ class Solution(Drawn):
         return to_dataset(
             values,
             times=self.times,
+            pair_times=self.pair_times,
             depth=len(self.gradient_correlation) if matrices else 0,
             outputs=self.problem.data.outputs,
             layer_time=self.layer_time,
@@ -512,12 +530,11 @@ def _end(times: NDArray[Any], status: Status) -> int | None:
     return None if status.diverged_at is None else int(np.searchsorted(times, status.diverged_at))
 
 
-def _cut(series: Array, ended: int | None) -> Array:
-    """Set a curve to inf from the divergence on."""
-    if ended is not None:
-        series = np.array(series)
-        series[ended:] = np.inf
-    return series
+def _cut(series: Array, ended: int | None, length: int) -> Array:
+    """Set a curve to inf from the divergence on, where it may have ended."""
+    if ended is None:
+        return series
+    return np.append(series[:ended], np.full(length - ended, np.inf))
 
 
 def _cut_both(matrix: Array, ended: int | None, outputs: int) -> Array:

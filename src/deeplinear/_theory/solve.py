@@ -55,10 +55,10 @@ def solve(
 
     A condensed past lets long runs be solved at every step, with noise, momentum, any schedule, and at the edge of
     stability: the longer ago something was, the fewer rows are kept of it, so that time grows little faster than
-    the number of steps, by about a millisecond each. The curves are found, two-time functions are not.
+    the number of steps, by about a millisecond each. Two-time functions are found at pairs of up to 200 steps.
 
     Coarse steps, each of which stands for several, are extrapolated to those of long runs of stochastic gradient
-    descent. They pay for very many steps of a small learning rate, and find curves only, too.
+    descent. They pay for very many steps of a small learning rate, and find curves only.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ class TimeAxis(ABC):
 
     1. ``times`` are these times, in steps, shape (n,).
     2. ``at`` takes a curve of n values to whole steps that the axis covers.
-    3. ``has_two_time`` says whether functions of two times are known at all pairs of times.
+    3. ``has_two_time`` says whether functions of two times are known, which they are at all pairs of ``pair_times``.
     4. ``to_dict`` and ``read`` write an axis down and read it again.
     """
 
@@ -35,6 +35,11 @@ class TimeAxis(ABC):
     @abstractmethod
     def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
         """Values of a curve of shape (n,) at whole steps, of shape (steps,)."""
+
+    @property
+    def pair_times(self) -> Array:
+        """Times at whose pairs functions of two times are known; all of them as a rule."""
+        return self.times
 
     def to_dict(self) -> dict[str, Any]:
         """Return the axis as plain values."""
@@ -65,11 +70,30 @@ class EveryStep(TimeAxis):
 
 
 @dataclass(frozen=True)
-class StepsAlone(EveryStep):
-    """A value at each of the steps 0 .. steps - 1, but not at pairs of them."""
+class SomePairs(EveryStep):
+    """A value at each of the steps 0 .. steps - 1, and at pairs of some of them.
 
-    kind: ClassVar[str] = "steps alone"
-    has_two_time: ClassVar[bool] = False
+    Attributes
+    ----------
+    pairs
+        How many steps these are, at most: half of them evenly spaced, half on a logarithmic scale.
+
+    Examples
+    --------
+    >>> SomePairs(1000, 8).pair_times
+    array([  0,   1,  10, 100, 333, 666, 999])
+    """
+
+    kind: ClassVar[str] = "every step, pairs of some"
+    pairs: int
+
+    @property
+    def pair_times(self) -> Array:
+        if self.steps <= self.pairs:
+            return self.times
+        half, last = self.pairs // 2, self.steps - 1
+        spaced = np.concatenate([[0], np.geomspace(1, last, half), np.linspace(0, last, self.pairs - half)])
+        return np.unique(spaced.round().astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -145,7 +169,7 @@ def read(values: dict[str, Any]) -> TimeAxis:
     >>> read(EveryStep(4).to_dict())
     EveryStep(steps=4)
     """
-    kinds: dict[str, type[TimeAxis]] = {each.kind: each for each in (EveryStep, StepsAlone, NodesOfPanels, MergedSteps)}
+    kinds: dict[str, type[TimeAxis]] = {each.kind: each for each in (EveryStep, SomePairs, NodesOfPanels, MergedSteps)}
     known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return kinds[values["kind"]](**{name: value for name, value in known.items() if name != "kind"})
 

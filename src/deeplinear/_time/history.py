@@ -99,11 +99,17 @@ class Block:
 
     def basis(self, other: "Block") -> Array:
         """Lagrange polynomials of this block at the nodes of another one within it, shape (NODES, NODES)."""
+        return self._basis(other.nodes, other._odd())
+
+    def at(self, steps: Array) -> Array:
+        """Lagrange polynomials of this block at whole steps within it, shape (steps, NODES)."""
+        return self._basis(np.asarray(steps, float), np.asarray(steps) % 2 == 1)
+
+    def _basis(self, times: Array, odd: Array) -> Array:
         if not self.alternates:
-            return _lagrange(self.nodes, other.nodes)
-        half = NODES // 2
-        polynomials = _lagrange(self.nodes[:half], other.nodes - other._odd())
-        return np.concatenate([polynomials * ~other._odd()[:, None], polynomials * other._odd()[:, None]], axis=1)
+            return _lagrange(self.nodes, times)
+        polynomials = _lagrange(self.nodes[: NODES // 2], times - odd)
+        return np.concatenate([polynomials * ~odd[:, None], polynomials * odd[:, None]], axis=1)
 
 
 def joined(first: Block, second: Block, alternates: bool) -> Block | None:

@@ -21,8 +21,10 @@ from deeplinear._equations.system import Equations, Values
 from deeplinear._equations.training import Training
 from deeplinear._equations.two_time import Room, shorten
 from deeplinear._problem.problem import Problem
-from deeplinear._solvers.base import Unresolved
+from deeplinear._solvers.base import Overlaps, Unresolved
+from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.remainder import LastRows
+from deeplinear._solvers.condensed.replicas import Replicas
 from deeplinear._solvers.rounding import DEPENDS, amplification
 from deeplinear._time.history import NODES, Block, Condensation, condensation, joined
 
@@ -44,6 +46,17 @@ _KEPT = ("error", "residual", "kernel", "bias", "width", "data")
 class CondensedRun:
     """Solution of one problem, step by step.
 
+    Parameters
+    ----------
+    problem, tolerance
+        What is solved, and the relative error of the losses.
+    most_rows
+        Times times outputs that are kept at most; beyond this many the run is given up.
+    pairs
+        Where functions of two times are taken down, if they are wanted.
+    replicas
+        Whether overlaps of replicas are wanted.
+
     Attributes
     ----------
     equations
@@ -60,8 +73,17 @@ class CondensedRun:
         Most times that were kept at once.
     """
 
-    def __init__(self, problem: Problem, tolerance: float, most_rows: float = math.inf) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        tolerance: float,
+        most_rows: float = math.inf,
+        *,
+        pairs: Pairs | None = None,
+        replicas: bool = False,
+    ) -> None:
         self.problem, self.tolerance, self._most_rows = problem, tolerance, most_rows
+        self._pairs, self._replicas = pairs, Replicas() if replicas else None
         self.blocks: list[Block] = []
         self.most_left_out, self.amplified, self.largest = 0.0, 1.0, 0
         self.diverged_at = self.rounding_at = -1
@@ -84,6 +106,10 @@ class CondensedRun:
                 self.equations.fill(row_set(self.equations.c, self._count))
                 self._training.learn(evaluation, self.equations)
                 self._count += 1
+                if self._replicas is not None:
+                    self._replicas.fill(self.equations, row_set(self.equations.c, self._count - 1))
+                if self._pairs is not None and step == self._pairs.next:
+                    self._pairs.take(self.equations, self.blocks, self._count)
                 if (step + 1) % NODES == 0 or step + 1 == steps:
                     self._look_back(step + 1)
                     if progress is not None:
@@ -101,6 +127,13 @@ class CondensedRun:
         """Values at equal times of all steps that were taken."""
         parts = {name: np.concatenate([getattr(each, name) for each in self._kept], axis=1) for name in _KEPT}
         return self._kept[0]._replace(**parts)
+
+    @property
+    def overlaps(self) -> Overlaps:
+        """Overlaps of replicas, if these were asked for, at all steps that were taken."""
+        assert self._replicas is not None
+        values = self.values()
+        return Overlaps(values.error, *self._replicas.overlaps(), values.bias)
 
     def _subsample(self, step: int) -> None:
         """Let the batch of a step be drawn with the strength that is its own."""
@@ -180,12 +213,15 @@ class CondensedRun:
         """Make room for a number of times."""
         shape = structure(self.problem, 0, size)
         needed = system.memory(shape, complex_numbers=is_complex(self.problem))
+        needed *= 1 if self._replicas is None else 2
         memory.require(needed, "solving", "lower steps or outputs, or raise tolerance")
         c = coefficients([self.problem], 0, size)
         c = replace(c, subsampling=np.zeros((1, size), c.subsampling.dtype))
         room = Room(shape.size, c.gamma0, system.kept(shape))
         self._training = Training([self.problem], c, room, row_by_row=True)
         self.equations = Equations(c, self._training.layers, room)
+        if self._replicas is not None:
+            self._replicas.begin(self.equations)
 
     def _make_room(self) -> None:
         """Take other equations with room for more times, and copy everything there."""

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import structure
+from deeplinear._equations.coefficients import is_complex, structure
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
-from deeplinear._solvers.base import Answer, Curves, Solver, Work
+from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Work
+from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import LOSS_FLOOR
-from deeplinear._time.axis import StepsAlone
+from deeplinear._time.axis import SomePairs
 from deeplinear._time.history import NODES
 
 Array = NDArray[Any]
@@ -28,6 +29,9 @@ _COARSEST = 1e-2
 
 _FEWEST = 6 * NODES
 """Times that are kept at the start."""
+
+PAIRS, _FEWEST_PAIRS = 200, 32
+"""Steps times outputs at whose pairs functions of two times are kept, and steps at least."""
 
 _MOST_ROWS = 1500
 """Times times outputs at which to give up, unless every step may be kept."""
@@ -43,11 +47,14 @@ class Condensed(Solver):
         Relative error of the losses.
     most_rows
         Times times outputs that are kept at most; beyond this many the run is given up.
+    pairs
+        Steps times outputs at whose pairs functions of two times are kept, at most; 0 to keep none.
     """
 
     name: ClassVar[str] = "condensed"
     tolerance: float = 1e-6
     most_rows: float = math.inf
+    pairs: int = PAIRS
 
     def why_not(self, problem: Problem) -> str | None:
         """One phase, one evaluation of the network in each step, and a row for every layer."""
@@ -80,7 +87,10 @@ class Condensed(Solver):
 
     def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
         start = time.perf_counter()
-        run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows)
+        axis = self._axis(problem)
+        wanted = self.pairs > 0 and not is_complex(problem)
+        pairs = Pairs(axis.pair_times, problem.data.outputs) if wanted else None
+        run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows, pairs=pairs)
         run.fill(progress)
         check_reach([problem], run.equations)
         stats = {
@@ -94,14 +104,34 @@ class Condensed(Solver):
         }
         return Answer(
             solver=replace(self, most_rows=math.inf),
-            axis=StepsAlone(problem.steps),
+            axis=axis,
             diverged_at=None if run.diverged_at < 0 else run.diverged_at,
             rounding_at=None if run.rounding_at < 0 else run.rounding_at,
             curves=_curves(run),
             stats=stats | ({} if run.rounding_at < 0 else {"rounding_at": run.rounding_at}),
             task_loss=np.zeros((0, problem.steps)),
             averaged_test_loss=np.zeros((0, problem.steps)),
+            matrices={} if pairs is None else pairs.matrices,
         )
+
+    def memory(self, problems: Sequence[Problem]) -> int:
+        """Bytes of the functions of two times that are kept."""
+        return sum(_bytes_of_pairs(problem, len(self._axis(problem).pair_times)) for problem in problems)
+
+    def overlaps(self, problem: Problem) -> Overlaps:
+        """Overlaps of replicas, for which the problem is solved again with them."""
+        run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows, replicas=True)
+        run.fill()
+        return run.overlaps
+
+    def _axis(self, problem: Problem) -> SomePairs:
+        return SomePairs(problem.steps, max(_FEWEST_PAIRS, self.pairs // problem.data.outputs) if self.pairs else 0)
+
+
+def _bytes_of_pairs(problem: Problem, times: int) -> int:
+    """Bytes of all functions of two times: of every layer or all but the first two each, and four of layer 0."""
+    matrices = 4 * problem.network.layers + 6
+    return 8 * matrices * (times * problem.data.outputs) ** 2
 
 
 def _curves(run: CondensedRun) -> Curves:

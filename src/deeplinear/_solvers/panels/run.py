@@ -487,6 +487,7 @@ class PanelRun:
                 )
                 _sweep_noise(same_data, None, rows, tolerance, most_sweeps=_SWEEPS)
         return Overlaps(
+            same=eq.equal_times.error,
             same_data=same_data.Cv.diagonal(),
             same_init=same_init.Cv.diagonal(),
             independent=eq.equal_times.bias,
