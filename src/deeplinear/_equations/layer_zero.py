@@ -325,7 +325,7 @@ class DataCovariances:
         add_identity(learned, rows, self._mean_eigenvalue)
         if R.RDelta is None:
             learned_Z = self._times_Z(learned)
-            residual = self._fresh(rows)[..., rows]
+            residual = self._fresh_block(rows) if isinstance(learned, np.ndarray) else self._fresh(rows)[..., rows]
         elif c.structure.sets.is_second(rows.start // outputs):
             residual = self._second_residual(rows)
             self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
@@ -336,7 +336,21 @@ class DataCovariances:
             learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
             residual = self._residual(_with_each_other(F_Z, F), rows)
         self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-        return R.times_mean_H_transpose(self._Z(rows)) - learned_Z
+        return self._Z_times_mean_H_transpose(rows) - learned_Z
+
+    def _Z_times_mean_H_transpose(self, rows: slice) -> Array:
+        """Rows of Z M^T; where Z is white they have nothing before their own time, as M is causal."""
+        R = self.responses
+        outputs, strength = self.c.structure.outputs, self.c.subsampling
+        is_white = self._remembered is None and self._before is None and not is_panel(rows, outputs)
+        if not is_white or not isinstance(strength, np.ndarray):  # rows that move on a card are as long as all
+            return R.times_mean_H_transpose(self._Z(rows))
+        product: Array = self.c.xp.zeros_like(self.Cv[rows])
+        time = rows.start // outputs
+        strength = strength if strength.shape[1] == 1 else strength[:, time : time + 1]
+        draws = strength[..., None] * self.CDelta_equal[:, time]
+        product[..., rows] = draws @ R.mean_H(rows)[..., rows].mT
+        return product
 
     def _second_residual(self, rows: slice) -> Array:
         """Correlation of e of a row that sees the batch of the row before, whose correlation with e there is kept."""
@@ -375,6 +389,12 @@ class DataCovariances:
         errors: Array = self.Cv[rows] + noise
         return errors
 
+    def _fresh_block(self, rows: slice) -> Array:
+        """C_v + sigma^2 at pairs of the rows of one time."""
+        sigma = self._sigma if self._sigma.shape[1] == self.c.structure.outputs else self._sigma[:, rows]
+        errors: Array = self.Cv.block(rows) + sigma[:, :1, None] ** 2 * self._within[..., rows]
+        return errors
+
     def _remember(self, rows: slice) -> None:
         """Fill rows of what examples that are seen again remember of errors and label noise."""
         if self._remembered is not None:
@@ -399,6 +419,9 @@ class DataCovariances:
     def _draws(self, x: Array) -> Array:
         """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
         steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
+        if outputs == 1 and self._before is None:
+            alone: Array = self.c.subsampling[:, None, :steps] * (x * self.CDelta_equal[:, None, :steps, 0, 0])
+            return alone  # eq-multipass
         parts = x.reshape(*x.shape[:-1], steps, 1, outputs)
         by_step = parts @ self.CDelta_equal[:, None, :steps]
         if self._before is not None:

@@ -73,6 +73,7 @@ class Training:
             for name in each[0]
         }
         self._numbers = {name: beside(values, c.gamma0) for name, values in numbers.items()}
+        self._has_momentum = any(bool(np.any(one["momentum"])) for one in each)
         self._growing = growing_weights(c, room)
         self.layers: WeightLayers = self._growing.layers
         self._tracks = {group: Track((c.batch,), s.steps, c.gamma0) for group in dict.fromkeys(s.groups)}
@@ -211,12 +212,14 @@ class Training:
     def _step(self, evaluation: Evaluation, scales: dict[int, Array] | None) -> None:
         """Take a step along the gradient of an evaluation."""
         rule, step, _, row = evaluation
-        rate, decay, momentum = (self._numbers[name][step] for name in ("rate", "decay", "momentum"))
-        elsewhere = orthogonal_layers([rule], len(self._c.structure.groups))
+        rate, decay = self._numbers["rate"][step], self._numbers["decay"][step]
+        momentum = self._numbers["momentum"][step] if self._has_momentum else None
+        elsewhere = orthogonal_layers([rule], len(self._c.structure.groups)) if rule.orthogonal is not None else ()
         for group, track in self._tracks.items():
             if group not in elsewhere:
                 scale = 1.0 if scales is None else scales[group]
-                track.step(row, rate[group], momentum, decay[group], rule.nesterov, scale)
+                own_decay = decay[group] if self._c.structure.decays else None
+                track.step(row, rate[group], momentum, own_decay, rule.nesterov, scale)
             mean, part = self._means[group], _part(evaluation)
             self._means[group] = (1.0 - part) * mean + part * track.change if part < 1 else track.change
 

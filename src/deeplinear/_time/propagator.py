@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, computing, zeros
+from deeplinear._core.arrays import Array, computing, namespace, zeros
 from deeplinear._time.grid import NODES, Grid, radau_nodes
 
 
@@ -85,7 +85,15 @@ class Track:
         self.change, self.velocity = zeros((2, *batch, 1 + rows), like)
 
     def step(self, row: int, rate: Any, momentum: Any, weight_decay: Any, nesterov: bool, scale: Any = 1.0) -> None:
-        """Take a step along the gradient of a row times a scale; numbers have shape (..., 1)."""
+        """Take a step along the gradient of a row times a scale; numbers have shape (..., 1).
+
+        Without momentum and weight decay, which are None then, nothing but the gradient of the row changes.
+        """
+        if momentum is None and weight_decay is None:
+            self.change = namespace(self.change).asarray(self.change, copy=True)
+            self.change[..., 1 + row : 2 + row] += rate * scale
+            return
+        momentum, weight_decay = 0.0 if momentum is None else momentum, 0.0 if weight_decay is None else weight_decay
         force = -weight_decay * self.change
         force[..., :1] -= weight_decay
         force[..., 1 + row : 2 + row] += scale
