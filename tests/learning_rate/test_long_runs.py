@@ -1,5 +1,7 @@
 """Searches and derivatives of long runs, whose past is condensed, against those of every step as it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ def long(monkeypatch):
         seen.append(run)
 
     def begin():
-        monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 60)
+        monkeypatch.setattr("deeplinear._solvers.choose.SHORT_CURVE", 60)
         monkeypatch.setattr(CondensedRun, "fill", spy)
         return seen
 
@@ -87,6 +89,14 @@ def test_noisy_long_runs_are_fitted(long):
     found = dl.fit({"test_loss": curve}, problem.replace(noise=0.28), "noise")
     assert are_condensed(runs)
     assert found.values == pytest.approx({"noise": 0.3}, rel=1e-6)
+
+
+@pytest.mark.parametrize(("steps", "name"), [(400, "dense"), (401, "condensed"), (1001, "condensed")])
+def test_curves_are_condensed_where_that_is_faster(steps, name):
+    problem = make(steps=steps)
+    assert replace(EVERY_STEP, two_time=False).solver(problem).name == name
+    assert replace(Choice("auto"), two_time=False).solver(problem).name == name
+    assert Choice().solver(problem).name == ("condensed" if steps > 1000 else "dense")
 
 
 def test_searches_give_up_nothing_for_the_time_it_takes():

@@ -128,7 +128,7 @@ def optimal_lr(
     chance.
 
     The answer does not depend on the problem's own learning rate. Every run is solved step by step, however long,
-    from 1000 steps times outputs on with a condensed past (see ``solve``).
+    from 400 steps times outputs on with a condensed past (see ``solve``).
 
     Parameters
     ----------

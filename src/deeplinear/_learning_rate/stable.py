@@ -89,7 +89,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     so too. From there, or from half the first unstable rung, rates are tried in steps of 4 %. Steps of 1 % follow in
     between, unless the losses at both ends diverge and never come back to the bound, or their logarithms are both
     farther below it than twice what those around differ by. Then both ends are bisected. Stretches narrower than 1 % of
-    the rate can be missed. Every run is solved step by step, however long, from 1000 steps times outputs on with
+    the rate can be missed. Every run is solved step by step, however long, from 400 steps times outputs on with
     a condensed past (see ``solve``); a rate at which infinite depth cannot be resolved counts as unstable.
 
     Parameters
