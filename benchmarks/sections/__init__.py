@@ -4,7 +4,7 @@ Each has a TITLE, ``measure() -> data``, ``headlines(data) -> (what, number) pai
 ``show(data) -> lines of Markdown``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 def table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> list[str]:
@@ -30,3 +30,8 @@ def rounded(value: float) -> str:
     ['1.2', '99', '12 000']
     """
     return f"{float(f'{value:.2g}'):,.0f}".replace(",", " ") if value >= 10 else f"{value:.2g}"
+
+
+def measured_at(where: Mapping[str, str]) -> str:
+    """When and how busy the machine was, of a part that was measured on its own."""
+    return f"Measured {where['date']}, {where['machine'].partition(';')[0]}, at load {where['load']}"

@@ -10,12 +10,17 @@ from deeplinear._equations import products as row_products
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
 from deeplinear._solvers.dense import Dense
-from measure import peak_bytes, race
+from measure import circumstances, peak_bytes, race
 from pictures import COLORS, INK, picture, sizes_axis
 from problems import mlp
-from sections import seconds, table
+from sections import measured_at, seconds, table
 
 TITLE = "Dense stepping against memory bandwidth"
+
+ROWS = 400
+"""Steps times outputs of problems with other features."""
+
+FEATURES = ("weight decay", "2 outputs", "4 outputs", "centered, with decay")
 
 
 def entries_read(shape: Structure, e: int) -> float:
@@ -25,7 +30,29 @@ def entries_read(shape: Structure, e: int) -> float:
 
 
 def measure() -> dict[str, Any]:
-    return {"runs": [run(steps) for steps in (100, 200, 400, 800)]}
+    return {"runs": [run(steps) for steps in (100, 200, 400, 800)], "features": features()}
+
+
+def features() -> dict[str, Any]:
+    """Time of problems with as many rows each, in turns, by sampling: with weight decay, or with outputs for steps."""
+
+    def problem(sampling: Any, outputs: int = 1, centered: bool = False, decay: float = 0.0) -> dl.Problem:
+        network, rule = dl.MLP(3, 1.0, centered=centered), dl.GradientDescent(0.01, weight_decay=decay)
+        gram = None if outputs == 1 else np.eye(outputs).tolist()
+        return dl.Problem(network, dl.Isotropic(0.3, gram), sampling, rule, ROWS // outputs)
+
+    found = {}
+    for name, sampling in (("full batch", dl.FullBatch(2.0)), ("online SGD", dl.OnlineSGD(1.0))):
+        problems = {
+            "plain": problem(sampling),
+            "weight decay": problem(sampling, decay=0.1),
+            "2 outputs": problem(sampling, 2),
+            "4 outputs": problem(sampling, 4),
+            "centered, with decay": problem(sampling, centered=True, decay=0.1),
+        }
+        works = {each: lambda one=one: dl.solve(one, method="dense") for each, one in problems.items()}
+        found[name] = race(works, 2)
+    return {"where": circumstances(), "times": found}
 
 
 def run(steps: int) -> dict[str, float]:
@@ -102,4 +129,14 @@ def show(data: dict[str, Any]) -> list[str]:
                 for run in runs
             ),
         ),
+        "",
+        f"Depth 3, {ROWS} steps times outputs: time of other features over that of plain descent with one output "
+        f"({measured_at(data['features']['where'])}).",
+        "",
+        *table(["sampling", *FEATURES], _over_plain(data["features"]["times"])),
     ]
+
+
+def _over_plain(features: dict[str, dict[str, float]]) -> list[list[str]]:
+    """Rows of ratios, a sampling rule each."""
+    return [[name, *(f"{times[each] / times['plain']:.2f}" for each in FEATURES)] for name, times in features.items()]

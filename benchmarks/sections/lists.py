@@ -3,10 +3,12 @@
 from typing import Any
 
 import deeplinear as dl
+from deeplinear._solvers.dense import Dense
 from measure import race
 from pictures import COLORS, INK, picture, sizes_axis
 from problems import mlp
 from sections import table
+from sections.dense import entries_read
 
 TITLE = "Many short problems as one list"
 
@@ -59,4 +61,24 @@ def show(data: dict[str, Any]) -> list[str]:
                 for run in runs
             ),
         ),
+        "",
+        _bounded(runs[0], runs[-1]),
     ]
+
+
+def _bounded(short: dict[str, float], long: dict[str, float]) -> str:
+    """What bounds the longest problems, in a sentence: a short one, alone, has nothing but overhead."""
+    steps, shape = round(long["steps"]), Dense().shape(mlp(round(long["steps"])))
+    together = Dense().worth_batching(mlp(steps))
+    overhead = short["apart"] / COUNT / short["steps"]
+    read = 8 * sum(entries_read(shape, e) for e in range(1, steps + 1))
+    held = Dense().memory([mlp(steps)]) / 1e6
+    alone = read / (long["apart"] / COUNT - steps * overhead)
+    listed = read / (long["list"] / COUNT - steps * overhead / together)
+    return (
+        f"What bounds it: a step alone has at most {1e6 * overhead:.0f} µs of overhead, which is all that a step of "
+        f"T = {short['steps']} takes. The rest of the time at T = {steps} goes into reading {read / 1e6:.0f} MB of "
+        f"matrices, at {alone / 1e9:.0f} GB/s one by one and at {listed / 1e9:.0f} GB/s as a list, of which {together} "
+        f"are stepped together. The {held:.0f} MB of one problem are in a cache from step to step, and those of "
+        f"{together} are less so: what is gained by sharing the overhead is lost in reading."
+    )

@@ -1,15 +1,18 @@
 """A condensed past: long runs with noise, with momentum and at the edge of stability."""
 
+import resource
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
 import deeplinear as dl
-from measure import race
+from measure import circumstances, race
 from pictures import COLORS, picture
-from sections import rounded, seconds, table
+from sections import measured_at, rounded, seconds, table
 
 TITLE = "Long runs with noise, momentum, or at the edge of stability: a condensed past"
 
@@ -33,9 +36,50 @@ CASES: dict[str, Callable[[int], dl.Problem]] = {
 AGAINST, STEPS, AT_THE_EDGE = 1000, (2000, 5000, 10_000), (2000, 4000)
 """Steps of the run that is solved densely, too, and of further runs whose time is measured."""
 
+FAR, TWICE, FINER = 100_000, 2000, 1e-7
+"""Steps of the longest runs; steps up to which every case is compared with dense stepping once; and the tolerance at
+which the longest runs are solved again, to see what changes."""
+
+LONGEST = ("online SGD, momentum 0.9", "full batch, Nesterov 0.9", "power law, online SGD, 20 modes")
+"""Cases that are solved for so many steps: minutes each."""
+
 
 def measure() -> dict[str, Any]:
-    return {"cases": {name: case(name) for name in CASES}}
+    return {
+        "cases": {name: case(name) for name in CASES},
+        "longest": {
+            "where": circumstances(),
+            "against": {name: against(name) for name in CASES},
+            "far": {name: far(name) for name in LONGEST},
+        },
+    }
+
+
+def against(name: str) -> dict[str, float]:
+    """Largest errors of a longer run, relative to the dense solution, once."""
+    problem = CASES[name](TWICE)
+    found, exact = dl.solve(problem, method="condensed"), dl.solve(problem, method="dense")
+    pairs = exact.error_correlation[np.ix_(found.pair_times, found.pair_times)]
+    return {
+        "error": float(np.abs(found.test_loss / exact.test_loss - 1).max()),
+        "pairs": float(np.abs(found.error_correlation - pairs).max() / np.abs(pairs).max()),
+    }
+
+
+def far(name: str) -> dict[str, float]:
+    """A run of very many steps, in a process of its own for its memory, and what a lower tolerance changes."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        loss, numbers = pool.submit(_far, name, 1e-6).result()
+        finer, _ = pool.submit(_far, name, FINER).result()
+    return numbers | {"change": float(np.abs(finer / loss - 1).max())}
+
+
+def _far(name: str, tolerance: float) -> tuple[Any, dict[str, float]]:
+    start = time.process_time()
+    solution = dl.solve(CASES[name](FAR), method="condensed", tolerance=tolerance)
+    taken, held = time.process_time() - start, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows, error = solution.stats["nodes"], solution.stats["error"]
+    return solution.test_loss, {"seconds": taken, "bytes": held, "rows": rows, "reported": error}
 
 
 def case(name: str) -> dict[str, Any]:
@@ -63,11 +107,15 @@ def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (f"with a condensed past: {names}", "; ".join(seconds(run["seconds"]) for run in last)),
         ("largest error of the test loss there, at T = 1000", f"{max(each['error'] for each in cases.values()):.0e}"),
+        (
+            f"T = {FAR}: {'; '.join(data['longest']['far'])}",
+            "; ".join(seconds(each["seconds"]) for each in data["longest"]["far"].values()),
+        ),
     ]
 
 
 def show(data: dict[str, Any]) -> list[str]:
-    rows = []
+    rows, longest = [], data["longest"]
     with picture("noise", 2) as (times, kept):
         for (name, each), color in zip(data["cases"].items(), COLORS * 2, strict=False):
             steps = [run["steps"] for run in each["runs"]]
@@ -90,4 +138,26 @@ def show(data: dict[str, Any]) -> list[str]:
         "![Time and times kept over steps](images/noise.png)",
         "",
         *table(header, rows),
+        "",
+        f"{measured_at(longest['where'])}. At T = {TWICE}, once each: largest relative error of the test loss, and of "
+        "the correlation of errors at all pairs of times that are kept, relative to its largest value.",
+        "",
+        *table(
+            ["problem", "error of the loss", "of correlations"],
+            [[name, f"{each['error']:.0e}", f"{each['pairs']:.0e}"] for name, each in longest["against"].items()],
+        ),
+        "",
+        f"T = {FAR}, once each: processor time, memory of the process, and the "
+        f"largest relative change of the test loss at tolerance {FINER:g}.",
+        "",
+        *table(
+            ["problem", "time", "times kept", "memory", "error reported", "change"],
+            [_row(name, each) for name, each in longest["far"].items()],
+        ),
     ]
+
+
+def _row(name: str, far: dict[str, float]) -> list[Any]:
+    """A longest run, as a row of the table."""
+    errors = [f"{far['reported']:.0e}", f"{far['change']:.0e}" if "change" in far else "not solved again"]
+    return [name, seconds(far["seconds"]), far["rows"], f"{far['bytes'] / 1e6:.0f} MB", *errors]
