@@ -5,6 +5,7 @@ from mutants_suite import Suite
 RULES = Suite(
     tests=["solvers/test_any_program.py"],
     mutants={
+        "_time/propagator.py": [("2 + row] += rate * scale", "2 + row] += rate")],
         "_equations/training.py": [
             ("where = {group: weights - self._up * last", "where = {group: weights + self._up * last"),
             ("(1.0 - beta) * z + beta * self._means[group]", "beta * z + (1.0 - beta) * self._means[group]"),
@@ -191,12 +192,7 @@ CONDENSED = Suite(
             ("for numbers in (track.change, track.velocity):", "for numbers in (track.change,):"),
             ("own.change[:, :known], own.velocity[:, :known] = track", "own.change[:, :known], _ = track"),
         ],
-        "_equations/layer_zero.py": [
-            ("size), is_density=True)", "size))"),
-            ("* (x * self.CDelta_equal[:, None, :steps, 0, 0])", "* x"),
-            ("= draws @ R.mean_H(rows)", "= 1.1 * draws @ R.mean_H(rows)"),
-        ],
-        "_time/propagator.py": [("2 + row] += rate * scale", "2 + row] += rate")],
+        "_equations/layer_zero.py": [("size), is_density=True)", "size))")],
         "_solvers/condensed/pairs.py": [
             ("= basis / block.weights", "= basis"),
             ("(values if is_symmetric else moments)", "moments"),

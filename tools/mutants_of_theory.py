@@ -132,6 +132,8 @@ EQUATIONS = Suite(
             ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
             ("row_products(H1 @ c.target, H1), 1)", "row_products(H1 @ c.target, H1), 2)"),
             ("row_products(H, width), 1)", "row_products(H, width), 2)"),
+            ("* (x * self.CDelta_equal[:, None, :steps, 0, 0])", "* x"),
+            ("= draws @ R.mean_H(rows)", "= 1.1 * draws @ R.mean_H(rows)"),
             ("bias = _matrix_product(_matrix_product(", "bias = 1.1 * _matrix_product(_matrix_product("),
             ("data = for_all_modes(self._times_Z, D)", "data = 1.1 * for_all_modes(self._times_Z, D)"),
             ("else data + D * self._own", "else data + 1.1 * D * self._own"),

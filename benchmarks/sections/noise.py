@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._solvers.rounding import LOSS_FLOOR
 from measure import circumstances, race
 from pictures import COLORS, picture
 from sections import measured_at, rounded, seconds, table
@@ -61,7 +62,7 @@ def against(name: str) -> dict[str, float]:
     found, exact = dl.solve(problem, method="condensed"), dl.solve(problem, method="dense")
     pairs = exact.error_correlation[np.ix_(found.pair_times, found.pair_times)]
     return {
-        "error": float(np.abs(found.test_loss / exact.test_loss - 1).max()),
+        "error": _largest(found.test_loss, exact.test_loss),
         "pairs": float(np.abs(found.error_correlation - pairs).max() / np.abs(pairs).max()),
     }
 
@@ -71,7 +72,12 @@ def far(name: str) -> dict[str, float]:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         loss, numbers = pool.submit(_far, name, 1e-6).result()
         finer, _ = pool.submit(_far, name, FINER).result()
-    return numbers | {"change": float(np.abs(finer / loss - 1).max())}
+    return numbers | {"change": _largest(finer, loss)}
+
+
+def _largest(found: Any, exact: Any) -> float:
+    """Largest difference relative to the loss, or to that part of the initial one to which losses are accurate."""
+    return float((np.abs(found - exact) / np.maximum(exact, LOSS_FLOOR * exact[0])).max())
 
 
 def _far(name: str, tolerance: float) -> tuple[Any, dict[str, float]]:
@@ -139,8 +145,9 @@ def show(data: dict[str, Any]) -> list[str]:
         "",
         *table(header, rows),
         "",
-        f"{measured_at(longest['where'])}. At T = {TWICE}, once each: largest relative error of the test loss, and of "
-        "the correlation of errors at all pairs of times that are kept, relative to its largest value.",
+        f"{measured_at(longest['where'])}. At T = {TWICE}, once each: largest relative error of the test loss (of "
+        f"{LOSS_FLOOR:g} of the initial one where it is less), and of the correlation of errors at all pairs of times "
+        "that are kept, relative to its largest value.",
         "",
         *table(
             ["problem", "error of the loss", "of correlations"],
