@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deeplinear._learning_rate.known import EQUAL
 from deeplinear._learning_rate.minimum import Minimum
 from deeplinear._learning_rate.probe import Probe
-from deeplinear._learning_rate.scan import EQUAL, Scan
+from deeplinear._learning_rate.scan import Scan
 
 _WIDTH = 0.002
 """Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
