@@ -56,6 +56,7 @@ class KnownRates:
         self.probes: list[Probe] = []
         self.errors: dict[tuple[float, float], float] = {}
         self._followed: dict[tuple[float, float], Followed | None] = {}
+        self._interpolations: dict[tuple[float, ...], tuple[Array, Array]] = {}
 
     def add(self, places: Sequence[float]) -> None:
         """Solve at logarithms of rates, but for those that are known."""
@@ -131,21 +132,33 @@ class KnownRates:
         error = self.errors.get((a.x, b.x), math.inf)
         if error > _SURE or not 0 < index < len(self.probes) - 2:
             return None
-        places = np.linspace(a.x, b.x, _NODES)
-        heights = np.array([self.interpolate(index, x) for x in places])
-        return None if np.isnan(heights).any() else Followed(places, heights, error)
+        near = self._train_near(index)
+        if len(near) < _LEAST:
+            return None
+        key = (a.x, b.x, *(probe.x for probe in near))
+        if key not in self._interpolations:
+            places = np.linspace(a.x, b.x, _NODES)
+            self._interpolations[key] = places, _polynomial([(probe.x, self.height(probe)) for probe in near], places)
+        return Followed(*self._interpolations[key], error)
 
     def interpolate(self, index: int, x: float) -> float:
         """Logarithm of the loss to the right of a probe, from the ends of the interval and those beside them.
 
         It is nan where too few of these train.
         """
-        near = [probe for probe in self.probes[max(index - 1, 0) : index + 3] if math.isfinite(probe.final)]
-        if len(near) < _LEAST or any(math.isinf(probe.final) for probe in self.probes[index : index + 2]):
+        near = self._train_near(index)
+        if len(near) < _LEAST:
             return math.nan
-        at = np.array([probe.x for probe in near])
-        weights = [np.prod((x - np.delete(at, i)) / (at[i] - np.delete(at, i))) for i in range(len(at))]
-        return float(np.dot(weights, [self.height(probe) for probe in near]))
+        return float(_polynomial([(probe.x, self.height(probe)) for probe in near], np.array([x]))[0])
+
+    def _train_near(self, index: int) -> list[Probe]:
+        """Those that train of the ends of the interval to the right of a probe and of the two beside them.
+
+        There is none if they are not among them.
+        """
+        if math.isinf(max(probe.final for probe in self.probes[index : index + 2])):
+            return []
+        return [probe for probe in self.probes[max(index - 1, 0) : index + 3] if math.isfinite(probe.final)]
 
     def expected(self, x: float) -> float:
         """Logarithm of the loss at a rate that is solved or known from others; nan if neither."""
@@ -182,3 +195,13 @@ class KnownRates:
         if math.isinf(a.final) or math.isinf(b.final):
             return None
         return (self.height(b) - self.height(a)) / (b.x - a.x)
+
+
+def _polynomial(points: Sequence[tuple[float, float]], places: Array) -> Array:
+    """Values, at some places, of the polynomial through points."""
+    at, values = np.array(points).T
+    apart = at[:, None] - at
+    np.fill_diagonal(apart, 1.0)
+    away = places[:, None, None] - at  # place, (nothing), point
+    factors = np.where(np.eye(len(at), dtype=bool), 1.0, away) / apart
+    return np.asarray(factors.prod(axis=2) @ values)

@@ -1,9 +1,9 @@
 """Loss at the last step against the learning rate, solved wherever it may be lower than where it is known.
 
 That function has many minima: noise and overfitting make one at low rates, momentum makes it oscillate, and past the
-edge of stability it is rough. Below that edge, losses between two solved rates follow from the run at the upper one
-(see ``follow``), which shows whether they are lower than what is known. Any other interval of more than a factor
-sqrt(2) is divided, and then as long as something promises less loss inside it:
+edge of stability it is rough. Where losses between two solved rates are known (see ``known``), they say whether they
+are lower; on either side of the best rate they need not be solved, since the optimum is found exactly later on. Any
+other interval of more than a factor sqrt(2) is divided, and then as long as something promises less loss inside it:
 
 - lines through the solved points on either side, which cross below both ends, or the trend below the best one;
 - how much the loss differs from end to end, and how much it differed from what its neighbours had predicted when the
@@ -13,8 +13,9 @@ sqrt(2) is divided, and then as long as something promises less loss inside it:
 
 So dividing ends where new points are what their neighbours predict, or at the resolution. Once a prediction is wrong by
 more than 10 % in an interval of less than 5 % of the rate, the loss is rough, and from there up all intervals are
-divided in which it may come down to the least one: if that is no farther below their ends than losses around them
-differ among each other, or than twice what predictions there were wrong by, and not more than a factor of 8.
+divided in which it may come down to the least one: if that is no farther below their ends than twice what predictions
+around them were wrong by, or than losses there differ among each other, unless they were predicted to 1 %, and not more
+than a factor of 8.
 """
 
 import itertools

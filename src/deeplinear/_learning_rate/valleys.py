@@ -38,8 +38,8 @@ _MOST_OTHERS = 4
 _MOST_DIPS = 16
 """Rates with less loss than the best minimum that are looked at."""
 
-_ROUNDS = 3
-"""How often a rate with a margin is improved by what is found on either side of it."""
+_ROUNDS, _CLOSE = 3, 0.01
+"""How often a rate with a margin is improved by what is found on either side of it, and by how much it must move."""
 
 
 @dataclass(frozen=True)
@@ -133,26 +133,25 @@ class Valleys:
 
     def safe(self) -> Probe:
         """Return the rate for which the largest loss within the margin on either side is least."""
+        found = math.inf
         for _ in range(_ROUNDS):
             x = self._safest()
-            known = len(self._scan.probes)
-            ends = [end for end in (x - _MARGIN, x + _MARGIN) if math.isnan(self._scan.expected(end))]
-            self._scan.add([x, *ends])
-            if len(self._scan.probes) == known:
+            if abs(x - found) < _CLOSE:
                 break
-        return self._scan.probe(x)
+            found = x
+            self._scan.add([x, *(end for end in (x - _MARGIN, x + _MARGIN) if math.isnan(self._scan.expected(end)))])
+        return self._scan.probe(found)
 
     def _safest(self) -> float:
         """The same among known rates and those half way, or a margin away from known ones.
 
-        Between points of the curve the loss is taken to be the larger one of the two.
+        Between points of the curve log(loss) is taken to be a line.
         """
         at, loss = self._scan.curve()
         loss = np.minimum(loss, 700.0)
         tried = np.unique(np.concatenate([at, 0.5 * (at[1:] + at[:-1]), at - _MARGIN, at + _MARGIN]))
         tried = tried[(tried - _MARGIN >= at[0] - EQUAL) & (tried + _MARGIN <= at[-1] + EQUAL)]
-        left, right = at.searchsorted(tried - _MARGIN + EQUAL) - 1, at.searchsorted(tried + _MARGIN - EQUAL)
-        ends = np.maximum(loss[left], loss[right])
+        ends = np.maximum(np.interp(tried - _MARGIN, at, loss), np.interp(tried + _MARGIN, at, loss))
         inside = np.abs(tried[:, None] - at) <= _MARGIN
         worst = np.maximum(ends, np.where(inside, loss, -np.inf).max(axis=1))
         return float(tried[worst.argmin()])
