@@ -21,6 +21,9 @@ _LITTLE = 0.01
 _SCALE = 0.1
 """Distance over which the slope of a smooth function is at least roughly a line."""
 
+_EXACT = 1e-9
+"""Fraction of a value by which it is extrapolated."""
+
 _VANISHED = 0.3
 """Part of a slope at one point that the slope at the next may have, for its zero to be near."""
 
@@ -83,7 +86,8 @@ def find_minimum(
         x, bend = parabola
         new = evaluate(x)
         if _is_on_the_way(new, known[1]):
-            return _follow_slopes(evaluate, known[:3], new, new.x - new.slope / bend, tolerance, floor, bend)
+            guess = new.x - new.slope / bend
+            return _follow_slopes(evaluate, value, known[:3], new, guess, tolerance, floor, bend)
         # There was no parabola.
         place = (x, new.value)
         known = [place, *known[1:]] if x < known[1][0] else [*known[:2], place, *known[2:]]
@@ -93,11 +97,12 @@ def find_minimum(
     cliff = Cliff.through(near, steepness)
     new = evaluate(near[-2][0] if cliff is None else cliff.foot)
     guess = math.nan if cliff is None else cliff.foot_from(new.x, new.relative.slope)
-    return _follow_slopes(evaluate, near[-3:], new, guess, tolerance, floor)
+    return _follow_slopes(evaluate, value, near[-3:], new, guess, tolerance, floor)
 
 
 def _follow_slopes(
     evaluate: Callable[[float], Point],
+    value: Callable[[float], float],
     around: Sequence[tuple[float, float]],
     new: Point,
     guess: float,
@@ -129,9 +134,10 @@ def _follow_slopes(
             guess = math.nan
     best = bracket.best
     if bracket.low.x <= guess <= bracket.high.x and math.isfinite(new.slope):
-        value = new.value + 0.5 * new.slope * (guess - new.x)
-        if value <= best.value:
-            return Minimum(guess, value, _curvature(points, guess, bend))
+        change = 0.5 * new.slope * (guess - new.x)
+        least = new.value + change if abs(change) <= _EXACT * new.value else value(guess)
+        if least <= best.value:
+            return Minimum(guess, least, _curvature(points, guess, bend))
     return Minimum(best.x, best.value, _curvature(points, best.x, bend))
 
 
@@ -187,7 +193,7 @@ class _Bracket:
 
 
 def _is_near(guess: float, points: list[Point], bend: float | None, tolerance: float) -> bool:
-    """Whether the next guess is so near the last point, or the line through two slopes so short, that it is right."""
+    """Whether the next guess is within the tolerance of the last point or, two slopes being a line, of the minimum."""
     last = abs(guess - points[-1].x)
     if bend is None or len(points) == 1:
         return last <= tolerance

@@ -127,12 +127,15 @@ class Scan(KnownRates):
         reach, low = math.log(_REACH), min(self.height(a), self.height(b))
         if math.isinf(low):
             return False
-        if b.x - a.x < _COARSE or self.errors.get((a.x, b.x), math.inf) < _ROUGH:
-            near = [probe for probe in self.probes if a.x - _AROUND < probe.x < b.x + _AROUND]
+        near = [probe for probe in self.probes if a.x - _AROUND < probe.x < b.x + _AROUND]
+        errors = [self.errors[pair] for p, q in itertools.pairwise(near) if (pair := (p.x, q.x)) in self.errors]
+        diverges = math.isinf(max(a.final, b.final))
+        error = max(errors, default=math.inf if diverges else 0.0)
+        is_told = b.x - a.x < _COARSE or self.errors.get((a.x, b.x), math.inf) < _ROUGH
+        if is_told and not (diverges and error > _ROUGH):
             heights = [self.height(probe) for probe in near if math.isfinite(probe.final)]
-            error = max(self.errors.get((p.x, q.x), 0.0) for p, q in itertools.pairwise(near))
-            is_smooth = error <= _SMOOTH and max(a.final, b.final) < math.inf
-            reach = min(reach, max(_DOUBT * error, 0.0 if is_smooth else max(heights) - min(heights)))
+            varies = max(heights) - min(heights) if diverges or error > _SMOOTH else 0.0
+            reach = min(reach, max(_DOUBT * error, varies))
         return low - self.height(self.best) < reach
 
     def _promise(self, index: int) -> float:

@@ -100,7 +100,7 @@ class Valleys:
         at, heights = self._scan.curve()
         inside = (at >= sides[0].places[0]) & (at <= sides[1].places[-1])
         at, losses = at[inside], np.exp(heights[inside])
-        low = at[losses.argmin()]
+        low = float(at[losses.argmin()])
         near = np.abs(at - low) < _AROUND
         if near.sum() < _ENOUGH or not at[0] < low < at[-1]:
             return "look"
@@ -224,13 +224,19 @@ class Valleys:
         return bool(between.max(initial=0.0) + self._offset > _BARRIER * (probe.final + self._offset))
 
     def _described(self, minimum: Minimum) -> LrMinimum:
+        self._scan.add([end for end in self._ends(minimum) if abs(self._scan.probe(end).x - end) > _NEAR])
+        low, high = self._ends(minimum)
+        return LrMinimum(math.exp(minimum.x), minimum.value + self._offset, math.exp(low), math.exp(high))
+
+    def _ends(self, minimum: Minimum) -> tuple[float, float]:
+        """Where the loss on either side of a minimum ceases to be nearly as good."""
         at, heights = self._scan.curve()
         points = list(zip(at.tolist(), np.exp(heights).tolist(), strict=True))
         above = [point for point in points if point[0] > minimum.x]
         below = [point for point in points[::-1] if point[0] < minimum.x]
         limit = NEARLY * (minimum.value + self._offset) - self._offset
-        low, high = (_reach((minimum.x, minimum.value), side, limit) for side in (below, above))
-        return LrMinimum(math.exp(minimum.x), minimum.value + self._offset, math.exp(low), math.exp(high))
+        start = (minimum.x, minimum.value)
+        return _reach(start, below, limit), _reach(start, above, limit)
 
 
 def _reach(start: tuple[float, float], points: Sequence[tuple[float, float]], limit: float) -> float:
