@@ -19,8 +19,8 @@ from deeplinear._theory.curves import Curve, curves
 RUNG = math.sqrt(2.0)
 MOST_RUNGS = 100
 
-_POWERS = 30
-"""Powers of 8, either way, among which a rate that blows up is looked for: 27 decades."""
+_POWERS = (5, 30)
+"""Powers of 8, either way, among which a rate that blows up is looked for: four decades, and 27 if need be."""
 
 _ANCHOR = 1.1
 """A rate that is a rung. At powers of 2 simple problems have exact solutions, which would look like rounding."""
@@ -97,9 +97,7 @@ def ceiling(problem: Problem, advance: Advance | None = None) -> float:
     ArithmeticError
         If training does not diverge at any rate.
     """
-    unit = _unit(problem)
-    rates = [unit * 8.0**power for power in range(-_POWERS, _POWERS + 1)]
-    steps = 8
+    unit, steps = _unit(problem), 8
     while True:
         short = up_to(problem, min(steps, problem.steps) - 1)
 
@@ -107,9 +105,12 @@ def ceiling(problem: Problem, advance: Advance | None = None) -> float:
             solved = zip(rates, solve_rates(short, rates, advance), strict=True)
             return next((rate for rate, curve in solved if _blows_up(curve)), None)
 
-        coarse = first(rates)
-        if coarse is not None:
-            return first([coarse / RUNG**rung for rung in range(5, -1, -1)]) or coarse
+        for most in _POWERS:
+            rates = [unit * 8.0**power for power in range(-most, most + 1)]
+            coarse = first(rates)
+            # If the lowest of the rates blows up, so may lower ones.
+            if coarse is not None and (coarse > rates[0] or most == _POWERS[-1]):
+                return first([coarse / RUNG**rung for rung in range(5, -1, -1)]) or coarse
         if steps >= problem.steps:
             raise ArithmeticError(f"training does not diverge at any learning rate up to {rates[-1]:.3g}")
         steps *= 4  # the rates of a schedule may start from zero

@@ -92,7 +92,7 @@ def quantile(networks: int) -> float:
 
     This is Student's quantile with half the degrees of freedom. Losses of networks are skew, and with all of them the
     intervals of 8 to 16 networks hold in as little as 86 % of cases; with half, in 93 % or more wherever it was tried
-    (``benchmarks/best_rate.py``).
+    (``benchmarks/measured_rate.py``).
 
     Examples
     --------

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from deeplinear._learning_rate.cliff import Cliff, approach_cliff, secant
+from deeplinear._learning_rate.slopes import Point, SlopeFit, divided
 
 # Why not scipy.optimize: measured on seven problems at the same tolerance, this takes up to 4 slopes (of 2.5 solutions
 # each), bounded Brent 6 to 15 solutions, and brentq 5 to 11 slopes. Where a cliff follows the minimum (momentum 0.9),
@@ -15,33 +15,17 @@ _MOST_POINTS = 60
 _MUCH_STEEPER = 10.0
 """How much faster than it falls a function may rise for a parabola to be of use."""
 
-_STEEPEST = 50.0
-"""Growth, as an exponent, of a slope over the points from which it is interpolated."""
+_LITTLE = 0.01
+"""How much more than the least known value, as a fraction, a function may have where a parabola is least."""
+
+_SCALE = 0.1
+"""Distance over which the slope of a smooth function is at least roughly a line."""
+
+_EXACT = 1e-9
+"""Fraction of a value by which it is extrapolated."""
 
 _VANISHED = 0.3
 """Part of a slope at one point that the slope at the next may have, for its zero to be near."""
-
-_STRAIGHT = 1e-6
-"""Growth below which an exponential is a line."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """A function at x; beyond its domain the value is inf, and the slope is taken as rising."""
-
-    x: float
-    value: float
-    slope: float
-
-    @property
-    def rises(self) -> bool:
-        """Whether the function rises with x."""
-        return not self.slope <= 0
-
-    @property
-    def relative(self) -> "Point":
-        """The logarithm of the function, which has to be positive."""
-        return Point(self.x, math.log(self.value), self.slope / self.value)
 
 
 @dataclass(frozen=True)
@@ -101,8 +85,9 @@ def find_minimum(
     if parabola is not None:
         x, bend = parabola
         new = evaluate(x)
-        if new.value <= known[1][1] or x == known[1][0]:
-            return _follow_slopes(evaluate, known[:3], new, new.x - new.slope / bend, tolerance, floor, bend)
+        if _is_on_the_way(new, known[1]):
+            guess = new.x - new.slope / bend
+            return _follow_slopes(evaluate, value, known[:3], new, guess, tolerance, floor, bend)
         # There was no parabola.
         place = (x, new.value)
         known = [place, *known[1:]] if x < known[1][0] else [*known[:2], place, *known[2:]]
@@ -112,11 +97,12 @@ def find_minimum(
     cliff = Cliff.through(near, steepness)
     new = evaluate(near[-2][0] if cliff is None else cliff.foot)
     guess = math.nan if cliff is None else cliff.foot_from(new.x, new.relative.slope)
-    return _follow_slopes(evaluate, near[-3:], new, guess, tolerance, floor)
+    return _follow_slopes(evaluate, value, near[-3:], new, guess, tolerance, floor)
 
 
 def _follow_slopes(
     evaluate: Callable[[float], Point],
+    value: Callable[[float], float],
     around: Sequence[tuple[float, float]],
     new: Point,
     guess: float,
@@ -134,7 +120,7 @@ def _follow_slopes(
     while len(points) < _MOST_POINTS and new.slope and bracket.width > tolerance and bracket.best.value > floor:
         if not bracket.low.x < guess < bracket.high.x:
             guess = bracket.centre
-        elif abs(guess - new.x) <= tolerance and _are_enough(points, bend):
+        elif _is_near(guess, points, bend, tolerance) and _are_enough(points, bend):
             # The minimum cannot be there if the best point is farther below than the slope leads.
             if new.value - bracket.best.value <= abs(new.slope) * tolerance:
                 break
@@ -142,16 +128,23 @@ def _follow_slopes(
         new = evaluate(guess)
         points.append(new)
         bracket.add(new)
-        fit = _SlopeFit.through([point.relative if bend is None else point for point in points[-3:]])
+        fit = SlopeFit.through([point.relative if bend is None else point for point in points[-3:]])
         guess = math.nan if fit is None else fit.zero
         if len(points) > 3 and not abs(guess - new.x) < 0.5 * abs(points[-2].x - points[-3].x):
             guess = math.nan
     best = bracket.best
     if bracket.low.x <= guess <= bracket.high.x and math.isfinite(new.slope):
-        value = new.value + 0.5 * new.slope * (guess - new.x)
-        if value <= best.value:
-            return Minimum(guess, value, _curvature(points, guess, bend))
+        change = 0.5 * new.slope * (guess - new.x)
+        least = new.value + change if abs(change) <= _EXACT * new.value else value(guess)
+        if least <= best.value:
+            return Minimum(guess, least, _curvature(points, guess, bend))
     return Minimum(best.x, best.value, _curvature(points, best.x, bend))
+
+
+def _is_on_the_way(new: Point, best: tuple[float, float]) -> bool:
+    """Whether a point is no worse than the best one known, or so little that its slope explains it."""
+    rise = new.value - best[1]
+    return rise <= 0 or rise <= min(_LITTLE * best[1], new.slope * (new.x - best[0]))
 
 
 def _parabola(
@@ -199,6 +192,14 @@ class _Bracket:
             self.low, self.high = (self.low, new) if new.rises else (new, self.high)
 
 
+def _is_near(guess: float, points: list[Point], bend: float | None, tolerance: float) -> bool:
+    """Whether the next guess is within the tolerance of the last point or, two slopes being a line, of the minimum."""
+    last = abs(guess - points[-1].x)
+    if bend is None or len(points) == 1:
+        return last <= tolerance
+    return last <= tolerance or last * abs(guess - points[-2].x) <= tolerance * _SCALE
+
+
 def _are_enough(points: list[Point], bend: float | None) -> bool:
     """Whether the next guess cannot be near the last point by chance.
 
@@ -210,71 +211,7 @@ def _are_enough(points: list[Point], bend: float | None) -> bool:
     first, second = points
     if bend is None:
         return abs(second.slope) < _VANISHED * abs(first.slope)
-    return 0.5 * bend < _divided(first, second) < 2 * bend
-
-
-@dataclass(frozen=True)
-class _SlopeFit:
-    """A constant and an exponential of the given growth rate through the slopes at two points; a line at rate 0."""
-
-    first: Point
-    second: Point
-    rate: float
-
-    @classmethod
-    def through(cls, points: list[Point]) -> "_SlopeFit | None":
-        """Fit three points, or two and the slope half way that their values imply; None where they determine none."""
-        points = sorted((point for point in points if math.isfinite(point.slope)), key=lambda point: point.x)
-        if len(points) == 2:
-            points.insert(1, _half_way(*points))
-        if len(points) < 2 or any(p.x == q.x or p.slope == q.slope for p, q in pairwise(points)):
-            return None
-        rate = _rate(*points)
-        return None if math.isnan(rate) else cls(points[-2], points[-1], rate)
-
-    @property
-    def zero(self) -> float:
-        """Where the slope is zero, nan if nowhere."""
-        length = self.second.x - self.first.x
-        along = -self.first.slope / (self.second.slope - self.first.slope)  # of the way between the two, on a line
-        if abs(self.rate) * length < _STRAIGHT:
-            return self.first.x + along * length
-        grown = 1 + along * math.expm1(self.rate * length)
-        return self.first.x + math.log(grown) / self.rate if grown > 0 else math.nan
-
-    def derivative(self, x: float) -> float:
-        """Derivative of the slope at x."""
-        length = self.second.x - self.first.x
-        growth = math.exp(self.rate * (x - self.first.x)) / _mean_growth(self.rate * length)
-        return _divided(self.first, self.second) * growth
-
-
-def _half_way(p: Point, q: Point) -> Point:
-    """The point between two, with the slope that Simpson's rule then needs for their values."""
-    slope = 1.5 * (q.value - p.value) / (q.x - p.x) - 0.25 * (p.slope + q.slope)
-    return Point(0.5 * (p.x + q.x), math.nan, slope)
-
-
-def _rate(p: Point, q: Point, r: Point) -> float:
-    """Growth rate of the exponential that, with a constant, passes through three slopes; nan if they turn back."""
-    first, second = _divided(p, q), _divided(q, r)
-    if not first * second > 0:  # what is flat beside a steep rise may fall a little
-        is_flat = q.slope < 0 < r.slope and -first < second / _MUCH_STEEPER
-        return _STEEPEST / (r.x - p.x) if is_flat else math.nan
-    low, high = -_STEEPEST / (r.x - p.x), _STEEPEST / (r.x - p.x)
-    for _ in range(60):
-        rate = 0.5 * (low + high)
-        # What the ratio of the divided differences would be; it grows with the rate.
-        if _mean_growth(rate * (r.x - q.x)) < second / first * _mean_growth(-rate * (q.x - p.x)):
-            low = rate
-        else:
-            high = rate
-    return rate
-
-
-def _mean_growth(x: float) -> float:
-    """(e^x - 1) / x."""
-    return math.expm1(x) / x if abs(x) > _STRAIGHT else 1.0
+    return 0.5 * bend < divided(first, second) < 2 * bend
 
 
 def _curvature(points: list[Point], x: float, bend: float | None) -> float:
@@ -282,9 +219,5 @@ def _curvature(points: list[Point], x: float, bend: float | None) -> float:
     if len(points) == 1 and bend is not None:
         return bend
     near = sorted(points, key=lambda point: abs(point.x - x))
-    fit = _SlopeFit.through(near[:3]) or _SlopeFit.through(near[:2])
+    fit = SlopeFit.through(near[:3]) or SlopeFit.through(near[:2])
     return math.nan if fit is None else fit.derivative(x)
-
-
-def _divided(p: Point, q: Point) -> float:
-    return (q.slope - p.slope) / (q.x - p.x)

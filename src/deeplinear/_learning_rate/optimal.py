@@ -64,11 +64,11 @@ class OptimalLr:
         10^-12 of its initial value), so that many rates are equally good; ``lr`` is then one of them.
     minima
         The optimum and other minima whose loss is at most 5 % higher, best first. The others are as the search happened
-        to find them, to a few per cent of the rate. Each has the interval of rates around it whose loss is at most 5 %
-        higher.
+        to find them, to a few per cent of the rate; where the loss is rough there may be more. Each has the interval of
+        rates around it whose loss is at most 5 % higher.
     safe_lr, safe_loss
         The best rate with a margin, and its loss: the rate whose largest loss over all rates up to 20 % lower or higher
-        is least. Just below a cliff, this is the rate to train with.
+        is least, as far as the rates that were searched tell. Just below a cliff, this is the rate to train with.
     horizon
         Step whose loss is minimised.
     objective

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deeplinear._learning_rate.known import EQUAL
 from deeplinear._learning_rate.minimum import Minimum
 from deeplinear._learning_rate.probe import Probe
-from deeplinear._learning_rate.scan import EQUAL, Scan
+from deeplinear._learning_rate.scan import Scan
 
 _WIDTH = 0.002
 """Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
@@ -37,8 +38,8 @@ _MOST_OTHERS = 4
 _MOST_DIPS = 16
 """Rates with less loss than the best minimum that are looked at."""
 
-_ROUNDS = 3
-"""How often a rate with a margin is improved by what is found on either side of it."""
+_ROUNDS, _CLOSE = 3, 0.01
+"""How often a rate with a margin is improved by what is found on either side of it, and by how much it must move."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Valleys:
         at, heights = self._scan.curve()
         inside = (at >= sides[0].places[0]) & (at <= sides[1].places[-1])
         at, losses = at[inside], np.exp(heights[inside])
-        low = at[losses.argmin()]
+        low = float(at[losses.argmin()])
         near = np.abs(at - low) < _AROUND
         if near.sum() < _ENOUGH or not at[0] < low < at[-1]:
             return "look"
@@ -132,26 +133,25 @@ class Valleys:
 
     def safe(self) -> Probe:
         """Return the rate for which the largest loss within the margin on either side is least."""
+        found = math.inf
         for _ in range(_ROUNDS):
             x = self._safest()
-            known = len(self._scan.probes)
-            ends = [end for end in (x - _MARGIN, x + _MARGIN) if math.isnan(self._scan.expected(end))]
-            self._scan.add([x, *ends])
-            if len(self._scan.probes) == known:
+            if abs(x - found) < _CLOSE:
                 break
-        return self._scan.probe(x)
+            found = x
+            self._scan.add([x, *(end for end in (x - _MARGIN, x + _MARGIN) if math.isnan(self._scan.expected(end)))])
+        return self._scan.probe(found)
 
     def _safest(self) -> float:
         """The same among known rates and those half way, or a margin away from known ones.
 
-        Between points of the curve the loss is taken to be the larger one of the two.
+        Between points of the curve log(loss) is taken to be a line.
         """
         at, loss = self._scan.curve()
         loss = np.minimum(loss, 700.0)
         tried = np.unique(np.concatenate([at, 0.5 * (at[1:] + at[:-1]), at - _MARGIN, at + _MARGIN]))
         tried = tried[(tried - _MARGIN >= at[0] - EQUAL) & (tried + _MARGIN <= at[-1] + EQUAL)]
-        left, right = at.searchsorted(tried - _MARGIN + EQUAL) - 1, at.searchsorted(tried + _MARGIN - EQUAL)
-        ends = np.maximum(loss[left], loss[right])
+        ends = np.maximum(np.interp(tried - _MARGIN, at, loss), np.interp(tried + _MARGIN, at, loss))
         inside = np.abs(tried[:, None] - at) <= _MARGIN
         worst = np.maximum(ends, np.where(inside, loss, -np.inf).max(axis=1))
         return float(tried[worst.argmin()])
@@ -224,13 +224,19 @@ class Valleys:
         return bool(between.max(initial=0.0) + self._offset > _BARRIER * (probe.final + self._offset))
 
     def _described(self, minimum: Minimum) -> LrMinimum:
+        self._scan.add([end for end in self._ends(minimum) if abs(self._scan.probe(end).x - end) > _NEAR])
+        low, high = self._ends(minimum)
+        return LrMinimum(math.exp(minimum.x), minimum.value + self._offset, math.exp(low), math.exp(high))
+
+    def _ends(self, minimum: Minimum) -> tuple[float, float]:
+        """Where the loss on either side of a minimum ceases to be nearly as good."""
         at, heights = self._scan.curve()
         points = list(zip(at.tolist(), np.exp(heights).tolist(), strict=True))
         above = [point for point in points if point[0] > minimum.x]
         below = [point for point in points[::-1] if point[0] < minimum.x]
         limit = NEARLY * (minimum.value + self._offset) - self._offset
-        low, high = (_reach((minimum.x, minimum.value), side, limit) for side in (below, above))
-        return LrMinimum(math.exp(minimum.x), minimum.value + self._offset, math.exp(low), math.exp(high))
+        start = (minimum.x, minimum.value)
+        return _reach(start, below, limit), _reach(start, above, limit)
 
 
 def _reach(start: tuple[float, float], points: Sequence[tuple[float, float]], limit: float) -> float:
