@@ -17,6 +17,7 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
+from deeplinear._equations.aside import REPORTED
 from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, row_set, structure
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
@@ -175,9 +176,10 @@ class DenseRun:
         every = 1 if c.structure.depth_nodes else _WATCH
         with computing(c.gamma0):
             for evaluation in evaluations(c.structure.rules):
-                self._look_aside(evaluation)
-                training.place(evaluation)
-                self.equations.fill(row_set(c, evaluation.row))
+                training.note(evaluation)
+                if training.aside.is_due(evaluation):
+                    self._look_aside(evaluation.row)
+                self._evaluate(evaluation)
                 training.learn(evaluation, self.equations)
                 if look is not None:
                     look(evaluation, training)
@@ -192,14 +194,31 @@ class DenseRun:
         self.rows_done = np.where(self.diverged_at < 0, times, self.diverged_at)
         self.diverged_at = np.array([self.step_of(int(row)) for row in self.diverged_at])
 
-    def _look_aside(self, evaluation: Evaluation) -> None:
-        """Look at weights that are reported in place of those of an evaluation, and at averages."""
-        rows = row_set(self.equations.c, evaluation.row)
-        for number in self._training.passive(evaluation):
-            if number < 0:
-                self.equations.reported.append((evaluation.row, self.equations.passive(rows)))
+    def _evaluate(self, evaluation: Evaluation) -> None:
+        """Fill the row of an evaluation.
+
+        What overflows must not meet the zeros of weights that wait to be looked at, and did not learn from it: once a
+        loss has grown, they are looked at before the row is filled for good, and from then on do not wait.
+        """
+        aside, rows = self._training.aside, row_set(self.equations.c, evaluation.row)
+        self._training.place(evaluation)
+        self.equations.fill(rows)
+        if aside.steps and self.equations.grows(evaluation.row):
+            self._look_aside(evaluation.row)
+            aside.together = 1
+            self._training.place(evaluation)
+            self.equations.fill(rows)
+
+    def _look_aside(self, row: int) -> None:
+        """Look at averages, and at weights that are reported in place of others, in the place of rows from one on."""
+        aside, outputs = self._training.aside, self.equations.c.structure.outputs
+        waiting = [own for _, own in aside.steps]
+        rows = slice(row * outputs, (row + len(waiting)) * outputs)
+        for number in aside.places(row):
+            if number == REPORTED:
+                self.equations.reported.append((waiting, self.equations.passive(rows)))
             else:
-                self._averages[number].append(self.equations.passive_losses(rows))
+                self._averages[number].extend(self.equations.passive_losses(rows).T)
 
     @cached_property
     def overlaps(self) -> Overlaps:
