@@ -168,10 +168,11 @@ class Equations:
         """
         c, s, equal = self.c, self.c.structure, self.equal_times
         tasks, outputs = s.sets.count, s.outputs
-        own = np.repeat(np.arange(tasks), [rule.stop - rule.start for rule in s.rules])
+        lengths = s.sets.tasks if s.reported is None else [rule.stop - rule.start for rule in s.rules]
+        own = np.repeat(np.arange(tasks), lengths)
         moments, target = to_numpy(c.moments[1])[..., 0, 0], to_numpy(c.target)
         errors = equal.error.reshape(c.batch, -1, outputs).sum(axis=-1)
-        sigma = outputs * np.stack([to_numpy(c.sigma)[:, r] for r in _first_rows(s)], axis=1) ** 2
+        noise = outputs * to_numpy(c.task_sigma) ** 2
 
         def bias(mean: NDArray[Any]) -> NDArray[Any]:
             """sum_k p_k lam_k tr(mean target mean^T), shape (batch, steps)."""
@@ -186,7 +187,7 @@ class Equations:
                 shift[np.arange(len(own)), output, own, output] -= 1.0
             with np.errstate(over="ignore", invalid="ignore"):  # of runs that have diverged, whose losses are cut off
                 losses.append(
-                    errors - bias(equal.mean) + bias(equal.mean + shift) + sigma[:, task, None]  # eq-task-loss
+                    errors - bias(equal.mean) + bias(equal.mean + shift) + noise[:, task, None]  # eq-task-loss
                 )
         return np.stack(losses, axis=1)
 
@@ -286,12 +287,6 @@ def products(shape: Structure) -> tuple[int, int]:
 def _orthogonal(shape: Structure) -> int:
     """Count the weight layers that take orthogonal steps."""
     return len(orthogonal_layers(shape.rules, len(shape.groups)))
-
-
-def _first_rows(shape: Structure) -> list[int]:
-    """First row of each phase."""
-    lengths = shape.sets.tasks or (shape.steps,)
-    return [int(row) for row in np.cumsum([0, *lengths[:-1]])]
 
 
 def matrices_read(shape: Structure) -> float:
