@@ -108,5 +108,15 @@ def _meant(value):
 
 @each_program
 def test_the_page(problem, field, values, page):
-    answer = last_line(page.post("/api/solve", json={"problem": tomllib.loads(problem.to_toml())}))
-    np.testing.assert_allclose(answer["result"]["test_loss"], dl.solve(problem).test_loss, rtol=1e-6)
+    request = {"problem": tomllib.loads(problem.to_toml()), "average": "ema-0.9"}
+    answer = last_line(page.post("/api/solve", json=request))["result"]
+    solved = dl.solve(problem, averages=[dl.EMA(0.9)])
+    np.testing.assert_allclose(answer["test_loss"], solved.test_loss, rtol=1e-6)
+    np.testing.assert_allclose(answer["averaged"], solved.averaged_test_loss[0], rtol=1e-6)
+
+
+def test_an_average_that_the_page_does_not_have(page):
+    problem = tomllib.loads(PROGRAMS["SAM"][0].to_toml())
+    response = page.post("/api/solve", json={"problem": problem, "average": "mean"})
+    assert response.status_code == 400
+    assert "average must be one of ema-0.5, ema-0.9" in response.json()["error"]
