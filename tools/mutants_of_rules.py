@@ -3,7 +3,7 @@
 from mutants_suite import Suite
 
 RULES = Suite(
-    tests=["solvers/test_any_program.py"],
+    tests=["solvers/test_any_program.py", "solvers/test_aside.py"],
     mutants={
         "_time/propagator.py": [("2 + row] += rate * scale", "2 + row] += rate")],
         "_equations/training.py": [
@@ -15,6 +15,13 @@ RULES = Suite(
             ("track.change = self._means[group]", "pass"),
             ("if group not in elsewhere:", "if True:"),
             ("ratio = clip * _over_root(square)", "ratio = clip * _over_root(square) ** 2"),
+        ],
+        "_equations/aside.py": [
+            ("shares[steps[0] : steps[-1] + 1, ", "shares[: steps[-1] + 1 - steps[0], "),
+            ("evaluation.rule.stop - evaluation.step - 1)", "evaluation.rule.stop - evaluation.step)"),
+        ],
+        "_solvers/dense.py": [
+            ("if aside.steps and self.equations.grows(evaluation.row):", "if False:"),
         ],
         "_equations/matrix_track.py": [
             ("V = V @ q @ q", "V = V @ q"),

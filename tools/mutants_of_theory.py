@@ -127,7 +127,7 @@ EQUATIONS = Suite(
             ("mode_sum(c, H, 1)", "mode_sum(c, H, 2)"),
             ("Rvu = -rows_times(self.mean_H(rows)", "Rvu = -1.1 * rows_times(self.mean_H(rows)"),
             ("felt = self.reused(Rvu, rows)", "felt = 1.1 * self.reused(Rvu, rows)"),
-            ("Rhr = -self.times_mean_H(RDelta)", "Rhr = -1.1 * self.times_mean_H(RDelta)"),
+            ("else -self.times_mean_H(self.RDelta[rows])", "else -1.1 * self.times_mean_H(self.RDelta[rows])"),
             ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
             ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
             ("row_products(H1 @ c.target, H1), 1)", "row_products(H1 @ c.target, H1), 2)"),

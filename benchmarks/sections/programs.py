@@ -28,8 +28,12 @@ RULES: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedule-free": (dl.ScheduleFree(0.02), {}),
     "SAM, which has twice the rows": (dl.SAM(0.02, 0.1), {}),
     "Muon, smooth": (dl.Muon(0.002, other=PLAIN), {}),
+    "Muon, 2.5 times as fast": (dl.Muon(0.005, other=PLAIN), {}),
     "Muon, oscillating": (dl.Muon(0.02, other=PLAIN), {}),
 }
+
+
+MUON = [name for name in RULES if name.startswith("Muon")]
 
 
 def _problem(rule: Any, steps: int) -> dl.Problem:
@@ -48,6 +52,8 @@ def measure() -> dict[str, Any]:
         found[str(steps)] = race(works)
     for name in ("Muon, smooth", "Muon, oscillating"):
         found[name] = _directions(RULES[name][0])
+    ends = (dl.solve(_problem(RULES[name][0], STEPS[0]), method="dense").stats.get("rounding_at") for name in MUON)
+    found["rounding"] = dict(zip(MUON, ends, strict=True))
     return found
 
 
@@ -83,9 +89,9 @@ def _directions(rule: Any) -> dict[str, float]:
 def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
     times = data[str(STEPS[0])]
     first = times["plain descent"]
-    chosen = list(RULES)[1], "an average beside", "Muon, smooth", "Muon, oscillating"
+    chosen = list(RULES)[1], "an average beside", *MUON
     ratios = "; ".join(rounded(times[name] / first) for name in chosen)
-    what = "layers and a schedule; one average; Muon, smooth; Muon, oscillating"
+    what = "; ".join(["layers and a schedule", "one average", *MUON])
     return [(f"T = {STEPS[0]}, time over plain descent: {what}", ratios)]
 
 
@@ -104,7 +110,9 @@ def show(data: dict[str, Any]) -> list[str]:
     return [
         "L = 3, full batch, every step solved; in brackets ratios to plain descent of the same length. Rates, decay "
         "and scales by layer cost a matrix for each group of layers that train alike. A row that is only looked at, as "
-        "averages have, needs the backward fields and the error: less than a row of training. SAM has two rows in each "
+        "averages have, needs the backward fields and the error, and waits until many are evaluated at once. "
+        + _rows(data)
+        + " SAM has two rows in each "
         "step, so up to eight times the products. Muon factors a matrix over all pairs of steps in every step: "
         "O(r T^3) in all with r directions of gradients, which are few if training is smooth. " + _floor(data),
         "",
@@ -114,16 +122,36 @@ def show(data: dict[str, Any]) -> list[str]:
     ]
 
 
+def _rows(data: dict[str, Any]) -> str:
+    times = data[str(STEPS[0])]
+    plain, one, three = (times[name] for name in ("plain descent", "an average beside", "three averages"))
+    return (
+        f"The first average adds {rounded(one / plain - 1.0)} of plain descent to a run of {STEPS[0]} steps, as "
+        f"weights are then kept row by row, and each further one {rounded((three - one) / plain / 2.0)}."
+    )
+
+
 def _floor(data: dict[str, Any]) -> str:
     plain = data[str(STEPS[0])]["plain descent"]
     smooth, rough = (data[name] for name in ("Muon, smooth", "Muon, oscillating"))
-    ratios = [rounded(each[name] / plain) for each in (rough, smooth) for name in ("decomposed", "multiplied")]
+    parts = [each[name] / plain for each in (rough, smooth) for name in ("decomposed", "multiplied")]
+    ratios, least_time = [rounded(part) for part in parts], 1.0 + parts[0] + parts[1]
+    reach = ", and three times are out of reach where training oscillates" if least_time > 3.0 else ""
     return (
         f"At step {STEPS[0]} there are {smooth['directions']} of them in the smooth run and {rough['directions']} in "
         f"the oscillating one. There, the decompositions of r x r numbers alone take {ratios[0]} times plain descent, "
-        f"and the products with r directions {ratios[1]} times ({ratios[2]} and {ratios[3]} in the smooth run), so "
-        "that three times plain descent is out of reach where training oscillates."
+        f"and the products with r directions {ratios[1]} times ({ratios[2]} and {ratios[3]} in the smooth run): with "
+        f"the rows of plain descent, which Muon has too, that makes {rounded(least_time)} times{reach}. There rounding "
+        f"errors have grown into the losses from step {data['rounding']['Muon, oscillating']} on, as the status of the "
+        f"solution says; {_held(data)}."
     )
+
+
+def _held(data: dict[str, Any]) -> str:
+    held = [name for name in MUON if data["rounding"][name] is None]
+    times = data[str(STEPS[0])]
+    ratios = ", ".join(rounded(times[name] / times["plain descent"]) for name in held)
+    return f"runs that rounding does not reach ({', '.join(held)}) take {ratios} times plain descent"
 
 
 def _cell(times: dict[str, float], name: str) -> str:

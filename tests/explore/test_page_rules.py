@@ -98,3 +98,18 @@ def test_bad_values_are_shown_beside_their_control(explorer: Explorer, address: 
     dim = explorer.control("experiment.dim-error")
     dim.wait_for(state="visible", timeout=SLOW)
     assert "from 1 to 1000000" in dim.inner_text()
+
+
+def test_averages_of_weights_are_drawn(explorer: Explorer, address: str) -> None:
+    """Chosen beside the losses, drawn as a curve of its own, kept in the link, and written as Python."""
+    explorer.open(address)
+    page = explorer.page
+    page.select_option("#average", "tail-0.5")
+    explorer.wait_for("document.querySelector('#plot').data?.some((each) => each.name.endsWith('averaged'))")
+    (trace,) = (each for each in explorer.traces if each["name"].endswith("averaged"))
+    drawn = read_problem(page.evaluate(DRAWN))
+    expected = dl.solve(drawn, averages=[dl.TailMean(0.5)]).averaged_test_loss[0]
+    np.testing.assert_allclose(np.array(trace["y"], dtype=float), expected, rtol=1e-6)
+    explorer.wait_for("decodeURIComponent(location.hash).includes('tail-0.5')")
+    page.locator("#view-kernel").click()
+    assert page.locator("#averages").is_hidden()

@@ -9,6 +9,8 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._experiment.training import Training
+from deeplinear._geometry import weights
+from deeplinear._geometry.weight_spectra import ACCURACY
 
 DIM, SEEDS = 400, 4
 
@@ -41,8 +43,8 @@ def trained(problem, monkeypatch):
 
     def keeping(self, t, phase, stage):
         if t == problem.steps - 1:
-            weights = [w / np.sqrt(w.shape[1]) for w in self._rule.evaluated[:-1]]
-            found.append(([np.linalg.svd(w, full_matrices=False) for w in weights], self._task.targets[phase][:, 0]))
+            matrices = [w / np.sqrt(w.shape[1]) for w in self._rule.evaluated[:-1]]
+            found.append(([np.linalg.svd(w, full_matrices=False) for w in matrices], self._task.targets[phase][:, 0]))
         return step(self, t, phase, stage)
 
     monkeypatch.setattr(Training, "_step", keeping)
@@ -131,3 +133,38 @@ def test_muon_moves_many_directions():
 def test_infinite_networks_are_refused(network):
     with pytest.raises(ValueError, match="a network of finite width and fewer than 256 layers"):
         dl.weight_spectra(make(network, dl.GradientDescent(0.1)))
+
+
+FEW = make(dl.MLP(depth=2, width=1.0, richness=6.0), dl.GradientDescent(0.1), steps=5)
+MANY = make(dl.MLP(depth=2, width=1.0, richness=6.0), dl.GradientDescent(0.02), steps=20)
+"""Five directions that differ, and twenty that hardly do, with an outlier of layer 0 just beyond the bulk."""
+
+
+def test_what_outliers_are_off_by_comes_from_directions_that_are_lost_in_rounding(monkeypatch):
+    """Where none are lost it does not matter which count; otherwise near the bulk it does, within what is stated."""
+
+    def outliers(problem, least):
+        monkeypatch.setattr(weights, "_INDEPENDENT", least)
+        return np.array(dl.weight_spectra(problem, at=problem.steps - 1).outliers[0])[:, 0]
+
+    few, many = (np.array([outliers(each, least) for least in (1e-10, 1e-12, 1e-14)]) for each in (FEW, MANY))
+    np.testing.assert_allclose(few, few[:1].repeat(3, axis=0), rtol=1e-9)
+    spread = np.ptp(many, axis=0) / many[1]
+    assert 3e-4 < spread[0] < ACCURACY
+    assert spread[1] < 1e-4  # farther from its bulk
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [FEW, MANY], ids=["few", "many"])
+def test_what_outliers_are_off_by_does_not_come_from_the_size_of_networks(problem):
+    """Reduced, 8 seeds. Networks scatter as D^(-1/2) about one value: theory's, to that or to lost directions."""
+    last = problem.steps - 1
+    theory = np.array(dl.weight_spectra(problem, at=last).outliers[0])[:, 0]
+    lost = 0.0 if problem is FEW else ACCURACY
+    for dim in (10**4, 10**5, 10**6):
+        wanted = dl.Curvature([last], 2, singular_values=1)
+        found = dl.simulate(problem, dim, 8, method="reduced", record="losses", curvature=wanted).singular_values
+        found = found[:, 0, :, 0]
+        error = found.std(axis=0, ddof=1) / np.sqrt(8)
+        assert (error < 0.6 * dim**-0.5).all()
+        assert (np.abs(found.mean(axis=0) - theory) < 4.0 * error + lost * theory).all()

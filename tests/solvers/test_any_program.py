@@ -383,7 +383,7 @@ def test_results_are_kept_in_files(tmp_path):
             'method must be "dense" or "auto" with gradient descent and clip',
         ),
         (
-            lambda: dl.solve(make(dl.GradientDescent(0.1), phases=[dl.Phase(5), dl.Phase(5)]), method="panels"),
+            lambda: dl.solve(make(dl.GradientDescent(0.1), phases=[dl.Phase(5), dl.Phase(5)]), method="condensed"),
             'method must be "dense" or "auto" with phases',
         ),
     ],

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from deeplinear._cli._readers import number
+from deeplinear._cli._readers import number, series
 from deeplinear._core.refusal import Refusal
 
 _RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")
+_BETWEEN = re.compile(r",(?![^(]*\))")  # a comma that is not in the parentheses of a schedule
 _MOST_VALUES = 1_000_000
 _FORMS = f"values between commas, low:high:count (at most {_MOST_VALUES}), low:high:countlog, or JSON"
 
@@ -29,6 +30,8 @@ def read_values(name: str, text: str) -> list[Any]:
     ([1, 2, 'infinite'], [True, False])
     >>> read_values("width", "[[1, 2], [2, 1]]")
     [[1, 2], [2, 1]]
+    >>> read_values("lr", "0.1,cosine(0.1, warmup=0.2)")
+    [0.1, {'shape': 'cosine', 'peak': 0.1, 'warmup': 0.2}]
     """
     text = text.strip()
     try:
@@ -40,7 +43,7 @@ def read_values(name: str, text: str) -> list[Any]:
             return values
     except ValueError:
         raise Refusal(name, text, _FORMS) from None
-    return [_word(each.strip()) for each in text.split(",") if each.strip()]
+    return [_word(each.strip()) for each in _BETWEEN.split(text) if each.strip()]
 
 
 def read_over(texts: list[str]) -> dict[str, list[Any]]:
@@ -106,6 +109,6 @@ def _word(text: str) -> Any:
     if text in ("true", "false"):
         return text == "true"
     try:
-        return number(text)
+        return series(text) if "(" in text else number(text)
     except ValueError:
         return text

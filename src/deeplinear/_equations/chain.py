@@ -21,7 +21,8 @@ class Chain(Protocol):
 
     1. ``backward`` fills rows of everything about g, from earlier rows; then layer 0 runs; then
        ``forward`` fills rows of everything about h. With ``respond=False`` responses are left as they
-       are and only covariances are filled.
+       are and only covariances are filled. Rows that are only looked at are not coupled to each other, and need
+       nothing that only h depends on: they have ``coupled=False``.
     2. ``replica`` has the same responses, and covariances of its own that are still empty.
     3. ``Cg_first`` and ``Rgu_hat_first`` are what layer 0 reads of layer 1.
     4. ``Ch``, ``Cg``, ``Rhr`` and ``Rgu_hat`` (R_gu / gamma0) run over layers, or over nodes in layer
@@ -43,7 +44,7 @@ class Chain(Protocol):
 
     unsettled: NDArray[np.bool_]
 
-    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True, coupled: bool = True) -> None: ...
 
     def forward(self, Rhr_data: Causal, rows: slice, *, respond: bool = True, correlate: bool = True) -> None: ...
 
@@ -93,11 +94,11 @@ class Layers:
         self.unsettled = np.zeros(self.c.batch, bool)
         self._all = slice(0, room.size)
 
-    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True, coupled: bool = True) -> None:
         """Fill rows of g, last layer first."""
         for layer in reversed(self.responses.layers):
             if respond:
-                self.responses.backward(layer, self.covariances.Cg, rows)
+                self.responses.backward(layer, self.covariances.Cg, rows, coupled=coupled)
             if correlate:
                 self.covariances.backward(layer, rows)
 

@@ -88,6 +88,7 @@ class Coefficients:
     k: tuple[Array | None, ...]  # branch into g_l from above, likewise
     beta2: Array  # squared branch of a residual network; beta_0^2 at infinite depth
     sigma: Array  # standard deviation of the labels, (batch, 1) or (batch, times)
+    task_sigma: Array  # the same for the target of each phase, (batch, tasks)
     reuse: Array  # 1 / alpha, or 0 where data are fresh at every step; (batch, 1) or (batch, times)
     subsampling: Array  # strength of the white noise that drawing a batch adds; (batch, 1) or (batch, times)
     variances: tuple[Array | None, ...]  # of initial entries of each weight layer; None stands for 1
@@ -112,7 +113,9 @@ class Coefficients:
         return self.weight, self.weight * self.eigenvalues, self.weight * self.eigenvalues**2
 
 
-def structure(problem: Problem, depth_nodes: int = 0, times: int | None = None) -> Structure:
+def structure(
+    problem: Problem, depth_nodes: int = 0, times: int | None = None, lengths: Sequence[int] | None = None
+) -> Structure:
     """Return the shape of a problem's equations.
 
     Parameters
@@ -123,6 +126,8 @@ def structure(problem: Problem, depth_nodes: int = 0, times: int | None = None) 
         Number of nodes in depth that stand for its layers, 0 if every layer is solved.
     times
         Number of nodes in time that stand for its steps, None if every step is solved.
+    lengths
+        How many of these belong to each phase.
     """
     rules = tuple(map(rule_of, problem.stages))
     rows = sum(rule.evaluations * (rule.stop - rule.start) for rule in rules)
@@ -135,7 +140,7 @@ def structure(problem: Problem, depth_nodes: int = 0, times: int | None = None) 
         modes=len(problem.data.modes.eigenvalues),
         skip=problem.network.skip,
         centered=problem.network.centered,
-        sets=data_sets(problem)[0],
+        sets=data_sets(problem, lengths)[0],
         decays=decays,
         rules=rules,
         groups=groups_of(problem, rules),
@@ -144,11 +149,15 @@ def structure(problem: Problem, depth_nodes: int = 0, times: int | None = None) 
 
 
 def coefficients(
-    problems: Sequence[Problem], depth_nodes: int = 0, times: int | None = None, device: Device = CPU
+    problems: Sequence[Problem],
+    depth_nodes: int = 0,
+    times: int | None = None,
+    device: Device = CPU,
+    lengths: Sequence[int] | None = None,
 ) -> Coefficients:
-    """Stack the constants of problems that share one structure; see there for ``depth_nodes`` and ``times``."""
-    shape = structure(problems[0], depth_nodes, times)
-    each = [_of_one(problem, shape) for problem in problems]
+    """Stack the constants of problems that share one structure; see there for nodes in depth and in time."""
+    shape = structure(problems[0], depth_nodes, times, lengths)
+    each = [_of_one(problem, shape, lengths) for problem in problems]
     stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
     kind = complex if any(map(is_complex, problems)) else float
 
@@ -177,7 +186,7 @@ def is_complex(problem: Problem) -> bool:
     return any(np.iscomplexobj(value) for part in own for value in vars(part).values() if not isinstance(value, real))
 
 
-def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
+def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -> dict[str, Array]:
     network = problem.network
     # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
     nu = np.array(network.end_widths if shape.depth_nodes else network.widths)
@@ -198,7 +207,8 @@ def _of_one(problem: Problem, shape: Structure) -> dict[str, Array]:
         "f": f,
         "k": f[::-1],
         "beta2": network.branch_factor**2,
-        **data_sets(problem)[1],
+        **data_sets(problem, lengths)[1],
+        "task_sigma": np.array([stage.noise for stage in problem.stages]),
         "variances": network.initial_scales**2,
         "rate_factors": problem.layer_rates(problem.stages[0].optimizer),
         "eigenvalues": modes.eigenvalues,

@@ -5,6 +5,7 @@ so do those of later phases that keep it. Fresh batches are shared by the evalua
 that are drawn from a data set.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,14 +52,17 @@ class DataSets:
         return len(self.tasks) or 1
 
 
-def data_sets(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
+def data_sets(problem: Problem, lengths: Sequence[int] | None = None) -> tuple[DataSets, dict[str, Array]]:
     """Return the data sets of a problem, and its ``sigma``, ``reuse`` and ``subsampling``.
 
-    These have shape (1,), or (rows,) where they change.
+    These have shape (1,), or (rows,) where they change. ``lengths`` are the numbers of nodes in time that stand for the
+    steps of each phase, if any do.
     """
     stages = problem.stages
     if len(stages) == 1 and rule_of(stages[0]).evaluations == 1:
         return _one(problem)
+    if lengths is not None:
+        return _at_nodes(problem, lengths)
     sigma, reuse, subsampling, sets, twice = [], [], [], [], []
     number = -1
     for stage in stages:
@@ -95,6 +99,20 @@ def _one(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
         "subsampling": draws[:1] if alike else draws,
     }
     return DataSets(bool(sampling.reuse != 0), bool((draws != 0).any()), not alike), numbers
+
+
+def _at_nodes(problem: Problem, lengths: Sequence[int]) -> tuple[DataSets, dict[str, Array]]:
+    """Return the data of phases in which no batches are drawn, each with so many nodes in time."""
+    stages = problem.stages
+    number = np.cumsum([stage.new_samples for stage in stages]) - 1
+    numbers = {
+        "sigma": np.repeat([stage.noise for stage in stages], lengths),
+        "reuse": np.repeat([stage.sampling.reuse for stage in stages], lengths),
+        "subsampling": np.zeros(sum(lengths)),
+    }
+    reused = any(stage.sampling.reuse for stage in stages)
+    sets = tuple(np.repeat(number, lengths).tolist())
+    return DataSets(reused, False, True, sets, tuple(lengths)), numbers
 
 
 def targets(problem: Problem) -> Array:

@@ -131,8 +131,8 @@ class DeepChain:
         """Return a chain with the same responses and empty covariances."""
         return DeepChain(self.c, self.weights, Ch_data, room, like=self)
 
-    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
-        """Fill rows of everything about g."""
+    def backward(self, rows: slice, *, respond: bool = True, correlate: bool = True, coupled: bool = True) -> None:
+        """Fill rows of everything about g; of rows that are only looked at there may be one."""
         c = self.c
         above = beside(self.nodes.above, c.gamma0)
         top = at_an_end(rows, lambda: (self.weights.readout.a[rows][:, None], self._readout.rows(rows)))

@@ -91,15 +91,20 @@ class DataResponses:
         self._shares = _shares(c) if s.sets.sets else None
         self.mixed: list[tuple[slice, Array]] = []  # rows whose signal is a sum over earlier ones, with its factors
 
-    def step(self, Rgu_hat: Array, Cg: Symmetric, rows: slice, *, residuals: bool = True) -> None:
-        """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1; of residuals and h_0 if wanted."""
+    def step(
+        self, Rgu_hat: Array, Cg: Symmetric, rows: slice, *, residuals: bool = True, passive: bool = False
+    ) -> None:
+        """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1; of residuals if wanted.
+
+        Rows that are only looked at are not coupled to each other, and have no response of h_0.
+        """
         c, outputs = self.c, self.c.structure.outputs
         K = kernel_on_h(c, self.weights, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
         for own, factors in self.mixed:
             K[..., : own.start] += K[..., own] @ factors  # eq-mixed
             K[..., own] = 0.0
         self.K[rows] = K
-        KR, panel = rows_times(K, self.RDelta), is_panel(rows, outputs)
+        KR, panel = rows_times(K, self.RDelta), not passive and is_panel(rows, outputs)
 
         H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)  # eq-H
         self.H1[..., rows, :] = over_tasks(H, outputs, c.structure.sets.tasks)
@@ -113,11 +118,10 @@ class DataResponses:
             felt = self.reused(Rvu, rows)
             if c.structure.sets.is_second(rows.start // outputs):
                 self._feel_the_draw_again(felt, rows)
-            RDelta = fill_resolvent(self.RDelta, felt, rows, panel)  # eq-noise
-            Rhr = -self.times_mean_H(RDelta)
-        else:
-            Rhr = -self.mean_H(rows)
-        self.Rhr[rows] = without_initial(c, Rhr) if c.structure.centered else Rhr
+            fill_resolvent(self.RDelta, felt, rows, panel)  # eq-noise
+        if not passive:
+            Rhr = -self.mean_H(rows) if self.RDelta is None else -self.times_mean_H(self.RDelta[rows])
+            self.Rhr[rows] = without_initial(c, Rhr) if c.structure.centered else Rhr
 
     def mix(self, rows: slice, factors: Array) -> None:
         """Let the signal h_0 of rows that were filled be a sum over earlier ones, with factors (rows, earlier rows)."""
@@ -228,18 +232,26 @@ class DataCovariances:
         c, H1 = self.c, self.responses.H1[..., rows, :]
         return mode_sum(c, row_products(H1 @ c.target, H1), 1)[..., 0]
 
-    def step(self, Cg: Symmetric | None, rows: slice, *, signal: bool = True) -> None:
-        """Fill rows, from the correlation of g in layer 1 (None where initial weights differ).
-
-        Those of h_0 are filled if they are wanted.
-        """
+    def step(self, Cg: Symmetric | None, rows: slice) -> None:
+        """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
         if is_panel(rows, self.c.structure.outputs):
             self._remember(rows)  # what was guessed, or swept before
         self._error(Cg, rows)
         self._remember(rows)
-        noise = self._noise(rows) if self.noisy else None
-        if signal:
-            self._signal(rows, noise)
+        self._signal(rows, self._noise(rows) if self.noisy else None)
+
+    def step_aside(self, Cg: Symmetric, rows: slice) -> None:
+        """Fill rows of errors and residuals that nothing depends on: those of h_0 are left as they are."""
+        self._error(Cg, rows)
+        self._remember(rows)
+        if not self.noisy:
+            return
+        F, outputs = self.responses.RDelta, self.c.structure.outputs
+        if F is None:
+            residual = self._fresh(rows)[..., rows]
+        else:
+            residual = self._residual(self._times_Z(F[rows]) @ F[rows].mT, rows)
+        self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
 
     def CDelta(self, index: int, rows: slice | None = None) -> NDArray[Any]:
         """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows), or some rows of it.
@@ -371,7 +383,7 @@ class DataCovariances:
         if reuse.shape[1] == 1:
             residual: Array = remembered / reuse[..., None]
             return residual
-        own = reuse[:, times_of(rows, outputs), None]
+        own = self.c.xp.repeat(reuse[:, times_of(rows, outputs)], outputs, axis=-1)[..., None]
         seen = own != 0
         fresh = self._fresh(rows)[..., rows]
         residual = self.c.xp.where(seen, remembered / self.c.xp.where(seen, own, 1.0 + own), fresh)

@@ -67,17 +67,15 @@ class HiddenResponses:
             for layer, k, rho, f in zip(self.layers, c.k, c.rho, c.f[1:], strict=False)
         }
 
-    def backward(self, layer: int, Cg: dict[int, Symmetric], rows: slice) -> None:
+    def backward(self, layer: int, Cg: dict[int, Symmetric], rows: slice, *, coupled: bool = True) -> None:
         """Rows of layer l's g responses."""
         B = self.kernel_from_above(layer, Cg, rows)
         Q = B
         if layer + 1 in self.right:
             Q = B + self.right[layer + 1].dg_du[rows]  # eq-sweeps
-        self.sites[layer].backward(Q, rows)
-        if layer in self.right:
-            self.right[layer].backward(Q, rows)
-        if layer in self.left:
-            self.left[layer].backward(B, rows)
+        for sites, kernel in ((self.sites, Q), (self.right, Q), (self.left, B)):
+            if layer in sites and (coupled or sites is not self.left):
+                sites[layer].backward(kernel, rows, coupled=coupled)
 
     def forward(self, layer: int, Rhr_data: Causal, Ch: dict[int, Symmetric], rows: slice) -> None:
         """Rows of layer l's h responses."""

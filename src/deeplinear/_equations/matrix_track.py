@@ -213,8 +213,9 @@ def _directions(C: Real, missed: float) -> Real | None:
     factor, order, rank, _ = dpstrf(C.T, tol=least, lower=1, overwrite_a=1)
     if not 0 < rank <= _MOST * len(C):
         return None
+    factor[:rank, :rank] *= np.tri(rank)
     K = np.empty((len(C), rank))
-    K[order - 1] = np.tril(factor[:, :rank])
+    K[order - 1] = factor[:, :rank]
     return K
 
 

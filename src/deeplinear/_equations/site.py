@@ -32,10 +32,10 @@ class Site:
         self.A = self.Bhat = self.dh.matrix[0, ..., :0, :0]
         self.gamma0, self._gamma0_squared, self._outputs = gamma0, gamma0**2, outputs
 
-    def backward(self, Bhat: Array, rows: slice) -> None:
-        """Fill rows of dg/du / gamma0 and dg/dr, given the same rows of B / gamma0."""
+    def backward(self, Bhat: Array, rows: slice, *, coupled: bool = True) -> None:
+        """Fill rows of dg/du / gamma0 and dg/dr, given the same rows of B / gamma0; those of a panel may be coupled."""
         self.Bhat = Bhat
-        if is_panel(rows, self._outputs):
+        if coupled and is_panel(rows, self._outputs):
             self._solve(rows)
         else:
             self._fill_dg(rows)

@@ -22,6 +22,9 @@ from deeplinear._problem.averages import Average
 DIVERGED = 1e12
 """Training counts as diverged once the loss is this many times its initial value."""
 
+_GROWN = 1e3
+"""Factor by which a loss has grown where overflow may be some steps away."""
+
 _KEPT_BY_MUON = 4
 """Matrices that a layer keeps beside its weights where it takes orthogonal steps."""
 
@@ -55,7 +58,7 @@ class Equations:
         self.data: DataResponses = DataResponses(c, weights.input, room)
         self.data_covariances: DataCovariances = DataCovariances(self.data, room)
         self.chain: Chain = make_chain(c, weights, self.data_covariances.Ch, room)
-        self.reported: list[tuple[int, Values]] = []  # rows that were only looked at, and whose losses are reported
+        self.reported: list[tuple[list[int], Values]] = []  # rows in whose place others are reported, and these
 
     def fill(self, rows: slice) -> None:
         """Fill rows of everything."""
@@ -76,19 +79,22 @@ class Equations:
         self.chain.forward(self.data.Rhr, rows)
 
     def passive_losses(self, rows: slice) -> NDArray[Any]:
-        """Test loss of each problem at a row that nothing depends on, in the place of one that is filled next."""
-        self.chain.backward(rows)
-        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows, residuals=False)
+        """Test losses (batch, times) at rows that nothing depends on, in the place of some that are filled next.
+
+        These rows may be several, at weights of the same phase, of which none has learned from another.
+        """
+        self.chain.backward(rows, coupled=False)
+        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows, residuals=False, passive=True)
         error = self.data_covariances.error_at(self.chain.Cg_first, rows)
         outputs, step = self.c.structure.outputs, rows.start // self.c.structure.outputs
-        sigma = self.c.sigma[:, min(step, self.c.sigma.shape[1] - 1)]
-        return to_numpy(error.sum(axis=-1) + outputs * sigma**2)  # eq-losses
+        sigma = self.c.sigma[:, min(step, self.c.sigma.shape[1] - 1), None]
+        return to_numpy(error.reshape(len(error), -1, outputs).sum(axis=-1) + outputs * sigma**2)  # eq-losses
 
     def passive(self, rows: slice) -> Values:
-        """Return the values of such a row, with those of the training set."""
-        self.chain.backward(rows)
-        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows)
-        self.data_covariances.step(self.chain.Cg_first, rows, signal=False)
+        """Return the values of such rows, with those of the training set."""
+        self.chain.backward(rows, coupled=False)
+        self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows, passive=True)
+        self.data_covariances.step_aside(self.chain.Cg_first, rows)
         times = times_of(rows, self.c.structure.outputs)
         values = self._values(rows, times, kernel=False)
         self.data_covariances.CDelta_equal[:, times] = 0.0  # its draw is not yet known
@@ -166,10 +172,11 @@ class Equations:
         """
         c, s, equal = self.c, self.c.structure, self.equal_times
         tasks, outputs = s.sets.count, s.outputs
-        own = np.repeat(np.arange(tasks), [rule.stop - rule.start for rule in s.rules])
+        lengths = s.sets.tasks if s.reported is None else [rule.stop - rule.start for rule in s.rules]
+        own = np.repeat(np.arange(tasks), lengths)
         moments, target = to_numpy(c.moments[1])[..., 0, 0], to_numpy(c.target)
         errors = equal.error.reshape(c.batch, -1, outputs).sum(axis=-1)
-        sigma = outputs * np.stack([to_numpy(c.sigma)[:, r] for r in _first_rows(s)], axis=1) ** 2
+        noise = outputs * to_numpy(c.task_sigma) ** 2
 
         def bias(mean: NDArray[Any]) -> NDArray[Any]:
             """sum_k p_k lam_k tr(mean target mean^T), shape (batch, steps)."""
@@ -184,9 +191,14 @@ class Equations:
                 shift[np.arange(len(own)), output, own, output] -= 1.0
             with np.errstate(over="ignore", invalid="ignore"):  # of runs that have diverged, whose losses are cut off
                 losses.append(
-                    errors - bias(equal.mean) + bias(equal.mean + shift) + sigma[:, task, None]  # eq-task-loss
+                    errors - bias(equal.mean) + bias(equal.mean + shift) + noise[:, task, None]  # eq-task-loss
                 )
         return np.stack(losses, axis=1)
+
+    def grows(self, step: int) -> bool:
+        """Whether the loss of some problem is far above its first one at a step, on its way to a divergence."""
+        loss, first = (np.abs(to_numpy(self.loss_curve(slice(each, each + 1))).real) for each in (step, 0))
+        return not bool((loss <= np.minimum(_GROWN * (first + self._subtracted), _LARGEST / _GROWN)).all())
 
     def diverges(self, steps: slice) -> NDArray[np.bool_]:
         """Whether training has left all bounds at some steps or nodes, shape (batch, steps)."""
@@ -217,7 +229,7 @@ class Equations:
         values = self._values(slice(0, s.size), slice(0, s.steps))
         if self.reported:
             # Rules that take gradients elsewhere report weights that were only looked at.
-            at = [step for step, _ in self.reported]
+            at = [row for rows, _ in self.reported for row in rows]
             for name in ("error", "residual", "bias", "width", "data", "mean"):
                 axis = 2 if name == "mean" else 1
                 whole = getattr(values, name)
@@ -279,12 +291,6 @@ def products(shape: Structure) -> tuple[int, int]:
 def _orthogonal(shape: Structure) -> int:
     """Count the weight layers that take orthogonal steps."""
     return len(orthogonal_layers(shape.rules, len(shape.groups)))
-
-
-def _first_rows(shape: Structure) -> list[int]:
-    """First row of each phase."""
-    lengths = shape.sets.tasks or (shape.steps,)
-    return [int(row) for row in np.cumsum([0, *lengths[:-1]])]
 
 
 def matrices_read(shape: Structure) -> float:

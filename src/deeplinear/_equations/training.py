@@ -15,12 +15,13 @@ the variance 1 / fan-in, normalising takes the gradients of these, whose squares
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deeplinear._core.arrays import Array, beside, computing, namespace, zeros
+from deeplinear._equations.aside import Aside
 from deeplinear._equations.coefficients import Coefficients, is_complex, row_set
 from deeplinear._equations.matrix_track import MatrixTrack
 from deeplinear._equations.rules import Evaluation, evaluations, numbers_of, orthogonal_layers
@@ -49,6 +50,8 @@ class Training:
         they are to be filled row by row.
     scales
         What the last gradient of each group was multiplied by, shape (batch, 1), where a rule divides by its size.
+    aside
+        Weights that are only looked at.
     gains
         The same of groups that have taken an orthogonal step, with the rate: what it added of the last gradient itself.
     """
@@ -63,9 +66,7 @@ class Training:
         row_by_row: bool = False,
     ) -> None:
         s, self._c = c.structure, c
-        self._shares = [average.weights(problems[0].steps) for average in averages]
-        self._is_complex = any(map(is_complex, problems))
-        kind = complex if self._is_complex else float
+        kind = complex if any(map(is_complex, problems)) else float
         each = [numbers_of(problem) for problem in problems]
         # Time first, and one more axis at the end: (steps, [weight layers,] batch, 1).
         numbers = {
@@ -78,20 +79,17 @@ class Training:
         self.layers: WeightLayers = self._growing.layers
         self._tracks = {group: Track((c.batch,), s.steps, c.gamma0) for group in dict.fromkeys(s.groups)}
         self._means = {group: zeros((c.batch, 1 + s.steps), c.gamma0) for group in self._tracks}
-        # Weights of all steps so far, which averages are made of.
-        kept = (problems[0].steps, c.batch * (1 + s.steps)) if averages else (0, 0)
-        self._history = {group: zeros(kept, c.gamma0) for group in self._tracks}
         self._matrices = {
             group: MatrixTrack(self._growing.X(group), averages) for group in orthogonal_layers(s.rules, len(s.groups))
         }
+        self.aside = Aside(averages, problems[0].steps, c, self._growing, self._matrices)
         self._squares: dict[int, Array] = {}  # running means of squared gradients
         self._gradients = 0  # that these have seen
         self.scales: dict[int, Array] | None = None
         self.gains: dict[int, Array] = {}
         self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
         self.is_open = row_by_row or any(rule.feels_gradients for rule in s.rules)
-        self.has_passive = bool(self._shares) or any(rule.averages for rule in s.rules)
-        if not self.is_open and not self.has_passive:
+        if not self.is_open and not self.aside.is_needed:
             with computing(c.gamma0):  # rates that no training bears overflow here already
                 self._fill_all(numbers if len(self._tracks) * c.batch * s.steps <= _FEW else self._numbers)
 
@@ -113,7 +111,7 @@ class Training:
 
     def place(self, evaluation: Evaluation) -> None:
         """Let the weights be those of an evaluation."""
-        if self.is_open or self.has_passive:
+        if self.is_open or self.aside.is_needed:
             self._place(evaluation)
 
     def condense(self, how: Condensation, end: int) -> None:
@@ -131,42 +129,16 @@ class Training:
             self._means[group] = own.change
         self._squares, self._gradients = before._squares, before._gradients
 
-    def passive(self, evaluation: Evaluation) -> Iterator[int]:
-        """Let the weights be in turn those that are only looked at before an evaluation.
-
-        These are the weights that a rule reports where it takes gradients elsewhere, number -1, and the averages of
-        weights, from 0 on.
-        """
-        if not self.has_passive or evaluation.number:
-            return
-        self._begin(evaluation)
-        reported = self._means if evaluation.rule.averages else {g: track.change for g, track in self._tracks.items()}
-        if evaluation.rule.averages:
-            self._fill(evaluation, reported)
-            for matrix in self._matrices.values():
-                matrix.look(namespace(self._c.gamma0).ones_like(self._c.gamma0[..., 0]))
-            yield -1
-        if not self._shares:
-            return
-        step = evaluation.step
-        for group, weights in reported.items():
-            self._history[group][step] = weights.reshape(-1)
-        for matrix in self._matrices.values():
-            matrix.record(of_mean=evaluation.rule.averages)
-        for number, shares in enumerate(self._shares):
-            mine = beside(shares[step, : step + 1].astype(complex if self._is_complex else float), self._c.gamma0)
-            means = {
-                group: (mine @ history[: step + 1]).reshape(self._c.batch, -1)  # eq-average
-                for group, history in self._history.items()
-            }
-            self._fill(evaluation, means)
-            for matrix in self._matrices.values():
-                matrix.look_at_average(number)
-            yield number
+    def note(self, evaluation: Evaluation) -> None:
+        """Let the weights of a step wait for being looked at, if some are to be."""
+        if self.aside.is_needed and not evaluation.number:
+            self._begin(evaluation)
+            tracks = {group: track.change for group, track in self._tracks.items()}
+            self.aside.add(evaluation, self._means if evaluation.rule.averages else tracks)
 
     def learn(self, evaluation: Evaluation, equations: "Equations") -> None:
         """Take what follows an evaluation: a step, or one up the slope."""
-        if not self.is_open and not self.has_passive:
+        if not self.is_open and not self.aside.is_needed:
             return
         if evaluation.rule.ascends and evaluation.number == 0:
             total = _sum(equations.squared_gradients(evaluation.row))

@@ -1,9 +1,11 @@
 """A view of the page as the Python lines that produce it."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from deeplinear._core.refusal import Refusal
+from deeplinear._explore.averages import read_average
 from deeplinear._explore.curvature import VECTORS, looked_at
 from deeplinear._explore.geometry import read_along
 from deeplinear._explore.kinds import KINDS, read_kind
@@ -37,7 +39,7 @@ def python_lines(view: dict[str, Any]) -> str:
         ``view``, one of ``VIEWS``; ``curves``, a list of ``name``, ``color``, ``problem`` and, if networks were
         trained, ``experiment`` with ``dim`` and ``seeds``, or ``rates`` that were drawn; ``x`` and ``y``, "linear" or
         "log"; ``train``, whether the train loss is shown; of correlations ``kind``, ``layer`` and whether they are
-        ``relative``; of a landscape the line ``along`` which it is seen.
+        ``relative``; of a landscape the line ``along`` which it is seen; of losses the ``average`` of weights.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def python_lines(view: dict[str, Any]) -> str:
                 _curves(curves),
                 "",
                 "fig, ax = plt.subplots()",
-                *(_landscape(view) if what == "landscape" else _DRAW[what](curves, view.get("train") is True)),
+                *_drawn(what, curves, view),
                 *_axes(what, view),
             ]
         )
@@ -81,6 +83,16 @@ def python_lines(view: dict[str, Any]) -> str:
     return "\n".join([*header, body, "plt.show()", ""])
 
 
+def _drawn(what: str, curves: list[dict[str, Any]], view: dict[str, Any]) -> list[str]:
+    """Lines that draw the curves of a view."""
+    train = view.get("train") is True
+    if what == "landscape":
+        return _landscape(view)
+    if what == "loss":
+        return _draw_loss(curves, train, read_average(view.get("average")))
+    return _DRAW[what](curves, train)
+
+
 def _curves(curves: list[dict[str, Any]]) -> str:
     lines = ["curves = ["]
     for curve in curves:
@@ -97,13 +109,16 @@ def _text(curve: dict[str, Any], key: str) -> str:
     return value
 
 
-def _draw_loss(curves: list[dict[str, Any]], train: bool) -> list[str]:
+def _draw_loss(curves: list[dict[str, Any]], train: bool, average: Any = None) -> list[str]:
     losses = ("test_loss", "train_loss") if train else ("test_loss",)
+    averages = f", averages=[dl.{average!r}]" if average else ""
     lines = [
         "for name, color, problem in curves:",
-        "    theory = dl.solve(problem)",
+        f"    theory = dl.solve(problem{averages})",
         '    ax.plot(theory.times, theory.test_loss, "--", color=color, label=f"{name}: test")',
     ]
+    if average:
+        lines.append('    ax.plot(theory.times, theory.averaged_test_loss[0], color=color, label=f"{name}: averaged")')
     if train:
         lines.append('    ax.plot(theory.times, theory.train_loss, ":", color=color, label=f"{name}: train")')
     trained = {index: curve for index, curve in enumerate(curves) if curve.get("experiment") is not None}
@@ -205,8 +220,7 @@ def _plan(curve: dict[str, Any], _: dict[str, Any]) -> str:
     )
 
 
-_DRAW = {
-    "loss": _draw_loss,
+_DRAW: dict[str, Callable[[list[dict[str, Any]], bool], list[str]]] = {
     "schedule": _draw_loss,
     "kernel": _draw_kernel,
     "decomposition": _draw_decomposition,

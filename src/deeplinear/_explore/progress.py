@@ -1,7 +1,7 @@
 """How far a piece of work is, and whether it would end in time."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import deeplinear as dl
@@ -48,12 +48,12 @@ def steps(
     return progress
 
 
-def solve_with(problem: dl.Problem, report: Report) -> dl.Solution:
-    """Solve a problem, unless that would take too long."""
+def solve_with(problem: dl.Problem, report: Report, averages: Sequence[dl.EMA | dl.TailMean] = ()) -> dl.Solution:
+    """Solve a problem, with averages of its weights, unless that would take too long."""
     estimate = refuse_if_long(problem, report)
     seconds, dense = (None, True) if estimate is None else (estimate.theory.seconds, estimate.method == "dense")
     progress = steps(report, "solving", power=DENSE if dense and estimate else 1.0, estimate=seconds)
-    return dl.solve(problem, progress=progress)
+    return dl.solve(problem, progress=progress, averages=averages)
 
 
 def refuse_if_long(

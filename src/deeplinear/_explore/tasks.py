@@ -11,7 +11,8 @@ import numpy as np
 import deeplinear as dl
 from deeplinear._core.failures import in_words
 from deeplinear._core.refusal import Refusal
-from deeplinear._cost.model import held_in_files
+from deeplinear._cost.model import held_in_files, longest_short
+from deeplinear._explore.averages import read_average
 from deeplinear._explore.code import python_lines
 from deeplinear._explore.experiments import LONGEST_EXPERIMENT, experiment, measured
 from deeplinear._explore.geometry import landscape, read_along, sharpness, weights
@@ -45,14 +46,19 @@ def read(name: str, request: dict[str, Any]) -> bool:
 
 
 def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the curves that theory predicts, of the first ``only`` steps if that is given."""
-    problem = read_problem(request["problem"])
+    """Return the curves that theory predicts, of the first ``only`` steps if that is given.
+
+    Weights may be averaged where every step is solved.
+    """
+    problem, average = read_problem(request["problem"]), read_average(request.get("average"))
     only = request.get("only")
     if isinstance(only, int) and not isinstance(only, bool) and 1 <= only < problem.steps:
         problem = problem.first(only)
-    theory = solve_with(problem, report)
+    averages = (average,) if average and problem.steps <= longest_short(problem.data.outputs) else ()
+    theory = solve_with(problem, report, averages)
     return {
         "times": theory.times,
+        "averaged": theory.averaged_test_loss[0] if averages else None,
         "test_loss": theory.test_loss,
         "train_loss": theory.train_loss,
         "kernel": theory.kernel,
@@ -162,6 +168,7 @@ _SHORT = ("solve", "correlations", "sharpness", "landscape", "weights", "measure
 """What is short where a problem is quick."""
 
 _CHECKS: dict[str, Callable[[dict[str, Any], dl.Problem], Any]] = {
+    "solve": lambda request, _: read_average(request.get("average")),
     "correlations": lambda request, _: _kind_and_layer(request),
     "landscape": lambda request, _: read_along(request.get("along")),
     "schedule": lambda _, problem: check_schedule(problem),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.system import Equations, matrices_read
+from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_constant
 from deeplinear._time.axis import TimeAxis
@@ -23,10 +24,11 @@ class Unresolved(ArithmeticError):
 
 
 def not_plain(problem: Problem) -> str | None:
-    """Why training is more than plain descent in one phase, which long runs need, as the end of a sentence."""
-    optimizer = problem.optimizer
-    if problem.phases:
-        return "with phases"
+    """Why training is more than plain descent, which long runs need, as the end of a sentence."""
+    return next(filter(None, (_not_plain(stage.optimizer) for stage in problem.stages)), None)
+
+
+def _not_plain(optimizer: AnyOptimizer) -> str | None:
     if optimizer.scaling or optimizer.ascent or optimizer.averaging or optimizer.orthogonal:
         return f"with {optimizer.kind.title}" + (" and clip" if optimizer.scaling and optimizer.scaling.clip else "")
     if not is_constant(optimizer.momentum) or optimizer.momentum:

@@ -18,6 +18,7 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import replay, system
+from deeplinear._equations.aside import REPORTED
 from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, row_set, structure
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
@@ -176,9 +177,10 @@ class DenseRun:
         every = 1 if c.structure.depth_nodes else _WATCH
         with computing(c.gamma0), self._steps(self.equations.fill) as fill:
             for evaluation in evaluations(c.structure.rules):
-                self._look_aside(evaluation)
-                training.place(evaluation)
-                fill(evaluation.row)
+                training.note(evaluation)
+                if training.aside.is_due(evaluation):
+                    self._look_aside(evaluation.row)
+                self._evaluate(evaluation, fill)
                 training.learn(evaluation, self.equations)
                 if look is not None:
                     look(evaluation, training)
@@ -197,7 +199,7 @@ class DenseRun:
     def _steps(self, fill: Callable[[slice], None], *others: Room) -> Iterator[Callable[[int], None]]:
         """Make of what fills rows what fills those of one time after the other: on a card, by replaying a step."""
         c, training = self.equations.c, self._training
-        if training.is_open or training.has_passive or replay.why_not(c) is not None:
+        if training.is_open or training.aside.is_needed or replay.why_not(c) is not None:
             yield lambda row: fill(row_set(c, row))
             return
         steps = replay.Replay(c, fill, (self.equations.room, *others))
@@ -206,14 +208,31 @@ class DenseRun:
         finally:
             steps.end()
 
-    def _look_aside(self, evaluation: Evaluation) -> None:
-        """Look at weights that are reported in place of those of an evaluation, and at averages."""
-        rows = row_set(self.equations.c, evaluation.row)
-        for number in self._training.passive(evaluation):
-            if number < 0:
-                self.equations.reported.append((evaluation.row, self.equations.passive(rows)))
+    def _evaluate(self, evaluation: Evaluation, fill: Callable[[int], None]) -> None:
+        """Fill the row of an evaluation.
+
+        What overflows must not meet the zeros of weights that wait to be looked at, and did not learn from it: once a
+        loss has grown, they are looked at before the row is filled for good, and from then on do not wait.
+        """
+        aside = self._training.aside
+        self._training.place(evaluation)
+        fill(evaluation.row)
+        if aside.steps and self.equations.grows(evaluation.row):
+            self._look_aside(evaluation.row)
+            aside.together = 1
+            self._training.place(evaluation)
+            fill(evaluation.row)
+
+    def _look_aside(self, row: int) -> None:
+        """Look at averages, and at weights that are reported in place of others, in the place of rows from one on."""
+        aside, outputs = self._training.aside, self.equations.c.structure.outputs
+        waiting = [own for _, own in aside.steps]
+        rows = slice(row * outputs, (row + len(waiting)) * outputs)
+        for number in aside.places(row):
+            if number == REPORTED:
+                self.equations.reported.append((waiting, self.equations.passive(rows)))
             else:
-                self._averages[number].append(self.equations.passive_losses(rows))
+                self._averages[number].extend(self.equations.passive_losses(rows).T)
 
     @cached_property
     def overlaps(self) -> Overlaps:

@@ -77,6 +77,8 @@ class MergedSteps(Solver):
 
     def why_not(self, problem: Problem) -> str | None:
         """Steps are merged where they are alike, and many."""
+        if problem.phases:
+            return "with phases"
         if not problem.sampling.subsamples:
             return "where no batches are drawn"
         if reason := not_plain(problem):

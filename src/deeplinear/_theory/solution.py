@@ -270,9 +270,7 @@ class Solution(Drawn):
         ended = np.inf if self.status.diverged_at is None else self.status.diverged_at
         known = numbers < ended
         losses = {}
-        noise = self.decomposition.label_noise  # it changes from phase to phase at most, where every step is known
-        noise = noise[numbers] if isinstance(self.axis, EveryStep) else np.full(len(numbers), noise[0])
-        for name, least in (("test_loss", noise), ("train_loss", np.zeros(len(numbers)))):
+        for name, least in (("test_loss", _label_noise(self.problem, numbers)), ("train_loss", np.zeros(len(numbers)))):
             values = np.full(len(numbers), np.inf)
             values[known] = self.axis.at(getattr(self, name), numbers[known])
             losses[name] = ("time", np.maximum(values, least))
@@ -499,10 +497,7 @@ class Solution(Drawn):
     def of(cls, problem: Problem, answer: Answer) -> "Solution":
         """Make a solution of what a solver found; what rounding makes negative is zero, or label noise."""
         curves = answer.curves.map(lambda curve: np.maximum(curve, 0.0))
-        noise = np.full(len(curves.test_loss), problem.data.outputs * problem.data.noise**2)
-        if problem.phases:
-            each = [np.full(stage.steps, stage.noise) for stage in problem.stages]
-            noise = problem.data.outputs * np.concatenate(each) ** 2
+        noise = _label_noise(problem, answer.axis.times)
         return cls(
             problem=problem,
             axis=answer.axis,
@@ -523,6 +518,14 @@ class Solution(Drawn):
 def _layers_of(problem: Problem, depth_nodes: int) -> int:
     """Number of layers, or nodes in layer time, that a two-time function of every layer has."""
     return depth_nodes if problem.network.depth == math.inf else problem.network.layers + 1
+
+
+def _label_noise(problem: Problem, times: NDArray[Any]) -> Array:
+    """Part of the test loss that is the noise of the labels, which may change from phase to phase, at some times."""
+    stages = problem.stages
+    phase = np.searchsorted([stage.start for stage in stages], times, side="right") - 1
+    noise: Array = problem.data.outputs * np.array([stage.noise for stage in stages])[phase] ** 2
+    return noise
 
 
 def _end(times: NDArray[Any], status: Status) -> int | None:

@@ -16,6 +16,7 @@ export const LOSSES = {
     const trained = curves.filter(({ networks }) => networks);
     for (const [index, { name, color, data, before, networks }] of curves.entries()) {
       if (data?.first_task) traces.push(line(data.times, data.first_task, `${name}, first task`, color, { line: { dash: "dashdot", width: 1.4 }, showlegend: curves.length === 1 }));
+      if (data?.averaged) traces.push(line(data.times, data.averaged, `${name}, averaged`, color, { line: { dash: "longdash", width: 1.4 }, showlegend: curves.length === 1 }));
       for (const loss of state.train ? ["train_loss", "test_loss"] : ["test_loss"]) {
         // With several curves the text says what is dotted, and the legend only whose it is.
         const listing = { showlegend: loss === "test_loss" || curves.length === 1, legendrank: 2 * index + (loss === "train_loss") };

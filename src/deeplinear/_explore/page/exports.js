@@ -52,7 +52,7 @@ export function table(view, curves) {
   const [across, title] = ACROSS[view] ?? ["times", "step"];
   const rows = [`curve,quantity,${title},value,standard_error`];
   for (const { name, data, networks } of curves.filter((curve) => curve.data)) {
-    for (const quantity of QUANTITIES[view]) {
+    for (const quantity of [...QUANTITIES[view], ...(view === "loss" && data.averaged ? ["averaged"] : [])]) {
       const missing = view === "sharpness" ? "" : "inf";
       data[across].forEach((x, i) => rows.push([quote(name), quantity, x, data[quantity][i] ?? missing, ""].join(",")));
     }
@@ -84,6 +84,7 @@ export async function python(state, curves) {
     kind: state.kind,
     relative: state.relative,
     along: state.along,
+    average: state.average,
     layer: curves[0].data?.layer ?? state.layer,
     curves: curves.map(({ name, color, problem, networks, data }) => ({
       name,

@@ -17,7 +17,7 @@ import { inWords } from "./wording.js";
 
 const TASKS = { loss: "solve", kernel: "solve", decomposition: "solve", schedule: "solve" }; // others are called as their view
 const taskOf = (view) => TASKS[view] ?? view;
-const OPTIONS = { correlations: ["kind", "layer"], landscape: ["along"] }; // what a view asks for beside the problem
+const OPTIONS = { solve: ["average"], correlations: ["kind", "layer"], landscape: ["along"] }; // what a view asks for beside the problem
 
 const page = await (await fetch("api/page")).json();
 const controls = new Controls(find("#controls"), page, (isMoving) => {

@@ -1,6 +1,6 @@
 // The state of the page, all of it, and how it stands in the address.
 
-import { LINES, WORDS } from "./words.js";
+import { AVERAGES, LINES, WORDS } from "./words.js";
 
 export const VIEWS = {
   loss: "Loss",
@@ -46,6 +46,7 @@ export function initialState(problem) {
     layer: null,
     relative: true,
     along: "line",
+    average: "",
     budget: 0.6,
     dim: 200,
     seeds: 8,
@@ -72,6 +73,7 @@ const ALLOWED = {
   layer: (value) => value === null || Number.isSafeInteger(value),
   relative: isFlag,
   along: (value) => isText(value) && Object.hasOwn(LINES, value),
+  average: (value) => isText(value) && Object.hasOwn(AVERAGES, value),
   budget: (value) => typeof value === "number" && value >= 0 && value <= 1,
   dim: isSize,
   seeds: isSize,

@@ -2,7 +2,7 @@
 
 import { element, find } from "./dom.js";
 import { VIEWS } from "./state.js";
-import { LINES, WORDS } from "./words.js";
+import { AVERAGES, LINES, WORDS } from "./words.js";
 
 const ABOUT = { loss: "solve", kernel: "Solution", decomposition: "Decomposition", correlations: "Solution", rates: "optimal_lr", sharpness: "sharpness", landscape: "landscape", weights: "weight_spectra", schedule: "optimal_schedule", plan: "plan" };
 const HAS_TRAIN = ["loss", "rates", "schedule"];
@@ -18,6 +18,7 @@ export class Views {
       this.toggle("train-loss", "train loss", () => (state().train = !state().train)),
       this.toggle("log-x", "log x", flip("x")),
       this.toggle("log-y", "log y", flip("y")),
+      element("label", { id: "averages", textContent: "average of weights " }, this.select("average", Object.entries(AVERAGES), (value) => (state().average = value))),
     );
     const kind = this.select("kind", kinds.map((value) => [value, WORDS[value]]), (value) => Object.assign(state(), { kind: value, layer: null }));
     const layer = this.select("layer", [], (value) => (state().layer = Number(value)));
@@ -66,7 +67,7 @@ export class Views {
 
   // Shows what is chosen; `data` is the answer that is drawn.
   show(data) {
-    const { view, train, x, y, relative, kind, along } = this.state();
+    const { view, train, x, y, relative, kind, along, average } = this.state();
     for (const each of Object.keys(VIEWS)) {
       const tab = find(`#view-${each}`);
       tab.setAttribute("aria-selected", String(each === view));
@@ -82,6 +83,8 @@ export class Views {
     find("#relative").hidden = kind.endsWith("response");
     find("#kind").value = kind;
     find("#along").value = along;
+    find("#average").value = average;
+    find("#averages").hidden = view !== "loss";
     find("#about").href = `reference/${ABOUT[view]}`;
     find("#about").textContent = `dl.${ABOUT[view]}`;
     if (view === "correlations") this.showLayers(data);

@@ -26,6 +26,8 @@ const WORDING = {
     else if (end > 1.03 * lowest && at > 0) parts.push(`It was lowest at step ${Math.round(at)} (${short(lowest)}); since then the network fits noise.`);
     if (state.train && train < 0.97 * end) parts.push(`Dotted is the error on the training examples, ${short(train)} at the end: the gap is what does not carry over to new ones.`);
     else if (state.train) parts.push("Training examples (dotted) do no better: there is no gap.");
+    if (data.averaged) parts.push(`Thin, with long dashes, is the error of averaged weights, ${short(last(data.averaged))} at the end.`);
+    else if (state.average) parts.push("Weights are averaged in shorter runs only, of which every step is solved.");
     if (networks) parts.push("Solid, with a band of one standard error, are real networks; the z-score under the curves says how many standard errors they are off.");
     return parts.join(" ");
   },

@@ -13,6 +13,15 @@ export const WORDS = {
 
 export const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
 
+export const AVERAGES = {
+  "": "none",
+  "ema-0.5": "moving, 0.5",
+  "ema-0.9": "moving, 0.9",
+  "ema-0.99": "moving, 0.99",
+  "tail-0.5": "the last half",
+  "tail-1": "all so far",
+};
+
 export const LINES = {
   line: "from the first to the last weights",
   gradient: "along the gradient",

@@ -118,15 +118,17 @@ class PanelRun:
         # What rounding leaves of a smaller loss is more than the tolerance.
         self.error_floor = max(LOSS_FLOOR, _VANISHED / tolerance)
         self._goal = tolerance  # of a single panel
-        optimizer = problem.optimizer
-        rates = optimizer.rates(problem.steps) if optimizer.has_schedule else np.asarray(optimizer.lr)
+        optimizer = problem.stages[0].optimizer
+        rates = rates_of(problem) if optimizer.has_schedule or problem.phases else np.asarray(optimizer.lr)
         groups = dict.fromkeys(structure(problem).groups)
         self._factors, decays = problem.layer_rates(optimizer), problem.layer_decays(optimizer)
         self._propagators = {
             group: GridPropagator(self._factors[group] * rates, decays[group] * optimizer.weight_decay, self.grid)
             for group in groups
         }
-        self._ends = np.append(breaks(rates), problem.steps - 1)  # where a panel must end
+        last = [stage.stop - 1 for stage in problem.stages]
+        self._ends = np.union1d(breaks(rates), last)  # where a panel must end
+        self._phase_nodes = [0]  # first node of each phase so far
         self._outputs = problem.data.outputs
         self._allocate(min(problem.steps, _ROOM))
         self._initial: list[float] = []
@@ -179,6 +181,7 @@ class PanelRun:
         """Take exact steps."""
         for _ in range(count):
             self._take(1.0)
+            self._begin_phase()
             rows = self._place(1)[0]
             self.equations.fill(rows)
             if not self._initial:
@@ -191,6 +194,13 @@ class PanelRun:
                 raise Unresolved(f"step {self.grid.end} was not resolved along the depth; lower branch or lr")
             if self._panel_error:
                 self._amplify()
+
+    def _begin_phase(self) -> None:
+        """Let the next node be the first of a phase, if it is, which has a target and a data set of its own."""
+        begun, stages = len(self._phase_nodes), self.problem.stages
+        if begun < len(stages) and self.grid.end + 1 == stages[begun].start:
+            self._phase_nodes.append(len(self.grid))
+            self._resize(self.equations.c.structure.steps)
 
     @property
     def exhausted(self) -> bool:
@@ -311,10 +321,12 @@ class PanelRun:
 
     def _allocate(self, size: int) -> None:
         """Make room for a number of nodes."""
-        shape = structure(self.problem, self._depth_nodes, size)
+        ends = [*self._phase_nodes[1:], *[size] * (1 + len(self.problem.stages) - len(self._phase_nodes))]
+        lengths = np.diff(ends, prepend=0).tolist()
+        shape = structure(self.problem, self._depth_nodes, size, lengths)
         needed = system.memory(shape, complex_numbers=is_complex(self.problem))
         memory.require(needed, "solving", "lower outputs, or raise tolerance")
-        c = coefficients([self.problem], self._depth_nodes, size)
+        c = coefficients([self.problem], self._depth_nodes, size, lengths=lengths)
         room = Room(shape.size, c.gamma0, system.kept(shape))
         self._weights = growing_weights(c, room)
         self.equations = Equations(c, self._weights.layers, room)
@@ -501,11 +513,20 @@ def _relative(change: Array, scale: Array) -> Array:
     return ratio
 
 
+def rates_of(problem: Problem) -> Array:
+    """Learning rate at each step, shape (steps,)."""
+    each = (stage.optimizer.rates(stage.of)[stage.since : stage.since + stage.steps] for stage in problem.stages)
+    return np.concatenate(list(each))
+
+
 def _least_loss(problem: Problem) -> float:
     """Label noise that is left on the training set when as much of it is fitted as there are directions."""
     data = problem.data
-    fitted = np.real(problem.sampling.reuse) * data.modes.weight.sum()
-    return float(data.outputs * np.real(data.noise) ** 2 * max(0.0, 1.0 - fitted))
+    left = (
+        np.real(stage.noise) ** 2 * max(0.0, 1.0 - np.real(stage.sampling.reuse) * data.modes.weight.sum())
+        for stage in problem.stages
+    )
+    return float(data.outputs * min(left))
 
 
 def _sweep_noise(

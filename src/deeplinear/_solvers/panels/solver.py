@@ -4,18 +4,19 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure, structure
+from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.schedules import Schedule
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain
-from deeplinear._solvers.panels.run import MOST_ROWS, PanelRun, panels_memory, single_steps_work
+from deeplinear._solvers.panels.run import MOST_ROWS, PanelRun, panels_memory, rates_of, single_steps_work
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import NodesOfPanels
@@ -62,14 +63,16 @@ class Panels(Solver):
 
     def why_not(self, problem: Problem) -> str | None:
         """Panels are polynomials in time, which follow no noise and no oscillation."""
-        optimizer = problem.optimizer
         if reason := not_plain(problem):
             return reason
-        if problem.sampling.subsamples:
+        if any(stage.sampling.subsamples for stage in problem.stages):
             return "where batches are drawn, whose noise is never smooth"
+        optimizer, *others = (stage.optimizer for stage in problem.stages)
+        if any(_layers_and_decay(problem, other) != _layers_and_decay(problem, optimizer) for other in others):
+            return "with phases that differ in weight_decay, layer_decay or layer_lr"
         decay = abs(optimizer.decays(1)[0])
         factors = (problem.layer_rates(optimizer) * problem.layer_decays(optimizer)).max()
-        largest_rate = float(np.abs(optimizer.rates(problem.steps)).max() * factors) if decay else 0.0
+        largest_rate = float(np.abs(rates_of(problem)).max() * factors) if decay else 0.0
         if decay * largest_rate >= 0.5:
             return "where weights decay within a few steps (lr * weight_decay is 0.5 or more)"
         if decay and problem.network.centered and abs(problem.network.richness) < _LEAST_RICHNESS:
@@ -81,12 +84,13 @@ class Panels(Solver):
 
         More are needed after breaks of a schedule, and where weights decay many times over.
         """
-        lr, nodes = problem.optimizer.lr, 190 + 45 * math.log10(max(problem.steps, 1000) / 1000)
-        if problem.optimizer.weight_decay:
-            decay = float(np.abs(problem.optimizer.weight_decay * problem.optimizer.rates(problem.steps)).sum())
+        optimizer, nodes = problem.stages[0].optimizer, 190 + 45 * math.log10(max(problem.steps, 1000) / 1000)
+        nodes += _NODES_AFTER_BREAK * (len(problem.stages) - 1)
+        if optimizer.weight_decay:
+            decay = float(np.abs(optimizer.weight_decay * rates_of(problem)).sum())
             nodes += NODES * decay / _DECAY_IN_PANEL
-        if isinstance(lr, tuple | Schedule):  # a jump is two neighbouring steps
-            jumps = breaks(problem.optimizer.rates(problem.steps))
+        if isinstance(optimizer.lr, tuple | Schedule) or problem.phases:  # a jump is two neighbouring steps
+            jumps = breaks(rates_of(problem))
             nodes += _NODES_AFTER_BREAK * int((np.diff(jumps, prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
         shape = self._shape(problem)
@@ -156,3 +160,9 @@ class Panels(Solver):
         rounding = -1 if node < 0 else round(float(grid.times[node]))
         solver = replace(self, depth_nodes=nodes, patience=math.inf, overrun=math.inf)
         return answer_from(solver, run_, 0, NodesOfPanels(tuple(grid.lengths)), stats, rounding)
+
+
+def _layers_and_decay(problem: Problem, optimizer: AnyOptimizer) -> tuple[Any, ...]:
+    """What phases must share, since a panel knows how weights decay from the start of training on."""
+    factors = (problem.layer_rates(optimizer), problem.layer_decays(optimizer))
+    return (optimizer.plain.weight_decay, *(tuple(each.tolist()) for each in factors))
