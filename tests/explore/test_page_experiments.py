@@ -6,15 +6,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 
 import deeplinear as dl
 from deeplinear._explore.problems import read_problem
-from explorer import PROBLEM
+from explorer import PROBLEM, until
 from explorer_page import SLOW, Explorer
 
 
-def test_exports(explorer: Explorer, address: str, tmp_path: Path) -> None:
+def test_exports(own_explorer: Explorer, address: str, tmp_path: Path) -> None:
+    explorer = own_explorer
     explorer.open(address)
     page = explorer.page
 
@@ -42,7 +44,8 @@ def test_exports(explorer: Explorer, address: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(json.loads(printed.stdout), theory.test_loss)
 
 
-def test_experiment_with_progress_and_cancel(explorer: Explorer, address: str, tmp_path: Path) -> None:
+def test_experiment_with_progress_and_cancel(own_explorer: Explorer, address: str, tmp_path: Path) -> None:
+    explorer = own_explorer
     explorer.open(address)
     page = explorer.page
     explorer.control("experiment.dim").fill("40")
@@ -93,10 +96,8 @@ def test_experiment_with_progress_and_cancel(explorer: Explorer, address: str, t
     # And one that is left behind by closing the page.
     page.click("#train")
     page.wait_for_selector("#experiment-progress progress[value]", timeout=SLOW)
-    other = page.context.new_page()
-    other.goto(address)
     page.close()
-    wait_until_idle(other)
+    assert until(lambda: httpx.get(f"{address}api/load").json()["long"] == 0)
 
 
 def wait_until_idle(page: Any) -> None:

@@ -23,8 +23,9 @@ def curves(tmp_path: Path) -> Path:
 
 
 def test_curves_are_drawn_and_compared_and_bad_ones_refused(
-    explorer: Explorer, address: str, curves: Path, tmp_path: Path
+    own_explorer: Explorer, address: str, curves: Path, tmp_path: Path
 ) -> None:
+    explorer = own_explorer
     explorer.open(address)
     page = explorer.page
     result = page.locator("#measured-result")
@@ -65,8 +66,9 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
 
 
 def test_data_give_a_spectrum_and_networks_are_trained_on_the_rows(
-    explorer: Explorer, address: str, tmp_path: Path
+    own_explorer: Explorer, address: str, tmp_path: Path
 ) -> None:
+    explorer = own_explorer
     rng = np.random.default_rng(0)
     x = rng.standard_normal((120, 4)) * [1.0, 0.7, 0.5, 0.3]
     y = x @ [1.0, -1.0, 0.5, 2.0] + 0.1 * rng.standard_normal(120)
