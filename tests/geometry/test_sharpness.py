@@ -12,6 +12,7 @@ import deeplinear as dl
 from deeplinear._geometry.operators import EPS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.spectrum import end
 from deeplinear._geometry.visit import visit
+from factories import checkerboard
 
 TWO = [[1.0, 0.3], [0.3, 0.5]]
 
@@ -43,10 +44,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("operator", "start"), [("hessian", "first"), ("kernel", "now")])
-@pytest.mark.parametrize("name", CASES)
-def test_networks_have_this_curvature(name, operator, start):
+@pytest.mark.parametrize(("name", "seen"), checkerboard(CASES, ["hessian first", "kernel now"]))
+def test_networks_have_this_curvature(name, seen):
     at, vectors = (0, 9, 19), 8
+    operator, start = seen.split()
     dim, seeds, most = (1500, 8, 0.03) if name == "multi-pass" else (10**6, 24, 0.002)
     theory = dl.sharpness(CASES[name], at, vectors, operator=operator, start=start)
     method = "lazy" if name == "multi-pass" else "reduced"

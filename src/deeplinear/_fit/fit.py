@@ -102,7 +102,7 @@ def fit(
     Raises
     ------
     ValueError
-        If a name is not a continuous field of the problems, curves have steps that theory has not, or there are fewer
+        If a name is not a continuous field of the problems, curves have steps that theory does not have, or there are fewer
         values than parameters.
 
     Notes

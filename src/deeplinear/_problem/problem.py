@@ -173,10 +173,6 @@ class Problem:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave what is cached out of copies, so that a copy may be changed."""
-        return {name: value for name, value in self.__dict__.items() if name != "stages"}
-
     def first(self, steps: int) -> "Problem":
         """Return the problem of the first steps alone, which are the same whatever follows."""
         return replace(
