@@ -80,7 +80,7 @@ def test_data_give_a_spectrum_and_networks_are_trained_on_the_rows(
     error = explorer.control("data.file-error")
     explorer.wait_for("document.getElementById('data.file-error').textContent === 'choose a file'")
     page.set_input_files("[id='data.file-input']", tmp_path / "bad.csv")
-    explorer.wait_for("document.getElementById('data.file-error').textContent.includes('line 3 has not 3 numbers')")
+    explorer.wait_for("document.getElementById('data.file-error').textContent.includes('line 3 should have 3 numbers')")
     assert "or an npz file with arrays x and y" in error.inner_text()
 
     page.set_input_files("[id='data.file-input']", tmp_path / "rows.npz")
