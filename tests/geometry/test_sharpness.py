@@ -12,16 +12,14 @@ import deeplinear as dl
 from deeplinear._geometry.operators import EPS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.spectrum import end
 from deeplinear._geometry.visit import visit
-from factories import checkerboard
+from factories import checkerboard, maker
 
 TWO = [[1.0, 0.3], [0.3, 0.5]]
 
 
-def make(optimizer=None, network=None, sampling=None, data=None, steps=20, phases=()):
-    network, sampling = network or dl.MLP(depth=2, width=1.0), sampling or dl.FullBatch(2.0)
-    return dl.Problem(
-        network, data or dl.Isotropic(0.3), sampling, optimizer or dl.GradientDescent(0.05), steps, phases
-    )
+make = maker(
+    "optimizer", "network", "sampling", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=20
+)
 
 
 CASES = {

@@ -8,14 +8,14 @@ import pytest
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.rate import with_rate
+from factories import maker
 
 s = dl.schedules
 TWO = (dl.Phase(6), dl.Phase(6, target_overlap=0.5))
 TUNED = (dl.Phase(6), dl.Phase(6, target_overlap=0.5, noise=0.5, optimizer=dl.GradientDescent(0.02)))
 
 
-def problem(optimizer: Any, phases: Any = ()) -> dl.Problem:
-    return dl.Problem(dl.MLP(2, 0.8), dl.Isotropic(0.3), dl.FullBatch(1.5), optimizer, steps=12, phases=phases)
+problem = maker("optimizer", "phases", depth=2, width=0.8, noise=0.3, sampling=dl.FullBatch(1.5), steps=12)
 
 
 CASES = {
