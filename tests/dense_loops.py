@@ -16,8 +16,7 @@ AVERAGES = (EMA(0.0), EMA(0.7), TailMean(0.4), TailMean(1.0))
 
 
 make = maker(
-    "optimizer",
-    "network",
+    *("optimizer", "network", "sampling", "data"),
     network=dl.MLP(3, (0.6, 1.5, 1.2), 0.8),
     noise=0.3,
     sampling=dl.FullBatch(1.5),
