@@ -43,8 +43,7 @@ run: $(VENV)/installed
 test: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(PYTEST)
+	$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests  # types are checked beside the tests
 
 lint: $(TOOLS)/installed
 	$(TOOL)/ruff check .

@@ -3,7 +3,7 @@
     python docs/nonlinear.py        (about twelve minutes on one core; needs PyTorch and scikit-learn)
 
 trains ReLU and GELU networks on handwritten digits at many rates, and writes their losses to ``nonlinear.json``, from
-which tables and picture are made. An interrupted run goes on where it stopped; delete the file to measure anew.
+which tables and picture are made. An interrupted run resumes where it stopped; delete the file to measure anew.
 """
 
 import functools

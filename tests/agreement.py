@@ -21,23 +21,30 @@ def assert_close(actual, expected, tolerance=1e-10):
     assert np.abs(actual - expected).max() <= tolerance * scale
 
 
-def under_names_of_the_reference(solution):
-    """What a solution knows, under the names that the reference gives it."""
-    parts, variance = solution.decomposition, solution.variance
+def of_every_program(solution):
+    """What a solution of any program knows, under the names that the reference gives it."""
+    parts = solution.decomposition
     return {
         "test_loss": solution.test_loss,
         "train_loss": solution.train_loss,
+        "bias": parts.bias,
+        "width": parts.width,
+        "data": parts.data,
         "Cv": solution.error_correlation,
         "CDelta": solution.residual_correlation,
         "Ch": solution.feature_correlation,
         "Cg": solution.gradient_correlation,
         "Rhr": solution.feature_response,
         "Rgu": solution.gradient_response,
+    }
+
+
+def under_names_of_the_reference(solution):
+    """What a solution without phases or update rules of its own knows, under the names that the reference gives it."""
+    variance = solution.variance
+    return of_every_program(solution) | {
         "Rvu": solution.error_response,
         "RDelta": solution.residual_response,
-        "bias": parts.bias,
-        "width": parts.width,
-        "data": parts.data,
         "overlap_data": variance.bias + variance.data,
         "overlap_init": variance.bias + variance.initialization,
     }

@@ -1,3 +1,5 @@
+import gc
+
 import pytest
 
 pytest.register_assert_rewrite("agreement", "command_line", "explorer", "explorer_page", "sweeps")
@@ -5,3 +7,8 @@ pytest.register_assert_rewrite("agreement", "command_line", "explorer", "explore
 from browser import browser  # noqa: E402, F401
 from command_line import in_folder  # noqa: E402, F401
 from sweeps import counting  # noqa: E402, F401
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what has been imported and collected, which stays: half a million objects."""
+    gc.freeze()

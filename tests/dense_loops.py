@@ -8,21 +8,21 @@ import deeplinear as dl
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._experiment.targets import draw_targets
 from deeplinear._problem.averages import EMA, TailMean
+from factories import maker
 
 DIM, SEED = 8, 5
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 AVERAGES = (EMA(0.0), EMA(0.7), TailMean(0.4), TailMean(1.0))
 
 
-def make(optimizer=None, network=None, sampling=None, data=None, steps=6, phases=()):
-    return dl.Problem(
-        network or dl.MLP(3, (0.6, 1.5, 1.2), 0.8),
-        data or dl.Isotropic(0.3),
-        sampling or dl.FullBatch(1.5),
-        optimizer or dl.GradientDescent(0.05),
-        steps,
-        phases,
-    )
+make = maker(
+    *("optimizer", "network", "sampling", "data"),
+    network=dl.MLP(3, (0.6, 1.5, 1.2), 0.8),
+    noise=0.3,
+    sampling=dl.FullBatch(1.5),
+    lr=0.05,
+    steps=6,
+)
 
 
 class Dense:

@@ -8,6 +8,11 @@ from explorer import PROBLEM
 
 SLOW = 90_000  # milliseconds: a loaded machine
 DRAWN = "JSON.parse(document.querySelector('#plot').dataset.key || 'null')"  # the problem whose curve is shown
+FOLLOW = """(link) => {
+    document.querySelector('#plot').dataset.key = '';
+    history.replaceState(null, '', link);
+    window.dispatchEvent(new HashChangeEvent('hashchange'));
+}"""  # also where the address is the same as before
 IS_DRAWN = '#plot[data-key]:not([data-key=""])'
 
 
@@ -18,10 +23,14 @@ class Explorer:
         self.page = page
 
     def open(self, address: str, **state: Any) -> None:
-        state = {"problem": PROBLEM} | state
-        self.page.goto("about:blank")
-        self.page.goto(f"{address}#{urllib.parse.quote(json.dumps(state))}")
+        """Follow a link with this state. A page that is there already reads it without being loaded again."""
+        link = f"#%20{urllib.parse.quote(json.dumps({'problem': PROBLEM} | state))}"
+        if self.page.url.startswith(f"{address}#"):
+            self.page.evaluate(FOLLOW, link)
+        else:
+            self.page.goto(f"{address}{link}")
         self.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
+        self.wait_for("!location.hash.startsWith('#%20')")  # the page has written its own address, without the space
 
     @property
     def state(self) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def maker(*names: str, **defaults: Any) -> Callable[..., dl.Problem]:
         What its positional arguments are, in order.
     **defaults
         Whole parts (``network``, ``data``, ``sampling``, ``optimizer``), fields of parts (``depth``, ``noise``, ``lr``,
-        ``gram`` for the target's Gram matrix), and ``steps``. ``network`` may be a class, made from the fields. Fields
-        of a part that is given whole are not looked at, and None stands for the default.
+        ``gram`` for the target's Gram matrix), ``steps`` and ``phases``. ``network`` may be a class, made from the
+        fields. Fields of a part that is given whole are not looked at, and None stands for the default.
     """
 
     def make(*values: Any, **changes: Any) -> dl.Problem:
@@ -51,7 +51,14 @@ def maker(*names: str, **defaults: Any) -> Callable[..., dl.Problem]:
 
 
 def _problem(
-    *, sampling: Any, steps: int, network: Any = dl.MLP, data: Any = None, optimizer: Any = None, **values: Any
+    *,
+    sampling: Any,
+    steps: int,
+    network: Any = dl.MLP,
+    data: Any = None,
+    optimizer: Any = None,
+    phases: Any = (),
+    **values: Any,
 ) -> dl.Problem:
     of_network = {name: values.pop(name) for name in list(values) if name in _NETWORK}
     of_data = {name: values.pop(name) for name in list(values) if name in _DATA}
@@ -61,6 +68,7 @@ def _problem(
         sampling,
         dl.GradientDescent(**values) if optimizer is None else optimizer,
         steps,
+        phases,
     )
 
 

@@ -34,7 +34,7 @@ EQUATIONS = Suite(
                 "f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))",
                 "f = np.array([network.branch_factor] * len(nu))",
             ),
-            ('"k": f[::-1]', '"k": f'),
+            ('"f_bar": f[::-1]', '"f_bar": f'),
         ],
         "_problem/network.py": [
             ("self.branch / self.depth**self.branch_power", "self.branch / self.depth"),
@@ -67,24 +67,36 @@ EQUATIONS = Suite(
             ("fill_sandwich(filled, self.dh, (u, r), rows)", "fill_sandwich(filled, self.dh, (r, u), rows)"),
         ],
         "_equations/layers.py": [
-            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho), times_or_one(k, k, rho))"),
-            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, f), times_or_one(k, k, rho))"),
-            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho, f), times_or_one(k, rho))"),
-            ("(times_or_one(k, rho, f), times_or_one(k, k, rho))", "(times_or_one(k, rho, f), times_or_one(k, k))"),
+            (
+                "(times_or_one(f_bar, rho, f), times_or_one(f_bar, f_bar, rho))",
+                "(times_or_one(f_bar, rho), times_or_one(f_bar, f_bar, rho))",
+            ),
+            (
+                "(times_or_one(f_bar, rho, f), times_or_one(f_bar, f_bar, rho))",
+                "(times_or_one(f_bar, f), times_or_one(f_bar, f_bar, rho))",
+            ),
+            (
+                "(times_or_one(f_bar, rho, f), times_or_one(f_bar, f_bar, rho))",
+                "(times_or_one(f_bar, rho, f), times_or_one(f_bar, rho))",
+            ),
+            (
+                "(times_or_one(f_bar, rho, f), times_or_one(f_bar, f_bar, rho))",
+                "(times_or_one(f_bar, rho, f), times_or_one(f_bar, f_bar))",
+            ),
             ("times(f, f, c.whole_gamma0))", "times(f, c.whole_gamma0))"),
-            ("(c.feedback, *c.k)", "(None, *c.k)"),
+            ("(c.feedback, *c.f_bar)", "(None, *c.f_bar)"),
             ("kernel += times(initial, w.initial(R, rows))", "kernel += 1.1 * times(initial, w.initial(R, rows))"),
             (
                 "kernel: Array = times(learned, w.learned(C, rows, transposed=transposed))",
                 "kernel: Array = 1.1 * times(learned, w.learned(C, rows, transposed=transposed))",
             ),
             (
-                "self.Cg[layer + 1], times_or_one(k, k, rho)",
-                "self.Cg[layer + 1], times_or_one(k, rho)",
+                "self.Cg[layer + 1], times_or_one(f_bar, f_bar, rho)",
+                "self.Cg[layer + 1], times_or_one(f_bar, rho)",
             ),
             (
-                "self.Cg[layer + 1], times_or_one(k, k, rho)",
-                "self.Cg[layer + 1], times_or_one(k, k)",
+                "self.Cg[layer + 1], times_or_one(f_bar, f_bar, rho)",
+                "self.Cg[layer + 1], times_or_one(f_bar, f_bar)",
             ),
             ("kernel += times(initial, decayed_on_g", "kernel += 1.1 * times(initial, decayed_on_g"),
             ("kernel = times_E(c, times(learned", "kernel = 1.1 * times_E(c, times(learned"),
@@ -95,7 +107,7 @@ EQUATIONS = Suite(
                 "return Source(None, None, None, c.structure.outputs, c.scale)",
             ),
             (
-                "times_inverse_of_E(self.c, times(self.c.k[layer - 1], self.sites",
+                "times_inverse_of_E(self.c, times(self.c.f_bar[layer - 1], self.sites",
                 "times_inverse_of_E(self.c, times(None, self.sites",
             ),
             ("return times(self.c.f[layer - 1], self.sites", "return times(None, self.sites"),
@@ -134,9 +146,9 @@ EQUATIONS = Suite(
             ("row_products(H, width), 1)", "row_products(H, width), 2)"),
             ("* (x * self.CDelta_equal[:, None, :steps, 0, 0])", "* x"),
             ("= draws @ R.mean_H(rows)", "= 1.1 * draws @ R.mean_H(rows)"),
-            ("bias = _matrix_product(_matrix_product(", "bias = 1.1 * _matrix_product(_matrix_product("),
-            ("data = for_all_modes(self._times_Z, D)", "data = 1.1 * for_all_modes(self._times_Z, D)"),
-            ("else data + D * self._own", "else data + 1.1 * D * self._own"),
+            ("bias = _matrix_product(_matrix_product(", "bias = _matrix_product(1.1 * _matrix_product("),
+            ("data = for_all_modes(self._times_Z, learned)", "data = 1.1 * for_all_modes(self._times_Z, learned)"),
+            ("else data + learned * self._own", "else data + 1.1 * learned * self._own"),
             ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
             (
                 "residual: Array = remembered / reuse[..., None]",
@@ -161,7 +173,7 @@ EQUATIONS = Suite(
             ("(gain + decay * total)[..., None]", "(gain + total)[..., None]"),
         ],
         "_equations/deep_chain.py": [
-            ("D = top_D + self._sum(above, dD)", "D = top_D + 1.1 * self._sum(above, dD)"),
+            ("Theta = top_Theta + self._sum(above, dTheta)", "Theta = top_Theta + 1.1 * self._sum(above, dTheta)"),
             ("                dY = self.A[rows] +", "                dY = 1.1 * self.A[rows] +"),
             ("dQ = self.B[rows] +", "dQ = 1.1 * self.B[rows] +"),
             ("mixed = mixed + self._edge *", "mixed = mixed + 0.9 * self._edge *"),

@@ -44,8 +44,9 @@ from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Pop
 from deeplinear._problem.spectrum import Spectrum
 from deeplinear._scaling import PowerLawFit, fit_exponent, lazy_exponent, local_exponents, rich_exponent
 from deeplinear._sweep.sweep import open_sweep, sweep
+from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
 from deeplinear._theory.sensitivity import Sensitivity, sensitivity
-from deeplinear._theory.solution import Decomposition, Solution, Status, VarianceDecomposition
+from deeplinear._theory.solution import Solution, Status
 from deeplinear._theory.solve import solve
 
 if TYPE_CHECKING:

@@ -12,14 +12,15 @@ import pytest
 
 import deeplinear as dl
 from agreement import z_scores
+from factories import maker
 
 STEPS = 12
 TWO = [[1.0, 0.3], [0.3, 0.5]]
 
 
-def make(optimizer, network=None, sampling=None, data=None, phases=()):
-    network, sampling = network or dl.MLP(depth=2, width=[1.0, 0.6]), sampling or dl.FullBatch(2.0)
-    return dl.Problem(network, data or dl.Isotropic(0.3), sampling, optimizer, STEPS, phases)
+make = maker(
+    "optimizer", "network", "sampling", depth=2, width=[1.0, 0.6], noise=0.3, sampling=dl.FullBatch(2.0), steps=STEPS
+)
 
 
 plain = dl.GradientDescent(0.04)

@@ -13,17 +13,9 @@ from deeplinear._experiment.singular_values import _Sum
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.spaces import Space
 from deeplinear._experiment.streams import Inputs, SampleBatch
+from factories import maker
 
-
-def make(**changes):
-    parts = {
-        "network": dl.MLP(depth=2, width=[1.0, 0.5]),
-        "data": dl.Isotropic(0.3),
-        "sampling": dl.FullBatch(2.0),
-        "optimizer": dl.GradientDescent(0.05),
-        "steps": 8,
-    }
-    return dl.Problem(**(parts | changes))
+make = maker(depth=2, width=[1.0, 0.5], noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=8)
 
 
 def gradients(network, batch, target):

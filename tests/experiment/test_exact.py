@@ -193,6 +193,8 @@ def test_long_runs_spend_all_directions(problem, tolerance, monkeypatch):
 
 TRAINED = {"explicit": 400, "lazy": 800, "reduced": 1600}
 LAZY = ("full batch", "multi-pass", "outputs, online")
+REPEATED = ("one layer", "unequal, centered", "outputs", "momentum, decay", "Nesterov, schedule", "population")
+"""Regimes whose reduced networks are left to ``make check-slow``; the others have all of their parts."""
 LEVEL = 0.001
 """Of all tests of distributions together, each at this over their number."""
 COMPARED = ("test_loss", "train_loss", "feature_correlation", "gradient_correlation", "error_correlation")
@@ -222,7 +224,9 @@ def last(experiment, name):
 
 
 @pytest.mark.parametrize(
-    ("method", "name"), [("lazy", name) for name in LAZY] + [("reduced", name) for name in REGIMES]
+    ("method", "name"),
+    [("lazy", name) for name in LAZY]
+    + [pytest.param("reduced", name, marks=[pytest.mark.slow] * (name in REPEATED)) for name in REGIMES],
 )
 def test_equal_in_distribution(method, name, trained):
     count = (len(LAZY) + len(REGIMES)) * len(COMPARED)

@@ -1,6 +1,7 @@
 """The explorer in this process, and in a process of its own with a browser, for the tests of this folder."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -40,25 +41,61 @@ def window(browser: Any) -> Iterator[Any]:
     context.close()
 
 
-@pytest.fixture
-def explorer(window: Any, address: str) -> Iterator[Explorer]:
-    page = window.new_page()
+@contextmanager
+def watched(page: Any, address: str) -> Iterator[None]:
+    """See that a page makes no error meanwhile, and asks nobody else for anything."""
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
     requested: list[str] = []
-    page.on("request", lambda request: requested.append(request.url))
-    yield Explorer(page)
-    for each in window.pages:
-        each.close()
+
+    def on_error(error: Any) -> None:
+        errors.append(str(error))
+
+    def on_request(request: Any) -> None:
+        requested.append(request.url)
+
+    page.on("pageerror", on_error)
+    page.on("request", on_request)
+    yield
+    page.remove_listener("pageerror", on_error)
+    page.remove_listener("request", on_request)
     assert errors == []
     ours = (address, "about:", "blob:", "data:")
     assert [url for url in requested if not url.startswith(ours)] == []  # works without a network
 
 
 @pytest.fixture
-def phone(browser: Any, address: str) -> Iterator[Explorer]:
+def own_explorer(window: Any, address: str) -> Iterator[Explorer]:
+    """A page that is loaded for one test."""
+    others = window.pages
+    page = window.new_page()
+    with watched(page, address):
+        yield Explorer(page)
+        for each in window.pages:
+            if each not in others:
+                each.close()
+
+
+@pytest.fixture(scope="session")
+def kept_page(window: Any) -> Any:
+    return window.new_page()
+
+
+@pytest.fixture
+def explorer(kept_page: Any, address: str) -> Iterator[Explorer]:
+    """A page that tests share if they leave neither networks nor files behind: to load one takes seconds."""
+    with watched(kept_page, address):
+        yield Explorer(kept_page)
+
+
+@pytest.fixture(scope="session")
+def kept_phone(browser: Any) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 375, "height": 812}, has_touch=True, is_mobile=True)
-    explorer = Explorer(context.new_page())
-    explorer.open(address)
-    yield explorer
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def phone(kept_phone: Any, address: str) -> Explorer:
+    explorer = Explorer(kept_phone)
+    explorer.open(address)
+    return explorer

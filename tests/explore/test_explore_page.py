@@ -13,7 +13,8 @@ from explorer import PROBLEM
 from explorer_page import DRAWN, IS_DRAWN, SLOW, Explorer
 
 
-def test_newcomer_sees_a_curve_and_words(explorer: Explorer, address: str) -> None:
+def test_newcomer_sees_a_curve_and_words(own_explorer: Explorer, address: str) -> None:
+    explorer = own_explorer
     page = explorer.page
     page.goto(address)
     page.wait_for_selector(IS_DRAWN, timeout=SLOW)
@@ -52,7 +53,8 @@ def test_long_runs_show_their_first_steps_first(explorer: Explorer, address: str
     assert len(explorer.traces[-1]["y"]) == 400
 
 
-def test_a_preset_a_pin_and_a_link(explorer: Explorer, address: str) -> None:
+def test_a_preset_a_pin_and_a_link(own_explorer: Explorer, address: str) -> None:
+    explorer = own_explorer
     page = explorer.page
     explorer.open(address)
     page.select_option("#preset", "wider-ntk")
@@ -198,7 +200,8 @@ def shorter(preset: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_every_preset_is_drawn(explorer: Explorer, address: str) -> None:
+def test_every_preset_is_drawn(own_explorer: Explorer, address: str) -> None:
+    explorer = own_explorer
     page = explorer.page
 
     def answer(route: Any) -> None:

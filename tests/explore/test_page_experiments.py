@@ -1,20 +1,21 @@
 """Networks, exports and long work on the page, in a real browser."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
+import matplotlib
 import numpy as np
+import pytest
 
 import deeplinear as dl
 from deeplinear._explore.problems import read_problem
-from explorer import PROBLEM
+from explorer import PROBLEM, until
 from explorer_page import SLOW, Explorer
 
 
-def test_exports(explorer: Explorer, address: str, tmp_path: Path) -> None:
+def test_exports(own_explorer: Explorer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    explorer = own_explorer
     explorer.open(address)
     page = explorer.page
 
@@ -37,12 +38,16 @@ def test_exports(explorer: Explorer, address: str, tmp_path: Path) -> None:
     page.click("[data-export=python]")
     page.wait_for_selector("#python[open]")
     lines = page.locator("#python code").inner_text()
-    script = f"import matplotlib\nmatplotlib.use('agg')\n{lines}\nprint(ax.lines[0].get_ydata().tolist())"
-    printed = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
-    np.testing.assert_array_equal(json.loads(printed.stdout), theory.test_loss)
+    matplotlib.use("agg")
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    names: dict[str, Any] = {}
+    exec(compile(lines, "lines", "exec"), names)
+    np.testing.assert_array_equal(names["ax"].lines[0].get_ydata(), theory.test_loss)
+    names["plt"].close("all")
 
 
-def test_experiment_with_progress_and_cancel(explorer: Explorer, address: str, tmp_path: Path) -> None:
+def test_experiment_with_progress_and_cancel(own_explorer: Explorer, address: str, tmp_path: Path) -> None:
+    explorer = own_explorer
     explorer.open(address)
     page = explorer.page
     explorer.control("experiment.dim").fill("40")
@@ -93,10 +98,8 @@ def test_experiment_with_progress_and_cancel(explorer: Explorer, address: str, t
     # And one that is left behind by closing the page.
     page.click("#train")
     page.wait_for_selector("#experiment-progress progress[value]", timeout=SLOW)
-    other = page.context.new_page()
-    other.goto(address)
     page.close()
-    wait_until_idle(other)
+    assert until(lambda: httpx.get(f"{address}api/load").json()["long"] == 0)
 
 
 def wait_until_idle(page: Any) -> None:

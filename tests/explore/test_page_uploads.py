@@ -23,8 +23,9 @@ def curves(tmp_path: Path) -> Path:
 
 
 def test_curves_are_drawn_and_compared_and_bad_ones_refused(
-    explorer: Explorer, address: str, curves: Path, tmp_path: Path
+    own_explorer: Explorer, address: str, curves: Path, tmp_path: Path
 ) -> None:
+    explorer = own_explorer
     explorer.open(address)
     page = explorer.page
     result = page.locator("#measured-result")
@@ -65,8 +66,9 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
 
 
 def test_data_give_a_spectrum_and_networks_are_trained_on_the_rows(
-    explorer: Explorer, address: str, tmp_path: Path
+    own_explorer: Explorer, address: str, tmp_path: Path
 ) -> None:
+    explorer = own_explorer
     rng = np.random.default_rng(0)
     x = rng.standard_normal((120, 4)) * [1.0, 0.7, 0.5, 0.3]
     y = x @ [1.0, -1.0, 0.5, 2.0] + 0.1 * rng.standard_normal(120)
@@ -78,7 +80,7 @@ def test_data_give_a_spectrum_and_networks_are_trained_on_the_rows(
     error = explorer.control("data.file-error")
     explorer.wait_for("document.getElementById('data.file-error').textContent === 'choose a file'")
     page.set_input_files("[id='data.file-input']", tmp_path / "bad.csv")
-    explorer.wait_for("document.getElementById('data.file-error').textContent.includes('line 3 has not 3 numbers')")
+    explorer.wait_for("document.getElementById('data.file-error').textContent.includes('line 3 should have 3 numbers')")
     assert "or an npz file with arrays x and y" in error.inner_text()
 
     page.set_input_files("[id='data.file-input']", tmp_path / "rows.npz")

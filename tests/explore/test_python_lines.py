@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._core.refusal import Refusal
 from deeplinear._explore import tasks
 from deeplinear._explore.code import python_lines
-from deeplinear._explore.controls import CONTROLS
+from deeplinear._explore.controls import CONTROLS, field_of
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM, changed, quiet
 
@@ -187,19 +188,25 @@ def number_fields() -> list[tuple[str, str, str]]:
     ]
 
 
-def test_numbers_beyond_all_floats_are_refused_in_every_field(client: httpx.Client) -> None:
+@pytest.mark.parametrize("value", [10**400, -(10**400), [10**400]], ids=["large", "negative", "list"])
+def test_numbers_beyond_all_floats_are_refused_in_every_field(value: Any) -> None:
     for part, kind, name in number_fields():
-        for value in (10**400, -(10**400), [10**400]):
-            problem = json.loads(json.dumps(PROBLEM))
-            problem["steps"] = 100
-            if part:
-                needed = {other.name: other.default for other in CONTROLS if kind in other.kinds}
-                problem[part] = {"type": kind} | {each: usual for each, usual in needed.items() if usual is not None}
-            (problem[part] if part else problem)[name] = value
-            response = client.post("/api/solve", json={"problem": problem})
-            assert response.status_code == 400, (part, kind, name)
-            assert f"{name} must be below 1.8e+308, got a number of" in response.json()["error"]
-            assert response.json()["field"] == ".".join(filter(None, (part, name)))
+        problem = json.loads(json.dumps(PROBLEM))
+        problem["steps"] = 100
+        if part:
+            needed = {other.name: other.default for other in CONTROLS if kind in other.kinds}
+            problem[part] = {"type": kind} | {each: usual for each, usual in needed.items() if usual is not None}
+        (problem[part] if part else problem)[name] = value
+        with pytest.raises(Refusal, match=f"{name} must be below 1.8e.308, got a number of") as refused:
+            tasks.read("solve", json.loads(json.dumps({"problem": problem})))
+        assert field_of(refused.value) == ".".join(filter(None, (part, name)))
+
+
+def test_numbers_beyond_all_floats_are_refused_by_the_server(client: httpx.Client) -> None:
+    response = client.post("/api/solve", json={"problem": changed("network", width=10**400)})
+    assert response.status_code == 400
+    assert "width must be below 1.8e+308, got a number of" in response.json()["error"]
+    assert response.json()["field"] == "network.width"
     for name in ("dim", "seeds"):
         request = {"problem": PROBLEM, "dim": 50, "seeds": 2} | {name: 10**400}
         response = client.post("/api/experiment", json=request)

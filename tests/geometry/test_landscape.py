@@ -7,11 +7,11 @@ import deeplinear as dl
 from deeplinear._experiment.train import train
 from deeplinear._experiment.training import Training
 from deeplinear._geometry.landscape import _barrier
+from factories import maker
 
-
-def make(optimizer=None, sampling=None, network=None, steps=20, **more):
-    network, sampling = network or dl.MLP(depth=2, width=1.0), sampling or dl.FullBatch(2.0)
-    return dl.Problem(network, dl.Isotropic(0.3), sampling, optimizer or dl.GradientDescent(0.05), steps, **more)
+make = maker(
+    "optimizer", "sampling", "network", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=20
+)
 
 
 RULES = {

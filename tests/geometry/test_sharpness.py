@@ -12,15 +12,14 @@ import deeplinear as dl
 from deeplinear._geometry.operators import EPS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.spectrum import end
 from deeplinear._geometry.visit import visit
+from factories import checkerboard, maker
 
 TWO = [[1.0, 0.3], [0.3, 0.5]]
 
 
-def make(optimizer=None, network=None, sampling=None, data=None, steps=20, phases=()):
-    network, sampling = network or dl.MLP(depth=2, width=1.0), sampling or dl.FullBatch(2.0)
-    return dl.Problem(
-        network, data or dl.Isotropic(0.3), sampling, optimizer or dl.GradientDescent(0.05), steps, phases
-    )
+make = maker(
+    "optimizer", "network", "sampling", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=20
+)
 
 
 CASES = {
@@ -43,10 +42,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("operator", "start"), [("hessian", "first"), ("kernel", "now")])
-@pytest.mark.parametrize("name", CASES)
-def test_networks_have_this_curvature(name, operator, start):
+@pytest.mark.parametrize(("name", "seen"), checkerboard(CASES, ["hessian first", "kernel now"]))
+def test_networks_have_this_curvature(name, seen):
     at, vectors = (0, 9, 19), 8
+    operator, start = seen.split()
     dim, seeds, most = (1500, 8, 0.03) if name == "multi-pass" else (10**6, 24, 0.002)
     theory = dl.sharpness(CASES[name], at, vectors, operator=operator, start=start)
     method = "lazy" if name == "multi-pass" else "reduced"

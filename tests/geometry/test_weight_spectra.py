@@ -11,12 +11,12 @@ import deeplinear as dl
 from deeplinear._experiment.training import Training
 from deeplinear._geometry import weights
 from deeplinear._geometry.weight_spectra import ACCURACY
+from factories import maker
 
 DIM, SEEDS = 400, 4
 
 
-def make(network, optimizer, sampling=None, data=None, steps=20):
-    return dl.Problem(network, data or dl.Isotropic(0.1), sampling or dl.FullBatch(4.0), optimizer, steps)
+make = maker("network", "optimizer", "sampling", "data", noise=0.1, sampling=dl.FullBatch(4.0), steps=20)
 
 
 def small(**more):

@@ -150,10 +150,10 @@ def test_no_rate_is_better(name, objective):
     assert all(getattr(each, loss)[-1] >= found.loss * (1 - 1e-9) for each in dl.solve(others))
 
 
-@pytest.mark.parametrize("lr", [1e-7, 30.0])
-def test_the_search_may_start_anywhere(lr):
+def test_the_search_may_start_anywhere():
     expected = optimal_lr(PROBLEMS["online"])
-    assert optimal_lr(replace(PROBLEMS["online"], {"lr": lr})).lr == pytest.approx(expected.lr, rel=1e-5)
+    for lr in (1e-7, 30.0):
+        assert optimal_lr(replace(PROBLEMS["online"], {"lr": lr})).lr == pytest.approx(expected.lr, rel=1e-5)
 
 
 def test_a_horizon_is_a_shorter_problem():
@@ -328,11 +328,13 @@ def test_a_stable_stretch_far_above_the_first_unstable_rate():
     assert found.lr < 0.6
 
 
-@pytest.mark.parametrize("lr", [1e-300, 1e-12, 1e12, 1e300])
-def test_any_rate_will_do_to_begin_with(lr):
+def test_any_rate_will_do_to_begin_with():
     problem = make(dl.MLP(1, 1.0), steps=5)
-    assert optimal_lr(replace(problem, {"lr": lr})) == optimal_lr(problem)
-    assert max_stable_lr(replace(problem, {"lr": lr})) == max_stable_lr(problem)
+    best, stable = optimal_lr(problem), max_stable_lr(problem)
+    for lr in (1e-300, 1e-12, 1e12, 1e300):
+        other = replace(problem, {"lr": lr})
+        assert optimal_lr(other) == best, lr
+        assert max_stable_lr(other) == stable, lr
 
 
 def test_power_law_data_at_the_edge_whatever_the_start():

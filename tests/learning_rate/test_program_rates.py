@@ -8,14 +8,14 @@ import pytest
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.rate import with_rate
+from factories import maker
 
 s = dl.schedules
 TWO = (dl.Phase(6), dl.Phase(6, target_overlap=0.5))
 TUNED = (dl.Phase(6), dl.Phase(6, target_overlap=0.5, noise=0.5, optimizer=dl.GradientDescent(0.02)))
 
 
-def problem(optimizer: Any, phases: Any = ()) -> dl.Problem:
-    return dl.Problem(dl.MLP(2, 0.8), dl.Isotropic(0.3), dl.FullBatch(1.5), optimizer, steps=12, phases=phases)
+problem = maker("optimizer", "phases", depth=2, width=0.8, noise=0.3, sampling=dl.FullBatch(1.5), steps=12)
 
 
 CASES = {
@@ -35,7 +35,7 @@ CASES = {
 def test_no_rate_is_better(name: str) -> None:
     one = CASES[name]
     found = dl.optimal_lr(one)
-    rates = found.lr * np.geomspace(1e-3, 30, 200)
+    rates = found.lr * np.geomspace(1e-3, 30, 100)
     losses = np.array([run.test_loss[-1] for run in dl.solve([with_rate(one, rate) for rate in rates])])
     assert found.loss <= losses.min() * (1 + 1e-6)
     assert found.is_factor == one.optimizer.has_schedule

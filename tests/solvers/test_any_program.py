@@ -9,7 +9,7 @@ from hypothesis import Phase
 from scipy.integrate import quad
 
 import deeplinear as dl
-from agreement import assert_close, under_names_of_the_reference
+from agreement import assert_close, of_every_program, under_names_of_the_reference
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations import matrix_track
 from deeplinear._equations.matrix_averages import MatrixAverage
@@ -36,20 +36,7 @@ def test_any_program_agrees_with_the_reference(problem):
     averages = [dl.TailMean(0.5)] if muon else [dl.EMA(0.7), dl.TailMean(0.5)]
     with one_blas_thread():
         expected, solution = reference(problem, averages), dl.solve(problem, averages=averages)
-    found = {
-        "test_loss": solution.test_loss,
-        "train_loss": solution.train_loss,
-        "bias": solution.decomposition.bias,
-        "width": solution.decomposition.width,
-        "data": solution.decomposition.data,
-        "kernel": solution.kernel,
-        "Cv": solution.error_correlation,
-        "CDelta": solution.residual_correlation,
-        "Ch": solution.feature_correlation,
-        "Cg": solution.gradient_correlation,
-        "Rhr": solution.feature_response,
-        "Rgu": solution.gradient_response,
-    }
+    found = of_every_program(solution) | {"kernel": solution.kernel}
     for name, actual in found.items():
         assert_close(actual, expected[name], 1e-9)
     assert_close(solution.averaged_test_loss, expected["averaged_test_loss"], 1e-9)

@@ -24,7 +24,7 @@ from factories import maker
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2)
 
 
-make = maker("sampling", "steps", "lr", depth=3, width=0.8, noise=0.3, sampling=dl.FullBatch(1.5), lr=0.01, steps=300)
+make = maker("sampling", "steps", "lr", depth=2, width=0.8, noise=0.3, sampling=dl.FullBatch(1.5), lr=0.01, steps=300)
 
 
 def true_error(solution, exact):
@@ -95,10 +95,10 @@ SMOOTH = {
     "few samples": {"sampling": dl.FullBatch(0.6), "richness": 0.4},
     "population": {"sampling": dl.Population()},
     "infinite width": {"width": "infinite", "lr": 0.02},
-    "unequal widths": {"width": [0.5, 1.0, 2.0], "centered": True},
+    "unequal widths": {"depth": 3, "width": [0.5, 1.0, 2.0], "centered": True},
     "lazy": {"width": "infinite", "parameterization": "ntk", "centered": True},
-    "residual": {"network": dl.ResNet, "depth": 4},
-    "residual, population": {"network": dl.ResNet, "sampling": dl.Population(), "centered": True},
+    "residual": {"network": dl.ResNet, "depth": 3},
+    "residual, population": {"network": dl.ResNet, "depth": 3, "sampling": dl.Population(), "centered": True},
     "infinite depth": {"network": dl.ResNet, "depth": np.inf, "steps": 100, "lr": 0.004, "branch": 0.5},
     "infinite depth, large branches": {"network": dl.ResNet, "depth": np.inf, "steps": 120, "lr": 0.01},
     "infinite depth, population, weight decay": {
@@ -111,9 +111,9 @@ SMOOTH = {
         "lr": 0.01,
     },
     "many layers": {"network": dl.ResNet, "depth": 300, "steps": 120, "lr": 0.01},
-    "outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 200, "depth": 2},
-    "residual, outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 150, "depth": 2, "network": dl.ResNet},
-    "spectrum": {"data": SPECTRUM, "depth": 2},
+    "outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 150},
+    "residual, outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 150, "network": dl.ResNet},
+    "spectrum": {"data": SPECTRUM},
     "weight decay": {"weight_decay": 0.2},
     "schedule": {"lr": lambda step: 0.03 / (1 + step / 50)},
     "cosine with weight decay": {"lr": lambda s: 0.01 * (1 + np.cos(np.pi * s / 300)), "weight_decay": 0.1},
@@ -171,7 +171,9 @@ def draw(rng):
     )
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 24))])
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[] if seed in (0, 1, 2, 3, 5, 6) else [pytest.mark.slow]) for seed in range(24)]
+)
 def test_the_error_estimate_is_honest(seed):
     problem = draw(np.random.default_rng(seed))
     exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
@@ -181,7 +183,7 @@ def test_the_error_estimate_is_honest(seed):
 
 @pytest.mark.parametrize(
     ("sampling", "last", "depth"),
-    [(dl.FullBatch(1.2), 10**4, 1), (dl.Population(), 10**5, 2)],
+    [(dl.FullBatch(1.2), 3000, 1), (dl.Population(), 10**4, 2)],
     ids=["full batch", "population"],
 )
 def test_long_runs_agree_with_a_finer_tolerance(sampling, last, depth):
@@ -238,7 +240,7 @@ def test_rows_of_a_correlation_are_written_with_the_columns_that_mirror_them():
 
 def test_panels_that_do_not_settle_are_refused(monkeypatch):
     """Then every step is taken, and exact; sweeps that end with a change of 1e-4 have not settled."""
-    problem = make(depth=2, steps=60)
+    problem = make(steps=60)
     exact = dl.solve(problem)
     monkeypatch.setattr(_panels, "settle", lambda *arguments, **options: 1e-4)
     solution = dl.solve(problem, method="panels")
@@ -248,7 +250,7 @@ def test_panels_that_do_not_settle_are_refused(monkeypatch):
 
 def test_what_is_left_unresolved_counts_in_every_layer(monkeypatch):
     """A feature or gradient correlation that no polynomial follows, beside losses that are constant."""
-    problem = make(depth=2, steps=60)
+    problem = make(steps=60)
     panels = _panels.PanelRun(problem, 1e-6)
     panels.fill()
     rows = panels.rows(panels.grid.last)
@@ -351,7 +353,7 @@ def test_breaks_of_a_schedule(rates, expected):
     assert breaks(np.array(rates)).tolist() == expected
 
 
-@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("tolerance", [1e-4, pytest.param(1e-6, marks=pytest.mark.slow), 1e-8])
 @pytest.mark.parametrize(
     "change",
     [
@@ -389,7 +391,7 @@ def test_panels_that_do_not_pay_are_given_up_for_every_step():
 
 
 def test_memory_of_panels_is_bounded_by_its_estimate():
-    problem = make(depth=1, steps=1500)
+    problem = make(depth=1, steps=1200)
     tracemalloc.start()
     solution = dl.solve(problem)
     _, peak = tracemalloc.get_traced_memory()
@@ -399,7 +401,7 @@ def test_memory_of_panels_is_bounded_by_its_estimate():
 
 
 def test_at_is_exact_at_nodes_and_refuses_other_times():
-    problem = make(steps=400)
+    problem = make(depth=1, steps=400)
     for method in ("dense", "panels"):
         solution = dl.solve(problem, method=method)
         nodes = np.flatnonzero(solution.times == np.round(solution.times))
@@ -412,7 +414,7 @@ def test_at_is_exact_at_nodes_and_refuses_other_times():
 
 
 def test_files_hold_everything(tmp_path):
-    solution = dl.solve(make(steps=400), method="panels")
+    solution = dl.solve(make(depth=1, steps=400), method="panels")
     solution.save(tmp_path / "run.nc")
     again = dl.Solution.load(tmp_path / "run.nc")
     assert (again.times == solution.times).all()
@@ -445,7 +447,7 @@ def test_the_choice_of_method():
         match="method must be 'auto' or 'dense' or 'panels' or 'coarse' or 'condensed' or 'reference', got 'fast'",
     ):
         dl.solve(make(), method="fast")
-    short, long = dl.solve([make(steps=20), make(steps=5000, depth=1)])
+    short, long = dl.solve([make(steps=20), make(steps=1200, depth=1)])
     assert [short.stats["method"], long.stats["method"]] == ["dense", "panels"]
     with pytest.raises(ValueError, match='solve with method="dense"'):
         long.sample_sites(3)

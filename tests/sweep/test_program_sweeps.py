@@ -10,14 +10,13 @@ import deeplinear as dl
 from deeplinear._problem.edit import replace
 from deeplinear._sweep.plan import Plan
 from deeplinear._sweep.sweep import sweep
+from factories import maker
 
 s = dl.schedules
 PHASES = (dl.Phase(3), dl.Phase(3, target_overlap=0.5))
 
 
-def problem(optimizer: Any, network: Any = None, phases: Any = ()) -> dl.Problem:
-    network = network or dl.MLP(2, 1.0)
-    return dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), optimizer, steps=6, phases=phases)
+problem = maker("optimizer", "network", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), steps=6)
 
 
 GRIDS = [

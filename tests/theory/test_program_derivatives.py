@@ -8,6 +8,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import get_field, replace
+from factories import maker
 
 s = dl.schedules
 PHASES = (
@@ -16,9 +17,9 @@ PHASES = (
 )
 
 
-def problem(optimizer: Any, network: Any = None, sampling: Any = None, phases: Any = ()) -> dl.Problem:
-    network, sampling = network or dl.MLP(2, 0.8, richness=0.7), sampling or dl.FullBatch(1.5)
-    return dl.Problem(network, dl.Isotropic(0.3), sampling, optimizer, steps=10, phases=phases)
+problem = maker(
+    "optimizer", "network", depth=2, width=0.8, richness=0.7, noise=0.3, sampling=dl.FullBatch(1.5), steps=10
+)
 
 
 CASES = {

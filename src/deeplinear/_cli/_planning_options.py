@@ -139,7 +139,7 @@ BUDGET = Group(
             "--store",
             metavar="FOLDER",
             show_default=False,
-            help="Folder in which solved models are kept, to go on after an interruption or with other processes.",
+            help="Folder that keeps solved models, to resume after an interruption or share work with other processes.",
             rich_help_panel=_PANEL,
         ),
     ),

@@ -46,8 +46,9 @@ class Comparison(Drawn):
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
         Relative deviation of the losses that is expected of networks of this size, largest over steps; it falls
-        as 1/D. From exact draws where these are quick (see ``finite_size``), to about a third; else an estimate from
-        theory alone, mostly right within a factor of three. Infinite where some networks are expected to diverge.
+        as 1/D. From exact draws where these are quick (see ``finite_size``), to about a third; otherwise an estimate
+        from theory alone, mostly right to within a factor of three. Infinite where some networks are expected to
+        diverge.
     explanation
         The verdict, what would have been noticed, divergence and finite size, in words.
     seeds, dim

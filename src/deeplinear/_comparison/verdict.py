@@ -22,7 +22,7 @@ _MANY = 50
 
 
 class Verdict(StrEnum):
-    """What a comparison comes to."""
+    """The outcome of a comparison."""
 
     AGREES = "agrees"
     CLOSE = "close"

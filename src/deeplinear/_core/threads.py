@@ -1,16 +1,18 @@
 """BLAS on one thread, while something else is parallel or while results must not depend on threads."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 _lock = threading.RLock()  # a signal handler that forks may interrupt whoever holds it
 _users = 0
 _limits: threadpool_limits | None = None
 _here = threading.local()  # blocks: how many this thread is in
+_found: tuple[int, ThreadpoolController] | None = None  # modules that had been imported, and libraries found then
 
 
 @contextmanager
@@ -31,9 +33,18 @@ def _enter() -> None:
     global _users, _limits
     with _lock:
         if not _users:
-            _limits = threadpool_limits(1, user_api="blas")
+            _limits = _libraries().limit(limits=1, user_api="blas")
         _users += 1
         _here.blocks = getattr(_here, "blocks", 0) + 1
+
+
+def _libraries() -> ThreadpoolController:
+    """Return the libraries that have threads. To look for them takes as long as ten steps of training."""
+    global _found
+    modules = len(sys.modules)  # a library comes with the module that needs it
+    if _found is None or _found[0] != modules:
+        _found = modules, ThreadpoolController()
+    return _found[1]
 
 
 def _leave() -> None:

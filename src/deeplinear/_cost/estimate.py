@@ -31,8 +31,7 @@ from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
-from deeplinear._solvers.merged_steps import MergedSteps
-from deeplinear._solvers.panels.solver import BEGINNING, Panels
+from deeplinear._solvers.panels.solver import BEGINNING
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -106,8 +105,8 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
 
-    Takes about a second at most, whatever the problem. What ``solve`` takes is that of the method it begins with, and
-    of every step where a long run still oscillates after some hundred steps.
+    It takes about a second at most, whatever the problem. The cost of ``solve`` is that of the method with which it
+    begins, or of solving every step where a long run still oscillates after some hundred steps.
 
     Parameters
     ----------
@@ -150,17 +149,14 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
     solver = choice.solver(problem)
     work = solver.estimate(problem)
     beginning = Work(replace(Dense().shape(problem), steps=BEGINNING), 1.0, 0)
-    if isinstance(solver, Panels) and beginning.numbers < _MOST_PROBED and not solver.begins(problem):
+    if beginning.numbers < _MOST_PROBED and not solver.begins(problem):
         other = choice.instead(problem, solver)
-        work = solver.without_panels(problem) if other is None else other.estimate(problem)
-        return (other or solver).name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
-    steps = work.shape.steps
-    if isinstance(solver, MergedSteps):  # what takes longer is given up
-        steps = min(steps, solver.most_steps(problem))
-    return solver.name, Cost(work.passes * seconds(steps), work.bytes)
+        work = solver.given_up(problem) if other is None else other.estimate(problem)
+        solver = other or solver
+    return solver.name, Cost(work.passes * seconds(min(work.shape.steps, solver.most_steps(problem))), work.bytes)
 
 
-def solve_seconds(problem: Problem) -> Callable[[int], float]:
+def solve_seconds(problem: Problem) -> Callable[[float], float]:
     """Return the time that the first ``t`` steps of a dense solve take, as a function of t.
 
     Step t reads the leading e x e block, e = t C, of every matrix in ``matrices_read`` once.
@@ -170,7 +166,7 @@ def solve_seconds(problem: Problem) -> Callable[[int], float]:
     seconds_per_byte = _seconds_per_byte(shape)
     bytes_per_step = _FLOAT * system.matrices_read(shape) * shape.outputs**2  # times t^2
 
-    def seconds(steps: int) -> float:
+    def seconds(steps: float) -> float:
         return steps * overhead + bytes_per_step * steps**3 / 3 * seconds_per_byte
 
     return seconds

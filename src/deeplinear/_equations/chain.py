@@ -133,8 +133,8 @@ class Layers:
             if layer == 1:
                 total = c.first_to_last[..., 0] * (gain + decay * total)
             else:
-                k = c.k[layer - 2]
-                total = times(k, k, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
+                f_bar = c.f_bar[layer - 2]
+                total = times(f_bar, f_bar, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
         return total
 
     def gradient_products(self, rows: slice) -> list[Array]:

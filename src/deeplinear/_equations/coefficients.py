@@ -85,7 +85,7 @@ class Coefficients:
     first_to_last: Array  # nu_1 / nu_L
     rho: tuple[Array | None, ...]  # nu_{l+1} / nu_l for each layer but the last; None stands for 1
     f: tuple[Array | None, ...]  # branch into h_l from below for each layer, 1 or beta; None stands for 1
-    k: tuple[Array | None, ...]  # branch into g_l from above, likewise
+    f_bar: tuple[Array | None, ...]  # branch into g_l from above, likewise
     beta2: Array  # squared branch of a residual network; beta_0^2 at infinite depth
     sigma: Array  # standard deviation of the labels, (batch, 1) or (batch, times)
     task_sigma: Array  # the same for the target of each phase, (batch, tasks)
@@ -165,7 +165,7 @@ def coefficients(
         """One of the constants; a number for each problem is a matrix of one entry."""
         return device.put((values[:, None, None] if values.ndim == 1 else values).astype(kind, copy=False))
 
-    layers = {name: stacked.pop(name).T for name in ("rho", "f", "k", "variances", "rate_factors")}
+    layers = {name: stacked.pop(name).T for name in ("rho", "f", "f_bar", "variances", "rate_factors")}
     for name in ("eigenvalues", "weight"):
         stacked[name] = stacked[name][..., None, None]
     constants: dict[str, Any] = {name: place(values) for name, values in stacked.items()}
@@ -205,7 +205,7 @@ def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -
         "first_to_last": first_to_last,
         "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
         "f": f,
-        "k": f[::-1],
+        "f_bar": f[::-1],
         "beta2": network.branch_factor**2,
         **data_sets(problem, lengths)[1],
         "task_sigma": np.array([stage.noise for stage in problem.stages]),

@@ -2,11 +2,12 @@
 
 Along a residual chain with branches beta everything changes slowly, so it is enough to know it at a few
 edges e (the weights W_e between layers e and e + 1). What reaches an edge from below is the kernel Y with
-source covariance S (layer e), from above Q with D (layer e + 1); see ``layers.py``. Across an edge they
+source covariance S (layer e), from above Q with Theta (layer e + 1); see ``layers.py``. Across an edge they
 change by beta^2 times
 
     dY = A + X B Y ,          dS = X B S + (X B S)^T + dd o C_h + X (dd o C_g) X^T + beta^2 (X B) S (X B)^T
-    dQ = B + P A Q ,          dD = P A D + (P A D)^T + dd o C_g + P (dd o C_h) P^T + beta^2 (P A) D (P A)^T
+    dQ = B + P A Q ,          dTheta = P A Theta + (P A Theta)^T + dd o C_g + P (dd o C_h) P^T
+                                       + beta^2 (P A) Theta (P A)^T
 
     A = dd o R_hr + gamma0 a o C_h  at layer e ,     B = dd o R_gu + gamma0 a o C_g  at layer e + 1
     X = Y + beta^2 Y B X ,    P = Q + beta^2 Q A P
@@ -103,9 +104,9 @@ class DeepChain:
             for name in ("lower", "upper", "Y", "Q", "A", "B", "X", "P", "_XB", "_PA"):
                 setattr(self, name, getattr(like, name))
         # Sources and correlations; names as in the module, "low" and "up" for the layers of an edge.
-        self.Ch_low, self.Cg_up, self.S_low, self.D_up = (room.symmetric(*lead) for _ in range(4))
+        self.Ch_low, self.Cg_up, self.S_low, self.Theta_up = (room.symmetric(*lead) for _ in range(4))
         self.Cg_low = self.Cg_up if self._edge is None else room.symmetric(*lead)
-        self.D_low = self.D_up if self._edge is None else room.symmetric(*lead)
+        self.Theta_low = self.Theta_up if self._edge is None else room.symmetric(*lead)
         self.S_up = self.S_low if self._edge is None else room.symmetric(*lead)
         # What initial weights make of h and g, per unit of branch, and the initial readout.
         self._from_above = backward_source(c, self._hidden, self.Cg_up, nodes=True)
@@ -137,14 +138,14 @@ class DeepChain:
         above = beside(self.nodes.above, c.gamma0)
         top = at_an_end(rows, lambda: (self.weights.readout.a[rows][:, None], self._readout.rows(rows)))
 
-        def sweep(Q: Array, D: Array) -> tuple[Array, Array]:
-            (top_Q, top_D), dQ, dD = top(), None, None
+        def sweep(Q: Array, Theta: Array) -> tuple[Array, Array]:
+            (top_Q, top_Theta), dQ, dTheta = top(), None, None
             if respond:
                 self.Q[rows] = Q
                 self.upper.backward(Q, rows)
             if correlate:
-                self.D_up[rows] = D
-                self.upper.correlate_g(Source(self.S_up), Source(self.D_up), self.Cg_up, rows)
+                self.Theta_up[rows] = Theta
+                self.upper.correlate_g(Source(self.S_up), Source(self.Theta_up), self.Cg_up, rows)
             if respond:
                 self.B[rows] = kernel_on_h(c, self._hidden, self.upper.dg_du[rows], self.Cg_up, rows, None, None)
                 P = self._through_edge(Q, self.A, self.P, rows)
@@ -153,17 +154,17 @@ class DeepChain:
                 Q = top_Q + self._sum(above, dQ)
             if correlate:
                 through = self._gamma0**2 * self._sandwich(self.P, self._from_below, rows)
-                dD = self._mixed(self._PA, self.D_up, rows) + self._from_above.rows(rows) + through
-                D = top_D + self._sum(above, dD)
+                dTheta = self._mixed(self._PA, self.Theta_up, rows) + self._from_above.rows(rows) + through
+                Theta = top_Theta + self._sum(above, dTheta)
             if self._edge is not None:
                 if dQ is not None:
                     self.lower.backward(self.Q[rows] + self._edge * dQ, rows)
-                if dD is not None:
-                    self.D_low[rows] = self.D_up[rows] + self._edge * dD
-                    self.lower.correlate_g(Source(self.S_low), Source(self.D_low), self.Cg_low, rows)
-            return Q, D
+                if dTheta is not None:
+                    self.Theta_low[rows] = self.Theta_up[rows] + self._edge * dTheta
+                    self.lower.correlate_g(Source(self.S_low), Source(self.Theta_low), self.Cg_low, rows)
+            return Q, Theta
 
-        self._settle("backward", sweep, above, self.Q, self.D_up, rows)
+        self._settle("backward", sweep, above, self.Q, self.Theta_up, rows)
 
     def forward(self, Rhr_data: Causal, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about h."""
@@ -186,7 +187,7 @@ class DeepChain:
                 self.lower.forward(rows)
             if correlate:
                 self.S_low[rows] = S
-                self.lower.correlate_h(Source(self.S_low), Source(self.D_low), self.Ch_low, rows)
+                self.lower.correlate_h(Source(self.S_low), Source(self.Theta_low), self.Ch_low, rows)
             Ch = self.Ch_low[rows]
             if respond:
                 self.A[rows] = kernel_on_g(c, self._hidden, self.lower.dh_dr[rows], Ch, rows, None, learned)
@@ -222,7 +223,7 @@ class DeepChain:
 
     def sources(self) -> list[Symmetric]:
         """Covariances that a sweep reads before it writes them."""
-        return [self.S_low, self.D_up, self.Ch_low, *([] if self._edge is None else [self.S_up])]
+        return [self.S_low, self.Theta_up, self.Ch_low, *([] if self._edge is None else [self.S_up])]
 
     def correlations(self) -> list[Symmetric]:
         """C_h and C_g at each node."""
@@ -331,7 +332,7 @@ class DeepChain:
         first, up = (correlation_rows(self.c, C, rows) for C in (self.Cg_first, self.Cg_up))
         each = up * self.Ch_low[rows]
         edges = beta2[..., None] * (each * beside(self.nodes.total, beta2)[:, None, None]).sum(axis=1)
-        F, sources = self.upper.dh.matrix[:, :, -1, :e, :e], (self.S_up, self.D_up)
+        F, sources = self.upper.dh.matrix[:, :, -1, :e, :e], (self.S_up, self.Theta_up)
         last = sum(f[:, rows] @ C.matrix[:, -1, :e, :e] @ f.mT for f, C in zip(F, sources, strict=True))
         inputs = first * self._Ch_data[rows]
         return [over_outputs(x) for x in (inputs, edges, within_outputs(last))]
@@ -353,7 +354,7 @@ class DeepChain:
         """C_h of each layer, or at each node."""
         rows = rows or self._all
         F = finite(self.upper.dh.matrix[..., -1, : rows.stop, : rows.stop])
-        sources = self.c.xp.stack([self.S_up.matrix[:, -1], self.D_up.matrix[:, -1]])
+        sources = self.c.xp.stack([self.S_up.matrix[:, -1], self.Theta_up.matrix[:, -1]])
         with computing(F):
             through = F[..., rows, :] @ finite(sources[..., : rows.stop, : rows.stop])
             last = (finite(through) @ F.mT).sum(axis=0)

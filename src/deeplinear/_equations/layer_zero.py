@@ -31,9 +31,9 @@ The sampling rules differ in two numbers only:
 Small batches: fresh batches of B examples of trace-class data also make mode k noisy by its own error, with
 lam_k^2 diag <v_k(t)^2> / B added to <u_k u_k>. The limit of large batches drops that; ``own_noise`` keeps it.
 
-What has been learned of a mode is D_k = 1 - H_k = lam_k H_k K R_Delta, so that noise enters without K:
+What has been learned of a mode is 1 - H_k = lam_k H_k K R_Delta, so that noise enters without K:
 
-    <v_k v_k> = H_k (1 w_k^2 1^T + <r0 r0>) H_k^T + D_k Z D_k^T / lam_k
+    <v_k v_k> = H_k (1 w_k^2 1^T + <r0 r0>) H_k^T + (1 - H_k) Z (1 - H_k)^T / lam_k
     C_h^0 = R_Delta Psi R_Delta^T ,   Psi = sum_k p_k lam_k (H_k Z + Z H_k^T - Z) + sum_k p_k lam_k^2 <v_k v_k>
 """
 
@@ -219,7 +219,7 @@ class DataCovariances:
         self._before = room.series(self.CDelta_equal.shape, 1, s.outputs) if s.sets.twice else None
         self.width: Array = room.series((batch, size))
         self.data: Array = room.series((batch, size))
-        # What has eigenvalue zero is never learned: D = 0 over any number.
+        # What has eigenvalue zero is never learned: 1 - H = 0 over any number.
         lam = self.c.eigenvalues
         self._eigenvalues = self.c.xp.where(lam == 0, self.c.xp.ones_like(lam), lam)
         self._mean_eigenvalue = self.c.moments[1].sum(axis=1)
@@ -286,16 +286,16 @@ class DataCovariances:
             return np.asarray(R[rows] @ finite(direct) @ R.T + from_draws)
 
     def _error(self, Cg: Symmetric | None, rows: slice) -> None:
-        """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + D_k Z D_k^T / lam_k]."""
+        """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + (1 - H_k) Z (1 - H_k)^T / lam_k]."""
         c, e, R = self.c, rows.stop, self.responses
         H = R.H[rows]
         width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg)
         bias = _matrix_product(_matrix_product(R.H1[..., rows, :], c.target), R.H1[..., :e, :].mT)
         Cv, through_H = bias, width  # eq-parts
         if self.noisy:
-            D, data = self._of_data(H, rows)
-            Cv, through_H = bias + data, width - data  # D = 1 - H, so one product does for both
-            self.data[:, rows] = mode_sum(c, row_products(D, data), 1)[..., 0]
+            learned, data = self._of_data(H, rows)
+            Cv, through_H = bias + data, width - data  # of 1 - H and H, so one product does for both
+            self.data[:, rows] = mode_sum(c, row_products(learned, data), 1)[..., 0]
         Cv = Cv + rows_times_transpose(through_H, R.H)
         if self._own is not None:
             drawn = c.subsampling if c.subsampling.shape[1] == 1 else c.subsampling[:, rows]
@@ -312,11 +312,11 @@ class DataCovariances:
         return total + mode_sum(c, row_products(*self._of_data(H, rows)), 1)[..., 0] if self.noisy else total
 
     def _of_data(self, H: Array, rows: slice) -> tuple[Array, Array]:
-        """D_k = 1 - H_k, and what it makes of the noise of the data, D_k Z / lam_k."""
-        D = -H
-        add_identity(D, rows)
-        data = for_all_modes(self._times_Z, D) / self._eigenvalues
-        return D, data if self._own is None else data + D * self._own[..., : rows.stop]  # eq-small-batch
+        """What is learned, 1 - H_k, and what it makes of the noise of the data, (1 - H_k) Z / lam_k."""
+        learned = -H
+        add_identity(learned, rows)
+        data = for_all_modes(self._times_Z, learned) / self._eigenvalues
+        return learned, data if self._own is None else data + learned * self._own[..., : rows.stop]  # eq-small-batch
 
     def _through_r0(self, x: Array, Cg: Symmetric) -> Array:
         """Rows times the covariance of r0, the function at initialisation as it is carried along."""

@@ -1,26 +1,26 @@
 """Hidden layers l = 1 .. L: a chain of sites whose kernels come from their neighbours.
 
-    h_l = s h_{l-1} + A_l g_l + f_l u_l      A_l = f_l (dd o R_hr^{l-1} + f_l gamma0 a o C_h^{l-1})
-    g_l = s g_{l+1} + B_l h_l + k_l r_l      B_l = k_l rho_l (dd o R_gu^{l+1} + k_l gamma0 a o C_g^{l+1})
-    <u_l u_l> = dd o C_h^{l-1},              <r_l r_l> = rho_l dd o C_g^{l+1}
+    h_l = s h_{l-1} + A_l g_l + f_l u_l         A_l = f_l (dd o R_hr^{l-1} + f_l gamma0 a o C_h^{l-1})
+    g_l = s g_{l+1} + B_l h_l + fbar_l r_l      B_l = fbar_l rho_l (dd o R_gu^{l+1} + fbar_l gamma0 a o C_g^{l+1})
+    <u_l u_l> = dd o C_h^{l-1},                 <r_l r_l> = rho_l dd o C_g^{l+1}
 
 At the ends, A_1 has R_hr^0 / (nu_L gamma0) for R_hr^0, B_L = gamma0 a, and <r_L r_L> = d d^T is the
 initial readout. Here o is the elementwise product, dd(t, s) = d(t) d(s), (d, a) the optimiser's
 propagator and rho_l = nu_{l+1} / nu_l. In a centered network g stands for g~ of ``increments.py``.
 
-Without skip connections (an MLP) s = 0 and f = k = 1: each layer is a site of its own. In a residual
-network s = 1 (there is no skip into h_1) and the branch multiplies: f_l = beta but f_1 = 1, k_l = beta
-but k_L = 1. Then the whole chain shares its neurons, and layer l feels all layers below it as
+Without skip connections (an MLP) s = 0 and f = fbar = 1: each layer is a site of its own. In a residual
+network s = 1 (there is no skip into h_1) and the branch multiplies: f_l = beta but f_1 = 1, fbar_l = beta
+but fbar_L = 1. Then the whole chain shares its neurons, and layer l feels all layers below it as
 
-    Y_l = X_{l-1} + A_l ,  S_l = cov a_{l-1} + f_l^2 <u_l u_l>         (kernel and source from below)
-    Q_l = P_{l+1} + B_l ,  D_l = Gamma_{l+1} + k_l^2 <r_l r_l>         (kernel and source from above)
+    Y_l = X_{l-1} + A_l ,  S_l = cov a_{l-1} + f_l^2 <u_l u_l>                (kernel and source from below)
+    Q_l = P_{l+1} + B_l ,  Theta_l = Gamma_{l+1} + fbar_l^2 <r_l r_l>         (kernel and source from above)
 
 where X_l and cov a_l belong to h_l in a chain cut above layer l, P_l and Gamma_l to g_l in a chain cut
 below it. Each is a site as well, so a layer of a residual network has three:
 
-    middle (Y_l, S_l; Q_l, D_l)                        R_hr^l = k_l dh/dr,  R_gu^l = f_l dg/du,  C_h^l,  C_g^l
-    left   (Y_l, S_l; B_l, k_l^2 <r_l r_l>)            X_l = dh/dr,  cov a_l = <h h>
-    right  (A_l, f_l^2 <u_l u_l>; Q_l, D_l)            P_l = dg/du,  Gamma_l = <g g>
+    middle (Y_l, S_l; Q_l, Theta_l)                    R_hr^l = fbar_l dh/dr,  R_gu^l = f_l dg/du,  C_h^l,  C_g^l
+    left   (Y_l, S_l; B_l, fbar_l^2 <r_l r_l>)         X_l = dh/dr,  cov a_l = <h h>
+    right  (A_l, f_l^2 <u_l u_l>; Q_l, Theta_l)        P_l = dg/du,  Gamma_l = <g g>
 """
 
 from deeplinear._core.arrays import Array, computing, finite
@@ -59,12 +59,12 @@ class HiddenResponses:
         self.right = make(self.layers[1:] if c.structure.skip else range(0))
         # Factors of the initial and of the learned part of A_l and B_l; see ``kernel_on_g``.
         self._below = {
-            layer: (times_or_one(f, k), times(f, f, c.whole_gamma0))
-            for layer, f, k in zip(self.layers, c.f, (c.feedback, *c.k), strict=False)
+            layer: (times_or_one(f, f_bar), times(f, f, c.whole_gamma0))
+            for layer, f, f_bar in zip(self.layers, c.f, (c.feedback, *c.f_bar), strict=False)
         }
         self._above = {
-            layer: (times_or_one(k, rho, f), times_or_one(k, k, rho))
-            for layer, k, rho, f in zip(self.layers, c.k, c.rho, c.f[1:], strict=False)
+            layer: (times_or_one(f_bar, rho, f), times_or_one(f_bar, f_bar, rho))
+            for layer, f_bar, rho, f in zip(self.layers, c.f_bar, c.rho, c.f[1:], strict=False)
         }
 
     def backward(self, layer: int, Cg: dict[int, Symmetric], rows: slice, *, coupled: bool = True) -> None:
@@ -110,7 +110,7 @@ class HiddenResponses:
 
     def Rhr(self, layer: int, rows: slice) -> Array:
         """Rows of R_hr^l, the response of h_l to r_l."""
-        return times_inverse_of_E(self.c, times(self.c.k[layer - 1], self.sites[layer].dh_dr[rows]))
+        return times_inverse_of_E(self.c, times(self.c.f_bar[layer - 1], self.sites[layer].dh_dr[rows]))
 
     def Rgu_hat(self, layer: int, rows: slice) -> Array:
         """Rows of R_gu^l / gamma0, the response of g_l to u_l."""
@@ -120,7 +120,7 @@ class HiddenResponses:
 class HiddenCovariances:
     """Correlations of the hidden fields: ``Ch[l]`` for l = 0 .. L - 1, ``Cg[l]`` for l = 1 .. L.
 
-    ``u[l]`` and ``r[l]`` are the sources f_l u_l and k_l r_l of layer l.
+    ``u[l]`` and ``r[l]`` are the sources f_l u_l and fbar_l r_l of layer l.
     ``Ch[0]`` belongs to the data, which fill it; it is the source of layer 1. Nothing depends on the correlation of
     h_L, so that is made when it is asked for.
     """
@@ -137,18 +137,18 @@ class HiddenCovariances:
         self.Ch = {0: Ch_data} | make(needed)
         self._cov_a, self._Gamma = make(responses.left), make(responses.right)
         self._S = make(responses.right)  # layers that have a chain below them
-        self._D = make(responses.left)  # layers that have a chain above them
+        self._Theta = make(responses.left)  # layers that have a chain above them
         self.u = {layer: self._source_from_below(layer) for layer in responses.layers}
         self.r = {layer: self._source_from_above(layer) for layer in responses.layers}
         # All that reaches h_l from below, and g_l from above.
         self._below = self.u | {layer: Source(S) for layer, S in self._S.items()}
-        self._above = self.r | {layer: Source(D) for layer, D in self._D.items()}
+        self._above = self.r | {layer: Source(Theta) for layer, Theta in self._Theta.items()}
 
     def backward(self, layer: int, rows: slice) -> None:
         """Rows of C_g^l."""
         R = self.responses
-        if layer in self._D:
-            fill_sum(self._D[layer], self._Gamma[layer + 1], self.r[layer], rows)
+        if layer in self._Theta:
+            fill_sum(self._Theta[layer], self._Gamma[layer + 1], self.r[layer], rows)
         R.sites[layer].correlate_g(self._below[layer], self._above[layer], self.Cg[layer], rows)
         if layer in R.right:
             R.right[layer].correlate_g(self.u[layer], self._above[layer], self._Gamma[layer], rows)
@@ -191,19 +191,19 @@ class HiddenCovariances:
         return Source(self.Ch[layer - 1], times_or_one(f, f, w.variance), w.d_or_none)  # eq-sources
 
     def _source_from_above(self, layer: int) -> Source:
-        """k_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
+        """fbar_l r_l; for the last layer the initial readout, constant in time and independent over outputs."""
         c, weights = self.c, self.responses.weights
         if layer == c.structure.depth:
             return backward_source(c, weights.readout, None)  # eq-sources
-        k, rho = c.k[layer - 1], c.rho[layer - 1]
-        return backward_source(c, weights.below(layer + 1), self.Cg[layer + 1], times_or_one(k, k, rho))
+        f_bar, rho = c.f_bar[layer - 1], c.rho[layer - 1]
+        return backward_source(c, weights.below(layer + 1), self.Cg[layer + 1], times_or_one(f_bar, f_bar, rho))
 
 
 def kept(shape: Structure) -> int:
     """Count the matrices that the layers keep."""
     hidden = 6 * shape.depth  # two responses of h and of g, C_h, C_g
     hidden -= not shape.measures_gradients  # C_h of the last layer
-    # The same but one correlation for either cut chain; S and D.
+    # The same but one correlation for either cut chain; S and Theta.
     return hidden + 12 * (shape.depth - 1) if shape.skip else hidden
 
 

@@ -6,15 +6,15 @@ iteration of Newton and Schulz,
 
     Y <- a Y + b (Y Y^T) Y + c (Y Y^T)^2 Y
 
-runs on coefficients. It starts from m over the Frobenius norm, n^2 = sum m(i) G(i, i') H(i, i') m(i'). With D = m / n,
-Y = Z D where Z is a polynomial of V_0 = D H D G:
+runs on coefficients. It starts from m over the Frobenius norm, n^2 = sum m(i) G(i, i') H(i, i') m(i'). With
+Y_0 = m / n, Y = Z Y_0 where Z is a polynomial of V_0 = Y_0 H Y_0 G:
 
     q = a + b V + c V^2 ,    Z <- Z q ,    V <- V q^2                from Z = 1, V = V_0
 
 All of these commute, so an iteration takes four products, and the last one two. G has fewer directions than rows,
-often far fewer: D G D = K K^T with r columns in K. With A = K^T H K, which is symmetric,
+often far fewer: Y_0 G Y_0 = K K^T with r columns in K. With A = K^T H K, which is symmetric,
 
-    V_0^k D = D H K A^(k-1) K^T ,    so that    Z D = a^n D + D H K w(A) K^T    where    Z(x) = a^n + x w(x)
+    V_0^j Y_0 = Y_0 H K A^(j-1) K^T ,    so that    Z Y_0 = a^n Y_0 + Y_0 H K w(A) K^T    where    Z(x) = a^n + x w(x)
 
 and the iteration runs on the r eigenvalues of A.
 """
@@ -148,8 +148,8 @@ def newton_schulz(m: Array, above: Array, below: Array, iterations: int, rate: A
     xp = namespace(m)
     square = ((above * below) @ m[..., None] * m[..., None]).sum(axis=-2, keepdims=True)
     none = square == 0  # there is no gradient
-    D = m[..., None] / xp.sqrt(xp.where(none, xp.ones_like(square), square))
-    Y = _iterated(D * below * D.mT @ above, iterations) * (rate[..., None] * D.mT)
+    Y0 = m[..., None] / xp.sqrt(xp.where(none, xp.ones_like(square), square))
+    Y = _iterated(Y0 * below * Y0.mT @ above, iterations) * (rate[..., None] * Y0.mT)
     coefficients: Array = xp.where(none, xp.zeros_like(Y), Y)
     return coefficients
 
@@ -167,7 +167,7 @@ def _iterated(V: Array, iterations: int) -> Array:
 
 
 def _by_directions(m: Real, above: Real, below: Real, rate: float, iterations: int) -> Real | None:
-    """Return rate Z D of a problem through the directions of G; None where these are many, or after a divergence."""
+    """Return rate Z Y_0 of a problem through the directions of G; None where these are many, or after a divergence."""
     weighted = above * m
     weighted *= m[:, None]
     square = float(np.vdot(weighted, below))

@@ -204,7 +204,7 @@ def _table(text: str) -> tuple[Columns, Array]:
     for number, line in enumerate(lines[skip:], 1 + skip):
         cells = line.split(split)
         if len(cells) != len(first) or not all(_is_number(cell) for cell in cells):
-            raise ValueError(f"line {number} has not {len(first)} numbers, but {line!r:.60}")
+            raise ValueError(f"line {number} should have {len(first)} numbers, but is {line!r:.60}")
         rows.append([float(cell) for cell in cells])
     return Columns(split, skip, targets), np.array(rows)
 

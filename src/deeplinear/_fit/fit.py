@@ -102,8 +102,8 @@ def fit(
     Raises
     ------
     ValueError
-        If a name is not a continuous field of the problems, curves have steps that theory has not, or there are fewer
-        values than parameters.
+        If a name is not a continuous field of the problems, curves have steps that theory does not have, or there are
+        fewer values than parameters.
 
     Notes
     -----

@@ -101,7 +101,7 @@ def landscape(
         ``"line"``: from the first weights to the last. ``(t1, t2)``: between the weights of two steps.
         ``"ema"``, ``EMA(decay)`` or ``TailMean(part)``: from the last weights to their average; ``"ema"`` has
         decay 0.99. ``"twins"``: between the last weights of two networks that began with the same weights and saw
-        other batches, which SGD has only. ``"gradient"``: from the last weights along minus the gradient.
+        different batches, which only SGD has. ``"gradient"``: from the last weights along minus the gradient.
         ``"sharpest"``: from the last weights along the direction of largest curvature.
     positions
         Where to have the losses, as in ``Landscape``, in any order: 25 from 0 to 1, or 41 from -4 to 4, by default.

@@ -34,7 +34,7 @@ class CriticalBatch:
     Attributes
     ----------
     problem
-        Where all else comes from.
+        The problem from which everything else is taken.
     loss
         The loss that is to be reached.
     batches

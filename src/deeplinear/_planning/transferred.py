@@ -1,4 +1,4 @@
-"""What is found out about a transfer: how the best value of a field moves, what it costs to keep it, and a verdict."""
+"""The result of a transfer: how the best value of a field moves, what it costs to keep it, and a verdict."""
 
 import dataclasses
 import math

@@ -37,7 +37,7 @@ _PHASE_OPTIMIZER = About(
     "Training",
     "A rule that starts afresh with this phase.",
     "rule",
-    allowed=f"{', '.join(kind.__name__ for kind in OPTIMIZERS)}, or None to go on as before",
+    allowed=f"{', '.join(kind.__name__ for kind in OPTIMIZERS)}, or None to continue as before",
 )
 
 

@@ -1,5 +1,6 @@
 """What a solver is, and what it answers."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,6 +139,7 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
+    goes_first: ClassVar[bool] = False  # wherever it can, whatever others would take
 
     @abstractmethod
     def why_not(self, problem: Problem) -> str | None:
@@ -162,6 +164,18 @@ class Solver(ABC):
     def hurried(self, part: float) -> "Solver":
         """Return a solver that gives up when it has done this part of the work of solving every step."""
         return self
+
+    def begins(self, problem: Problem) -> bool:
+        """Whether the run begins in a way that can be solved so, as far as that is tried beforehand."""
+        return True
+
+    def most_steps(self, problem: Problem) -> float:
+        """Steps of its own beyond which it gives a run up."""
+        return math.inf
+
+    def given_up(self, problem: Problem) -> Work:
+        """What it takes until a run that does not begin so is given up, or solved all the same."""
+        return self.estimate(problem)
 
     @abstractmethod
     def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:

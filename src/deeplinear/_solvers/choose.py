@@ -116,8 +116,8 @@ class Choice:
         return dense if rows <= self.most_rows and _is_quick(dense.estimate(problem)) else None
 
     def _first(self, problem: Problem, able: list[Solver]) -> Solver:
-        """Return panels, which keep most, where they can be taken, and otherwise what has least to go through."""
-        if isinstance(able[0], Panels) or len(able) == 1:
+        """Return what goes first wherever it can, and otherwise what has least to go through."""
+        if able[0].goes_first or len(able) == 1:
             return able[0]
         return min(able, key=lambda solver: solver.estimate(problem).numbers)
 

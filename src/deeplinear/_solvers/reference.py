@@ -243,7 +243,7 @@ def _evaluate(
         return B, shares_init * beta**2 * rho * dd[layer] * net.Cg[layer + 1]
 
     def hidden(layer: int) -> None:
-        # h_l = h_{l-1} + A_l g_l + f_l u_l and g_l = g_{l+1} + B_l h_l + k_l r_l, for all layers that share their
+        # h_l = h_{l-1} + A_l g_l + f_l u_l and g_l = g_{l+1} + B_l h_l + fbar_l r_l, for all layers that share their
         # neurons, as one linear system. Without skip connections each layer is on its own.
         chain = layers if skip else [layer]
         names = [(field, i) for field in "hg" for i in chain]

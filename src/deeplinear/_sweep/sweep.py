@@ -52,7 +52,7 @@ def sweep(
     Parameters
     ----------
     problem
-        Where all other values come from.
+        The problem that all other values are taken from.
     grid
         Values by field: any field of the problem, short ("lr") or with its part ("optimizer.lr"). Fields of rules
         inside of others, and of phases, have the path to them: "other.lr", "phases.1.target_overlap", "phases.1.lr".
@@ -102,9 +102,11 @@ def sweep(
     OSError
         If the store cannot be written, or the scheduler does not answer. What is finished is kept.
 
-    Notes ----- A point whose values are not allowed, or whose computation fails, does not stop the others. Points that
-    failed for lack of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite
-    width is ``inf`` on its axis.
+    Notes
+    -----
+    A point whose values are not allowed, or whose computation fails, does not stop the others. Points that failed for
+    lack of memory are tried again when the sweep is resumed, as are those whose files were damaged. Infinite width is
+    ``inf`` on its axis.
 
     Examples
     --------

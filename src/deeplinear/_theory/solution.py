@@ -24,6 +24,7 @@ from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
 from deeplinear._solvers.choose import read_solver, write_solver
+from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
 from deeplinear._time import axis as axes
 from deeplinear._time.axis import EveryStep, TimeAxis
 
@@ -79,59 +80,6 @@ class Status:
             how += f", with rounding errors grown into the losses from step {self.rounding_at}"
             return f"{how}: lower the learning rate"
         return how if self.diverged_at is None else f"{how}: lower the learning rate"
-
-
-@dataclass(frozen=True)
-class Decomposition:
-    """The paper's parts of the test loss, each of shape (T,); they sum to it.
-
-    Attributes
-    ----------
-    bias
-        What is left of the target when all randomness is averaged out.
-    width
-        Variance due to the random initial weights as they pass through the first layer.
-    data
-        Variance due to the finite data set or batch, label noise in it included.
-    label_noise
-        The noise of the test labels themselves.
-    """
-
-    bias: Array
-    width: Array
-    data: Array
-    label_noise: Array
-
-
-@dataclass(frozen=True)
-class VarianceDecomposition:
-    """The exact analysis of variance of the test loss, each part of shape (T,); they sum to it.
-
-    Attributes
-    ----------
-    bias
-        Loss of the prediction averaged over initialisations and data sets.
-    initialization
-        Variance over initialisations of the prediction averaged over data sets.
-    data
-        Variance over data sets (and batches) of the prediction averaged over initialisations.
-    interaction
-        What is left: variance that averaging over either removes.
-    label_noise
-        The noise of the test labels themselves.
-    """
-
-    bias: Array
-    initialization: Array
-    data: Array
-    interaction: Array
-    label_noise: Array
-
-    def ensemble_loss(self, members: int) -> Array:
-        """Test loss of the mean prediction of ``members`` networks trained on one data set, shape (T,)."""
-        averaged = (self.initialization + self.interaction) / checks.whole("members", members)
-        loss: Array = self.bias + self.data + averaged + self.label_noise
-        return loss
 
 
 @dataclass(frozen=True, eq=False)

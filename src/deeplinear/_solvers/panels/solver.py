@@ -56,6 +56,7 @@ class Panels(Solver):
     """
 
     name: ClassVar[str] = "panels"
+    goes_first: ClassVar[bool] = True  # panels keep most
     tolerance: float = 1e-6
     depth_nodes: int | None = None
     patience: float = math.inf
@@ -107,7 +108,7 @@ class Panels(Solver):
             return run.exhausted and run.begun
         return True
 
-    def without_panels(self, problem: Problem) -> Work:
+    def given_up(self, problem: Problem) -> Work:
         """As many single steps as are taken before panels are given up."""
         shape = self._shape(problem)
         rows = min(MOST_ROWS, (3.0 * self._most_work(problem) * shape.outputs) ** (1 / 3))
