@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.device import find_device
 from deeplinear._core.drawn import Shown
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
@@ -89,6 +90,7 @@ def landscape(
     along: str | Average | tuple[int, int] = "line",
     positions: ArrayLike | None = None,
     *,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Landscape:
     """Predict the loss along a straight line in weight space.
@@ -105,6 +107,8 @@ def landscape(
         ``"sharpest"``: from the last weights along the direction of largest curvature.
     positions
         Where to have the losses, as in ``Landscape``, in any order: 25 from 0 to 1, or 41 from -4 to 4, by default.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where the equations are then solved.
     progress
         Called as ``progress(done, total)``, counted in evaluations of the network.
 
@@ -143,7 +147,7 @@ def landscape(
             train, test = at(float(x))
             losses[:, index] = train[0], test[0]
 
-    end_at = visit(problem, [way.last], way.room, look, progress, twin=along == "twins")
+    end_at = visit(problem, [way.last], way.room, look, progress, device=find_device(device), twin=along == "twins")
     if 0 <= end_at <= way.last:
         raise ArithmeticError(f"training diverged at step {end_at}, before the weights that the line needs")
     barrier = _barrier(where, losses[0]) if way.joins else np.nan

@@ -51,7 +51,7 @@ def amplification(equations: Equations, steps: slice, single: NDArray[Any] | Non
     with computing(c.gamma0):
         losses = finite(abs(equations.loss_curve(slice(0, steps.stop))))  # what has diverged answers to nothing before
         from_steps = losses if single is None else losses * c.xp.asarray(single[: steps.stop], dtype=losses.dtype)
-        share = c.moments[1] / c.moments[1].sum(axis=1)[:, None]
+        share = c.xp.real(c.moments[1] / c.moments[1].sum(axis=1)[:, None])
         squares = (share * abs(equations.data.H.matrix[:, :, rows, :end]) ** 2).sum(axis=1)
         over_outputs = squares.reshape(c.batch, steps.stop - steps.start, outputs, steps.stop, outputs)
         added = (over_outputs.sum(axis=4).sum(axis=2) @ from_steps[..., None])[..., 0] / outputs  # eq-rounding
