@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.device import find_device
 from deeplinear._core.drawn import Shown
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
@@ -166,7 +166,7 @@ def sharpness(
     operator: str = "hessian",
     start: str = "first",
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Sharpness:
     """Predict the largest and lowest eigenvalues of the Hessian of the training loss over training.
 
@@ -194,7 +194,7 @@ def sharpness(
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where the equations are then solved.
     progress
-        Called as ``progress(done, total)``, counted in evaluations of the network.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in evaluations of the network.
 
     Raises
     ------
@@ -231,7 +231,9 @@ def sharpness(
         matrix, _ = lanczos(rows, operator, vectors)
         found[stop.step] = (matrix, limit(problem, stop.step, stop))
 
-    end_at = visit(problem, steps, rows_needed(operator, vectors), look, progress, device=find_device(device))
+    end_at = visit(
+        problem, steps, rows_needed(operator, vectors), look, read_progress(progress), device=find_device(device)
+    )
     good = {step: each for step, each in found.items() if end_at < 0 or step < end_at}
     return replace(_result(problem, operator, steps, vectors, good), start=start)
 

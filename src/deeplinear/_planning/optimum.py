@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.device import searching_on
 from deeplinear._core.drawn import Drawn
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.words import percent
 from deeplinear._learning_rate import OBJECTIVES, max_stable_lr
 from deeplinear._learning_rate.ladder import check
@@ -98,7 +98,7 @@ def optimal(
     margin: float = 0.05,
     starts: int = 4,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Optimum:
     """Find the values of several fields that together leave the least loss at the last step.
 
@@ -128,7 +128,8 @@ def optimal(
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
+        a guess until the end.
 
     Raises
     ------
@@ -153,7 +154,7 @@ def optimal(
     axes = axes_of(problem, over, bounds)
     check_corners(problem, axes)
     work = count * (SEARCH + 10 * (2.5 * len(axes) + 4))
-    search = JointSearch(problem, axes, objective, margin, Counter(progress, work, scale=problem.steps))
+    search = JointSearch(problem, axes, objective, margin, Counter(read_progress(progress), work, scale=problem.steps))
     with searching_on(device):
         return _optimum(search, count)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.device import searching_on
 from deeplinear._core.drawn import Drawn
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate import OBJECTIVES
 from deeplinear._learning_rate.ladder import check
@@ -119,7 +119,7 @@ def plan(
     objective: str = "test",
     store: str | Path | None = None,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Plan:
     """Find what a budget is best spent on.
 
@@ -148,7 +148,8 @@ def plan(
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
+        a guess until the end.
 
     Raises
     ------
@@ -175,7 +176,7 @@ def plan(
     costs = np.array([[cost(replace(each, {"steps": int(t) + 1})) for t in horizons] for each in models])
     if compute < costs.min():
         raise Refusal("compute", compute, f"at least {costs.min():.4g}, the cost of the cheapest run")
-    counter = Counter(progress, _RATES * len(models), scale=problem.steps)
+    counter = Counter(read_progress(progress), _RATES * len(models), scale=problem.steps)
     excess = Excess.of(problem, objective)
 
     def solve(model: Problem) -> Envelope:
