@@ -132,7 +132,7 @@ EQUATIONS = Suite(
             ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
             ("row_products(H1 @ c.target, H1), 1)", "row_products(H1 @ c.target, H1), 2)"),
             ("row_products(H, width), 1)", "row_products(H, width), 2)"),
-            ("bias = R.H1[..., rows, :] @ c.target", "bias = 1.1 * R.H1[..., rows, :] @ c.target"),
+            ("bias = _matrix_product(", "bias = 1.1 * _matrix_product("),
             ("data = for_all_modes(self._times_Z, D)", "data = 1.1 * for_all_modes(self._times_Z, D)"),
             ("else data + D * self._own", "else data + 1.1 * D * self._own"),
             ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
