@@ -24,7 +24,7 @@ from scipy.stats import binom
 
 import deeplinear as dl
 from deeplinear._core.files import write_atomically
-from deeplinear._learning_rate.measured_optimum import CONFIDENCE, FAILED, find_best_rate
+from deeplinear._learning_rate.measured_optimum import CONFIDENCE, FAILED, find_best
 from deeplinear._problem.rate import with_rate
 
 Array = NDArray[np.float64]
@@ -79,10 +79,10 @@ def measure(population: Population, count: int, repeats: int, seed: int) -> Outc
         drawn = rng.integers(population.networks, size=count)
         first = population.low * 2.0 ** (0.5 * rng.random())
         lrs = first * 2.0 ** (0.5 * np.arange(int(2 * math.log2(population.high / first)) + 1))
-        found = find_best_rate(lambda lr, drawn=drawn: population.losses_at(lr, drawn), lrs)
+        found = find_best(lambda lr, drawn=drawn: population.losses_at(lr, drawn), lrs)
         held.append(found.low <= truth <= found.high)
         widths.append(math.log(found.high / found.low) if found.low > 0 else math.inf)
-        errors.append(math.log(found.lr / truth))
+        errors.append(math.log(found.value / truth))
     return Outcome(np.array(held), np.array(widths), np.array(errors))
 
 

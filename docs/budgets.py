@@ -39,13 +39,13 @@ def width_times_updates(problem: dl.Problem) -> float:
     return float(problem.network.width) * (problem.steps - 1)  # type: ignore[arg-type]
 
 
-def published(source: float) -> dict[str, float]:
+def published(source: float, capacity: float = CAPACITY) -> dict[str, float]:
     """Return the exponents of loss, width and steps against the budget.
 
     With loss = t^-b + N^-ab below b = 1. Above, t^-b meets 1 / (N t^(1 - 1/a)), which is larger than what is left to
     infinite time.
     """
-    a, b = CAPACITY, source
+    a, b = capacity, source
     if source < 1:
         return {"loss": -a * b / (1 + a), "width": 1 / (1 + a), "steps": a / (1 + a)}
     return {"loss": -a * b / (1 + a * b), "width": (1 + a * b - a) / (1 + a * b), "steps": a / (1 + a * b)}

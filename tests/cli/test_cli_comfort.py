@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 import deeplinear as dl
 from command_line import document, in_folder, refused, run  # noqa: F401
+from deeplinear import _cli
 from deeplinear._cli import _report
 from deeplinear._cli._report import Report
 from needs import need
@@ -22,7 +24,8 @@ def torch() -> None:
     need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[gpu]'")
 
 
-COMMANDS = ("compare", "solve", "simulate", "estimate", "sweep", "transfer", "reproduce", "explore")
+COMMANDS = tuple(sorted(typer.main.get_command(_cli.app).commands))  # type: ignore[attr-defined]
+WITHOUT_DEVICE = {"estimate", "explore"}  # as docs/devices.md says
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -87,6 +90,9 @@ def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
         ("solve",),
         ("simulate", "--dim", "6", "--seeds", "2"),
         ("sharpness", "--dim", "6", "--seeds", "2", "--at", "0,3"),
+        ("landscape",),
+        ("plan", "--over", "width", "--values", "width=1,2", "--compute", "1000"),
+        pytest.param(("optimal", "--over", "lr", "--starts", "1"), marks=pytest.mark.slow),
         ("sweep", "--over", "lr=0.01,0.02", "--experiment", "dim=6,seeds=2"),
         pytest.param(("transfer", "--values", "1,2", "--experiment", "dim=6,seeds=2"), marks=pytest.mark.slow),
     ],
@@ -96,6 +102,11 @@ def test_every_command_that_computes_takes_a_device(arguments: tuple[str, ...]) 
     given = (*arguments, "--steps", "4", "--depth", "1")
     assert run(*given, "--device", "torch:cpu").exit_code == run(*given).exit_code
     assert "device must be" in refused(*given, "--device", "abacus")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_only_commands_that_compute_nothing_themselves_have_no_device(command: str) -> None:
+    assert ("--device" in run(command, "-h").stdout) == (command not in WITHOUT_DEVICE)
 
 
 @pytest.mark.usefixtures("torch")

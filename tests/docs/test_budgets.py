@@ -27,6 +27,22 @@ def test_laws_of_random_features(row: list[str]) -> None:
     assert float(row[2].split()[0]) == pytest.approx(law["loss"], rel=0.03)
 
 
+def test_laws_are_those_that_the_papers_print() -> None:
+    """arXiv 2402.01092: with spectrum k^-b and target k^-a, loss C^(-(a-1)/(b+1)), N = C^(1/(1+b)) and t = C^(b/(1+b)).
+
+    arXiv 2405.15074, figure 3, at the border of phases II and III (alpha = beta = 0.7): loss f^-0.643, d = f^0.5. Its
+    capacity is 2 alpha here, and its 2 alpha + 2 beta - 1 is capacity times source.
+    """
+    spectrum, target = 1.5, 1.9
+    hard = budgets.published((target - 1) / spectrum, spectrum)
+    assert hard["loss"] == pytest.approx(-(target - 1) / (spectrum + 1))
+    assert (hard["width"], hard["steps"]) == pytest.approx((1 / (1 + spectrum), spectrum / (1 + spectrum)))
+    alpha = beta = 0.7
+    easy = budgets.published((2 * alpha + 2 * beta - 1) / (2 * alpha), 2 * alpha)
+    assert f"{easy['loss']:.3f}" == "-0.643"
+    assert easy["width"] == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("row", table("frontier_networks")[1:], ids=lambda row: row[0])
 def test_networks_on_the_frontier(row: list[str]) -> None:
     """What was recorded agrees within 4 standard errors, and the loss is that of the problem in the row."""

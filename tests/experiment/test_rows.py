@@ -44,6 +44,7 @@ def test_with_all_data_rows_and_gaussian_samples_are_the_same():
     problem = make(DATA, "population", **SIZES)
     rows, gaussian = dl.simulate(problem, seeds=3, data=(X, Y)), dl.simulate(problem, seeds=3)
     assert (rows.inputs, gaussian.inputs) == ("rows", "gaussian")
+    assert "inputs='gaussian'" in repr(gaussian)
     assert_allclose(rows.residual_correlation[:, 0, 0], rows.train_loss[:, 0])
     centered = make(DATA, "population", **SIZES | {"steps": 1}, centered=True)
     assert_allclose(dl.simulate(centered, data=(X, Y)).test_loss, dl.simulate(centered).test_loss, rtol=1e-10)

@@ -1,5 +1,6 @@
 """Files that are given to the page: curves and data, in a real browser."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -101,4 +102,9 @@ def test_data_give_a_spectrum_and_networks_are_trained_on_the_rows(
     networks = dl.simulate(problem, seeds=8, data=(x, y), record="losses")
     shown = next(trace for trace in explorer.traces if trace["name"] == "networks, test" and trace["showlegend"])
     np.testing.assert_allclose(shown["y"], networks.mean("test_loss"), rtol=1e-9)
-    assert "trained on your own examples" in page.locator("#experiment-result").inner_text()
+    text = page.locator("#experiment-result").inner_text()
+    assert "trained on your own examples" in text
+    gaussian = dl.simulate(problem, seeds=8, record="losses")
+    said = [100 * dl.compare(theory, each)["test_loss"].relative_error.max() for each in (networks, gaussian)]
+    shown = re.findall(r"up to ([\d.]+) %", text)
+    assert [float(each) for each in shown] == pytest.approx(said, rel=0.05)  # two digits

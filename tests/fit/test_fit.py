@@ -140,6 +140,17 @@ def test_a_theory_that_does_not_explain_the_curves_says_so() -> None:
     assert "disagree with theory" in str(found)
 
 
+def test_each_of_several_runs_has_its_own_verdict_by_number() -> None:
+    """The second curve is that of another depth, which no noise explains; one run alone has no number."""
+    other = dl.simulate(make(depth=3), 2000, 8, method="reduced", record="losses")
+    found = dl.fit([some(0), other], [make(noise=0.2), make(noise=0.2)], "noise")
+    runs = str(found).splitlines()[-2:]
+    assert [line.split(": ")[0] for line in runs] == ["run 1", "run 2"]
+    assert all("the curves of 8 networks" in line for line in runs)
+    assert "disagree" in runs[1]
+    assert "run 1" not in str(dl.fit(some(0), make(noise=0.2), "noise"))
+
+
 def test_what_curves_do_not_determine_is_said() -> None:
     curve = dl.measured(train_loss=networks().train_loss[:8])
     found = dl.fit(curve, make(noise=0.4), ["richness", "lr", "width", "noise", "samples"])

@@ -7,7 +7,7 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._core.statistics import typical_loss
-from deeplinear._learning_rate.measured_optimum import RESOLUTION, find_best_rate, quantile
+from deeplinear._learning_rate.measured_optimum import RESOLUTION, Scale, find_best, quantile
 from deeplinear._planning.transfer import _grid_around
 from deeplinear._problem.rate import with_rate
 from deeplinear._theory.curves import curves
@@ -52,9 +52,9 @@ def test_theory_curves_on_the_default_grid_have_the_optimum_of_theory():
         optimum = dl.optimal_lr(problem)
         if not optimum.is_resolved or math.sqrt(0.1 * optimum.loss / optimum.curvature) < RESOLUTION:
             continue
-        found = find_best_rate(loss_at(problem), _grid_around(np.array([optimum.lr])))
+        found = find_best(loss_at(problem), _grid_around(np.array([optimum.lr])))
         assert found.losses[found.best, 0] < 1.003 * optimum.loss, seed
-        error = math.log(found.lr / optimum.lr)
+        error = math.log(found.value / optimum.lr)
         if abs(error) < RESOLUTION:
             errors.append(error)
     assert len(errors) >= 16
@@ -72,17 +72,17 @@ def test_a_cliff_right_above_the_optimum(steepness, phase):
         x = math.log(lr / cliff)
         return np.array([math.exp(max(-2 * x, steepness * x if x > 0 else 0.0))])
 
-    assert abs(math.log(find_best_rate(losses_at, grid).lr / cliff)) < RESOLUTION
+    assert abs(math.log(find_best(losses_at, grid).value / cliff)) < RESOLUTION
 
 
 def test_a_minimum_beyond_the_grid_is_sought_there():
     for minimum in (0.003, 5.0):
-        found = find_best_rate(lambda lr, at=minimum: np.array([1 + math.log(lr / at) ** 2]), np.array([0.1, 0.15]))
-        assert found.lr == pytest.approx(minimum, rel=RESOLUTION)
-    found = find_best_rate(lambda lr: np.array([1 + math.log(lr / 0.3) ** 2]), np.array([0.1]))
-    assert found.lr == pytest.approx(0.3, rel=RESOLUTION)
-    diverging = find_best_rate(lambda lr: np.array([1 + math.log(lr) ** 2 if lr < 1.5 else np.inf]), np.array([8.0, 9]))
-    assert diverging.lr < 1.5
+        found = find_best(lambda lr, at=minimum: np.array([1 + math.log(lr / at) ** 2]), np.array([0.1, 0.15]))
+        assert found.value == pytest.approx(minimum, rel=RESOLUTION)
+    found = find_best(lambda lr: np.array([1 + math.log(lr / 0.3) ** 2]), np.array([0.1]))
+    assert found.value == pytest.approx(0.3, rel=RESOLUTION)
+    diverging = find_best(lambda lr: np.array([1 + math.log(lr) ** 2 if lr < 1.5 else np.inf]), np.array([8.0, 9]))
+    assert diverging.value < 1.5
 
 
 def test_of_two_minima_that_are_about_as_good_both_are_refined():
@@ -92,7 +92,7 @@ def test_of_two_minima_that_are_about_as_good_both_are_refined():
         x = math.log2(lr)
         return np.array([min(1.0 + 0.2 * x**2, 0.9 + 3.0 * (x - 3.25) ** 2)])
 
-    assert find_best_rate(losses_at, 2.0 ** np.arange(-2, 6, 0.5)).lr == pytest.approx(2**3.25, rel=RESOLUTION)
+    assert find_best(losses_at, 2.0 ** np.arange(-2, 6, 0.5)).value == pytest.approx(2**3.25, rel=RESOLUTION)
 
 
 # --- networks that diverge -----------------------------------------------------------------------------------
@@ -115,10 +115,10 @@ GRID = 2.0 ** np.arange(-3, 3.1, 0.5)
 
 def test_rare_divergences_hardly_move_the_optimum_however_many_networks_there_are():
     """One in a hundred shifts it by about what a hundredth of log(3) does to a parabola with this curvature."""
-    few, many = (find_best_rate(noisy(count, 0.01), GRID) for count in (100, 3000))
-    sound = find_best_rate(noisy(3000), GRID)
-    assert abs(math.log(many.lr / sound.lr)) < 0.02
-    assert few.low < many.lr < few.high
+    few, many = (find_best(noisy(count, 0.01), GRID) for count in (100, 3000))
+    sound = find_best(noisy(3000), GRID)
+    assert abs(math.log(many.value / sound.value)) < 0.02
+    assert few.low < many.value < few.high
     assert 0 < many.diverged < 0.02
     assert sound.diverged == 0
 
@@ -131,13 +131,13 @@ def test_how_large_a_loss_is_beyond_three_times_the_least_median_does_not_matter
         failing[lr] = losses > 3.0 * 1.1  # the least median is about 1
         return np.where(failing[lr], 1e9, losses)
 
-    first, second = find_best_rate(plain, GRID), find_best_rate(losses_at, GRID)
+    first, second = find_best(plain, GRID), find_best(losses_at, GRID)
     assert any(each.any() for each in failing.values())
-    assert (first.lr, first.low, first.high) == (second.lr, second.low, second.high)
+    assert (first.value, first.low, first.high) == (second.value, second.low, second.high)
 
 
 def test_networks_that_all_diverge_have_no_interval_that_says_otherwise():
-    found = find_best_rate(lambda lr: np.full(4, np.inf), GRID)
+    found = find_best(lambda lr: np.full(4, np.inf), GRID)
     assert (found.low, found.high, found.diverged) == (0.0, math.inf, 1.0)
 
 
@@ -147,9 +147,9 @@ def test_networks_that_all_diverge_have_no_interval_that_says_otherwise():
 def test_of_a_parabola_the_interval_is_that_of_the_mean():
     """Networks with own minima and one curvature: the best rate is their geometric mean, with Student's interval."""
     own = np.random.default_rng(1).normal(0, 0.05, 40)
-    found = find_best_rate(lambda lr: np.exp(0.5 * (math.log(lr) - own) ** 2), GRID)
+    found = find_best(lambda lr: np.exp(0.5 * (math.log(lr) - own) ** 2), GRID)
     error = quantile(40) * own.std(ddof=1) / math.sqrt(40)
-    assert math.log(found.lr) == pytest.approx(own.mean(), abs=1e-3)
+    assert math.log(found.value) == pytest.approx(own.mean(), abs=1e-3)
     # Rates are compared with others at least a gap away, which is a quarter of the interval: it is wider by some.
     assert error < own.mean() - math.log(found.low) < 1.35 * error
     assert error < math.log(found.high) - own.mean() < 1.35 * error
@@ -165,8 +165,56 @@ def test_intervals_hold_the_optimum_as_often_as_they_say(samples, steps, noise, 
     assert abs(found.errors.mean()) < found.errors.std()  # and the estimate is in the middle of what it may be
 
 
+DECAYS = Scale(lambda decay: math.log(decay + 1e-3), lambda x: math.exp(x) - 1e-3, math.log(1e-3), math.log(1.001))
+"""As of weight decay from 0 to 1."""
+
+
+def decaying(count, seed, noise):
+    """Linear regressions on 12 samples in 8 dimensions, trained for 30 steps with weight decay, in closed form."""
+    rng = np.random.default_rng(seed)
+    left, values, right = np.linalg.svd(rng.standard_normal((count, 12, 8)) / math.sqrt(12), full_matrices=False)
+    labels = rng.standard_normal((count, 12)) * noise / math.sqrt(12)
+    target = right.sum(axis=2) / math.sqrt(8)
+    pull = values**2 * target + values * np.einsum("nsk,ns->nk", left, labels)
+
+    def losses_at(decay):
+        slope = values**2 + decay
+        learned = pull / slope * (1 - (1 - 0.3 * slope) ** 30)
+        return ((learned - target) ** 2).sum(axis=1) + noise**2
+
+    return losses_at
+
+
+@pytest.mark.parametrize("noise", [0.05, 2.0], ids=["best near zero", "best inside"])
+def test_intervals_of_weight_decay_hold_as_often_as_they_say(noise):
+    """The best of all is known from many more of them; a correct interval fails this once in a thousand times."""
+    decays = np.array([DECAYS.value(x) for x in np.linspace(DECAYS.low, DECAYS.high, 129)])
+    grid, many = decays[::8], decaying(8000, 1, noise)
+    truth = decays[np.argmin([np.log(many(decay)).mean() for decay in decays])]
+    found = [find_best(decaying(12, seed, noise), grid, DECAYS) for seed in range(100, 200)]
+    assert sum(each.low <= truth <= each.high for each in found) >= benchmark.fewest(100)
+    assert all(each.tried.min() >= 0 and each.tried.max() <= 1 for each in found)
+
+
+@pytest.mark.parametrize(("end", "expected"), [(4.0, 1.0), (0.5, 0.5)], ids=["inside", "at a bound"])
+def test_intervals_hold_where_every_value_is_another_draw(end, expected):
+    """As batches of other sizes are; the loss is least at 1, or as near to it as the bound allows."""
+    scale, held = Scale(low=math.log(0.05), high=math.log(end)), 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        own = rng.normal(0, 0.3, 16)
+
+        def losses_at(batch, rng=rng, own=own):
+            return np.exp(own + 0.2 * math.log(batch) ** 2 + 0.1 * rng.standard_normal(16))
+
+        found = find_best(losses_at, np.exp(np.linspace(scale.low, scale.high, 17)), scale)
+        held += found.low <= expected <= found.high * (1 + 1e-12)
+        assert found.tried.max() <= end * (1 + 1e-12)
+    assert held >= benchmark.fewest(100)
+
+
 def test_one_network_has_no_interval():
-    found = find_best_rate(noisy(1), GRID)
+    found = find_best(noisy(1), GRID)
     assert math.isnan(found.low)
     assert math.isnan(found.high)
 

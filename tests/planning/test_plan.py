@@ -1,7 +1,10 @@
 """Budgets: closed forms of frontiers and exponents, brute force, costs of networks, critical batches."""
 
 import math
+import os
+import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +243,34 @@ def test_what_another_process_works_on_is_waited_for(tmp_path: Path) -> None:
     (found,) = solve_kept([SHORT], "test", tmp_path, lambda _: pytest.fail("it was claimed"))
     claims.close()
     np.testing.assert_array_equal(found.losses, kept.losses)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_plan_on_a_cluster_survives_a_worker_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes of a cluster share a plan; one is killed at a model; the other ends it, and it is resumed here."""
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
+    problem, values = SHORT.replace(steps=60), {"width": np.geomspace(0.5, 4.0, 12).tolist()}
+    options = {"values": values, "store": tmp_path / "kept"}
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        pids = client.run(os.getpid)
+        shared = [client.submit(dl.plan, problem, 500.0, **options, workers=[each], pure=False) for each in pids]
+        while len(files(tmp_path / "kept")) < 3:
+            time.sleep(0.01)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        assert len(files(tmp_path / "kept")) < 12  # there was work left
+        there = shared[1].result(timeout=60)
+    monkeypatch.setattr(plan_module, "envelope", lambda *_: pytest.fail("all of it is there"))
+    here = dl.plan(problem, 500.0, **options)
+    monkeypatch.undo()
+    alone = dl.plan(problem, 500.0, values=values)
+    for each in (there, here):
+        np.testing.assert_array_equal(each.losses, alone.losses)
 
 
 def test_stores_that_are_refused(tmp_path: Path) -> None:

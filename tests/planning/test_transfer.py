@@ -165,7 +165,7 @@ def test_networks_have_the_predicted_optima_and_regrets():
 def test_no_rate_that_was_tried_is_better_than_the_measured_optimum():
     found = transfer(make(steps=6), "width", [0.5, 1.0], experiment={"dim": 16, "seeds": 6})
     for search in found.experiment.searches:
-        assert search.lrs[0] < search.lr < search.lrs[-1]
+        assert search.tried[0] < search.value < search.tried[-1]
         logs = np.log(search.losses)
         scores = np.minimum(logs, np.median(logs, axis=1).min() + math.log(3)).mean(axis=1)
         assert scores.min() == scores[search.best]
@@ -176,8 +176,8 @@ def test_the_interval_of_the_exponent_holds_as_often_as_those_of_the_rates():
     values, rng, held = np.array([0.5, 1.0, 2.0, 8.0]), np.random.default_rng(0), 0
     spread, repeats = np.array([0.05, 0.1, 0.02, 0.07]), 4000
     for _ in range(repeats):
-        lr = values**0.3 * np.exp(spread * rng.standard_normal(4))
-        _, low, high = _exponent(values, lr, lr * np.exp(-1.96 * spread), lr * np.exp(1.96 * spread))
+        log_lr = 0.3 * np.log(values) + spread * rng.standard_normal(4)
+        _, low, high = _exponent(values, log_lr, log_lr - 1.96 * spread, log_lr + 1.96 * spread)
         held += low < 0.3 < high
     assert held / repeats == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / repeats))
 
@@ -309,7 +309,7 @@ def test_progress_counts_up_to_the_end(lrs, experiment):
     )
     done, totals = zip(*reports, strict=True)
     assert list(done) == sorted(done)
-    trained = 0 if experiment is None else 2 * sum(len(each.lrs) for each in found.experiment.searches)
+    trained = 0 if experiment is None else 2 * sum(len(each.tried) for each in found.experiment.searches)
     assert done[-1] == totals[-1] == 2 * (20 + len(found.lrs) + 1) + trained
     assert all(each <= total for each, total in reports)
     assert len(reports) >= 2 + 1 + trained / 2

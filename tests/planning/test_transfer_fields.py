@@ -146,6 +146,61 @@ def test_the_picture_has_the_field_on_its_axes() -> None:
     assert marked == {(value, each.loss) for value, each in zip(found.best, found.optima, strict=True)}
 
 
+@pytest.mark.parametrize(
+    ("problem", "over", "values", "field"),
+    [
+        (make(dl.FullBatch(1.0), 8, depth=1, noise=1.0, lr=0.2), "samples", [1.0, 3.0], "weight_decay"),
+        (make(dl.OnlineSGD(0.5), 6, depth=1, lr=0.05), "batch", [0.5, 4.0], "momentum"),
+    ],
+    ids=["weight decay", "momentum"],
+)
+def test_networks_have_the_predicted_optima_and_regrets(
+    problem: dl.Problem, over: str, values: list[float], field: str
+) -> None:
+    """Intervals of 95 %, twice as wide: corrections of order 1/D are to be expected beyond that."""
+    found = dl.transfer(problem, over, values, field=field, experiment={"dim": 60, "seeds": 12, "workers": 1})
+    measured = found.experiment
+    assert measured is not None
+    ends = ((found.best, measured.low, measured.high), (found.regret, measured.regret_low, measured.regret_high))
+    for predicted, low, high in ends:
+        assert (predicted >= low - 0.5 * (high - low)).all()
+        assert (predicted <= high + 0.5 * (high - low)).all()
+    assert (measured.low < measured.best).all()
+    assert (measured.best < measured.high).all()
+    assert (measured.high - measured.low < 0.5 * (found.tried[-1] - found.tried[0])).all()
+    assert measured.exponent_low < found.exponent < measured.exponent_high
+    assert measured.binding == ("", "")
+    # Of the values of the scan a third was trained at; the rest says so.
+    assert measured.loss.shape == (2, 49, 12)
+    assert np.isnan(measured.loss[:, 1::3]).all()
+    assert np.isfinite(measured.loss[:, ::3]).all()
+    dataset = found.to_xarray()
+    np.testing.assert_array_equal(dataset[f"measured_{field}"], measured.best)
+    np.testing.assert_array_equal(dataset[f"measured_{field}_low"], measured.low)
+    assert dataset.attrs["measured_verdict"] == found.measured_verdict
+    assert f"measured {field} (95 %)" in str(found)
+    with pytest.raises(AttributeError, match=f"this transfer follows {field} and has no lr_low: see best, low, high"):
+        _ = measured.lr_low
+    assert len(found.plot().axes) == 3
+
+
+def test_networks_whose_best_batch_is_the_largest() -> None:
+    found = dl.transfer(
+        make(dl.OnlineSGD(0.5), 5, depth=1, lr=0.15),
+        "width",
+        [1.0, 2.0],
+        field="batch",
+        bounds=(0.1, 2.0),
+        experiment={"dim": 40, "seeds": 12, "workers": 1},
+    )
+    measured = found.experiment
+    assert measured is not None
+    assert found.binding == ("high", "high")
+    assert (measured.high + 0.5 * (measured.high - measured.low) >= 2.0).all()  # as above
+    assert (measured.low > 0.5).all()
+    assert "networks: " in str(found)
+
+
 def test_progress_ends() -> None:
     reports: list[tuple[int, int]] = []
     dl.transfer(
@@ -163,7 +218,8 @@ def test_progress_ends() -> None:
         ({"field": "samples"}, "field must be 'lr' or .*, got 'samples'"),
         ({"field": 3}, "field must be 'lr' or .*, got 3"),
         ({"field": "momentum", "lrs": [0.1]}, "lrs must be left out where momentum is followed and not lr"),
-        ({"field": "momentum", "experiment": {"dim": 9}}, "experiment must be left out where momentum is followed"),
+        ({"field": "momentum", "experiment": {"size": 9}}, "experiment must be a dict of dim, seeds, workers, device"),
+        ({"field": "momentum", "experiment": 9}, "experiment must be a dict of dim, seeds, workers, device, got 9"),
         ({"field": "momentum", "bounds": (0.5, 0.2)}, "the second is larger, or no value is left"),
         ({"field": "momentum", "bounds": 0.5}, "two finite numbers, low and high"),
         ({"bounds": (0.1, 0.2)}, "bounds must be left out for lr, of which all values are searched"),

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 import deeplinear as dl
-from deeplinear._core.device import CPU, Device, find_device
+from deeplinear._core.device import CPU, Device, find_device, searching_on
 from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._experiment.methods import Counts
 from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.dense import DenseRun
+from deeplinear._theory.sensitivity import _names, derivatives
 from deeplinear._theory.solution import MATRICES, PARTS
 from factories import SAMPLINGS, maker
 from needs import need
@@ -110,6 +112,77 @@ def test_solutions_do_all_they_do_elsewhere(tmp_path):
         np.testing.assert_allclose(actual.sample_sites(4)[name], expected.sample_sites(4)[name], atol=1e-6)
     actual.save(tmp_path / "solution.nc")
     assert_same(dl.Solution.load(tmp_path / "solution.nc"), expected)
+
+
+# Searches and geometry -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("torch")
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(problems())
+def test_derivatives_of_any_problem(problem):
+    """With the learning rate, as searches take them, and with another field, each by a complex step."""
+    points = [(problem, name) for name in {"lr", _names(problem, None)[-1]}]
+    expected = derivatives(points)
+    with searching_on(DEVICE):
+        actual = derivatives(points)
+    for ours, theirs in zip(actual, expected, strict=True):
+        for name in LOSSES:
+            assert_close(getattr(ours.slope, name), getattr(theirs.slope, name))
+
+
+@pytest.mark.usefixtures("torch")
+def test_searches_solve_on_their_device(monkeypatch):
+    problem, used = make(dl.MLP(2, 0.8), steps=5), []
+    fill = DenseRun.fill
+
+    def noted(run, *rest, **more):
+        if run.equations.c.structure.steps > 1:  # losses before training are looked at anywhere
+            used.append(run.equations.c.gamma0)
+        return fill(run, *rest, **more)
+
+    monkeypatch.setattr(DenseRun, "fill", noted)
+    searches = {
+        "plan": lambda **more: dl.plan(problem, 1000.0, "width", values={"width": [0.5, 1.0]}, **more).losses,
+        "transfer": lambda **more: dl.transfer(problem, "width", [1.0], field="momentum", **more).loss,
+        "optimal": lambda **more: np.array([dl.optimal(problem, ["momentum"], starts=1, **more).loss]),
+    }
+    for name, search in searches.items():
+        expected = search()
+        used.clear()
+        assert_close(search(device=DEVICE), expected)
+        assert used, name
+        assert not any(isinstance(each, np.ndarray) for each in used), name
+        used.clear()
+        search()
+        assert all(isinstance(each, np.ndarray) for each in used), name
+    experiment = {"dim": 6, "seeds": 2}
+    here, there = (dl.transfer(problem, "width", [1.0], experiment=experiment, device=each) for each in ("cpu", DEVICE))
+    assert_close(there.experiment.loss, here.experiment.loss)
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize(
+    "problem",
+    [
+        make(dl.MLP(2, 0.8), dl.OnlineSGD(0.5), steps=6),
+        make(dl.MLP(2, 0.8), steps=6, data=dl.Isotropic(0.3, GRAM)),
+        make(dl.MLP(2, 0.8), steps=6, optimizer=dl.Muon(0.02)),
+        pytest.param(make(dl.ResNet(math.inf, 0.8), steps=6), marks=pytest.mark.slow),
+    ],
+    ids=["fresh batches", "two outputs", "Muon", "infinite depth"],
+)
+def test_curvature_and_landscapes(problem):
+    for operator in ("hessian", "kernel"):
+        expected, actual = (
+            dl.sharpness(problem, [0, 5], 4, operator=operator, device=each) for each in ("cpu", DEVICE)
+        )
+        # Directions are differences, which divide rounding errors by their length.
+        np.testing.assert_allclose(actual.ritz_values, expected.ritz_values, rtol=1e-7, atol=1e-7 * expected.largest[0])
+    ways = ["line", "sharpest"] + (["twins"] if problem.sampling.subsamples else [])
+    for along in ways:
+        expected, actual = (dl.landscape(problem, along, device=each) for each in ("cpu", DEVICE))
+        np.testing.assert_allclose(actual.test_loss, expected.test_loss, rtol=1e-9)
 
 
 def waits(torch, monkeypatch):

@@ -35,8 +35,7 @@ def sharpness(
     """Predict the largest and lowest eigenvalues of the Hessian over training, and whether steps overshoot; draw them.
 
     Eigenvalues are in units in which plain descent is stable below 2 / lr. With --dim, networks are trained too and
-    their Ritz values are set beside those of theory, which are found in the same way. The device trains the networks;
-    theory stays on the processor.
+    their Ritz values are set beside those of theory, which are found in the same way.
 
     Exit codes: 0 done, 2 bad input, 3 training diverged before the last of the steps, 4 not enough memory.
 
@@ -45,7 +44,7 @@ def sharpness(
     if finite is not None:
         _check(problem, finite)
     with report.stage("theory") as progress:
-        found = find_sharpness(problem, look.at, look.vectors, operator=look.operator, progress=progress)
+        found = find_sharpness(problem, look.at, look.vectors, operator=look.operator, device=device, progress=progress)
     networks = None if finite is None else _simulate(problem, look, found, finite, device, report)
     if out is not None:
         save_figure(figure_of(plot_sharpness(found, experiment=networks)), out)
@@ -59,8 +58,8 @@ def sharpness(
     return OK if np.isfinite(found.largest[-1]) else DIVERGED
 
 
-@command(PROBLEM, LINE, REPORT, out("landscape.png", FORMATS))
-def landscape(problem: Problem, line: Line, report: Report, out: Path | None) -> int:
+@command(PROBLEM, LINE, DEVICE, REPORT, out("landscape.png", FORMATS))
+def landscape(problem: Problem, line: Line, device: str, report: Report, out: Path | None) -> int:
     """Predict train and test loss along a straight line in weight space, and whether there is a barrier; draw them.
 
     Exit codes: 0 done, 2 bad input, 3 training diverged before the last weights, 4 not enough memory.
@@ -69,7 +68,7 @@ def landscape(problem: Problem, line: Line, report: Report, out: Path | None) ->
     """
     try:
         with report.stage("theory") as progress:
-            found = find_landscape(problem, line.along, line.positions, progress=progress)
+            found = find_landscape(problem, line.along, line.positions, device=device, progress=progress)
     except ArithmeticError as error:
         fail(in_words(error), DIVERGED)
     if out is not None:

@@ -7,7 +7,7 @@ from deeplinear import optimal as find_optimum
 from deeplinear import plan as find_plan
 from deeplinear._cli._commands import _document, _words, _written, command
 from deeplinear._cli._errors import OK
-from deeplinear._cli._options import PROBLEM, REPORT, out
+from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
 from deeplinear._cli._planning_options import BUDGET, CHOICE, Budget, Choice
 from deeplinear._cli._report import Report, table
 from deeplinear._core.words import percent
@@ -15,8 +15,8 @@ from deeplinear._plots.planning import plot_optimum, plot_plan
 from deeplinear._plots.style import FORMATS, save_figure
 
 
-@command(PROBLEM, CHOICE, REPORT, out("optimal.png", FORMATS))
-def optimal(problem: Problem, choice: Choice, report: Report, out: Path | None) -> int:
+@command(PROBLEM, CHOICE, DEVICE, REPORT, out("optimal.png", FORMATS))
+def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: Path | None) -> int:
     """Find the values of several fields that together leave the least loss at the last step; draw the loss around them.
 
     Exit codes: 0 done, 2 bad input, 4 not enough memory.
@@ -31,6 +31,7 @@ def optimal(problem: Problem, choice: Choice, report: Report, out: Path | None) 
             objective=choice.objective,
             margin=choice.margin,
             starts=choice.starts,
+            device=device,
             progress=progress,
         )
     if out is not None:
@@ -51,8 +52,8 @@ def optimal(problem: Problem, choice: Choice, report: Report, out: Path | None) 
     return OK
 
 
-@command(PROBLEM, BUDGET, REPORT, out("plan.png", FORMATS))
-def plan(problem: Problem, budget: Budget, report: Report, out: Path | None) -> int:
+@command(PROBLEM, BUDGET, DEVICE, REPORT, out("plan.png", FORMATS))
+def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Path | None) -> int:
     """Find what a budget is best spent on, and how that grows with the budget; draw the frontier.
 
     The steps of the problem are the longest run. Every model has its best constant rate at every horizon.
@@ -69,6 +70,7 @@ def plan(problem: Problem, budget: Budget, report: Report, out: Path | None) -> 
             values=budget.values,
             objective=budget.objective,
             store=budget.store,
+            device=device,
             progress=progress,
         )
     if out is not None:

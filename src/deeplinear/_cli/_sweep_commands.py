@@ -94,8 +94,6 @@ def transfer(
 ) -> int:
     """Find the best learning rate, or another field, at several sizes, say whether it transfers, and draw a picture.
 
-    Networks are trained on the device; the rates of the theory are found on the processor.
-
     Exit codes: 0 done, 2 bad input (among it: no learning rate lowers the loss), 4 not enough memory.
 
     Example: deeplinear transfer --over width --values 0.5,1,2,4 --parameterization ntk --experiment dim=200,seeds=8
@@ -109,7 +107,8 @@ def transfer(
             bounds=along.bounds,
             lrs=along.lrs,
             objective=along.objective,
-            experiment=None if experiment is None else experiment | {"device": device},
+            experiment=experiment,
+            device=device,
             progress=progress,
         )
     if out is not None and out.suffix.lower() in FORMATS:
@@ -196,10 +195,10 @@ def _optima(found: Transfer) -> Table:
         row = [f"{value:.4g}", f"{found.best[index]:.4g}", f"{optimum.loss:.4g}"]
         row += [f"{exponent:.3f}" if math.isfinite(exponent) else "-", percent(found.regret[index]), found.place(index)]
         if measured is not None:
-            row += [measured.rate_in_words(index), measured.regret_in_words(index), f"{measured.diverged[index]:.2g}"]
+            row += [measured.best_in_words(index), measured.regret_in_words(index), f"{measured.diverged[index]:.2g}"]
         rows.append(row)
     if measured is not None:
-        columns += ["measured lr (95 %)", "regret (95 %)", "diverged"]
+        columns += [f"measured {found.field} (95 %)", "regret (95 %)", "diverged"]
     return table("optimum of each curve", columns, rows)
 
 
@@ -230,7 +229,6 @@ def _transfer_document(found: Transfer) -> dict[str, Any]:
         "experiment": None,
     }
     if found.experiment is not None:
-        names = (*found.experiment.of_each_value, *found.experiment.of_all_values)
-        document["experiment"] = {name: getattr(found.experiment, name) for name in names}
+        document["experiment"] = found.experiment.of_each_value | found.experiment.of_all_values
         document["experiment"]["verdict"] = found.measured_verdict
     return document

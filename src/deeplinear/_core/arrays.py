@@ -54,6 +54,14 @@ def beside(values: Array, like: Array) -> Array:
     return placed
 
 
+def alike(x: Array, other: Array) -> Array:
+    """Return an array with numbers of the kind of another, real or complex: PyTorch multiplies no matrices of two."""
+    if isinstance(x, np.ndarray) or x.dtype == other.dtype:
+        return x
+    made: Array = namespace(x).astype(x, other.dtype)
+    return made
+
+
 def to_numpy(x: Array) -> NDArray[Any]:
     """Return the values of an array in NumPy; on a device this waits until they are there."""
     return x if isinstance(x, np.ndarray) else x.cpu().numpy()

@@ -1,5 +1,8 @@
 """Where arrays live: NumPy on the processor, or PyTorch on a device such as a graphics card."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +63,26 @@ class Device:
 
 
 CPU = Device("cpu")
+
+_OF_SEARCHES: ContextVar[Device] = ContextVar("device of searches", default=CPU)
+
+
+def device_of_searches() -> Device:
+    """Return where a search solves its problems."""
+    return _OF_SEARCHES.get()
+
+
+@contextmanager
+def searching_on(name: str) -> Iterator[Device]:
+    """Solve the problems of all searches that are begun inside on a device.
+
+    One search calls another, which calls a third: they take the device from here, so that none has to hand it on.
+    """
+    token = _OF_SEARCHES.set(find_device(name))
+    try:
+        yield _OF_SEARCHES.get()
+    finally:
+        _OF_SEARCHES.reset(token)
 
 
 def find_device(name: str) -> Device:

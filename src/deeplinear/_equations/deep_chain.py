@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, beside, computing, finite, identity
+from deeplinear._core.arrays import Array, alike, beside, computing, finite, identity
 from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.fixed_point import fixed_point
@@ -386,7 +386,7 @@ class DeepChain:
     def _layers(self, lower: Array, last: Array) -> Iterator[Array]:
         """Values at all layers, from those at the lower layers of the nodes and at the last layer."""
         for weights in beside(self.nodes.to_layers(), lower):
-            yield self.c.xp.tensordot(weights, lower, axes=((0,), (1,)))
+            yield self.c.xp.tensordot(alike(weights, lower), lower, axes=((0,), (1,)))
         if self._edge is not None:
             yield last
 
@@ -410,6 +410,7 @@ def at_an_end(rows: slice, ends: Callable[[], tuple[Array, Array]]) -> Callable[
 
 
 def _along(matrix: Array, rows: Array) -> Array:
-    """Apply a matrix over the nodes to rows of shape (batch, nodes, r, e)."""
-    product: Array = (matrix @ rows.reshape(*rows.shape[:2], -1)).reshape(rows.shape)
+    """Apply a matrix over the nodes to rows of shape (batch, nodes, r, e), which may be complex."""
+    flat = rows.reshape(*rows.shape[:2], -1)
+    product: Array = (alike(matrix, flat) @ flat).reshape(rows.shape)
     return product

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, computing, identity, to_numpy, zeros
+from deeplinear._core.arrays import Array, beside, computing, identity, to_numpy, zeros
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Coefficients, row_set
 from deeplinear._equations.rules import orthogonal_layers
@@ -59,11 +59,11 @@ class Extension:
         self._matrices = {group: c.xp.asarray(self._weights.X(group), copy=True) for group in orthogonal}
 
     def weights_at(self, row: int) -> dict[int, Array]:
-        """Return d - 1 and then the numbers c of each group at a row, each of shape (batch, 1 + rows).
+        """Return d - 1 and then the numbers c of each group at a row, arrays of NumPy of shape (batch, 1 + rows).
 
         Of weights that take orthogonal steps only those at the last row of training are known, where c is zero.
         """
-        found = {group: self._weights.numbers(group, row) for group in self._groups}
+        found = {group: to_numpy(self._weights.numbers(group, row)) for group in self._groups}
         for group in self._matrices:
             found[group][:, 1:] = 0.0
         return found
@@ -84,7 +84,7 @@ class Extension:
                 factors = np.zeros((outputs, self.count, outputs))
                 for row, factor in signal.items():
                     factors[:, row, :] = factor * np.eye(outputs)
-                self.equations.fill_mixed(rows, factors.reshape(outputs, -1))
+                self.equations.fill_mixed(rows, beside(factors.reshape(outputs, -1), self.equations.c.gamma0))
         self.count += 1
         return self.count - 1
 
@@ -112,12 +112,13 @@ class Extension:
 
     def _place(self, weights: Mapping[int, Array], learned: float = 1.0) -> None:
         rows = row_set(self.equations.c, self.count)
-        for group, values in weights.items():
+        like = self.equations.c.gamma0
+        for group, values in ((group, beside(values, like)) for group, values in weights.items()):
             self._weights.append(group, rows, values[:, :1], values[:, None, 1 : 2 + self.count])  # eq-extension
         for group, matrix in self._matrices.items():
             X, outputs = self._weights.X(group), self.equations.c.structure.outputs
             X[...] = learned * matrix
-            diagonal = self.equations.c.xp.repeat(weights[group][:, 1:], outputs, axis=-1)
+            diagonal = self.equations.c.xp.repeat(beside(weights[group][:, 1:], like), outputs, axis=-1)
             X += diagonal[..., None] * identity(X.shape[-1], X)
 
 

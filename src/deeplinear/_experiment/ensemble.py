@@ -145,7 +145,9 @@ class Ensemble(Drawn):
         network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
         first, last = self.test_loss[:, 0].mean(), self.test_loss[:, -1].mean()
         size = f"{len(self.seeds)} networks of dim {self.dim}, method={self.method!r}"
-        size += "" if self.inputs == "gaussian" else f", inputs={self.inputs!r}"
+        # A spectrum may be that of somebody's data, which then only has the covariance of what was trained on.
+        may_be_real = self.inputs != "gaussian" or self.problem.data.dimension_free
+        size += f", inputs={self.inputs!r}" if may_be_real else ""
         return f"Ensemble({network}, {self.problem.steps} steps, {size}: mean test loss {first:.3g} -> {last:.3g})"
 
     def mean(self, name: str) -> Array:

@@ -32,16 +32,27 @@ def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
     problem = with_modes(problem, dim)
     report(stage="estimating the time")
     estimate = dl.estimate(problem, dim, seeds, record="losses", method="auto" if rows is None else "explicit")
-    cost, then = estimate.experiment, estimate.theory.seconds
+    cost, then, trainings = estimate.experiment, estimate.theory.seconds, 1 if rows is None else 2
     seconds = math.inf if cost is None else cost.seconds
-    if seconds + then > LONGEST_EXPERIMENT or not estimate.fits:
+    if trainings * seconds + then > LONGEST_EXPERIMENT or not estimate.fits:
         text = f"dim is too large here: {estimate}. Lower dim, seeds, steps, width or depth."
         raise Refusal("dim", dim, "lower", text=text)
-    report(stage="1 of 2: training", estimate=seconds + then)
-    progress = steps(report, "1 of 2: training", estimate=seconds, then=then)
+    stages = trainings + 1
+    report(stage=f"1 of {stages}: training", estimate=trainings * seconds + then)
+    progress = steps(report, f"1 of {stages}: training", estimate=seconds, then=(trainings - 1) * seconds + then)
     networks = dl.simulate(problem, dim, seeds, record="losses", data=rows, progress=progress)
-    progress = steps(report, "2 of 2: comparing with theory", power=DENSE, estimate=then)
-    comparison = dl.compare(dl.solve(problem, method="dense", progress=progress), networks)
+    surrogate = networks
+    if rows is not None:
+        progress = steps(report, f"2 of {stages}: training on Gaussian inputs", estimate=seconds, then=then)
+        surrogate = dl.simulate(problem, dim, seeds, record="losses", progress=progress)
+    progress = steps(report, f"{stages} of {stages}: comparing with theory", power=DENSE, estimate=then)
+    theory = dl.solve(problem, method="dense", progress=progress)
+    comparison = dl.compare(theory, networks)
+    return _answer(comparison, networks) | {"surrogate_off": _off(dl.compare(theory, surrogate))}
+
+
+def _answer(comparison: dl.Comparison, networks: dl.Ensemble) -> dict[str, Any]:
+    """Return what the page shows of networks."""
     return {
         "times": networks.times,
         **_losses(comparison, networks),
@@ -54,8 +65,15 @@ def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
         "max_z": comparison["test_loss"].max_z,
         "method": networks.method,
         "inputs": networks.inputs,
+        "off": _off(comparison),
         "netcdf": base64.b64encode(_saved(networks.save)).decode(),
     }
+
+
+def _off(comparison: dl.Comparison) -> float | None:
+    """How far the test loss is from theory, at most, as a part of it; None if it is not known."""
+    off = float(comparison["test_loss"].relative_error.max())
+    return off if math.isfinite(off) else None
 
 
 def with_modes(problem: dl.Problem, dim: int) -> dl.Problem:

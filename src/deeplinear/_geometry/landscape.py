@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.device import find_device
 from deeplinear._core.drawn import Shown
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import Rows, lanczos, rows_needed
 from deeplinear._geometry.rates import rate_factors, stage_at
@@ -89,7 +90,8 @@ def landscape(
     along: str | Average | tuple[int, int] = "line",
     positions: ArrayLike | None = None,
     *,
-    progress: Progress | None = None,
+    device: str = "cpu",
+    progress: Progress | bool | None = None,
 ) -> Landscape:
     """Predict the loss along a straight line in weight space.
 
@@ -105,8 +107,10 @@ def landscape(
         ``"sharpest"``: from the last weights along the direction of largest curvature.
     positions
         Where to have the losses, as in ``Landscape``, in any order: 25 from 0 to 1, or 41 from -4 to 4, by default.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where the equations are then solved.
     progress
-        Called as ``progress(done, total)``, counted in evaluations of the network.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in evaluations of the network.
 
     Raises
     ------
@@ -143,7 +147,9 @@ def landscape(
             train, test = at(float(x))
             losses[:, index] = train[0], test[0]
 
-    end_at = visit(problem, [way.last], way.room, look, progress, twin=along == "twins")
+    end_at = visit(
+        problem, [way.last], way.room, look, read_progress(progress), device=find_device(device), twin=along == "twins"
+    )
     if 0 <= end_at <= way.last:
         raise ArithmeticError(f"training diverged at step {end_at}, before the weights that the line needs")
     barrier = _barrier(where, losses[0]) if way.joins else np.nan

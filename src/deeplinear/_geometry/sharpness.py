@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.device import find_device
 from deeplinear._core.drawn import Shown
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
@@ -164,7 +165,8 @@ def sharpness(
     *,
     operator: str = "hessian",
     start: str = "first",
-    progress: Progress | None = None,
+    device: str = "cpu",
+    progress: Progress | bool | None = None,
 ) -> Sharpness:
     """Predict the largest and lowest eigenvalues of the Hessian of the training loss over training.
 
@@ -189,8 +191,10 @@ def sharpness(
         ``"first"``: directions begin with the first gradient of training, which sees all of the spectrum.
         ``"now"``: with the gradient at the time, which hardly sees directions that have been learned, and is lost
         in rounding once training has converged; it shows where the gradient is.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where the equations are then solved.
     progress
-        Called as ``progress(done, total)``, counted in evaluations of the network.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in evaluations of the network.
 
     Raises
     ------
@@ -227,7 +231,9 @@ def sharpness(
         matrix, _ = lanczos(rows, operator, vectors)
         found[stop.step] = (matrix, limit(problem, stop.step, stop))
 
-    end_at = visit(problem, steps, rows_needed(operator, vectors), look, progress)
+    end_at = visit(
+        problem, steps, rows_needed(operator, vectors), look, read_progress(progress), device=find_device(device)
+    )
     good = {step: each for step, each in found.items() if end_at < 0 or step < end_at}
     return replace(_result(problem, operator, steps, vectors, good), start=start)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import memory
 from deeplinear._core.arrays import Array
+from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients, structure
@@ -52,9 +53,12 @@ def visit(
     look: Callable[[Stop], None],
     progress: Progress | None = None,
     *,
+    device: Device = CPU,
     twin: bool = False,
 ) -> int:
     """Train, and look around at some steps, in rising order, with room for so many evaluations at each.
+
+    The equations live on the device.
 
     Returns
     -------
@@ -62,12 +66,12 @@ def visit(
         Step of divergence, -1 if there is none. What was looked at from then on counts nothing.
     """
     cut = problem.first(steps[-1] + 1)
-    nodes = _depth_nodes(cut)
+    nodes = _depth_nodes(cut, device)
     shape = replace(structure(cut, nodes), probed=True)
     longer = replace(shape, steps=shape.steps + extra)
-    memory.require(system.memory(shape) + system.memory(longer), "solving", "lower steps, outputs or vectors")
+    memory.require(system.memory(shape) + system.memory(longer), "solving", "lower steps, outputs or vectors", device)
     rows = np.array([each.row for each in evaluations(shape.rules) if each.number == 0])
-    run = DenseRun([cut], replace(coefficients([cut], nodes), structure=shape))
+    run = DenseRun([cut], replace(coefficients([cut], nodes, device=device), structure=shape))
     total, stops = shape.steps + extra * len(steps), 0
 
     def after(evaluation: Evaluation, training: Training) -> None:
@@ -86,10 +90,10 @@ def visit(
     return int(run.diverged_at[0])
 
 
-def _depth_nodes(problem: Problem) -> int:
+def _depth_nodes(problem: Problem, device: Device) -> int:
     """Number of nodes that stand for the layers of a deep network."""
     if not likely_nodes(problem):
         return 0
-    (answer,) = Dense().solve([problem])
+    (answer,) = Dense(device=device).solve([problem])
     assert isinstance(answer.solver, Dense)
     return answer.solver.depth_nodes or 0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.drawn import Shown
-from deeplinear._core.progress import Progress
+from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.chain import Layers
 from deeplinear._equations.coefficients import Coefficients
@@ -96,7 +96,7 @@ class WeightSpectra(Shown):
 
 
 def weight_spectra(
-    problem: Problem, at: int | Iterable[int] | None = None, *, progress: Progress | None = None
+    problem: Problem, at: int | Iterable[int] | None = None, *, progress: Progress | bool | None = None
 ) -> WeightSpectra:
     """Predict the singular values of each weight matrix over training: its bulk, and what has left it.
 
@@ -107,7 +107,7 @@ def weight_spectra(
     at
         Step or steps to look at; ten of them, evenly spaced, by default.
     progress
-        Called as ``progress(done, total)``, counted in evaluations of the network.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in evaluations of the network.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def weight_spectra(
         neighbours = [_overlap(*pair) for pair in pairwise(layers)]
         alignments[stop.step] = (layers[0].along_target(), neighbours)
 
-    end_at = visit(problem, steps, 1, look, progress)
+    end_at = visit(problem, steps, 1, look, read_progress(progress))
     if 0 <= end_at <= steps[-1]:
         raise ArithmeticError(f"training diverged at step {end_at}; look at earlier steps")
     return _result(problem, steps, found, alignments)

@@ -1,8 +1,9 @@
-"""Best learning rates of real networks of several sizes, how they move, and what it costs not to follow them."""
+"""Best values of a field of real networks of several sizes, how they move, and what it costs not to follow them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._core.words import percent
 from deeplinear._experiment.simulate import read_seeds, simulate
-from deeplinear._learning_rate.measured_optimum import BestRate, capped_logs, find_best_rate, quantile
+from deeplinear._learning_rate.measured_optimum import LOGARITHMIC, Best, Scale, capped_logs, find_best, quantile
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
 from deeplinear._scaling import loglog_slope
@@ -22,52 +23,83 @@ Array = NDArray[np.float64]
 _ARGUMENTS = ("dim", "seeds", "workers", "device")
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredOptima:
-    """Best learning rates of finite networks of several sizes.
+@dataclasses.dataclass(frozen=True)
+class Followed:
+    """A field whose best value is measured.
 
-    The best rate minimises the mean over networks of log(loss), where a loss of more than three times the least median
+    Attributes
+    ----------
+    name
+        Of the field.
+    at
+        A problem with another value of it.
+    scale
+        The coordinate in which it is searched.
+    law
+        Logarithm of what power laws of it are laws of.
+    """
+
+    name: str
+    at: Callable[[Problem, float], Problem]
+    scale: Scale
+    law: Callable[[float], float]
+
+    def side(self, value: float) -> str:
+        """Say at which end of the scale a value is, if it is at one."""
+        low, high = self.scale.ends
+        return "low" if value <= low else "high" if value >= high else ""
+
+    def log(self, value: float) -> float:
+        """Return the logarithm of what power laws are laws of; infinite at the ends, where it may be beyond."""
+        return {"low": -math.inf, "high": math.inf, "": self.law(value)}[self.side(value)] if value > 0 else -math.inf
+
+
+RATES = Followed("lr", with_rate, LOGARITHMIC, math.log)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MeasuredOptima:
+    """Best learning rates, or values of another field, of finite networks of several sizes.
+
+    The best value minimises the mean over networks of log(loss), where a loss of more than three times the least median
     counts as three times that: how often networks diverge matters, not how far. It does not depend on the number of
     seeds, which only makes the intervals narrower. All intervals are of 95 %.
 
     Attributes
     ----------
+    field
+        What was followed: ``"lr"``, or another field.
     loss
-        Loss of every network at the last step, at the given rates, shape (values, lrs, seeds); ``inf`` where it
-        diverged.
-    lr, lr_low, lr_high
-        Best rate of each value, and the rates between which it lies, shape (values,). The interval holds all rates
-        that are not significantly worse than another, judged by the differences in each network; it ends at 0 or
-        ``inf`` where no rate that was tried is.
-    lr_error
-        Its standard error: half the width of the interval, in log(lr), over Student's quantile.
+        Loss of every network at the last step, at the values that the transfer tried, shape (values, tried, seeds);
+        ``inf`` where it diverged, nan at values that no network was trained at.
+    best, low, high
+        Best value at each size, and the values between which it lies, shape (values,). The interval holds all
+        that are not significantly worse than another, judged by the differences in each network; it ends at a bound
+        (0 or ``inf`` for rates) where no value that was tried is. Those of rates are also ``lr``, ``lr_low``,
+        ``lr_high``.
+    error
+        Its standard error: half the width of the interval over Student's quantile; of rates (``lr_error``) the width is
+        that in log(lr).
+    binding
+        ``"low"`` or ``"high"`` where the best value is at a bound, else empty, of each size.
     diverged
-        Fraction of the networks that diverge at the best rate, shape (values,).
+        Fraction of the networks that diverge at the best value, shape (values,).
     regret, regret_low, regret_high
-        Relative extra loss at the best rate of the smallest value, shape (values,): a ratio of geometric means in which
+        Relative extra loss at what is best for the smallest size, shape (values,): a ratio of geometric means in which
         a loss of more than three times the median counts as three times that; ``inf`` where half the networks diverge.
     exponent, exponent_error, exponent_low, exponent_high
-        Slope of log(lr) against log(value); its error and interval follow from those of the rates.
+        Slope of log(best) against log(size); its error and interval follow from those of the best values. Of momentum
+        and other fractions below one it is that of 1 / (1 - best). nan where a best value is at a bound.
     searches
-        All rates that were tried for each value.
+        All values that were tried at each size.
     """
 
-    of_each_value: ClassVar[tuple[str, ...]] = (
-        "lr",
-        "lr_low",
-        "lr_high",
-        "lr_error",
-        "diverged",
-        "regret",
-        "regret_low",
-        "regret_high",
-    )
-    of_all_values: ClassVar[tuple[str, ...]] = ("exponent", "exponent_low", "exponent_high", "exponent_error")
-
-    loss: Array = field(repr=False)
-    lr: Array
-    lr_low: Array
-    lr_high: Array
+    field: str
+    loss: Array = dataclasses.field(repr=False)
+    best: Array
+    low: Array
+    high: Array
+    binding: tuple[str, ...]
     diverged: Array
     regret: Array
     regret_low: Array
@@ -75,32 +107,72 @@ class MeasuredOptima:
     exponent: float
     exponent_low: float
     exponent_high: float
-    searches: tuple[BestRate, ...] = field(repr=False)
+    searches: tuple[Best, ...] = dataclasses.field(repr=False)
 
     @property
     def networks(self) -> int:
-        """Number of networks at each rate."""
+        """Number of networks at each value."""
         return int(self.loss.shape[-1])
+
+    @property
+    def lr(self) -> Array:
+        """Best rate at each size, shape (values,), where the learning rate is what is followed."""
+        return self._of_rate("lr", self.best)
+
+    @property
+    def lr_low(self) -> Array:
+        """Lower end of its interval, shape (values,)."""
+        return self._of_rate("lr_low", self.low)
+
+    @property
+    def lr_high(self) -> Array:
+        """Upper end of its interval, shape (values,)."""
+        return self._of_rate("lr_high", self.high)
 
     @property
     def lr_error(self) -> Array:
         """Standard error of each best rate, shape (values,)."""
+        return self._of_rate("lr_error", self.error)
+
+    @property
+    def error(self) -> Array:
+        """Standard error of each best value, shape (values,)."""
+        if self.field != "lr":
+            return (self.high - self.low) / (2 * quantile(self.networks))
         with np.errstate(divide="ignore"):
-            return self.lr * np.log(self.lr_high / self.lr_low) / (2 * quantile(self.networks))
+            return self.best * np.log(self.high / self.low) / (2 * quantile(self.networks))
 
     @property
     def exponent_error(self) -> float:
         """Standard error of the exponent."""
         return (self.exponent_high - self.exponent_low) / (2 * quantile(self.networks))
 
-    def rate_in_words(self, index: int) -> str:
-        """Write the best rate of a value with its interval."""
-        return f"{self.lr[index]:.4g} ({self.lr_low[index]:.3g} to {self.lr_high[index]:.3g})"
+    @property
+    def of_each_value(self) -> dict[str, Array]:
+        """Everything that each size has one number of, by name; the best value has the name of its field."""
+        own = {"": self.best, "_low": self.low, "_high": self.high, "_error": self.error}
+        names = ("diverged", "regret", "regret_low", "regret_high")
+        return {f"{self.field}{end}": each for end, each in own.items()} | {name: getattr(self, name) for name in names}
+
+    @property
+    def of_all_values(self) -> dict[str, float]:
+        """Everything that there is one number of, by name."""
+        names = ("exponent", "exponent_low", "exponent_high", "exponent_error")
+        return {name: getattr(self, name) for name in names}
+
+    def best_in_words(self, index: int) -> str:
+        """Write the best value of a size with its interval."""
+        return f"{self.best[index]:.4g} ({self.low[index]:.3g} to {self.high[index]:.3g})"
 
     def regret_in_words(self, index: int) -> str:
-        """Write the regret of a value with its interval."""
+        """Write the regret of a size with its interval."""
         low, high = self.regret_low[index], self.regret_high[index]
         return f"{percent(self.regret[index])} ({percent(low)} to {percent(high)})"
+
+    def _of_rate(self, name: str, values: Array) -> Array:
+        if self.field != "lr":
+            raise AttributeError(f"this transfer follows {self.field} and has no {name}: see best, low, high and error")
+        return values
 
 
 def check_experiment(experiment: Any) -> dict[str, Any]:
@@ -113,41 +185,53 @@ def check_experiment(experiment: Any) -> dict[str, Any]:
 def measure_optima(
     problems: list[Problem],
     values: Array,
-    lrs: Array,
+    tried: Array,
     predicted: Array,
     objective: str,
     experiment: dict[str, Any],
     counter: Counter,
+    followed: Followed = RATES,
+    every: int = 1,
 ) -> MeasuredOptima:
-    """Train networks at the rates for each problem, and at others where the best one is, to find it.
+    """Train networks at values of a field for each problem, and at others where the best one is, to find it.
 
-    The best rates that theory predicts are among the first that are tried: a narrow minimum may hide between those of a
-    grid. The same seeds are used at every rate. ``counter`` counts the networks that are trained.
+    Of the values that are given every so many are a start. The best ones that theory predicts are among the first that
+    are tried too: a narrow minimum may hide between those of a grid. The same seeds are used at every value.
+    ``counter`` counts the networks that are trained.
     """
     kept: list[dict[float, Array]] = [{} for _ in problems]
 
-    def losses_at(index: int, lr: float) -> Array:
-        if lr not in kept[index]:
-            ensemble = simulate(with_rate(problems[index], lr), record="losses", **experiment)
-            counter.expect(2 * len(ensemble.seeds))  # as many again, while the number of rates is not known
+    def losses_at(index: int, value: float) -> Array:
+        if value not in kept[index]:
+            ensemble = simulate(followed.at(problems[index], value), record="losses", **experiment)
+            counter.expect(2 * len(ensemble.seeds))  # as many again, while the number of values is not known
             counter.advance(len(ensemble.seeds))
-            kept[index][lr] = _final_loss(ensemble, objective)
-        return kept[index][lr]
+            kept[index][value] = _final_loss(ensemble, objective)
+        return kept[index][value]
 
-    def search(index: int, *others: float) -> BestRate:
-        return find_best_rate(lambda lr: losses_at(index, lr), np.array([*lrs, predicted[index], *others]))
+    def search(index: int, *others: float) -> Best:
+        first = np.array([*tried[::every], predicted[index], *others])
+        return find_best(lambda value: losses_at(index, value), first, followed.scale)
+
+    def at_first(index: int, number: int) -> Array:
+        started = number % every == 0
+        return losses_at(index, float(tried[number])) if started else np.full(len(experiment["seeds"]), np.nan)
 
     smallest = int(np.argmin(values))
     first = search(smallest)
-    searches = tuple(first if index == smallest else search(index, first.lr) for index in range(len(problems)))
-    lr, low, high = (np.array([getattr(each, name) for each in searches]) for name in ("lr", "low", "high"))
-    exponent, exponent_low, exponent_high = _exponent(values, lr, low, high)
-    regret, regret_low, regret_high = np.array([_regret(each, first.lr) for each in searches]).T
+    searches = tuple(first if index == smallest else search(index, first.value) for index in range(len(problems)))
+    best, low, high = (np.array([getattr(each, name) for each in searches]) for name in ("value", "low", "high"))
+    exponent, exponent_low, exponent_high = _exponent(
+        values, *(np.array([followed.log(each) for each in ends.tolist()]) for ends in (best, low, high))
+    )
+    regret, regret_low, regret_high = np.array([_regret(each, first.value) for each in searches]).T
     return MeasuredOptima(
-        loss=np.array([[losses_at(index, rate) for rate in lrs.tolist()] for index in range(len(problems))]),
-        lr=lr,
-        lr_low=low,
-        lr_high=high,
+        field=followed.name,
+        loss=np.array([[at_first(i, k) for k in range(len(tried))] for i in range(len(problems))]),
+        best=best,
+        low=low,
+        high=high,
+        binding=tuple(followed.side(value) for value in best.tolist()),
         diverged=np.array([each.diverged for each in searches]),
         regret=regret,
         regret_low=regret_low,
@@ -165,31 +249,33 @@ def _final_loss(ensemble: Any, objective: str) -> Array:
     return losses[:, -1]
 
 
-def _exponent(values: Array, lr: Array, low: Array, high: Array) -> tuple[float, float, float]:
-    """Return the slope of log(lr) against log(value), and the ends of its interval.
+def _exponent(values: Array, best: Array, low: Array, high: Array) -> tuple[float, float, float]:
+    """Return the slope of log(best) against log(size), and the ends of its interval, all given as logarithms.
 
-    The slope is a weighted sum of the log(lr), so the squares of the distances to the ends add up with those weights,
-    those of upper and lower ends apart.
+    The slope is a weighted sum of the logarithms, so the squares of the distances to the ends add up with those
+    weights, those of upper and lower ends apart.
     """
-    exponent, _ = loglog_slope(values, lr)
+    if not np.isfinite(best).all():
+        return math.nan, math.nan, math.nan
+    exponent, _ = loglog_slope(values, np.exp(best))
     if len(values) < 2:
         return exponent, np.nan, np.nan
     x = np.log(values / np.exp(np.log(values).mean()))
     weights = x / (x @ x)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        below, above = weights * np.log(lr / low), weights * np.log(high / lr)
+    with np.errstate(invalid="ignore"):
+        below, above = weights * (best - low), weights * (high - best)
     down, up = np.where(weights > 0, below, above), np.where(weights > 0, above, below)
     # A value in the middle has no weight, however little is known of it.
     down, up = (np.where(weights == 0, 0.0, each) for each in (down, up))
     return exponent, exponent - float(np.sqrt(down @ down)), exponent + float(np.sqrt(up @ up))
 
 
-def _regret(found: BestRate, lr: float) -> tuple[float, float, float]:
-    """Return the relative extra loss at another rate and the ends of its interval; inf where half the networks diverge.
+def _regret(found: Best, value: float) -> tuple[float, float, float]:
+    """Return the relative extra loss at another value and the ends of its interval; inf where half of them diverge.
 
-    The loss at a rate is a geometric mean, in which more than three times the median counts as three times that.
+    The loss at a value is a geometric mean, in which more than three times the median counts as three times that.
     """
-    at = found.nearest(lr)
+    at = found.nearest(value)
     if at == found.best:
         return 0.0, 0.0, 0.0
     other, best = (capped_logs(found.losses[index : index + 1])[0] for index in (at, found.best))

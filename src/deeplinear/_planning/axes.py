@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
+from deeplinear._learning_rate.measured import Followed
+from deeplinear._learning_rate.measured_optimum import Scale
 from deeplinear._problem.edit import about_field, field_names, get_field, replace
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
@@ -147,3 +149,9 @@ def at(problem: Problem, values: Mapping[str, float]) -> Problem:
     rest = {name: value for name, value in values.items() if name != "lr"}
     changed = replace(problem, rest) if rest else problem
     return with_rate(changed, values["lr"]) if "lr" in values else changed
+
+
+def followed(axis: Axis) -> Followed:
+    """Return how networks are searched for the best value of a field other than the rate."""
+    scale = Scale(axis.coordinate, axis.value, axis.coordinate(axis.low), axis.coordinate(axis.high))
+    return Followed(axis.name, lambda problem, value: at(problem, {axis.name: value}), scale, axis.free.coordinate)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate import OBJECTIVES
 from deeplinear._learning_rate.ladder import check
@@ -78,7 +78,7 @@ def critical_batch(
     batches: Iterable[float],
     *,
     objective: str = "test",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> CriticalBatch:
     """Find up to which size larger batches save as many steps as they cost examples.
 
@@ -93,7 +93,8 @@ def critical_batch(
     objective
         ``"test"`` or ``"train"`` loss.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
+        a guess until the end.
 
     Raises
     ------
@@ -125,7 +126,8 @@ def critical_batch(
     if len(np.unique(sizes)) < 3:
         raise Refusal("batches", sizes.tolist(), "at least three distinct sizes")
     models = [replace(problem, {"batch": size}) for size in sizes.tolist()]
-    counter, excess = Counter(progress, _RATES * len(sizes), scale=problem.steps), Excess.of(problem, objective)
+    counter = Counter(read_progress(progress), _RATES * len(sizes), scale=problem.steps)
+    excess = Excess.of(problem, objective)
     steps, lrs = np.full(len(sizes), np.inf), np.full(len(sizes), np.nan)
     least = math.inf
     for index, model in enumerate(models):

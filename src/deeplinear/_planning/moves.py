@@ -12,6 +12,7 @@ from deeplinear._core.words import INFINITE
 from deeplinear._learning_rate.ladder import solve_or_none
 from deeplinear._planning.axes import Axis, at
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import with_rate
 from deeplinear._solvers.base import Unresolved
 from deeplinear._theory.sensitivity import CONTINUOUS, derivatives, value_of
 
@@ -88,3 +89,12 @@ def local_exponent(problem: Problem, over: str, field: Axis, best: float, object
     along = [slope * speed for slope, speed in zip(slopes[:2], speeds, strict=True)]
     across = [slope * value_of(each, over) for slope, each in zip(slopes[2:], beside, strict=True)]
     return -(across[1] - across[0]) / (along[1] - along[0])
+
+
+def final_losses(problems: Sequence[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:
+    """Losses at the last step at each rate, shape (problems, lrs); nan where an infinite depth is not resolved."""
+    # Rates outermost: problems that diverge are solved side by side.
+    runs = [with_rate(problem, lr) for lr in lrs.tolist() for problem in problems]
+    solved = solve_or_none(runs, advance)
+    final = np.array([math.nan if curve is None else max(float(curve.loss(objective)[-1]), 0.0) for curve in solved])
+    return final.reshape(len(lrs), len(problems)).T

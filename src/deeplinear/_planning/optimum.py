@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.device import searching_on
 from deeplinear._core.drawn import Drawn
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.words import percent
 from deeplinear._learning_rate import OBJECTIVES, max_stable_lr
 from deeplinear._learning_rate.ladder import check
@@ -96,7 +97,8 @@ def optimal(
     objective: str = "test",
     margin: float = 0.05,
     starts: int = 4,
-    progress: Progress | None = None,
+    device: str = "cpu",
+    progress: Progress | bool | None = None,
 ) -> Optimum:
     """Find the values of several fields that together leave the least loss at the last step.
 
@@ -123,8 +125,11 @@ def optimal(
         the edge of stability.
     starts
         Number of starts, at least 1.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
+        a guess until the end.
 
     Raises
     ------
@@ -149,25 +154,32 @@ def optimal(
     axes = axes_of(problem, over, bounds)
     check_corners(problem, axes)
     work = count * (SEARCH + 10 * (2.5 * len(axes) + 4))
-    search = JointSearch(problem, axes, objective, margin, Counter(progress, work, scale=problem.steps))
-    bottoms = search.run(count)
+    search = JointSearch(problem, axes, objective, margin, Counter(read_progress(progress), work, scale=problem.steps))
+    with searching_on(device):
+        return _optimum(search, count)
+
+
+def _optimum(search: JointSearch, starts: int) -> Optimum:
+    """Search, and say what was found."""
+    bottoms = search.run(starts)
     best = bottoms[0]
     losses = search.losses([each.x for each in bottoms])
     values = search.values(best.x)
-    found = at(problem, values)
+    found = at(search.problem, values)
     stable = max_stable_lr(found).lr / rate_of(found)
     profiles, curvature = search.profiles(best), search.curvature(best)
+    at_margin = search.penalty(best.x) > 0
     search.counter.end()
     return Optimum(
         problem=found,
         values=values,
         loss=losses[0],
         binding=search.binding(best),
-        at_margin=search.penalty(best.x) > 0,
+        at_margin=at_margin,
         minima=tuple(JointMinimum(search.values(each.x), loss) for each, loss in zip(bottoms, losses, strict=True)),
         profiles=profiles,
         curvature=curvature,
         stable_factor=stable,
-        bounds={axis.name: (axis.low, axis.high) for axis in axes},
-        objective=objective,
+        bounds={axis.name: (axis.low, axis.high) for axis in search.axes},
+        objective=search.excess.objective,
     )

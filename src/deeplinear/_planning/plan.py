@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.device import searching_on
 from deeplinear._core.drawn import Drawn
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate import OBJECTIVES
 from deeplinear._learning_rate.ladder import check
@@ -117,7 +118,8 @@ def plan(
     cost: Callable[[Problem], float] = training_cost,
     objective: str = "test",
     store: str | Path | None = None,
-    progress: Progress | None = None,
+    device: str = "cpu",
+    progress: Progress | bool | None = None,
 ) -> Plan:
     """Find what a budget is best spent on.
 
@@ -143,8 +145,11 @@ def plan(
         Folder in which models that are solved are kept. A plan that was interrupted goes on where it stopped, other
         budgets, costs and values are planned with what is there, and processes that share the folder, on one machine or
         on several, share the work: run the same call in all of them.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
+        a guess until the end.
 
     Raises
     ------
@@ -171,14 +176,15 @@ def plan(
     costs = np.array([[cost(replace(each, {"steps": int(t) + 1})) for t in horizons] for each in models])
     if compute < costs.min():
         raise Refusal("compute", compute, f"at least {costs.min():.4g}, the cost of the cheapest run")
-    counter = Counter(progress, _RATES * len(models), scale=problem.steps)
+    counter = Counter(read_progress(progress), _RATES * len(models), scale=problem.steps)
     excess = Excess.of(problem, objective)
 
     def solve(model: Problem) -> Envelope:
         counter.expect(_RATES)
         return envelope(model, excess, counter.advance)
 
-    found = list(map(solve, models)) if store is None else solve_kept(models, objective, Path(store), solve)
+    with searching_on(device):
+        found = list(map(solve, models)) if store is None else solve_kept(models, objective, Path(store), solve)
     losses = np.array([each.losses[horizons] for each in found])
     lrs = np.array([each.lrs[horizons] for each in found])
     counter.end()

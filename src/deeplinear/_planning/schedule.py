@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.drawn import Drawn
-from deeplinear._core.progress import Counter, Progress
+from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import percent
 from deeplinear._learning_rate import OBJECTIVES
@@ -143,7 +143,7 @@ def optimal_schedule(
     *,
     of: str = "lr",
     knots: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> OptimalSchedule:
     """Find the learning rate, momentum or batch at every step that leaves the least loss at the last one.
 
@@ -172,7 +172,8 @@ def optimal_schedule(
         Number of knots, from 2 to ``steps - 1``; by default 13, or ``steps - 1`` if that is less. They are denser
         towards both ends, where in a short run some fall on the same step. The cost grows in proportion.
     progress
-        Called as ``progress(done, total)``, counted in steps of solutions; ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
+        a guess until the end.
 
     Raises
     ------
@@ -194,7 +195,7 @@ def optimal_schedule(
     objective, count = _checked(problem, objective, of, knots)
     steps, scale = problem.steps, SCALES[of]
     expected = _TUNING * (len(FAMILIES) if of == "lr" else 1) + _most_steps(steps) * (_COMPLEX * count + 5)
-    counter = Counter(progress, expected, scale=steps)
+    counter = Counter(read_progress(progress), expected, scale=steps)
     rates = Rates(problem, Excess.of(problem, objective), counter.advance, of)
     families = {}
     for each in tuned(rates):

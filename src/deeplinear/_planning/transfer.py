@@ -1,7 +1,7 @@
 """Whether the best learning rate, or another field, transfers: how it moves with width, depth, data, batch, steps."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
 from typing import Any
@@ -10,20 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.device import searching_on
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
-from deeplinear._learning_rate.ladder import solve_or_none
 from deeplinear._learning_rate.measured import check_experiment, measure_optima
-from deeplinear._planning.axes import Axis, at, axes_of, check_corners, searchable
-from deeplinear._planning.moves import find_jumps, local_exponent, regret_of
-from deeplinear._planning.one_field import WORK, OptimalValue, optimal_value, scanned
+from deeplinear._planning.axes import Axis, at, axes_of, check_corners, followed, searchable
+from deeplinear._planning.moves import final_losses, find_jumps, local_exponent, regret_of
+from deeplinear._planning.one_field import POINTS, WORK, OptimalValue, optimal_value, scanned
 from deeplinear._planning.transferred import Transfer
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.rate import with_rate
 from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
@@ -40,7 +39,10 @@ _USUAL_RATES = 15
 """Rates around the optima, about."""
 
 _REFINED = 10
-"""Rates that networks are trained at beside those of the grid, about."""
+"""Values that networks are trained at beside those of the grid, about."""
+
+_EVERY = 3
+"""Of the values of a scan, one of so many is where networks are trained at first."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def transfer(
     lrs: Iterable[float] | None = None,
     objective: str = "test",
     experiment: Mapping[str, Any] | None = None,
+    device: str = "cpu",
     progress: Progress | bool | None = None,
 ) -> Transfer:
     """Find how the best learning rate, or another field, moves when the size of a model or of its training is changed.
@@ -97,8 +100,12 @@ def transfer(
     objective
         ``"test"`` or ``"train"`` loss.
     experiment
-        Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks at all rates and
-        values as well, and at about ten more rates near their optimum. ``MeasuredOptima`` defines it. Only for ``lr``.
+        Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks of all sizes as well,
+        at all rates, or at 17 values of another field, and at about ten more near their optimum, which
+        ``MeasuredOptima`` defines.
+    device
+        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved, and networks trained
+        unless ``experiment`` says otherwise.
     progress
         True for a line on stderr; or called as ``progress(done, total)``, counted in solutions and trained networks.
         ``total`` is a guess until the optima are known where ``lrs`` are not given, and until the end with an
@@ -142,12 +149,13 @@ steps 60
     (axis,) = _axis(problem, over, field, bounds)
     every = _Models(problem, over, sizes, models, objective, axis)
     tell = read_progress(progress)
-    if axis.name == "lr":
-        return _of_rates(every, lrs, experiment, tell)
-    for name, given in (("lrs", lrs), ("experiment", experiment)):
-        if given is not None:
-            raise Refusal(name, given, f"left out where {axis.name} is followed and not lr")
-    return _of_values(every, tell)
+    arguments = None if experiment is None else {"device": device} | check_experiment(experiment)
+    with searching_on(device):
+        if axis.name == "lr":
+            return _of_rates(every, lrs, arguments, tell)
+        if lrs is not None:
+            raise Refusal("lrs", lrs, f"left out where {axis.name} is followed and not lr")
+        return _of_values(every, arguments, tell)
 
 
 def _axis(problem: Problem, over: str, field: Any, bounds: Any) -> tuple[Axis, ...]:
@@ -160,13 +168,10 @@ def _axis(problem: Problem, over: str, field: Any, bounds: Any) -> tuple[Axis, .
     return axes_of(problem, [field], None if bounds is None else {field: bounds})
 
 
-def _of_rates(models: _Models, lrs: Any, experiment: Any, progress: Progress | None) -> Transfer:
+def _of_rates(models: _Models, lrs: Any, arguments: dict[str, Any] | None, progress: Progress | None) -> Transfer:
     """Follow the learning rate."""
     values, problems, objective = models.values, models.problems, models.objective
-    arguments = None if experiment is None else check_experiment(experiment)
-    if arguments is not None:
-        for each in problems:
-            sizes_of(each, arguments.get("dim"))  # refuses what no network has, before the work begins
+    _check_sizes(problems, arguments)
     grid = None if lrs is None else np.sort(_numbers("lrs", lrs, allow_infinite=False))
     seeds = 0 if arguments is None else len(arguments["seeds"])
     usual = _work(_USUAL_RATES if grid is None else len(grid), seeds)
@@ -181,7 +186,7 @@ def _of_rates(models: _Models, lrs: Any, experiment: Any, progress: Progress | N
     if grid is None:
         grid = _grid_around(best)
         count.settle(len(values) * _work(len(grid), seeds))
-    loss = _losses(problems, grid, objective, count.advance)
+    loss = final_losses(problems, grid, objective, count.advance)
     found = _transfer(models, grid, loss, best, optima, local_exponents, count)
     measured = None
     if arguments is not None:
@@ -191,20 +196,37 @@ def _of_rates(models: _Models, lrs: Any, experiment: Any, progress: Progress | N
     return found if measured is None else dataclass_replace(found, experiment=measured)
 
 
-def _of_values(models: _Models, progress: Progress | None) -> Transfer:
+def _check_sizes(problems: Iterable[Problem], experiment: dict[str, Any] | None) -> None:
+    """Refuse what no network has, before the work begins."""
+    if experiment is not None:
+        for each in problems:
+            sizes_of(each, experiment.get("dim"))
+
+
+def _of_values(models: _Models, arguments: dict[str, Any] | None, progress: Progress | None) -> Transfer:
     """Follow another field, with the learning rate held."""
+    axis = models.axis
     for each in models.problems:
-        check_corners(each, [models.axis])
-    count = Counter(progress, len(models.values) * WORK)
+        check_corners(each, [axis])
+        _check_sizes((at(each, {axis.name: end}) for end in (axis.low, axis.high)), arguments)
+    seeds = 0 if arguments is None else len(arguments["seeds"])
+    count = Counter(progress, len(models.values) * (WORK + seeds * (POINTS // _EVERY + _REFINED)))
     optima, local_exponents = [], []
     for index, each in enumerate(models.problems):
         count.expect((len(models.values) - index) * WORK)
-        found = optimal_value(each, models.axis, models.objective, count)
+        found = optimal_value(each, axis, models.objective, count)
         is_inside = found.is_resolved and not found.binding
         optima.append(found)
         local_exponents.append(models.exponent_at(each, found.value) if is_inside else math.nan)
     best, loss = np.array([each.value for each in optima]), np.array([each.losses for each in optima])
-    result = _transfer(models, scanned(models.axis), loss, best, optima, local_exponents, count)
+    tried = scanned(axis)
+    result = _transfer(models, tried, loss, best, optima, local_exponents, count)
+    if arguments is not None:
+        measured = measure_optima(
+            models.problems, models.values, tried, best, models.objective, arguments, count, followed(axis), _EVERY
+        )
+        result = dataclass_replace(result, experiment=measured)
+    count.settle(0)
     count.end()
     return result
 
@@ -276,11 +298,3 @@ def _grid_around(optima: Array) -> Array:
 def _work(rates: int, seeds: int) -> int:
     """How many solutions and trained networks a value takes once its optimum is known, with this many rates."""
     return rates + 1 + seeds * (rates + _REFINED)
-
-
-def _losses(problems: list[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:
-    # Rates outermost: problems that diverge are solved side by side.
-    runs = [with_rate(problem, lr) for lr in lrs.tolist() for problem in problems]
-    solved = solve_or_none(runs, advance)
-    final = np.array([math.nan if curve is None else max(float(curve.loss(objective)[-1]), 0.0) for curve in solved])
-    return final.reshape(len(lrs), len(problems)).T

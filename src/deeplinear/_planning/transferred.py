@@ -120,7 +120,11 @@ class Transfer(Drawn):
         if measured is None:
             return ""
         exponent = (measured.exponent_low, measured.exponent_high)
-        return judge(self._named, self.values, Evidence(exponent, (measured.regret_low, measured.regret_high)))
+        return judge(
+            self._named,
+            self.values,
+            Evidence(exponent, (measured.regret_low, measured.regret_high), bounds=measured.binding),
+        )
 
     @property
     def laws(self) -> list[str]:
@@ -132,7 +136,9 @@ class Transfer(Drawn):
                 lines[0] += f", scatter about this law ± {self.exponent_error:.3f}"
         if self.experiment is not None and math.isfinite(self.experiment.exponent):
             low, high = self.experiment.exponent_low, self.experiment.exponent_high
-            lines.append(f"measured lr ~ {self.over}^{self.experiment.exponent:.3f} ({low:.3f} to {high:.3f})")
+            lines.append(
+                f"measured {self.axis.quantity} ~ {self.over}^{self.experiment.exponent:.3f} ({low:.3f} to {high:.3f})"
+            )
         return lines
 
     def to_xarray(self) -> "xr.Dataset":
@@ -158,10 +164,8 @@ class Transfer(Drawn):
         }
         if self.experiment is not None:
             variables["measured_loss"] = ((*dims, "seed"), self.experiment.loss)
-            variables |= {
-                f"measured_{name}": (at, getattr(self.experiment, name)) for name in self.experiment.of_each_value
-            }
-            attrs |= {f"measured_{name}": getattr(self.experiment, name) for name in self.experiment.of_all_values}
+            variables |= {f"measured_{name}": (at, each) for name, each in self.experiment.of_each_value.items()}
+            attrs |= {f"measured_{name}": each for name, each in self.experiment.of_all_values.items()}
             attrs["measured_verdict"] = self.measured_verdict
         return xr.Dataset(variables, {self.over: self.values, self.field: self.tried}, attrs)
 
@@ -169,12 +173,12 @@ class Transfer(Drawn):
         measured, name = self.experiment, f"optimal {self.field}"
         width = max(13, len(name) + 2)
         header = f"{self.over:>8}{name:>{width}}{f'{self.objective} loss':>13}{'exponent':>10}{'regret':>9}"
-        lines = [header + (f"{'measured lr (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
+        lines = [header + (f"{f'measured {self.field} (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
         for index, (value, optimum) in enumerate(zip(self.values, self.optima, strict=True)):
             line = f"{value:8.4g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}{self.local_exponents[index]:10.3f}"
             line += f"{percent(self.regret[index]):>9}"
             if measured:
-                line += f"  {measured.rate_in_words(index):>28}  {measured.regret_in_words(index):>22}"
+                line += f"  {measured.best_in_words(index):>28}  {measured.regret_in_words(index):>22}"
             lines.append(f"{line} {self.place(index)}".rstrip())
         lines += self.laws
         lines += [f"{'theory: ' if measured else ''}{self.verdict}"] if self.verdict else []

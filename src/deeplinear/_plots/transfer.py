@@ -91,9 +91,9 @@ def _draw_curves(ax: Axes, transfer: Transfer) -> None:
         if measured is not None:
             search = measured.searches[index]
             median, low, high = (np.where(np.isfinite(each), each, np.nan) for each in typical_loss(search.losses))
-            ax.plot(search.lrs, median, color=color, zorder=2)
-            ax.fill_between(search.lrs, low, high, color=color, alpha=0.25, linewidth=0)
-            ax.plot(search.lr, median[search.best], markersize=7.5, markerfacecolor="white", **marker)
+            ax.plot(search.tried, median, color=color, zorder=2)
+            ax.fill_between(search.tried, low, high, color=color, alpha=0.25, linewidth=0)
+            ax.plot(search.value, median[search.best], markersize=7.5, markerfacecolor="white", **marker)
         place = (transfer.best[index], transfer.optima[index].loss)
         ax.plot(*place, markersize=6, markeredgecolor="black", markeredgewidth=0.7, **marker)
     losses = np.concatenate([_curve(transfer, index)[1] for index in range(len(colors))])
@@ -113,10 +113,10 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
     at = _positions(transfer.values)
     labels: list[Line2D] = []
     if measured is not None:
-        tried = [search.lrs[[0, -1]] for search in measured.searches]
-        bars = np.clip([measured.lr_low, measured.lr_high], *np.transpose(tried)[:, None])
-        _draw_intervals(ax, at, measured.lr, *bars)
-        labels += _draw_fit(ax, transfer, measured.lr, measured.exponent, is_theory=False)
+        tried = [search.tried[[0, -1]] for search in measured.searches]
+        bars = np.clip([measured.low, measured.high], *np.transpose(tried)[:, None])
+        _draw_intervals(ax, at, measured.best, *bars)
+        labels += _draw_fit(ax, transfer, measured.best, measured.exponent, is_theory=False)
     labels += _draw_fit(ax, transfer, transfer.best, transfer.exponent, is_theory=True)
     for index, color in enumerate(colors):
         marker: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "linestyle": "none", "color": color}
@@ -130,7 +130,7 @@ def _draw_optima(ax: Axes, transfer: Transfer) -> None:
             **marker,
         )
         if measured is not None:
-            ax.plot(at[index], measured.lr[index], markersize=7.5, markerfacecolor="white", zorder=4, **marker)
+            ax.plot(at[index], measured.best[index], markersize=7.5, markerfacecolor="white", zorder=4, **marker)
     ax.set_xscale("log")
     _field_axis(ax, transfer, "y")
     _value_axis(ax, transfer)

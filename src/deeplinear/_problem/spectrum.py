@@ -175,8 +175,9 @@ multiplicity=None, proportional=False, noise=0.0)
         over samples and outputs. So the test loss is predicted on the data set itself, and
         the samples and batches of a problem are counts of rows drawn from it.
 
-        What the theory then leaves out is that real inputs are not Gaussian and that residuals depend on them. So
-        does ``simulate``, unless it is given the rows too: ``simulate(problem, data=(x, y))`` trains on them.
+        Theory then takes a Gaussian surrogate in place of the rows: it leaves out that real inputs are not Gaussian and
+        that residuals depend on them. ``simulate`` trains on this surrogate too, unless it is given the rows,
+        ``simulate(problem, data=(x, y))``; its ``inputs``, and those of ``compare``, say which of the two it was.
 
         Parameters
         ----------

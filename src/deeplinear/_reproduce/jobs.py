@@ -170,7 +170,7 @@ class Tune:
             {
                 "searched_lr": ("search", optimum.lrs),
                 "searched_loss": ("search", optimum.losses),
-                "tried_lr": ("trial", tried.lrs),
+                "tried_lr": ("trial", tried.tried),
                 "tried_loss": (("trial", "seed"), tried.losses),
             }
         )

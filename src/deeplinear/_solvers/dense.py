@@ -92,9 +92,11 @@ class Dense(Solver):
     def worth_batching(self, problem: Problem) -> int:
         """Return how many problems like this one are solved faster together than apart."""
         shape = self.shape(problem)
-        room = _CACHE if self.device == CPU else self.device.available()
-        # Problems on nodes in depth settle, and choose their number of nodes, each on its own.
-        return 1 if shape.depth_nodes else max(1, int(room / system.memory(shape, averages=self.averages)))
+        if shape.depth_nodes:  # on nodes in depth problems settle, and choose their number, each on its own
+            return 1
+        if self.device != CPU:
+            return max(1, self.device.available() // self.memory([problem]))
+        return max(1, int(_CACHE / system.memory(shape, averages=self.averages)))
 
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the equations of a batch keep."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.device import device_of_searches
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer
 from deeplinear._solvers.choose import Choice, answers, batches
@@ -15,9 +16,6 @@ from deeplinear._time.axis import EveryStep
 from deeplinear._time.grid import spaced_steps
 
 Array = NDArray[Any]
-
-EVERY_STEP = Choice(only=("condensed", "dense"), hurries=False)
-"""How searches solve problems: every step, in long runs with a condensed past."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Curve:
 
 def curves(
     problems: Sequence[Problem],
-    choice: Choice = EVERY_STEP,
+    choice: Choice | None = None,
     advance: Callable[[float], object] | None = None,
 ) -> list[Curve]:
     """Solve problems, and return their losses in the same order.
@@ -57,8 +55,8 @@ def curves(
     problems
         Problems, whose fields may be complex.
     choice
-        How they are solved. Panels give up at rates near the edge of stability, so searches, which come there, solve
-        every step.
+        How they are solved; by default as in searches: every step, in long runs with a condensed past, since panels
+        give up at rates near the edge of stability, where searches come; and on the device of the search.
     advance
         Called at every step with the number of solutions that it adds; they sum to the number of problems.
 
@@ -67,7 +65,7 @@ def curves(
     Unresolved
         If a run is not resolved, and too long to be solved step by step.
     """
-    choice = replace(choice, two_time=False)
+    choice = replace(_of_searches() if choice is None else choice, two_time=False)
     found: dict[int, Curve] = {}
     for batch in batches(problems, choice):
         step = None if advance is None else _Advance(len(batch.members), advance)
@@ -77,6 +75,10 @@ def curves(
         if step is not None:
             step(1, 1)  # what diverges ends before its last step
     return [found[index] for index in range(len(problems))]
+
+
+def _of_searches() -> Choice:
+    return Choice(only=("condensed", "dense"), hurries=False, device=device_of_searches())
 
 
 class _Advance:
@@ -108,4 +110,4 @@ def _curve(problem: Problem, answer: Answer) -> Curve:
 
 def worth_batching(problem: Problem, most: int) -> int:
     """Return how many problems like this one are solved faster together than apart, at most ``most``."""
-    return min(most, Dense().worth_batching(problem))
+    return min(most, Dense(device=device_of_searches()).worth_batching(problem))

@@ -19,7 +19,7 @@ from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_constant
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels.solver import Panels
-from deeplinear._theory.curves import EVERY_STEP, Curve, curves
+from deeplinear._theory.curves import Curve, curves
 from deeplinear._theory.solution import Status
 from deeplinear._time.grid import spaced_steps
 
@@ -194,7 +194,7 @@ class Derivative:
 def derivatives(
     points: Sequence[tuple[Problem, str]],
     advance: Callable[[float], object] | None = None,
-    choice: Choice = EVERY_STEP,
+    choice: Choice | None = None,
 ) -> list[Derivative]:
     """Differentiate many problems, each with respect to one named field; all else is as for ``curves``."""
     sizes = [_STEP * (abs(value_of(problem, name)) or 1.0) for problem, name in points]

@@ -4,6 +4,8 @@ import { run } from "./api.js";
 import { capital, element, find, inTime, showProgress } from "./dom.js";
 import { keyOf } from "./state.js";
 
+const inPercent = (part) => `${Number((100 * part).toPrecision(2))} %`;
+
 const VERDICTS = { agrees: "Theory and networks agree.", close: "Close.", disagrees: "They disagree.", undecided: "Undecided." };
 
 export class Experiment {
@@ -85,9 +87,10 @@ export class Experiment {
       if (at.dataset.verdict) this.tell("");
       return;
     }
-    const { verdict, explanation, max_z: z, seeds, dim, waited, diverged, method, inputs } = result;
+    const { verdict, explanation, max_z: z, seeds, dim, waited, diverged, method, inputs, off, surrogate_off: surrogate } = result;
     const exact = method === "explicit" ? "" : " exactly, with matrices drawn only where training looks at them,";
-    this.tell(` ${capital(explanation)}.${z === null ? "" : ` Largest z-score of the test loss: ${z.toFixed(1)}.`} ${seeds} networks of input dimension ${dim}, trained${exact}${inputs === "rows" ? " on your own examples" : ""} and compared in ${inTime(waited)}.${diverged ? ` ${diverged} of them blew up.` : ""}`);
+    const both = inputs !== "rows" || off === null || surrogate === null ? "" : ` Their test loss is up to ${inPercent(off)} from theory; that of as many networks trained on Gaussian inputs with the same spectrum, which is what theory takes, up to ${inPercent(surrogate)}.`;
+    this.tell(` ${capital(explanation)}.${z === null ? "" : ` Largest z-score of the test loss: ${z.toFixed(1)}.`} ${seeds} networks of input dimension ${dim}, trained${exact}${inputs === "rows" ? " on your own examples" : ""} and compared in ${inTime(waited)}.${both}${diverged ? ` ${diverged} of them blew up.` : ""}`);
     at.dataset.verdict = verdict;
     at.prepend(element("strong", { className: `verdict ${verdict}`, textContent: VERDICTS[verdict] }));
   }
