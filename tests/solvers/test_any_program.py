@@ -171,6 +171,29 @@ class TestIdentities:
         free = dl.solve(make(dl.ScheduleFree(0.05, beta=0.0)))
         assert_close(free.test_loss, plain.averaged_test_loss[0], 1e-13)
 
+    @pytest.mark.parametrize("method", ["panels", "coarse", "condensed"])
+    def test_that_mean_is_known_to_every_step_alone(self, method):
+        """Number 50 of ``make fuzz``: with beta = 0 it was taken for plain descent, and the fast weights reported."""
+        with pytest.raises(ValueError, match=f'"dense" or "auto" with schedule-free, got "{method}"'):
+            dl.solve(make(dl.ScheduleFree(0.05, beta=0.0), sampling=dl.OnlineSGD(1.0), steps=600), method=method)
+
+    def test_a_loss_up_the_slope_is_no_divergence(self):
+        """Number 46 of ``make fuzz``: far up the slope the loss is huge, which that of the first weights is not."""
+        start = dl.solve(make(dl.GradientDescent(0.001))).test_loss[0]
+        solution = dl.solve(make(dl.SAM(0.001, rho=3e5)))
+        assert solution.status.diverged_at == 1
+        assert_close(solution.test_loss[0], start, 1e-13)
+        slow = dl.solve(make(dl.SAM(1e-60, rho=3e5)))
+        assert slow.status.diverged_at is None
+        assert_close(slow.test_loss, np.full(10, start), 1e-9)
+
+    @pytest.mark.parametrize("rule", [dl.NormalizedDescent(0.02), dl.GradientDescent(0.02, clip=0.1, clip_by="layer")])
+    def test_a_gradient_of_zero_is_not_divided_by_its_size(self, rule):
+        """Layers below a readout of zero have no gradient at first."""
+        problem = make(rule, dl.MLP(2, 1.0, init_scale={"readout": 0.0}), steps=6)
+        expected = reference(problem)
+        assert_close(dl.solve(problem).test_loss, expected["test_loss"], 1e-9)
+
     def test_the_slope_of_sharpness_awareness(self):
         """It is plain descent to first order in rho."""
         plain = dl.solve(make(dl.GradientDescent(0.03))).test_loss

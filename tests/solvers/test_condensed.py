@@ -139,6 +139,7 @@ def test_losses_that_depend_on_rounding_are_told():
     ("change", "why"),
     [
         ({"optimizer": dl.ScheduleFree(0.1)}, "with schedule-free"),
+        ({"optimizer": dl.ScheduleFree(0.1, beta=0.0)}, "with schedule-free"),
         ({"optimizer": dl.SAM(0.1, 0.1)}, "with SAM"),
         ({"network": dl.ResNet, "depth": math.inf}, "where nodes in depth stand for the layers"),
     ],

@@ -27,7 +27,7 @@ def not_plain(problem: Problem) -> str | None:
     optimizer = problem.optimizer
     if problem.phases:
         return "with phases"
-    if optimizer.scaling or optimizer.ascent or optimizer.averaging or optimizer.orthogonal:
+    if optimizer.scaling or optimizer.looks_elsewhere or optimizer.orthogonal:
         return f"with {optimizer.kind.title}" + (" and clip" if optimizer.scaling and optimizer.scaling.clip else "")
     if not is_constant(optimizer.momentum) or optimizer.momentum:
         return "with momentum"

@@ -139,7 +139,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                 yield at(x, "reported", own_data=True)
                 row += 1
             if rule.ascent is not None:
-                up = rule.ascent / np.sqrt(sum(sizes[0]))
+                up = rule.ascent / np.sqrt(sum(sizes[0])) if sum(sizes[0]) else 0.0
                 sizes = yield at([w + -up * g for w, g in zip(W, G, strict=True)], shares_batch=True)
                 G = [_gradient(row, C, most) for _ in W]
                 row += 1
@@ -151,11 +151,11 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
             for layer in range(layers):
                 scale = 1.0
                 if rule.scaling is not None and rule.scaling.clip is not None:
-                    scale = min(1.0, rule.scaling.clip / np.sqrt(squares[layer]))
+                    scale = min(1.0, rule.scaling.clip / np.sqrt(squares[layer])) if squares[layer] else 1.0
                 elif rule.scaling is not None:
                     beta2 = rule.scaling.beta2
                     v[layer] = beta2 * v[layer] + (1.0 - beta2) * squares[layer]
-                    scale = 1.0 / np.sqrt(v[layer] / (1.0 - beta2**seen))
+                    scale = 1.0 / np.sqrt(v[layer] / (1.0 - beta2**seen)) if v[layer] else 0.0  # nothing to divide
                 orthogonal = rule.orthogonal
                 if orthogonal is not None and (0 < layer < layers - 1 or (layer == 0 and orthogonal.input)):
                     m[layer] = orthogonal.momentum * m[layer] + G[layer]

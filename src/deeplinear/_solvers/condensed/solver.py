@@ -54,7 +54,7 @@ class Condensed(Solver):
         optimizer = problem.optimizer
         if problem.phases:
             return "with phases"
-        if optimizer.ascent or optimizer.averaging or optimizer.orthogonal:
+        if optimizer.looks_elsewhere or optimizer.orthogonal:
             return f"with {optimizer.kind.title}"
         if depth.likely_nodes(problem):
             return "where nodes in depth stand for the layers"
