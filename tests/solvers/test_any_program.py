@@ -194,6 +194,28 @@ class TestIdentities:
         expected = reference(problem)
         assert_close(dl.solve(problem).test_loss, expected["test_loss"], 1e-9)
 
+    def test_orthogonal_steps_of_branches_that_count_nothing(self):
+        """Number 126 of ``make fuzz``: hidden matrices behind a branch of zero have no gradient, and stay."""
+        muon = dl.Muon(0.02, other=dl.GradientDescent(0.03))
+        problem = make(muon, dl.ResNet(2, 1.0, branch=0.0))
+        plain = make(dl.GradientDescent(0.03), dl.ResNet(2, 1.0, branch=0.0))
+        assert_close(losses(problem), losses(plain), 1e-12)
+        assert_close(dl.solve(problem).test_loss, reference(problem)["test_loss"], 1e-9)
+
+    def test_orthogonal_steps_without_a_gradient(self):
+        """Number 230 of ``make fuzz``: where two layers begin at zero nothing is ever learned."""
+        problem = make(dl.Muon(0.02), dl.MLP(3, 1.0, init_scale={"input": 0.0, "readout": 0.0}))
+        expected = reference(problem)["test_loss"]
+        assert_close(expected, np.full(10, expected[0]), 1e-14)
+        assert_close(dl.solve(problem).test_loss, expected, 1e-12)
+
+    def test_phases_on_infinitely_many_modes(self):
+        """Number 246 of ``make fuzz``: how far modes reach was asked of one target alone."""
+        data, first = dl.Spectrum.power_law(1.5, 1.2), dl.Phase(4)
+        one = make(dl.GradientDescent(0.03), data=data, steps=4)
+        two = make(dl.GradientDescent(0.03), data=data, steps=8, phases=[first, dl.Phase(4, target_overlap=0.5)])
+        assert_close(dl.solve(two).test_loss[:4], dl.solve(one).test_loss, 1e-12)
+
     def test_the_slope_of_sharpness_awareness(self):
         """It is plain descent to first order in rho."""
         plain = dl.solve(make(dl.GradientDescent(0.03))).test_loss
@@ -239,6 +261,11 @@ class TestIdentities:
         rule = dl.GradientDescent(dl.schedules.linear(0.05))
         problem = make(rule, phases=[dl.Phase(4), dl.Phase(6, 0.5, sampling=dl.OnlineSGD(dl.schedules.linear(1.0)))])
         assert_close(dl.solve(problem.first(7)).test_loss, dl.solve(problem).test_loss[:7], 1e-13)
+        # A schedule of a phase goes on in phases without one of their own.
+        phases = [dl.Phase(4, optimizer=rule), dl.Phase(6, 0.5)]
+        problem = make(dl.GradientDescent(0.01), phases=phases)
+        for steps in (3, 7):
+            assert_close(dl.solve(problem.first(steps)).test_loss, dl.solve(problem).test_loss[:steps], 1e-13)
 
     def test_nothing_is_learned_of_a_target_turned_round(self):
         """On the opposite target the error of the old network is twice its function, and the old task is forgotten."""

@@ -162,7 +162,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                     M = orthogonal.momentum * m[layer] + G[layer] if orthogonal.nesterov else m[layer]
                     step_ = newton_schulz(M.X, *correlations[layer], orthogonal.iterations)
                     branch = problem.network.branch_factor if layer else 1.0
-                    lr = own[layer] * rule.rates(stage.of)[now] / (problem.network.gamma0 * branch)
+                    lr = own[layer] * rule.rates(stage.of)[now] / (problem.network.gamma0 * branch) if branch else 0.0
                     W[layer] = W[layer] + lr * _Weight(0.0, step_)
                     continue
                 force = scale * G[layer] + -kappa[layer] * W[layer]
@@ -178,7 +178,8 @@ def newton_schulz(M: Array, above: Array, below: Array, iterations: int) -> Arra
     """Bring a combination of outer products closer to an orthogonal matrix, given the correlations of its fields."""
     rows = len(above)
     X = M[:rows, :rows]
-    X = X / np.sqrt(np.sum((above @ X @ below) * X))
+    square = np.sum((above @ X @ below) * X)
+    X = X / np.sqrt(square) if square else np.zeros_like(X)
     for _ in range(iterations):
         S = X @ below @ X.T @ above
         X = _A * X + _B * S @ X + _C * S @ S @ X
