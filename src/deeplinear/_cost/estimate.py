@@ -30,6 +30,7 @@ from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.merged_steps import MergedSteps
 from deeplinear._solvers.panels.solver import BEGINNING, Panels
@@ -152,7 +153,10 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
     beginning = Work(replace(Dense().shape(problem), steps=BEGINNING), 1.0, 0)
     if isinstance(solver, Panels) and beginning.numbers < _MOST_PROBED and not solver.begins(problem):
         other = choice.instead(problem, solver)
-        work = solver.without_panels(problem) if other is None else other.estimate(problem)
+        if isinstance(other, Condensed):
+            work = other.estimate_of_oscillations(problem)
+        else:
+            work = solver.without_panels(problem) if other is None else other.estimate(problem)
         return (other or solver).name, Cost(work.passes * seconds(work.shape.steps), work.bytes)
     steps = work.shape.steps
     if isinstance(solver, MergedSteps):  # what takes longer is given up
