@@ -166,15 +166,19 @@ def test_an_infinite_power_law_is_compressed_enough_for_the_losses(regime, monke
     assert_allclose(found.test_loss, expected.test_loss, rtol=_power_law.TOLERANCE)
 
 
-@pytest.mark.parametrize("method", ["dense", "panels"])
-def test_training_beyond_the_reach_of_a_power_law_is_refused(method, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "phases"),
+    [("dense", ()), ("panels", ()), ("condensed", ()), ("dense", (dl.Phase(100), dl.Phase(3, target_overlap=0.5)))],
+)
+def test_training_beyond_the_reach_of_a_power_law_is_refused(method, phases, monkeypatch):
     """A lazy network of depth 1 has kernel 2, so 100 steps of rate 0.1 take it to time 19.8.
 
     Real power laws reach much further, so this one is cut off after 20 modes.
     """
     law = dl.Spectrum.power_law(1.5, 0.5)
     network = dl.MLP(depth=1, width="infinite", parameterization="ntk", centered=True, richness=1e-3)
-    problem = dl.Problem(network, law, dl.Population(), dl.GradientDescent(0.1), steps=100)
+    steps = 103 if phases else 100
+    problem = dl.Problem(network, law, dl.Population(), dl.GradientDescent(0.1), steps, phases)
     wide, narrow = (dataclasses.replace(law.finite(20), reach=reach) for reach in (19.95, 19.65))
     for modes in (law.modes, wide):
         monkeypatch.setitem(law.__dict__, "modes", modes)

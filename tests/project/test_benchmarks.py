@@ -91,7 +91,7 @@ def test_the_crossover_is_where_the_curves_cross():
 
 
 # Problems of ``make fuzz`` that take little time.
-QUICK = [0, 1, 2, 3, 5, 6, *range(9, 13), *range(14, 18), 20, 22, 23, 24, 26, 29, 30, 32, 33, *range(35, 39), 42, 45]
+QUICK = [0, 1, 2, 3, 5, 6, *range(9, 13), *range(15, 19), 20, 22, 23, 24, 26, 29, 30, 32, 33, *range(35, 39), 42, 45]
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -106,7 +106,7 @@ def test_a_check_that_fails_is_told(monkeypatch):
     fuzz = load("fuzz")
 
     def never(problem, solution):
-        fuzz._holds(False, "wrong on purpose")
+        load("fuzz_checks")._holds(False, "wrong on purpose")
 
     def crash(problem, solution):
         raise ZeroDivisionError("on purpose")

@@ -158,6 +158,51 @@ class TestIdentities:
         free = dl.solve(make(dl.ScheduleFree(0.05, beta=0.0)))
         assert_close(free.test_loss, plain.averaged_test_loss[0], 1e-13)
 
+    @pytest.mark.parametrize("method", ["panels", "coarse", "condensed"])
+    def test_that_mean_is_known_to_every_step_alone(self, method):
+        """Number 50 of ``make fuzz``: with beta = 0 it was taken for plain descent, and the fast weights reported."""
+        with pytest.raises(ValueError, match=f'"dense" or "auto" with schedule-free, got "{method}"'):
+            dl.solve(make(dl.ScheduleFree(0.05, beta=0.0), sampling=dl.OnlineSGD(1.0), steps=600), method=method)
+
+    def test_a_loss_up_the_slope_is_no_divergence(self):
+        """Number 46 of ``make fuzz``: far up the slope the loss is huge, which that of the first weights is not."""
+        start = dl.solve(make(dl.GradientDescent(0.001))).test_loss[0]
+        solution = dl.solve(make(dl.SAM(0.001, rho=3e5)))
+        assert solution.status.diverged_at == 1
+        assert_close(solution.test_loss[0], start, 1e-13)
+        slow = dl.solve(make(dl.SAM(1e-60, rho=3e5)))
+        assert slow.status.diverged_at is None
+        assert_close(slow.test_loss, np.full(10, start), 1e-9)
+
+    @pytest.mark.parametrize("rule", [dl.NormalizedDescent(0.02), dl.GradientDescent(0.02, clip=0.1, clip_by="layer")])
+    def test_a_gradient_of_zero_is_not_divided_by_its_size(self, rule):
+        """Layers below a readout of zero have no gradient at first."""
+        problem = make(rule, dl.MLP(2, 1.0, init_scale={"readout": 0.0}), steps=6)
+        expected = reference(problem)
+        assert_close(dl.solve(problem).test_loss, expected["test_loss"], 1e-9)
+
+    def test_orthogonal_steps_of_branches_that_count_nothing(self):
+        """Number 126 of ``make fuzz``: hidden matrices behind a branch of zero have no gradient, and stay."""
+        muon = dl.Muon(0.02, other=dl.GradientDescent(0.03))
+        problem = make(muon, dl.ResNet(2, 1.0, branch=0.0))
+        plain = make(dl.GradientDescent(0.03), dl.ResNet(2, 1.0, branch=0.0))
+        assert_close(losses(problem), losses(plain), 1e-12)
+        assert_close(dl.solve(problem).test_loss, reference(problem)["test_loss"], 1e-9)
+
+    def test_orthogonal_steps_without_a_gradient(self):
+        """Number 230 of ``make fuzz``: where two layers begin at zero nothing is ever learned."""
+        problem = make(dl.Muon(0.02), dl.MLP(3, 1.0, init_scale={"input": 0.0, "readout": 0.0}))
+        expected = reference(problem)["test_loss"]
+        assert_close(expected, np.full(10, expected[0]), 1e-14)
+        assert_close(dl.solve(problem).test_loss, expected, 1e-12)
+
+    def test_phases_on_infinitely_many_modes(self):
+        """Number 246 of ``make fuzz``: how far modes reach was asked of one target alone."""
+        data, first = dl.Spectrum.power_law(1.5, 1.2), dl.Phase(4)
+        one = make(dl.GradientDescent(0.03), data=data, steps=4)
+        two = make(dl.GradientDescent(0.03), data=data, steps=8, phases=[first, dl.Phase(4, target_overlap=0.5)])
+        assert_close(dl.solve(two).test_loss[:4], dl.solve(one).test_loss, 1e-12)
+
     def test_the_slope_of_sharpness_awareness(self):
         """It is plain descent to first order in rho."""
         plain = dl.solve(make(dl.GradientDescent(0.03))).test_loss
@@ -203,6 +248,11 @@ class TestIdentities:
         rule = dl.GradientDescent(dl.schedules.linear(0.05))
         problem = make(rule, phases=[dl.Phase(4), dl.Phase(6, 0.5, sampling=dl.OnlineSGD(dl.schedules.linear(1.0)))])
         assert_close(dl.solve(problem.first(7)).test_loss, dl.solve(problem).test_loss[:7], 1e-13)
+        # A schedule of a phase goes on in phases without one of their own.
+        phases = [dl.Phase(4, optimizer=rule), dl.Phase(6, 0.5)]
+        problem = make(dl.GradientDescent(0.01), phases=phases)
+        for steps in (3, 7):
+            assert_close(dl.solve(problem.first(steps)).test_loss, dl.solve(problem).test_loss[:steps], 1e-13)
 
     def test_nothing_is_learned_of_a_target_turned_round(self):
         """On the opposite target the error of the old network is twice its function, and the old task is forgotten."""

@@ -98,8 +98,9 @@ def test_errors_of_single_steps_are_amplified_as_in_the_dense_method(monkeypatch
     monkeypatch.setattr(run, "amplification", spy)
     solved = CondensedRun(problem, 1e-6)
     solved.fill()
-    expected = amplification(dl.solve(problem, method="dense")._solved[0].equations, slice(0, 240))
-    np.testing.assert_allclose(np.concatenate(seen, axis=1), expected, rtol=1e-4)  # responses that vary over a node
+    equations = dl.solve(problem, method="dense")._solved[0].equations
+    expected = amplification(equations, slice(0, 240))
+    np.testing.assert_allclose(np.concatenate(seen[1::2], axis=1), expected, rtol=1e-4)  # they vary over a node
     assert solved.amplified == pytest.approx(expected.max(), rel=1e-4)
 
 
@@ -136,20 +137,42 @@ def test_a_divergence_is_that_of_the_dense_method():
     np.testing.assert_allclose(solution.variance.data, exact.variance.data, rtol=1e-6)
 
 
-def test_losses_that_depend_on_rounding_are_told():
-    rates = np.concatenate([np.full(200, 0.05), np.full(60, 0.35)])
-    problem = make(depth=1, width=1.0, sampling=dl.FullBatch(2.0), lr=rates, steps=260)
+INTO_INSTABILITY = {
+    "a jump": (0.3, 1.0, np.where(np.arange(260) < 200, 0.05, 0.35)),
+    "a ramp": (0.3, 1.0, np.linspace(0.01, 0.4, 260)),
+    "a ramp of a loss that dies out": (0.0, 0.57, np.linspace(0.01, 0.327, 263)),
+}
+
+
+@pytest.mark.parametrize("name", INTO_INSTABILITY)
+def test_losses_that_depend_on_rounding_are_told(name):
+    """Earlier than by every step as it is, since more than rounding is left out; until then they are what is said."""
+    noise, width, rates = INTO_INSTABILITY[name]
+    problem = make(depth=1, width=width, noise=noise, sampling=dl.FullBatch(3.0), lr=rates, steps=len(rates))
     exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
-    assert exact.status.rounding_at is not None
-    assert solution.status.rounding_at == exact.status.rounding_at
-    until = exact.status.rounding_at
-    np.testing.assert_allclose(solution.test_loss[:until], exact.test_loss[:until], rtol=1e-6)
+    until = solution.status.rounding_at
+    assert until <= exact.status.rounding_at <= until + 25
+    for curve in ("test_loss", "train_loss"):
+        theirs = getattr(exact, curve)[:until]
+        scale = np.maximum(theirs, solution.stats["error_floor"] * theirs[0])
+        error = np.abs(getattr(solution, curve)[:until] - theirs) / scale
+        assert error.max() <= solution.stats["error"] <= 1e-6
+
+
+def test_bursts_of_instability_are_left_to_every_step():
+    """What was left out is amplified beyond the tolerance, but rounding errors are not: there is an answer."""
+    rates = np.where(np.arange(200) // 60 % 2 == 0, 0.02, 0.20822)
+    problem = make(depth=2, width=1.8134, noise=0.0, sampling=dl.FullBatch(2.2756), lr=rates, steps=200)
+    assert dl.solve(problem, method="dense").status == dl.Status()
+    with pytest.raises(Unresolved, match=r"beyond the tolerance from step \d+ of 200 on, as training is unstable"):
+        dl.solve(problem, method="condensed")
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"optimizer": dl.ScheduleFree(0.1)}, "with schedule-free"),
+        ({"optimizer": dl.ScheduleFree(0.1, beta=0.0)}, "with schedule-free"),
         ({"optimizer": dl.SAM(0.1, 0.1)}, "with SAM"),
         ({"network": dl.ResNet, "depth": math.inf}, "where nodes in depth stand for the layers"),
     ],

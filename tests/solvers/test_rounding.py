@@ -27,6 +27,16 @@ def test_losses_depend_on_rounding_from_the_step_that_is_given(name):
     assert f"rounding errors grown into the losses from step {step}: lower the learning rate" in str(solution.status)
 
 
+def test_a_loss_that_has_died_out_has_errors_of_what_has_not():
+    """Without noise it falls to the last digit of what it is a difference of, and what grows there is rounding."""
+    rates = np.linspace(0.01, 0.486, 300)
+    solution = dl.solve(make(rates, noise=0.0, width=1.75, sampling=dl.FullBatch(3.05)))
+    step, start = solution.status.rounding_at, solution.test_loss[0]
+    assert solution.test_loss[:step].min() < 1e-14 * start
+    assert solution.test_loss[:step][-10:].max() < 1e-10 * start
+    assert solution.test_loss[step:].max() > 1e-5 * start
+
+
 def test_rounding_takes_no_loss_below_the_label_noise():
     solution = dl.solve(make(np.linspace(0.01, 0.35, 400), steps=400))
     late = solution.test_loss[solution.status.rounding_at : solution.status.diverged_at]

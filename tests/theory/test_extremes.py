@@ -203,3 +203,12 @@ def test_parts_of_variance_of_a_divergence_do_not_warn():
     whole = sum(vars(solution.variance).values())
     np.testing.assert_allclose(whole[:end], solution.test_loss[:end], rtol=1e-9)
     assert np.isposinf(whole[end:]).all()
+
+
+def test_residuals_before_a_divergence_are_numbers():
+    """Number 2630 of ``make fuzz``: batches of a step that has overflowed were drawn zero times."""
+    network = dl.ResNet(6, 0.9882, richness=1.439e-155, branch=1.912, centered=True)
+    rule = dl.GradientDescent(0.0365, momentum=dl.schedules.wsd(0.5), weight_decay=8e-5, clip=0.3, clip_by="layer")
+    solution = dl.solve(dl.Problem(network, dl.Isotropic(), dl.MultiPassSGD(3.453, 0.3788), rule, 7))
+    assert solution.status.diverged_at == 1
+    assert solution.residual_correlation[0, 0] == solution.train_loss[0] == 1.0

@@ -151,7 +151,7 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
     beginning = Work(replace(Dense().shape(problem), steps=BEGINNING), 1.0, 0)
     if beginning.numbers < _MOST_PROBED and not solver.begins(problem):
         other = choice.instead(problem, solver)
-        work = solver.given_up(problem) if other is None else other.estimate(problem)
+        work = solver.given_up(problem) if other is None else other.estimate_of_oscillations(problem)
         solver = other or solver
     return solver.name, Cost(work.passes * seconds(min(work.shape.steps, solver.most_steps(problem))), work.bytes)
 

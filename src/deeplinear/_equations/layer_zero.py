@@ -282,8 +282,8 @@ class DataCovariances:
         subsampling, reuse = (np.broadcast_to(to_numpy(x[index]), s.steps)[:end] for x in (c.subsampling, c.reuse))
         draws = np.repeat(np.divide(subsampling, reuse, out=np.zeros_like(subsampling), where=reuse != 0), s.outputs)
         with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
-            from_draws = past[rows] @ (draws * finite(equal_times)) @ past.T
-            return np.asarray(R[rows] @ finite(direct) @ R.T + from_draws)
+            drawn = finite(past[rows] @ finite(draws * finite(equal_times)))  # zero times infinity would be no number
+            return np.asarray(finite(R[rows] @ finite(direct)) @ R.T + drawn @ past.T)
 
     def _error(self, Cg: Symmetric | None, rows: slice) -> None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + (1 - H_k) Z (1 - H_k)^T / lam_k]."""

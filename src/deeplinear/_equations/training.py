@@ -206,7 +206,7 @@ class Training:
                 matrix.step(rows, rate, momentum, decay, rule.nesterov, 1.0 if scales is None else scales[group])
                 continue
             above, below = equations.fields_around(group, rows.stop)
-            rate = number["orthogonal_rate"][group] / equations.gradient_factor(group)
+            rate = number["orthogonal_rate"][group] * _inverse(equations.gradient_factor(group))
             added = matrix.orthogonal_step(rows, rate, number["orthogonal_momentum"], rule.orthogonal, above, below)
             self.gains[group] = added[:, -1:, -1]
         for matrix in self._matrices.values():
@@ -256,6 +256,15 @@ def _over_root(square: Array) -> Array:
     none = square == 0
     root: Array = xp.where(none, xp.zeros_like(square), 1.0 / xp.sqrt(xp.where(none, xp.ones_like(square), square)))
     return root
+
+
+def _inverse(factor: Array) -> Array:
+    """1 / factor; nothing where a branch of zero leaves no gradient."""
+    xp = namespace(factor)
+    inverse: Array = xp.where(
+        factor == 0, xp.zeros_like(factor), 1.0 / xp.where(factor == 0, xp.ones_like(factor), factor)
+    )
+    return inverse
 
 
 def _clipped(clip: Array, square: Array) -> Array:

@@ -89,7 +89,7 @@ def first_rise_lr(problem: Problem) -> float:
 
 def _has_closed_form(problem: Problem) -> bool:
     network, (first, *others), rule = problem.network, problem.stages, problem.optimizer
-    plain = not (others or rule.nesterov or rule.scaling or rule.ascent or rule.averaging or rule.orthogonal)
+    plain = not (others or rule.nesterov or rule.scaling or rule.looks_elsewhere or rule.orthogonal)
     alike = (problem.layer_rates(rule) == 1).all() and (network.initial_scales == 1).all()
     one_width = len(network.given_widths) == 1
     decays = first.optimizer.plain.decays(first.of).any()

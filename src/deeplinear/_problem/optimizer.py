@@ -184,6 +184,11 @@ class Optimizer:
         return None
 
     @property
+    def looks_elsewhere(self) -> bool:
+        """Whether gradients are taken, or losses reported, elsewhere than at the weights that take the steps."""
+        return self.ascent is not None or self.averaging is not None
+
+    @property
     def orthogonal(self) -> Orthogonal | None:
         """Which weights take orthogonal steps."""
         return None

@@ -119,11 +119,11 @@ class Stage:
 def first_phases(phases: Sequence[Phase], count: int) -> tuple[Phase, ...]:
     """Return the phases of the first ``count`` steps alone."""
     found, left = [], count
-    for phase in phases:
+    for index, phase in enumerate(phases):
         if left <= 0:
             break
-        steps = min(phase.steps, left)
-        optimizer = phase.optimizer and phase.optimizer.first(steps, phase.steps)
+        steps, of = min(phase.steps, left), _lasting(phases[index:])
+        optimizer = phase.optimizer and phase.optimizer.first(min(of, left), of)
         sampling = phase.sampling and phase.sampling.first(steps, phase.steps)
         found.append(replace(phase, steps=steps, optimizer=optimizer, sampling=sampling))
         left -= steps

@@ -30,7 +30,7 @@ def not_plain(problem: Problem) -> str | None:
 
 
 def _not_plain(optimizer: AnyOptimizer) -> str | None:
-    if optimizer.scaling or optimizer.ascent or optimizer.averaging or optimizer.orthogonal:
+    if optimizer.scaling or optimizer.looks_elsewhere or optimizer.orthogonal:
         return f"with {optimizer.kind.title}" + (" and clip" if optimizer.scaling and optimizer.scaling.clip else "")
     if not is_constant(optimizer.momentum) or optimizer.momentum:
         return "with momentum"
@@ -152,6 +152,10 @@ class Solver(ABC):
     def batches(self, problems: Sequence[Problem]) -> Iterator[list[int]]:
         """Positions of problems that are solved together."""
         yield from ([index] for index in range(len(problems)))
+
+    def estimate_of_oscillations(self, problem: Problem) -> Work:
+        """Return the work of a run that oscillates at the edge of stability."""
+        return self.estimate(problem)
 
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the answers to a batch keep, as far as this is known beforehand."""

@@ -268,5 +268,8 @@ class DenseRun:
 
     def _watch(self, steps: slice) -> None:
         diverges = self.equations.diverges(steps)
+        if (reported := self.equations.c.structure.reported) is not None:
+            # A loss up the slope may be large while that of the weights is not.
+            diverges &= np.isin(np.arange(steps.start, steps.stop), reported)
         new = diverges.any(axis=1) & (self.diverged_at < 0)
         self.diverged_at[new] = steps.start + diverges[new].argmax(axis=1)

@@ -27,8 +27,9 @@ def check_reach(problems: Sequence[Problem], solved: Equations) -> None:
         if np.isinf(modes.reach):
             continue
         slowest = int(np.argmin(modes.eigenvalues))
-        outputs = solved.c.structure.outputs
-        left = np.abs(to_numpy(solved.data.H1[index, slowest]).real.reshape(-1, outputs, outputs)).max(axis=(1, 2))
+        # Rows of a step have one entry for each output of each target that a phase has.
+        H1 = np.abs(to_numpy(solved.data.H1[index, slowest]).real)
+        left = H1.reshape(len(H1) // solved.c.structure.outputs, -1).max(axis=1)
         loss = to_numpy(solved.loss_curve(slice(0, len(left)))[index]).real
         counted = (left > 0) & (loss <= loss[0])  # rows beyond a divergence are empty
         learned = -np.log(left[counted].min(initial=1.0))

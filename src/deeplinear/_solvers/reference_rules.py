@@ -139,7 +139,7 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                 yield at(x, "reported", own_data=True)
                 row += 1
             if rule.ascent is not None:
-                up = rule.ascent / np.sqrt(sum(sizes[0]))
+                up = rule.ascent / np.sqrt(sum(sizes[0])) if sum(sizes[0]) else 0.0
                 sizes = yield at([w + -up * g for w, g in zip(W, G, strict=True)], shares_batch=True)
                 G = [_gradient(row, C, most) for _ in W]
                 row += 1
@@ -151,18 +151,18 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
             for layer in range(layers):
                 scale = 1.0
                 if rule.scaling is not None and rule.scaling.clip is not None:
-                    scale = min(1.0, rule.scaling.clip / np.sqrt(squares[layer]))
+                    scale = min(1.0, rule.scaling.clip / np.sqrt(squares[layer])) if squares[layer] else 1.0
                 elif rule.scaling is not None:
                     beta2 = rule.scaling.beta2
                     v[layer] = beta2 * v[layer] + (1.0 - beta2) * squares[layer]
-                    scale = 1.0 / np.sqrt(v[layer] / (1.0 - beta2**seen))
+                    scale = 1.0 / np.sqrt(v[layer] / (1.0 - beta2**seen)) if v[layer] else 0.0  # nothing to divide
                 orthogonal = rule.orthogonal
                 if orthogonal is not None and (0 < layer < layers - 1 or (layer == 0 and orthogonal.input)):
                     m[layer] = orthogonal.momentum * m[layer] + G[layer]
                     M = orthogonal.momentum * m[layer] + G[layer] if orthogonal.nesterov else m[layer]
                     step_ = newton_schulz(M.X, *correlations[layer], orthogonal.iterations)
                     branch = problem.network.branch_factor if layer else 1.0
-                    lr = own[layer] * rule.rates(stage.of)[now] / (problem.network.gamma0 * branch)
+                    lr = own[layer] * rule.rates(stage.of)[now] / (problem.network.gamma0 * branch) if branch else 0.0
                     W[layer] = W[layer] + lr * _Weight(0.0, step_)
                     continue
                 force = scale * G[layer] + -kappa[layer] * W[layer]
@@ -178,7 +178,8 @@ def newton_schulz(M: Array, above: Array, below: Array, iterations: int) -> Arra
     """Bring a combination of outer products closer to an orthogonal matrix, given the correlations of its fields."""
     rows = len(above)
     X = M[:rows, :rows]
-    X = X / np.sqrt(np.sum((above @ X @ below) * X))
+    square = np.sum((above @ X @ below) * X)
+    X = X / np.sqrt(square) if square else np.zeros_like(X)
     for _ in range(iterations):
         S = X @ below @ X.T @ above
         X = _A * X + _B * S @ X + _C * S @ S @ X

@@ -11,7 +11,8 @@ time s. Independent errors of C_v, each in proportion to the loss of its time, a
     sum_k p_k lam_k / (sum_k p_k lam_k) sum_{s<=t} |H_k(t, s)|^2 loss(s)
 
 times their relative size. It stays of order one where training is stable, and it does where training is unstable from
-the start, as then the loss grows with it.
+the start, as then the loss grows with it. A loss that has died out is a difference of terms that have not, and has
+errors as if it were some part of the initial one.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import computing, finite, to_numpy
+from deeplinear._core.arrays import Array, computing, finite, namespace, to_numpy
 from deeplinear._equations.system import Equations
 
 LOSS_FLOOR = 1e-5
@@ -29,11 +30,16 @@ DEPENDS = 1e6
 """Amplification from which losses are said to depend on rounding: 1e-12, what rounding leaves of correlations, is then
 1e-6 of the loss. In runs of 300 to 1100 steps that were solved again with more digits, it was a few times less."""
 
+DIED_OUT = 1e-2
+"""Part of the initial loss that a loss has the rounding errors of, at least: of 1e-14, a few times what was seen."""
+
 _AT_ONCE = 64
 """Steps that are looked at together, to need little memory."""
 
 
-def amplification(equations: Equations, steps: slice, single: NDArray[Any] | None = None) -> NDArray[Any]:
+def amplification(
+    equations: Equations, steps: slice, single: NDArray[Any] | None = None, least: float = LOSS_FLOOR
+) -> NDArray[Any]:
     """How much errors of one step are amplified in the losses at some steps or nodes, shape (batch, steps).
 
     Parameters
@@ -45,20 +51,29 @@ def amplification(equations: Equations, steps: slice, single: NDArray[Any] | Non
     single
         Which nodes stand for one step, as only these have a response of their own; all of them by default. Or one over
         the number of steps that each stands for, where these have equal parts in its response.
+    least
+        Part of the initial loss that a loss has the errors of, at least.
     """
     c, outputs = equations.c, equations.c.structure.outputs
     rows, end = slice(steps.start * outputs, steps.stop * outputs), steps.stop * outputs
     with computing(c.gamma0):
         losses = finite(abs(equations.loss_curve(slice(0, steps.stop))))  # what has diverged answers to nothing before
-        from_steps = losses if single is None else losses * c.xp.asarray(single[: steps.stop], dtype=losses.dtype)
+        from_steps = _at_least(losses, least)
+        if single is not None:
+            from_steps = from_steps * c.xp.asarray(single[: steps.stop], dtype=losses.dtype)
         share = abs(c.moments[1])  # which may be complex, as in derivatives
         share = share / share.sum(axis=1)[:, None]
         squares = (share * abs(equations.data.H.matrix[:, :, rows, :end]) ** 2).sum(axis=1)
         over_outputs = squares.reshape(c.batch, steps.stop - steps.start, outputs, steps.stop, outputs)
         added = (over_outputs.sum(axis=4).sum(axis=2) @ from_steps[..., None])[..., 0] / outputs  # eq-rounding
-        floor = LOSS_FLOOR * losses[:, :1]
-        scale = c.xp.where(losses > floor, losses, floor)[:, steps]
-        return to_numpy(added / scale)
+        return to_numpy(added / _at_least(losses, LOSS_FLOOR)[:, steps])
+
+
+def _at_least(losses: Array, part: float) -> Array:
+    """Losses of all steps from the first on, raised to a part of the first."""
+    xp = namespace(losses)
+    raised: Array = xp.where(losses > part * losses[:, :1], losses, part * losses[:, :1])
+    return raised
 
 
 def rounding_at(equations: Equations, ends: NDArray[np.int64], single: NDArray[np.bool_] | None = None) -> list[int]:
@@ -67,7 +82,7 @@ def rounding_at(equations: Equations, ends: NDArray[np.int64], single: NDArray[n
     found = np.full(len(ends), -1)
     for start in range(0, steps, _AT_ONCE):
         those = slice(start, min(start + _AT_ONCE, steps))
-        depends = amplification(equations, those, single) > DEPENDS
+        depends = amplification(equations, those, single, DIED_OUT) > DEPENDS
         depends &= np.arange(those.start, those.stop) < ends[:, None]
         new = depends.any(axis=1) & (found < 0)
         found[new] = start + depends[new].argmax(axis=1)

@@ -25,16 +25,20 @@ from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.remainder import LastRows
 from deeplinear._solvers.condensed.replicas import Replicas
-from deeplinear._solvers.rounding import DEPENDS, amplification
+from deeplinear._solvers.rounding import DEPENDS, DIED_OUT, amplification
 from deeplinear._time.history import NODES, Block, Condensation, condensation, joined
 
 _ROOM = 232
 """Times for which there is room at first; there is half as much again when it is used up."""
 
-PART = 1e-2
+PART = 2.5e-3
 """Part of a row that may be left out, in units of the tolerance. What is left out of a row is orthogonal to all that is
-smooth, so that losses feel its square, and errors are far smaller where training is stable. But a burst of instability
-makes much of little, and fewer rows would hardly be faster."""
+smooth, so that losses feel its square, and errors are far smaller where training is stable. But what alternates feels
+all of it, and a burst of instability makes much of little. Fewer rows would hardly be faster."""
+
+_MARGIN = 16
+"""What is left out of one function at one time counts in all that training makes of it later. Where rates jump or ramp
+into an instability, true errors were up to a hundred times the largest part of a row that was left out, amplified."""
 
 _UNEQUAL = 4
 """Largest ratio of the lengths of two blocks that become one, so that no part of the past is condensed often."""
@@ -67,8 +71,11 @@ class CondensedRun:
         Largest part of a row that was lost when two blocks became one.
     amplified
         How much errors of one step have grown, at most.
-    diverged_at, rounding_at
-        Steps, -1 for never.
+    error
+        Estimate of the relative error of the losses: what is left out, as far as it was amplified afterwards.
+    diverged_at, rounding_at, lost_at
+        Steps, -1 for never: where training diverged, where rounding errors had grown into the losses, and where what
+        was left out had, which comes before it.
     largest
         Most times that were kept at once.
     """
@@ -85,8 +92,8 @@ class CondensedRun:
         self.problem, self.tolerance, self._most_rows = problem, tolerance, most_rows
         self._pairs, self._replicas = pairs, Replicas() if replicas else None
         self.blocks: list[Block] = []
-        self.most_left_out, self.amplified, self.largest = 0.0, 1.0, 0
-        self.diverged_at = self.rounding_at = -1
+        self.most_left_out, self.amplified, self.error, self.largest = 0.0, 1.0, 0.0, 0
+        self.diverged_at = self.rounding_at = self.lost_at = -1
         self._outputs = problem.data.outputs
         self._count = self._done = 0  # times that are kept, and steps that are done
         self._kept: list[Values] = []
@@ -95,6 +102,16 @@ class CondensedRun:
 
     def fill(self, progress: Progress | None = None) -> None:
         """Take all steps; stop early if training diverges."""
+        self._fill(progress)
+        if self.lost_at >= 0 and self.rounding_at < 0:
+            raise Unresolved(
+                f"errors of single steps have grown {self.amplified:.1g} times, beyond the tolerance from step "
+                f"{self.lost_at} of {self.problem.steps} on, as training is unstable for a while; lower lr"
+            )
+        if self.lost_at >= 0:
+            self.rounding_at = self.lost_at
+
+    def _fill(self, progress: Progress | None) -> None:
         steps, (rule,) = self.problem.steps, self.equations.c.structure.rules
         with computing(self.equations.c.gamma0):
             for step in range(steps):
@@ -116,12 +133,6 @@ class CondensedRun:
                         progress(step + 1, steps)
                 if self.diverged_at >= 0:
                     return
-
-    @property
-    def error(self) -> float:
-        """Estimate of the relative error of the losses: by its square what is left out may be amplified."""
-        left_out = self.most_left_out / PART
-        return max(left_out, left_out**2 * self.amplified)
 
     def values(self) -> Values:
         """Values at equal times of all steps that were taken."""
@@ -153,11 +164,6 @@ class CondensedRun:
         if new == NODES:
             self.blocks.append(Block(start, NODES))
             self._condense()
-        if self.error > self.tolerance:
-            raise Unresolved(
-                f"errors of single steps have grown {self.amplified:.1g} times by step {done} of {self.problem.steps}, "
-                "as training is unstable for a while; lower tolerance, or lower lr"
-            )
         if self._count * self._outputs > self._most_rows:
             raise Unresolved(
                 f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self._count} times, "
@@ -165,16 +171,21 @@ class CondensedRun:
             )
 
     def _watch_rounding(self, times: slice, start: int) -> None:
-        """Note how much errors of single steps are amplified, and from where on losses depend on rounding."""
+        """Note how much errors of single steps are amplified, and from where on losses depend on them."""
         whole = np.concatenate([each.weights for each in self.blocks] + [np.ones(times.stop - times.start)])
-        amplified = amplification(self.equations, times, 1.0 / whole)[0]
-        if self.diverged_at >= 0:
-            amplified = amplified[: self.diverged_at - start]
-        depends = amplified.real > DEPENDS
-        if self.rounding_at < 0 and depends.any():
-            self.rounding_at = start + int(depends.argmax())
+        end = times.stop - times.start if self.diverged_at < 0 else self.diverged_at - start
         if self.rounding_at < 0:
-            self.amplified = max(self.amplified, float(amplified.real.max(initial=1.0)))
+            depends = amplification(self.equations, times, 1.0 / whole, DIED_OUT)[0, :end].real > DEPENDS
+            if depends.any():
+                self.rounding_at = start + int(depends.argmax())
+        amplified = amplification(self.equations, times, 1.0 / whole)[0, :end]
+        self.amplified = max(self.amplified, float(amplified.real.max(initial=1.0)))
+        errors = self.most_left_out * np.maximum(1.0 / PART, _MARGIN * amplified.real)
+        lost = errors > self.tolerance
+        if self.lost_at < 0:
+            if lost.any():
+                self.lost_at = start + int(lost.argmax())
+            self.error = max(self.error, float(errors[~lost].max(initial=0.0)))
 
     # The past --------------------------------------------------------------------------------------------
 
@@ -198,6 +209,7 @@ class CondensedRun:
                     rows.condense(how)
                     self.blocks[index : index + 2] = [block]
                     self.most_left_out = max(self.most_left_out, left_out)
+                    self.error = max(self.error, left_out / PART)
                     break
 
     def _replace(self, how: Condensation) -> None:
