@@ -107,7 +107,7 @@ def damaged_stores(seed: int, folder: Path) -> Iterator[tuple[str, str, Callable
     """Kind of the damage, the file, and what tries it."""
     whole, begun, other = folder / "whole", folder / "begun", folder / "other"
     expected = sweep(whole)
-    sweep(other, dl.Problem(dl.MLP(2, 2.0), *list(vars(PROBLEM).values())[1:]))
+    sweep(other, PROBLEM.replace(network=dl.MLP(2, 2.0)))
     shutil.copytree(whole, begun)
     _leave_a_claim(begun)
 

@@ -130,7 +130,10 @@ EQUATIONS = Suite(
             ("decayed = x * _spread(dd(self.d, rows), x) if self.decays else x", "decayed = x"),
         ],
         "_equations/layer_zero.py": [
-            ("past[rows] @ (draws * finite(equal_times)) @ past.T", "R[rows] @ (draws * finite(equal_times)) @ R.T"),
+            (
+                "finite(past[rows] @ finite(draws * finite(equal_times)))",
+                "finite(R[rows] @ finite(draws * finite(equal_times)))",
+            ),
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, c.first_to_last, None)"),
             ("Rhr = -self.mean_H(rows)", "Rhr = -1.1 * self.mean_H(rows)"),
