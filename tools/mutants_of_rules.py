@@ -212,7 +212,7 @@ CONDENSED = Suite(
             ("how, how.densities, self._count)", "how, how.values, self._count)"),
             ("self.equations.c.subsampling[:, :size] = before.c.subsampling", "pass"),
             ("for index in range(len(self.blocks) - 3, 0, -1):", "for index in range(len(self.blocks) - 3, -1, -1):"),
-            ("1.0 / whole)[0]", "1.0 * whole)[0]"),
+            ("1.0 / whole)[0, :end]", "1.0 * whole)[0, :end]"),
         ],
         "_solvers/condensed/remainder.py": [
             ("float(ratio.max(initial=0.0))", "1e-4 * float(ratio.max(initial=0.0))"),
