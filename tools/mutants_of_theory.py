@@ -185,7 +185,7 @@ EQUATIONS = Suite(
                 "eq.replica(same_data=False), eq.replica(same_data=False)",
             ),
         ],
-        "_theory/solution.py": [
+        "_theory/decomposition.py": [
             ("(self.initialization + self.interaction) / checks", "(self.initialization) / checks"),
         ],
     },
