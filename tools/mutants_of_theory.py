@@ -128,6 +128,7 @@ EQUATIONS = Suite(
         ],
         "_equations/weights.py": [
             ("decayed = x * _spread(dd(self.d, rows), x) if self.decays else x", "decayed = x"),
+            ("xp.where(within != 0, spread, 0.0)", "spread"),
         ],
         "_equations/layer_zero.py": [
             (
@@ -249,9 +250,6 @@ PANELS = Suite(
                 "eq.replica(same_data=True), eq.replica(same_data=False)",
                 "eq.replica(same_data=True), (eq.replica(same_data=True)[0], eq.replica(same_data=False)[1])",
             ),
-        ],
-        "_equations/weights.py": [
-            ("xp.where(within != 0, spread, 0.0)", "spread"),
         ],
         "_equations/two_time.py": [
             ("target[common] = source[common]", "target[common] = 0.0"),
