@@ -277,6 +277,16 @@ def versions() -> dict[str, str]:
     return {"jax": jax.__version__} | {each["repository"]: each["commit"] for each in PEERS.values()}
 
 
+def measure(parts: list[str], kept: dict[str, Any]) -> None:
+    """Measure some parts, in one process, and keep each as soon as it is done."""
+    with one_blas_thread(), fair_jax():
+        for name in parts:
+            where, rows = circumstances(), PARTS[name]()
+            kept[name] = {"circumstances": where, "versions": versions(), "settings": SETTINGS, "rows": rows}
+            write_atomically(STORE, lambda path: path.write_text(json.dumps(kept, indent=1) + "\n"))
+            print(f"{name}: {json.dumps(rows, indent=1)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=f"any of {', '.join(PARTS)}; none by default")
@@ -285,13 +295,8 @@ def main() -> None:
         if name not in PARTS:
             parser.error(f"part must be one of {', '.join(PARTS)}, got {name}")
     kept: dict[str, Any] = json.loads(STORE.read_text()) if STORE.exists() else {}
-    for name in parts:
-        where = circumstances()
-        with one_blas_thread(), fair_jax():
-            rows = PARTS[name]()
-        kept[name] = {"circumstances": where, "versions": versions(), "settings": SETTINGS, "rows": rows}
-        write_atomically(STORE, lambda path: path.write_text(json.dumps(kept, indent=1) + "\n"))
-        print(f"{name}: {json.dumps(rows, indent=1)}", flush=True)
+    if parts:
+        measure(parts, kept)
     text = page(kept)
     write_atomically(PAGE, lambda path: path.write_text(text))
     print(text)
