@@ -74,9 +74,9 @@ def streaming(isotropic: Kept, power_law: Kept) -> Iterator[str]:
         f"batches; depth 1, noise {used['noise']:g}. The ODE replaces steps by a flow, so its error falls with the "
         f"rate. A coarser step of the ODE ({coarse:g} in log time for {fine:g}) adds to it visibly at the smallest "
         "rate only; the variant without terms of second order in the rate, which the authors offer, is closer here. "
-        "`solve` follows the steps and is a limit of large sizes; with `small_batch=True` it keeps noise of order 1/B, which "
-        "makes it exact here. It does more than this problem needs: a linear model has no use for functions of two "
-        "times. So the ODE is faster in long runs and with many modes, and the recursion is faster than both. The "
+        "`solve` follows the steps and is a limit of large sizes; with `small_batch=True` it keeps noise of order 1/B, "
+        "which makes it exact here. It does more than this problem needs: a linear model has no use for functions of "
+        "two times. So the ODE is faster in long runs and with many modes, and the recursion is faster than both. The "
         "first call of the ODE takes "
         f"{seconds(min(first))} to {seconds(max(first))}."
     )
