@@ -53,8 +53,8 @@ SECTIONS: dict[str, ModuleType] = {
     "exact": exact,
 }
 """Each measures numbers, and shows them as headlines, and as lines of Markdown with a picture."""
-OTHERS = ("honesty.md", "honesty_condensed.md", "best_rate.md", "device.md")
-"""Sections that other scripts write, since they need hours or another machine."""
+OTHERS = ("peers.md", "honesty.md", "honesty_condensed.md", "best_rate.md", "device.md")
+"""Sections that other scripts write, since they need hours, programs of others or another machine."""
 
 
 def page(results: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import importlib
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,45 @@ def test_the_peer_reports_that_it_fails():
     found = load("peer").fixed_point(load("problems").mlp(40, depth=3, lr=0.1), 0.5)
     assert found.test_loss is None
     assert found.reason == "overflow"
+
+
+def test_the_page_of_the_peers_shows_what_is_kept(tmp_path, monkeypatch):
+    peers = load("peers")
+    monkeypatch.setattr("pictures.IMAGES", tmp_path)
+    kept = json.loads(peers.STORE.read_text())
+    assert peers.page(kept) == peers.PAGE.read_text()
+    assert (tmp_path / "peers.png").stat().st_size > 5000
+    for part in kept.values():
+        assert part["settings"] == peers.SETTINGS
+        assert {each["repository"]: each["commit"] for each in peers.PEERS.values()}.items() <= part["versions"].items()
+
+
+def test_training_on_fixed_inputs_is_the_problem_of_the_peer():
+    peers, lr = load("peers"), 1e-6
+    kernel, labels = peers.gram(4)
+    losses = dl.solve(peers.shared(kernel, labels, lr, 2)).test_loss
+    assert losses[0] == pytest.approx((labels**2).mean(), rel=1e-12)
+    slope = -2 * (peers.DEPTH + 1) * labels @ kernel @ labels / len(labels) ** 2
+    assert (losses[1] - losses[0]) / lr == pytest.approx(slope, rel=1e-4)  # the next order is lr times the kernel
+
+
+def test_mean_squares_of_streaming_sgd_are_those_of_lazy_theory():
+    """Noise of order 1/B included; what is left is the square of the small richness."""
+    peers = load("peers")
+    values, power = np.array([1.0, 0.4, 0.1]), np.array([0.5, 1.0, 2.0])
+    data = dl.Spectrum(values.tolist(), power.tolist(), noise=peers.NOISE)
+    sampling = dl.OnlineSGD(3.0, small_batch=True)
+    problem = dl.Problem(dl.MLP(1, "infinite", peers.LAZY), data, sampling, dl.GradientDescent(0.1), 30)
+    np.testing.assert_allclose(dl.solve(problem).test_loss, peers.moments(values, power, 0.2, 3, 30), rtol=1e-7)
+
+
+def test_another_version_of_a_peer_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "theory_utils.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "theory_utils", raising=False)
+    with pytest.raises(SystemExit, match="not that of thebuckleylab/jpc at 7d6cc05"):
+        load("peers").peer("theory_utils")
+    del sys.modules["theory_utils"]
 
 
 def test_random_problems_are_reproducible_and_fit_for_panels():
