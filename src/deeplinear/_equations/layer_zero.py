@@ -383,7 +383,9 @@ class DataCovariances:
         if reuse.shape[1] == 1:
             residual: Array = remembered / reuse[..., None]
             return residual
-        own = self.c.xp.repeat(reuse[:, times_of(rows, outputs)], outputs, axis=-1)[..., None]
+        own = reuse[:, times_of(rows, outputs), None]
+        if outputs > 1 and is_panel(rows, outputs):
+            own = self.c.xp.repeat(own, outputs, axis=1)
         seen = own != 0
         fresh = self._fresh(rows)[..., rows]
         residual = self.c.xp.where(seen, remembered / self.c.xp.where(seen, own, 1.0 + own), fresh)
