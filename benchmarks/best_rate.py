@@ -221,7 +221,8 @@ def summary(records: list[Record]) -> str:
         "",
         "Not listed are stretches of more than 2 % of the rate within 5 % of the least loss: the search looks for the "
         "least, and lists what it comes across. With a margin, what counts is the largest loss at the rates up to 20 % "
-        "lower or higher than `safe_lr`, against that of the best such rate.",
+        "lower or higher than `safe_lr`, against that of the best such rate; past the edge of stability narrow spikes "
+        "between the rates that were solved are not seen.",
     ]
     bad = [str(record["seed"]) for record in records if record["excess"] > ALLOWED - 1]
     lines += ["", f"Violations: problems {', '.join(bad)}." if bad else "No violation.", ""]

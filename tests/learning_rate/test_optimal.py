@@ -11,8 +11,9 @@ import pytest
 import deeplinear as dl
 from deeplinear._learning_rate import ladder, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.follow import follow
-from deeplinear._learning_rate.minimum import Point, find_minimum
+from deeplinear._learning_rate.minimum import find_minimum
 from deeplinear._learning_rate.scan import Scan
+from deeplinear._learning_rate.slopes import Point
 from deeplinear._problem.edit import replace
 from deeplinear._problem.rate import with_rate
 from deeplinear._theory.curves import curves

@@ -85,3 +85,11 @@ def test_optima_are_those_of_a_fresh_search(kept, name):
     )
     (old,) = (each for each in kept[name]["claims"][0]["checks"] if each["source"] == "theory")
     assert fresh == pytest.approx(old["value"], abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "claim", "check"), [("2a", 0, 1), ("2b", 0, 1), ("A1", 2, 5)])
+def test_findings_quote_the_numbers_that_are_kept(kept, name, claim, check):
+    number = kept[name]["claims"][claim]["checks"][check]
+    assert number["source"] == "networks"
+    text = (KEPT.parents[1] / "findings.md").read_text()
+    assert rf"${number['value']:.4f} \pm {number['error']:.4f}$" in text, number["name"]

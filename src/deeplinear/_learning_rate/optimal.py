@@ -11,9 +11,10 @@ from deeplinear._core import checks
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.ladder import check, solve_rates
-from deeplinear._learning_rate.minimum import Minimum, Point, find_minimum
+from deeplinear._learning_rate.minimum import Minimum, find_minimum
 from deeplinear._learning_rate.scan import Scan
 from deeplinear._learning_rate.search import REFINING, SLOPE, Excess, search
+from deeplinear._learning_rate.slopes import Point
 from deeplinear._learning_rate.stable import is_stable, stable_loss
 from deeplinear._learning_rate.valleys import LrMinimum, Valleys
 from deeplinear._problem.problem import Problem
