@@ -130,8 +130,8 @@ def show(data: dict[str, Any]) -> list[str]:
             ),
         ),
         "",
-        f"Depth 3, {ROWS} steps times outputs: time of other features over that of plain descent with one output "
-        f"({measured_at(data['features']['where'])}).",
+        f"{measured_at(data['features']['where'])}. Depth 3, {ROWS} steps times outputs: time of other features over "
+        "that of plain descent with one output.",
         "",
         *table(["sampling", *FEATURES], _over_plain(data["features"]["times"])),
     ]

@@ -79,6 +79,6 @@ def _bounded(short: dict[str, float], long: dict[str, float]) -> str:
         f"What bounds it: a step alone has at most {1e6 * overhead:.0f} µs of overhead, which is all that a step of "
         f"T = {short['steps']} takes. The rest of the time at T = {steps} goes into reading {read / 1e6:.0f} MB of "
         f"matrices, at {alone / 1e9:.0f} GB/s one by one and at {listed / 1e9:.0f} GB/s as a list, of which {together} "
-        f"are stepped together. The {held:.0f} MB of one problem are in a cache from step to step, and those of "
-        f"{together} are less so: what is gained by sharing the overhead is lost in reading."
+        f"are stepped together. It seems that the {held:.0f} MB of one problem stay in a cache from step to step, "
+        f"and those of {together} do not: what is gained by sharing the overhead is lost in reading."
     )
