@@ -209,8 +209,7 @@ CONDENSED = Suite(
             ("(self._same_data, self._same_init)", "(self._same_init, self._same_data)"),
         ],
         "_solvers/condensed/run.py": [
-            ("how, how.densities, self._count)", "how, how.values, self._count)"),
-            ("self.equations.c.subsampling[:, :size] = before.c.subsampling", "pass"),
+            ("outputs=self._outputs, is_density=True)", "outputs=self._outputs)"),
             ("for index in range(len(self.blocks) - 3, 0, -1):", "for index in range(len(self.blocks) - 3, -1, -1):"),
             ("1.0 / whole)[0, :end]", "1.0 * whole)[0, :end]"),
         ],

@@ -76,6 +76,9 @@ class DataResponses:
     H1
         H_k applied to constants, or to the rows of each target: the mean of v_k per unit target, shape
         (batch, modes, rows, tasks * outputs).
+    subsampling
+        Strength of the noise that drawing a batch adds, shape (batch, 1) or (batch, times): that of the coefficients,
+        unless a solver whose rows do not stand for one step each has another.
     """
 
     def __init__(self, c: Coefficients, weights: Weights, room: Room) -> None:
@@ -88,6 +91,7 @@ class DataResponses:
         self._mean_H = room.causal(c.batch) if s.modes > 1 else None
         self.H: Causal = room.causal(c.batch, s.modes)
         self.H1: Array = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs), axis=-2)
+        self.subsampling: Array = c.subsampling
         self._shares = _shares(c) if s.sets.sets else None
         self.mixed: list[tuple[slice, Array]] = []  # rows whose signal is a sum over earlier ones, with its factors
 
@@ -140,7 +144,7 @@ class DataResponses:
     def _feel_the_draw_again(self, felt: Array, rows: slice) -> None:
         """Let a row feel the row before 1/b times, whose batch it sees; in place."""
         c, time, outputs = self.c, rows.start // self.c.structure.outputs, self.c.structure.outputs
-        again = c.subsampling[:, time] / c.reuse[:, time]  # 1/b - 1
+        again = self.subsampling[:, time] / c.reuse[:, time]  # 1/b - 1
         felt[..., rows.start - outputs : rows.start] *= 1.0 + again[:, None, None]  # eq-drawn-twice
 
     def mean_H(self, rows: slice) -> Array:
@@ -279,7 +283,9 @@ class DataCovariances:
             return direct[rows]
         R = finite(to_numpy(RDelta.matrix[index, :e, :e]))
         past = R - np.eye(e)
-        subsampling, reuse = (np.broadcast_to(to_numpy(x[index]), s.steps)[:end] for x in (c.subsampling, c.reuse))
+        subsampling, reuse = (
+            np.broadcast_to(to_numpy(x[index]), s.steps)[:end] for x in (self.responses.subsampling, c.reuse)
+        )
         draws = np.repeat(np.divide(subsampling, reuse, out=np.zeros_like(subsampling), where=reuse != 0), s.outputs)
         with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
             drawn = finite(past[rows] @ finite(draws * finite(equal_times)))  # zero times infinity would be no number
@@ -298,7 +304,8 @@ class DataCovariances:
             self.data[:, rows] = mode_sum(c, row_products(learned, data), 1)[..., 0]
         Cv = Cv + rows_times_transpose(through_H, R.H)
         if self._own is not None:
-            drawn = c.subsampling if c.subsampling.shape[1] == 1 else c.subsampling[:, rows]
+            strength = self.responses.subsampling
+            drawn = strength if strength.shape[1] == 1 else strength[:, rows]
             self._own[..., rows] = (drawn[:, None] * c.xp.linalg.diagonal(Cv[..., rows]))[..., None, :]
         self.Cv[rows] = mode_sum(c, Cv, 1)
         if self._Cv2 is not None:
@@ -353,7 +360,7 @@ class DataCovariances:
     def _Z_times_mean_H_transpose(self, rows: slice) -> Array:
         """Rows of Z M^T; where Z is white they have nothing before their own time, as M is causal."""
         R = self.responses
-        outputs, strength = self.c.structure.outputs, self.c.subsampling
+        outputs, strength = self.c.structure.outputs, self.responses.subsampling
         is_white = self._remembered is None and self._before is None and not is_panel(rows, outputs)
         if not is_white or not isinstance(strength, np.ndarray):  # rows that move on a card are as long as all
             return R.times_mean_H_transpose(self._Z(rows))
@@ -434,7 +441,7 @@ class DataCovariances:
         """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
         steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
         if outputs == 1 and self._before is None:
-            alone: Array = self.c.subsampling[:, None, :steps] * (x * self.CDelta_equal[:, None, :steps, 0, 0])
+            alone: Array = self.responses.subsampling[:, None, :steps] * (x * self.CDelta_equal[:, None, :steps, 0, 0])
             return alone  # eq-multipass
         parts = x.reshape(*x.shape[:-1], steps, 1, outputs)
         by_step = parts @ self.CDelta_equal[:, None, :steps]
@@ -442,7 +449,7 @@ class DataCovariances:
             before = self._before[:, None, 1:steps]
             by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT
             by_step[:, :, :-1] += parts[:, :, 1:] @ before
-        subsampling = self.c.subsampling[:, None, :steps, None, None]
+        subsampling = self.responses.subsampling[:, None, :steps, None, None]
         drawn: Array = (subsampling * by_step).reshape(x.shape)  # eq-multipass
         return drawn
 

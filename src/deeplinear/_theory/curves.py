@@ -65,7 +65,7 @@ def curves(
     Unresolved
         If a run is not resolved, and too long to be solved step by step.
     """
-    choice = replace(_of_searches() if choice is None else choice, two_time=False)
+    choice = replace(choice_of_searches() if choice is None else choice, two_time=False)
     found: dict[int, Curve] = {}
     for batch in batches(problems, choice):
         step = None if advance is None else _Advance(len(batch.members), advance)
@@ -77,7 +77,8 @@ def curves(
     return [found[index] for index in range(len(problems))]
 
 
-def _of_searches() -> Choice:
+def choice_of_searches() -> Choice:
+    """How searches solve their problems: every step, in long runs with a condensed past."""
     return Choice(only=("condensed", "dense"), hurries=False, device=device_of_searches())
 
 

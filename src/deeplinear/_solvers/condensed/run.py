@@ -7,7 +7,6 @@ rows oscillate in a way that no polynomial follows, steps stay as they are and t
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from deeplinear._equations.coefficients import coefficients, is_complex, row_set
 from deeplinear._equations.rules import Evaluation
 from deeplinear._equations.system import Equations, Values
 from deeplinear._equations.training import Training
-from deeplinear._equations.two_time import Room, shorten
+from deeplinear._equations.two_time import Room
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.condensed.pairs import Pairs
@@ -149,7 +148,7 @@ class CondensedRun:
     def _subsample(self, step: int) -> None:
         """Let the batch of a step be drawn with the strength that is its own."""
         strength = self._subsampling
-        self.equations.c.subsampling[:, self._count] = strength[:, step if strength.shape[1] > 1 else 0]
+        self.equations.data.subsampling[:, self._count] = strength[:, step if strength.shape[1] > 1 else 0]
 
     def _look_back(self, done: int) -> None:
         """Keep the values of the last steps, and condense the past."""
@@ -216,7 +215,6 @@ class CondensedRun:
         """Let fewer times stand for some."""
         self.equations.room.condense(how, self._outputs, self._count)
         self._training.condense(how, self._count)
-        shorten(self.equations.c.subsampling, how, how.densities, self._count)
         self._count -= how.replaced - len(how.values)
 
     # Storage ---------------------------------------------------------------------------------------------
@@ -229,10 +227,11 @@ class CondensedRun:
         needed *= 1 if self._replicas is None else 2
         memory.require(needed, "solving", "lower steps or outputs, or raise tolerance")
         c = coefficients([self.problem], 0, size)
-        c = replace(c, subsampling=np.zeros((1, size), c.subsampling.dtype))
         room = Room(shape.size, c.gamma0, system.kept(shape))
         self._training = Training([self.problem], c, room, row_by_row=True)
         self.equations = Equations(c, self._training.layers, room)
+        # It is condensed with all else, as the density of what is drawn at a time.
+        self.equations.data.subsampling = room.series((1, size), outputs=self._outputs, is_density=True)
         if self._replicas is not None:
             self._replicas.begin(self.equations)
 
@@ -242,7 +241,6 @@ class CondensedRun:
         self._allocate(size + size // 2)
         before.room.copy_to(self.equations.room)
         self._training.go_on(training)
-        self.equations.c.subsampling[:, :size] = before.c.subsampling
 
 
 def _spread_over_cache(size: int) -> int:
