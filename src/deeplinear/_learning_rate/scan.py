@@ -116,10 +116,13 @@ class Scan(KnownRates):
             self._halve([index for _, index in found[: self._together]])
 
     def _known_beside_best(self) -> dict[int, Followed]:
-        """Losses on either side of the best rate, where they are so well known that the exact optimum is soon found."""
+        """Losses on both sides of the best rate, if they are so well known that the exact optimum is soon found.
+
+        If one side is not, what is known on the other says too little: the loss may turn there too.
+        """
         best = self.probes.index(self.best)
         sides = {index: self.followed(index) for index in (best - 1, best) if self.is_known(index)}
-        return {index: side for index, side in sides.items() if side is not None}
+        return {index: side for index, side in sides.items() if side is not None} if len(sides) > 1 else {}
 
     def _is_in_reach(self, index: int) -> bool:
         """Whether, as rough as the loss is around the interval to the right of a probe, it may be the least inside."""
@@ -181,7 +184,7 @@ class Scan(KnownRates):
         """
         best = self.probes.index(self.best)
         slope = self.slope(best - 1)
-        if slope is None or x <= self.best.x or len(self._known_beside_best()) > 1:
+        if slope is None or x <= self.best.x or self._known_beside_best():
             return math.inf
         return self.best.final * math.exp(min(slope * (x - self.best.x), 0.0))
 
