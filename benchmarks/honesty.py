@@ -196,8 +196,9 @@ def true_error(solution: dl.Solution, exact: dl.Solution, floor: float) -> float
     if (exact.status.rounding_at is None) != (solution.status.rounding_at is None):
         return float("inf")
     end, ours = exact.status.diverged_at, solution.status.diverged_at
-    if exact.status.rounding_at is not None:
-        steps = steps[: exact.status.rounding_at]
+    known = [each.status.rounding_at for each in (exact, solution) if each.status.rounding_at is not None]
+    if known:
+        steps = steps[: min(known)]
     elif (end is None) != (ours is None) or (end is not None and ours is not None and abs(end - ours) > 1):
         return float("inf")
     if end is not None:

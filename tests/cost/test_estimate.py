@@ -10,6 +10,7 @@ import deeplinear as dl
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
 from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.merged_steps import EXACT, MergedSteps
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
@@ -240,6 +241,14 @@ def test_runs_that_oscillate_are_not_taken_for_smooth_ones(lr: float, steps: int
     smooth, found = Panels().estimate(each), estimate(each)
     assert found.method == method
     assert (found.theory.bytes == smooth.bytes) == (lr == 0.01)
+
+
+def test_oscillations_keep_more_of_the_past() -> None:
+    """At the edge of stability a run takes more memory than a smooth one, and no more than is said of it."""
+    network, sampling = dl.MLP(2, 2.56, richness=2.721), dl.FullBatch(1.525)
+    edge = dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(0.09), 700)
+    measured = peak_bytes(lambda: Condensed().solve([edge]))
+    assert Condensed().estimate(edge).bytes < measured < Condensed().estimate_of_oscillations(edge).bytes
 
 
 @pytest.mark.parametrize(
