@@ -8,7 +8,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.condensed.run import CondensedRun
-from deeplinear._theory.curves import EVERY_STEP
+from deeplinear._theory.curves import _of_searches
 from factories import maker
 
 make = maker("sampling", depth=1, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.5), lr=0.02, steps=130)
@@ -94,7 +94,7 @@ def test_noisy_long_runs_are_fitted(long):
 @pytest.mark.parametrize(("steps", "name"), [(400, "dense"), (401, "condensed"), (1001, "condensed")])
 def test_curves_are_condensed_where_that_is_faster(steps, name):
     problem = make(steps=steps)
-    assert replace(EVERY_STEP, two_time=False).solver(problem).name == name
+    assert replace(_of_searches(), two_time=False).solver(problem).name == name
     assert replace(Choice("auto"), two_time=False).solver(problem).name == name
     assert Choice().solver(problem).name == ("condensed" if steps > 1000 else "dense")
 
@@ -102,4 +102,4 @@ def test_curves_are_condensed_where_that_is_faster(steps, name):
 def test_searches_give_up_nothing_for_the_time_it_takes():
     """A past that does not condense is kept as it is, however many rows that takes."""
     problem = make(momentum=0.9, steps=10**5)
-    assert EVERY_STEP.solver(problem).most_rows == np.inf > Choice().solver(problem).most_rows
+    assert _of_searches().solver(problem).most_rows == np.inf > Choice().solver(problem).most_rows
