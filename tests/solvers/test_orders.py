@@ -81,7 +81,6 @@ def test_a_condensed_past_converges_faster_than_any_power_of_its_nodes(monkeypat
     """All blocks become one that may, whatever is left out; twice the nodes give more than twice the digits."""
     problem = make(sampling=dl.MultiPassSGD(1.5, 0.25), lr=0.02, steps=512)
     loss, digits = dl.solve(problem, method="dense").test_loss, []
-    monkeypatch.setattr(run, "PART", 1e9)
     for nodes in (4, 8, 16):
         for module, name in (
             (history, "NODES"),
@@ -90,7 +89,7 @@ def test_a_condensed_past_converges_faster_than_any_power_of_its_nodes(monkeypat
         ):
             monkeypatch.setattr(module, name, nodes)
         clear()
-        solved = run.CondensedRun(problem, 1e-6)
+        solved = run.CondensedRun(problem, 1e6)
         solved.fill()
         assert solved.largest < 8 * nodes
         digits.append(-np.log10(np.abs((solved.values().error[0] + 0.3**2) / loss - 1).max()))
