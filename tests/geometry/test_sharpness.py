@@ -62,6 +62,25 @@ def test_one_case_would_not_pass_for_another():
     assert np.abs(np.diff(found) / found[:-1]).min() > 0.002
 
 
+@pytest.mark.parametrize("name", ["one layer", "online", "two outputs", "spectrum"])
+def test_moments_of_the_density_do_not_depend_on_the_number_of_vectors(name):
+    """K of them have the first 2K moments of the spectrum as seen from the gradient."""
+    few, many = (dl.sharpness(CASES[name], at=(0, 9, 19), vectors=vectors) for vectors in (4, 8))
+    for order in range(8):
+        found, expected = ((each.ritz_weights * each.ritz_values**order).sum(axis=1) for each in (few, many))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    after = [(each.ritz_weights * each.ritz_values**10).sum(axis=1) for each in (few, many)]
+    assert np.abs(after[0] / after[1] - 1).max() > 1e-4
+
+
+def test_rotated_outputs_have_the_same_curvature():
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    turned = CASES["two outputs"].replace(data=dl.Isotropic(0.3, turn @ TWO @ turn.T))
+    found, expected = (dl.sharpness(each, at=(0, 9), vectors=6) for each in (turned, CASES["two outputs"]))
+    np.testing.assert_allclose(found.ritz_values, expected.ritz_values, rtol=1e-6)
+    np.testing.assert_allclose(found.ritz_weights, expected.ritz_weights, rtol=1e-5)
+
+
 @pytest.mark.parametrize("samples", [0.5, 2.0, 4.0])
 @pytest.mark.parametrize("operator", ["hessian", "kernel"])
 def test_lazy_networks_have_the_spectrum_of_their_samples(samples, operator):
