@@ -531,7 +531,7 @@ def test_a_minimum_between_exponentials():
     assert found.value == pytest.approx(math.exp(-16 * exact) * 616 / 600, rel=1e-6)
     assert found.curvature == pytest.approx(16 * 616 * math.exp(-16 * exact), rel=0.02)
     assert counted.slopes <= 3
-    assert counted.values <= 6
+    assert counted.values <= 7  # one of them the loss at the minimum itself, which is not extrapolated
 
 
 def test_a_steep_cliff_right_behind_the_best_point_known():
