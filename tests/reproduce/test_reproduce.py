@@ -18,10 +18,10 @@ import deeplinear as dl
 from deeplinear._cli import app
 from deeplinear._reproduce import jobs
 from deeplinear._reproduce.claim import Claim, Outcome
-from deeplinear._reproduce.compute import plan_panels
+from deeplinear._reproduce.compute import compute, plan_panels
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import COLUMNS, PANELS, TITLES
-from deeplinear._reproduce.jobs import Train, key
+from deeplinear._reproduce.jobs import Clock, Train, key
 from deeplinear._reproduce.page import write_page
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.store import Store
@@ -166,6 +166,25 @@ def test_results_can_be_computed_where_nothing_can_be_drawn(tmp_path, monkeypatc
     monkeypatch.setattr(jobs, "run", None)
     (found,) = dl.reproduce(["A2a"], scale="tiny", out=tmp_path)
     assert found.picture.exists()
+
+
+def test_processes_compute_what_one_computes(tmp_path, monkeypatch):
+    """Jobs run in two processes; what is timed stays in this one, where nothing else runs then."""
+    (plan,) = plan_panels(["A2a"], "tiny")
+    timed = Clock(plan.jobs[0].problem, "theory", None)
+    single = compute([plan], Store(tmp_path / "single"), "cpu", None)
+    monkeypatch.setattr("deeplinear._reproduce.compute._WORTH_PROCESSES", 0.0)
+    monkeypatch.setattr("deeplinear._reproduce.compute.count_cores", lambda: 2)
+    ran, run = [], jobs.run
+    monkeypatch.setattr(jobs, "run", lambda job, *others: ran.append(job) or run(job, *others))
+    seen = []
+    both = replace(plan, jobs=(timed, *plan.jobs))
+    found = compute([both], Store(tmp_path / "several"), "cpu", lambda done, total: seen.append((done, total)))
+    assert ran == [timed]
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1]
+    for name, data in single.items():
+        xr.testing.assert_equal(found[name], data)
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):

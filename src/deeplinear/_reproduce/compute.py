@@ -1,18 +1,27 @@
 """What panels take, and doing it: everything up to the drawing, so that another machine can do it alone."""
 
 from collections.abc import Iterable
+from concurrent.futures import as_completed
+from functools import partial
 
 import xarray as xr
 
 from deeplinear._core import checks
+from deeplinear._core.device import CPU
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.threads import count_cores
 from deeplinear._reproduce import jobs
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import PANELS
+from deeplinear._reproduce.jobs import Job
 from deeplinear._reproduce.panel import SCALES
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.store import Store
+from deeplinear._sweep.runners import LocalProcesses
+
+_WORTH_PROCESSES = 10_000.0
+"""Milliseconds of work from which other processes are started for it."""
 
 
 def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
@@ -33,19 +42,63 @@ def compute(plans: list[Plan], store: Store, device: str, progress: Progress | N
     wanted = {jobs.key(job): job for plan in plans for job in plan.jobs}
     kept = {name: data for name, job in wanted.items() if (data := store.load(job)) is not None}
     missing = {name: job for name, job in wanted.items() if name not in kept}
-    cost = {name: 1000 * speed().seconds(job) for name, job in missing.items()} if missing else {}
-    total, done, reported = round(sum(cost.values())), 0.0, -1
+    work = _Work(missing, store, device, progress)
+    work.together()
+    work.one_by_one()
+    return kept | work.results
 
-    def report(milliseconds: float) -> None:
-        nonlocal reported
-        if progress is not None and round(milliseconds) > reported:  # what is left of a job may be guessed anew
-            reported = round(milliseconds)
-            progress(min(reported, total), total)
 
-    for name, job in missing.items():
-        start, own = done, cost[name]
-        kept[name] = jobs.run(job, lambda fraction, start=start, own=own: report(start + fraction * own), device)  # type: ignore[misc]
-        store.save(job, kept[name])
-        done += own
-        report(done)
-    return kept
+class _Work:
+    """Jobs to do, how far they are, and their results."""
+
+    def __init__(self, missing: dict[str, Job], store: Store, device: str, progress: Progress | None) -> None:
+        self.results: dict[str, xr.Dataset] = {}
+        self._missing, self._store, self._device, self._progress = missing, store, device, progress
+        self._cost = {name: 1000 * speed().seconds(job) for name, job in missing.items()} if missing else {}
+        self._total, self._done, self._reported = round(sum(self._cost.values())), 0.0, -1
+
+    def together(self) -> None:
+        """Run jobs in as many processes as there are cores, the longest first, where that pays."""
+        names = [name for name, job in self._missing.items() if not job.alone]
+        names.sort(key=lambda name: -self._cost[name])
+        workers = min(count_cores(), len(names))
+        largest = max((self._missing[name].work.bytes for name in names), default=0.0)
+        room = workers * largest < CPU.available()  # else one by one, and what is too large for that is refused there
+        if self._device != CPU.name or workers < 2 or not room:
+            return
+        if sum(self._cost[name] for name in names) < _WORTH_PROCESSES:
+            return
+        runner = LocalProcesses(workers)
+        try:
+            futures = {runner.submit(_run, self._missing[name]): name for name in names}
+            for future in as_completed(futures):
+                self._keep(futures[future], future.result())
+        finally:
+            runner.close()
+
+    def one_by_one(self) -> None:
+        """Run what is left in this process."""
+        for name, job in self._missing.items():
+            if name not in self.results:
+                start, own = self._done, self._cost[name]
+                advance = partial(self._advance, start, own)
+                self._keep(name, jobs.run(job, advance, self._device))
+
+    def _advance(self, start: float, own: float, fraction: float) -> None:
+        self._report(start + fraction * own)
+
+    def _keep(self, name: str, data: xr.Dataset) -> None:
+        self.results[name] = data
+        self._store.save(self._missing[name], data)
+        self._done += self._cost[name]
+        self._report(self._done)
+
+    def _report(self, milliseconds: float) -> None:
+        if self._progress is not None and round(milliseconds) > self._reported:  # what is left may be guessed anew
+            self._reported = round(milliseconds)
+            self._progress(min(self._reported, self._total), self._total)
+
+
+def _run(job: Job) -> xr.Dataset:
+    """Run a job in a process of its own."""
+    return jobs.run(job, lambda fraction: None, CPU.name)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import xarray as xr
@@ -46,7 +46,12 @@ class Work:
 
 
 class Job(Protocol):
-    """One piece of work."""
+    """One piece of work.
+
+    ``alone`` says that nothing else may run at the same time, since time is what is measured.
+    """
+
+    alone: ClassVar[bool]
 
     @property
     def problem(self) -> dl.Problem:
@@ -81,6 +86,7 @@ class Train:
     problem: dl.Problem
     dim: int | None
     seeds: int
+    alone: ClassVar[bool] = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -136,6 +142,7 @@ class Tune:
     lrs: tuple[float, float, int] | None
     dim: int
     seeds: int
+    alone: ClassVar[bool] = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -183,6 +190,7 @@ class Limit:
     problem: dl.Problem
     dim: int | None
     seeds: int
+    alone: ClassVar[bool] = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -227,6 +235,7 @@ class Clock:
     problem: dl.Problem
     what: str
     dim: int | None
+    alone: ClassVar[bool] = True
 
     @property
     def settings(self) -> dict[str, Any]:

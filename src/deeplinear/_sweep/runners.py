@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._sweep.work import Result, Task
@@ -27,6 +27,8 @@ from deeplinear._sweep.worker import READY
 _WORKER = "from deeplinear._sweep.worker import main; main()"
 
 Function = Callable[[Task], Result]
+Argument = TypeVar("Argument")
+Answer = TypeVar("Answer")
 
 ATTEMPTS = 3
 """How often a batch is tried whose process dies."""
@@ -83,7 +85,7 @@ class InProcess:
 
 
 class LocalProcesses:
-    """Runs batches in processes of this machine, each with one thread.
+    """Runs batches, or anything that can be pickled, in processes of this machine, each with one thread.
 
     The processes know nothing of the program that started them, so a script needs no ``if __name__ == "__main__"``.
     """
@@ -110,11 +112,11 @@ class LocalProcesses:
         """Whether a process is there."""
         return not self._idle.empty()
 
-    def submit(self, function: Function, task: Task) -> "Future[Result]":
+    def submit(self, function: Callable[[Argument], Answer], task: Argument) -> "Future[Answer]":
         """Start a batch in the next process that is free."""
         return self._threads.submit(self._run, function, task)
 
-    def result(self, future: "Future[Result]") -> Result:
+    def result(self, future: "Future[Answer]") -> Answer:
         """Return the result."""
         return future.result()
 
@@ -128,7 +130,7 @@ class LocalProcesses:
             process.kill()
         self._threads.shutdown(cancel_futures=True)
 
-    def _run(self, function: Function, task: Task) -> Result:
+    def _run(self, function: Callable[[Argument], Answer], task: Argument) -> Answer:
         for _ in range(ATTEMPTS):
             process = self._process()
             try:
@@ -178,14 +180,14 @@ class _Process:
             self.kill()
             raise RuntimeError(f"a worker process could not start: {sys.executable} -c {_WORKER!r}")
 
-    def call(self, function: Function, task: Task) -> Result:
+    def call(self, function: Callable[[Argument], Answer], task: Argument) -> Answer:
         assert self._process.stdin is not None
         pickle.dump((function, task), self._process.stdin)
         self._process.stdin.flush()
         answer = self._read()
         if isinstance(answer, Exception):
             raise answer
-        result: Result = answer
+        result: Answer = answer
         return result
 
     def kill(self) -> None:
