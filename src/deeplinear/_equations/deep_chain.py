@@ -147,7 +147,7 @@ class DeepChain:
                 self.Theta_up[rows] = Theta
                 self.upper.correlate_g(Source(self.S_up), Source(self.Theta_up), self.Cg_up, rows)
             if respond:
-                self.B[rows] = kernel_on_h(c, self._hidden, self.upper.dg_du[rows], self.Cg_up, rows, None, None)
+                self.B[rows] = kernel_on_h(c, self._hidden, self.upper.dg_du, self.Cg_up, rows, None, None)
                 P = self._through_edge(Q, self.A, self.P, rows)
                 self._PA[rows] = self._gamma0 * rows_times(P, self.A)
                 dQ = self.B[rows] + rows_times(self._PA[rows], self.Q)
@@ -173,9 +173,9 @@ class DeepChain:
         below = beside(self.nodes.below, c.gamma0)
 
         def first_layer() -> tuple[Array, Array]:
-            Ch_data = self._Ch_data[rows][:, None]
-            Y = kernel_on_g(c, first, Rhr_data[rows][:, None], Ch_data, rows, c.feedback[:, None], learned)
-            return Y, first.initial(Ch_data, rows)  # eq-depth-start
+            R, C = (each.part(slice(None), None) for each in (Rhr_data, self._Ch_data))
+            Y = kernel_on_g(c, first, R, C, rows, c.feedback[:, None], learned)
+            return Y, first.initial(C[rows], rows)  # eq-depth-start
 
         bottom = at_an_end(rows, first_layer)
 
@@ -190,7 +190,7 @@ class DeepChain:
                 self.lower.correlate_h(Source(self.S_low), Source(self.Theta_low), self.Ch_low, rows)
             Ch = self.Ch_low[rows]
             if respond:
-                self.A[rows] = kernel_on_g(c, self._hidden, self.lower.dh_dr[rows], Ch, rows, None, learned)
+                self.A[rows] = kernel_on_g(c, self._hidden, self.lower.dh_dr, self.Ch_low, rows, None, learned)
                 X = self._through_edge(Y, self.B, self.X, rows)
                 self._XB[rows] = self._gamma0 * rows_times(X, self.B)
                 dY = self.A[rows] + rows_times(self._XB[rows], self.Y)  # eq-edges

@@ -191,3 +191,26 @@ def add_source(
     filled += number * z1
     tl.store(filled + t * line + c, values, mask=c <= t)
     tl.store(filled + c * line + t, values, mask=c <= t)
+
+
+@triton.jit
+def sum_of_rows(
+    out, x, y, z, row, of_product, of_last, profile, width, x_line, y_line, z_line, x1, y1, z1, f1, g1, p1,
+    PRODUCT: tl.constexpr, LAST: tl.constexpr, PROFILE: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Row of factor x o y + factor (profile profile^T) o z."""
+    number = tl.program_id(1).to(tl.int64)
+    t = tl.load(row)
+    c = tl.program_id(0) * C + tl.arange(0, C)
+    known = c <= t
+    values = tl.load(x + number * x1 + t * x_line + c, mask=known, other=0.0)
+    values *= tl.load(y + number * y1 + t * y_line + c, mask=known, other=0.0)
+    if PRODUCT:
+        values *= tl.load(of_product + number * f1)
+    last = tl.load(z + number * z1 + t * z_line + c, mask=known, other=0.0)
+    if LAST:
+        last *= tl.load(of_last + number * g1)
+    if PROFILE:
+        profile += number * p1
+        last *= tl.load(profile + c, mask=known, other=0.0) * tl.load(profile + t)
+    tl.store(out + number * width + c, values + last, mask=c < width)

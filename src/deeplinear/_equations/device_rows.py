@@ -91,6 +91,19 @@ class DeviceRows:
             Y=y is not None, FACTOR=factor is not None, PROFILE=profile is not None, C=C,
         )  # fmt: skip
 
+    def sum_of_rows(
+        self, x: Array, y: Array, of_product: Array | None, z: Array, of_last: Array | None, profile: Array | None
+    ) -> Array:
+        """Row of factor x o y + factor (profile profile^T) o z, from matrices (batch, e, e), shape (batch, 1, e)."""
+        e, C = z.shape[-1], 256
+        out = z.new_empty((len(z), 1, e))
+        kernels.sum_of_rows[(triton.cdiv(e, C), len(z))](
+            out, x, y, z, self._row, *_factors(z, of_product, of_last, profile), e,
+            *(each.stride(-2) for each in (x, y, z)), *map(_line, (x, y, z, of_product, of_last, profile)),
+            PRODUCT=of_product is not None, LAST=of_last is not None, PROFILE=profile is not None, C=C,
+        )  # fmt: skip
+        return out
+
     def _move(self, values: Array, matrix: Array, *, take: bool, mirror: bool) -> None:
         """Copy a row of a matrix to values, or the other way."""
         e, leading, C = matrix.shape[-1], matrix.shape[:-2], 256

@@ -58,7 +58,7 @@ from deeplinear._equations.products import (
     rows_times_transpose,
 )
 from deeplinear._equations.source import Source, fill_sandwich
-from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.two_time import Causal, Given, Room, Symmetric
 from deeplinear._equations.weights import Weights
 
 
@@ -103,7 +103,7 @@ class DataResponses:
         Rows that are only looked at are not coupled to each other, and have no response of h_0.
         """
         c, outputs = self.c, self.c.structure.outputs
-        K = kernel_on_h(c, self.weights, Rgu_hat, Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
+        K = kernel_on_h(c, self.weights, Given(Rgu_hat), Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
         for own, factors in self.mixed:
             K[..., : own.start] += K[..., own] @ factors  # eq-mixed
             K[..., own] = 0.0

@@ -36,7 +36,7 @@ from deeplinear._equations.increments import (
 from deeplinear._equations.products import rows_times_transpose, times, times_or_one
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, fill_sum
-from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.two_time import Causal, Given, Room, Symmetric, TwoTime
 from deeplinear._equations.weights import WeightLayers, Weights
 
 _LAYER = 3000
@@ -100,13 +100,13 @@ class HiddenResponses:
         """Rows of B_l / gamma0."""
         if layer == self.c.structure.depth:
             return self.weights.readout.a[rows]
-        w, Rgu_hat = self.weights.below(layer + 1), self.sites[layer + 1].dg_du[rows]
+        w, Rgu_hat = self.weights.below(layer + 1), self.sites[layer + 1].dg_du
         return kernel_on_h(self.c, w, Rgu_hat, Cg[layer + 1], rows, *self._above[layer])
 
     def kernel_from_below(self, layer: int, Rhr_data: Causal, Ch: dict[int, Symmetric], rows: slice) -> Array:
         """Rows of A_l."""
         Rhr = Rhr_data if layer == 1 else self.sites[layer - 1].dh_dr
-        return kernel_on_g(self.c, self.weights.below(layer), Rhr[rows], Ch[layer - 1][rows], rows, *self._below[layer])
+        return kernel_on_g(self.c, self.weights.below(layer), Rhr, Ch[layer - 1], rows, *self._below[layer])
 
     def Rhr(self, layer: int, rows: slice) -> Array:
         """Rows of R_hr^l, the response of h_l to r_l."""
@@ -223,34 +223,39 @@ def object_bytes(shape: Structure) -> int:
 
 
 def kernel_on_g(
-    c: Coefficients, w: Weights, R: Array, Ch: Array, rows: slice, initial: Array | None, learned: Array | None
+    c: Coefficients, w: Weights, R: TwoTime, Ch: TwoTime, rows: slice, initial: Array | None, learned: Array | None
 ) -> Array:
-    """Rows of initial dd o R + learned a o C_h, from those of R and C_h, for a centered network as they act on g~."""
+    """Rows of initial dd o R + learned a o C_h, for a centered network as they act on g~."""
     if c.scale is None:
         return _weight_kernel(w, R, Ch, rows, initial, learned)
-    kernel = times_E(c, times(learned, w.learned(Ch, rows)))
-    kernel += times(initial, decayed_on_g(c, w, R, rows))
+    kernel = times_E(c, times(learned, w.learned(Ch[rows], rows)))
+    kernel += times(initial, decayed_on_g(c, w, R[rows], rows))
     return kernel
 
 
 def kernel_on_h(
-    c: Coefficients, w: Weights, R: Array, Cg: Symmetric, rows: slice, initial: Array | None, learned: Array | None
+    c: Coefficients, w: Weights, R: TwoTime, Cg: Symmetric, rows: slice, initial: Array | None, learned: Array | None
 ) -> Array:
-    """Rows of initial dd o R + learned a o C_g, from the same rows of R."""
-    return _weight_kernel(w, R, correlation_rows(c, Cg, rows), rows, initial, learned, transposed=True)
+    """Rows of initial dd o R + learned a o C_g."""
+    C: TwoTime = Cg if c.scale is None else Given(correlation_rows(c, Cg, rows))
+    return _weight_kernel(w, R, C, rows, initial, learned, transposed=True)
 
 
 def _weight_kernel(
     w: Weights,
-    R: Array,
-    C: Array,
+    R: TwoTime,
+    C: TwoTime,
     rows: slice,
     initial: Array | None,
     learned: Array | None,
     *,
     transposed: bool = False,
 ) -> Array:
-    """Rows of initial dd o R + learned a o C, from the same rows of R and C; None stands for 1."""
-    kernel: Array = times(learned, w.learned(C, rows, transposed=transposed))  # eq-kernels
-    kernel += times(initial, w.initial(R, rows))
+    """Rows of initial dd o R + learned a o C; None stands for 1."""
+    if R.replayed is not None and C.replayed is not None and w.X is None and R.matrix.ndim == 3:
+        own = times_or_one(initial, w.variance)
+        added: Array = R.replayed.sum_of_rows(w.a.matrix, C.matrix, learned, R.matrix, own, w.d_or_none)
+        return added
+    kernel: Array = times(learned, w.learned(C[rows], rows, transposed=transposed))  # eq-kernels
+    kernel += times(initial, w.initial(R[rows], rows))
     return kernel

@@ -93,6 +93,13 @@ class Symmetric(TwoTime):
         return how.values
 
 
+class Given(TwoTime):
+    """Rows of a function that is not kept as a matrix; whoever asks for rows gets these."""
+
+    def __getitem__(self, rows: slice) -> Array:
+        return self.matrix
+
+
 class Series(NamedTuple):
     """Functions of one time, along one of the axes of an array."""
 
