@@ -11,7 +11,8 @@ from deeplinear._core.cached import cached_property
 from deeplinear._equations import deep_chain, layer_zero, layers, matrix_averages
 from deeplinear._equations.chain import Chain, make_chain
 from deeplinear._equations.coefficients import Coefficients, Structure, row_set, times_of
-from deeplinear._equations.layer_zero import DataCovariances, DataResponses
+from deeplinear._equations.data_responses import DataResponses
+from deeplinear._equations.layer_zero import DataCovariances
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.replay import part_of_step
 from deeplinear._equations.rules import orthogonal_layers
