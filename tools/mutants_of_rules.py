@@ -58,7 +58,7 @@ RULES = Suite(
                 "1.0 for stage in problem.stages[:0]",
             ),
         ],
-        "_equations/layer_zero.py": [
+        "_equations/data_noise.py": [
             ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
             ("e = second - second[..., first] @ before", "e = second"),
             ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),

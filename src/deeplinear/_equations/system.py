@@ -98,7 +98,7 @@ class Equations:
         self.data_covariances.step_aside(self.chain.Cg_first, rows)
         times = times_of(rows, self.c.structure.outputs)
         values = self._values(rows, times, kernel=False)
-        self.data_covariances.CDelta_equal[:, times] = 0.0  # its draw is not yet known
+        self.data_covariances.noise.CDelta_equal[:, times] = 0.0  # its draw is not yet known
         return values
 
     def squared_gradients(self, step: int) -> list[Array]:
@@ -262,7 +262,7 @@ class Equations:
             gains = self.chain.kernel() if kernel else C0.width[:, rows]
         diagonal = self.c.xp.linalg.diagonal(C0.Cv.block(rows))
         mean = mean.reshape(*mean.shape[:2], -1, s.outputs, s.sets.count, s.outputs)
-        every = (diagonal, C0.CDelta_equal[:, times], gains, bias, C0.width[:, rows], C0.data[:, rows], mean)
+        every = (diagonal, C0.noise.CDelta_equal[:, times], gains, bias, C0.width[:, rows], C0.data[:, rows], mean)
         return Values(*(np.array(to_numpy(each)) for each in every))
 
 

@@ -429,7 +429,7 @@ class PanelRun:
         test: Array = self.equations.loss_curve(nodes)[0] / outputs
         if not C0.noisy:
             return test[None]
-        return np.stack([test, np.trace(C0.CDelta_equal[0, nodes], axis1=-2, axis2=-1) / outputs])
+        return np.stack([test, np.trace(C0.noise.CDelta_equal[0, nodes], axis1=-2, axis2=-1) / outputs])
 
     def _equal_times(self, rows: slice) -> list[Array]:
         """Losses, then C_h and C_g of the hidden layers, at the nodes of a set."""
