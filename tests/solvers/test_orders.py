@@ -9,7 +9,8 @@ import deeplinear as dl
 from deeplinear._equations import products, site, source
 from deeplinear._solvers.condensed import run
 from deeplinear._solvers.merged_steps import _at_one, _merged
-from deeplinear._solvers.panels.run import START, PanelRun
+from deeplinear._solvers.panels.run import PanelRun
+from deeplinear._solvers.panels.work import START
 from deeplinear._time import history
 from deeplinear._time.grid import NODES
 from factories import maker

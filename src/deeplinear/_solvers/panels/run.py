@@ -9,7 +9,6 @@ steps, which are exact, where panels do not work.
 
 import math
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.chain import Chain
-from deeplinear._equations.coefficients import Structure, coefficients, is_complex, structure
+from deeplinear._equations.coefficients import coefficients, is_complex, structure
 from deeplinear._equations.layer_zero import DataCovariances
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.system import Equations
@@ -32,15 +31,10 @@ from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.panels import guess
 from deeplinear._solvers.panels.error import NOISE, grows, rest
 from deeplinear._solvers.panels.settle import Unknown, settle
+from deeplinear._solvers.panels.work import MOST_ROWS, PROBED, ROOM, START, more_room, step_work
 from deeplinear._solvers.rounding import LOSS_FLOOR, amplification
 from deeplinear._time.grid import NODES, Grid, breaks
 from deeplinear._time.propagator import GridPropagator
-
-START = 4 * NODES
-"""Single steps at the start."""
-
-_ROOM = START + 20 * NODES
-"""Nodes for which there is room at first; there is half as much again when it is used up."""
 
 _FIRST = 2 * NODES
 """Length of the first panel."""
@@ -50,12 +44,6 @@ _MOST_GROUPS = 32
 
 _SWEEP, _SWEEP_IN_DEPTH = 5.0, 1.0
 """Cost of a sweep over a panel, in units of that of a single step; with nodes in depth, that is many sweeps itself."""
-
-_OVERHEAD = 200
-"""Rows of matrices whose products take as long as all else that a step does."""
-
-MOST_ROWS = 2400
-"""Rows (nodes times outputs) at which to give up, unless every step has a row by then."""
 
 _SETTLED = 1e-2
 """Change of the last sweep, in units of the tolerance."""
@@ -71,9 +59,6 @@ _COARSE = 1e-3
 
 _FLOOR = 1e-3
 """Correlations that are this fraction of their initial value, or less, are settled to that scale only."""
-
-_PROBED = 64
-"""Single steps that are taken on trial, to see whether a disturbance of one step dies out."""
 
 _TAIL = 0.5
 """Part of a panel's error that adds up in each decade by which losses fall, as errors of the rate of decay do."""
@@ -130,7 +115,7 @@ class PanelRun:
         self._ends = np.union1d(breaks(rates), last)  # where a panel must end
         self._phase_nodes = [0]  # first node of each phase so far
         self._outputs = problem.data.outputs
-        self._allocate(min(problem.steps, _ROOM))
+        self._allocate(min(problem.steps, ROOM))
         self._initial: list[float] = []
         self._probed = 0.0  # largest product of learning rate and kernel at which disturbances were seen to die out
 
@@ -209,7 +194,7 @@ class PanelRun:
 
     def _take(self, steps: float) -> None:
         """Count the work of so many steps here; raise Unresolved when as much is done as was given."""
-        self._work_left -= steps * _step_work(len(self.grid) * self._outputs)
+        self._work_left -= steps * step_work(len(self.grid) * self._outputs)
         if self.exhausted:
             raise Unresolved(
                 f"panels have come to step {self.grid.end} of {self.problem.steps} and take far more work than usual, "
@@ -230,17 +215,17 @@ class PanelRun:
         Not if every step may have a row, nor if the schedule breaks, which disturbs as well.
         """
         nodes, end = len(self.grid), self.grid.end
-        broken = ((self._ends > end - _PROBED) & (self._ends <= end)).any()
+        broken = ((self._ends > end - PROBED) & (self._ends <= end)).any()
         if self.problem.steps * self._outputs <= MOST_ROWS or self.diverged_at[0] >= 0 or broken:
             return
-        if grows(self._answer_to(nodes - _PROBED)):
+        if grows(self._answer_to(nodes - PROBED)):
             raise self._at_the_edge()
 
     def _answer_to(self, node: int) -> Array:
         """How the modes answer to a disturbance of a single step, shape (modes, steps, outputs, outputs)."""
-        first, probed = self.rows(slice(node, node + 1)), self.rows(slice(node, node + _PROBED))
+        first, probed = self.rows(slice(node, node + 1)), self.rows(slice(node, node + PROBED))
         answer = self.equations.data.H.matrix[0, :, probed, first].real.copy()
-        found: Array = answer.reshape(len(answer), _PROBED, self._outputs, self._outputs)
+        found: Array = answer.reshape(len(answer), PROBED, self._outputs, self._outputs)
         return found
 
     def _at_the_edge(self) -> Unresolved:
@@ -284,14 +269,14 @@ class PanelRun:
         with ExitStack() as held:  # a schedule that is not smooth would seem to answer
             for group, propagator in self._propagators.items():
                 held.enter_context(propagator.held(self._factors[group] * stiffness / kernel[-1]))
-            for _ in range(_PROBED):
+            for _ in range(PROBED):
                 self._take(1.0)
                 rows = self._place(1)[0]  # which may make room in new equations
                 self.equations.fill(rows)
         answer = self._answer_to(nodes)
-        for _ in range(_PROBED):
+        for _ in range(PROBED):
             self.grid.remove()
-        self.equations.room.clear(self.rows(slice(nodes, nodes + _PROBED)))
+        self.equations.room.clear(self.rows(slice(nodes, nodes + PROBED)))
         if grows(answer):
             raise self._at_the_edge()
         self._probed = stiffness
@@ -299,7 +284,7 @@ class PanelRun:
     def _place(self, length: int) -> tuple[slice, float]:
         """Append a set to the grid, and to the weights; return its rows and the misfit of the learning rate."""
         nodes, steps = self.grid.add(length), self.problem.steps
-        if len(self.grid) * self._outputs > MOST_ROWS + _PROBED * self._outputs and steps * self._outputs > MOST_ROWS:
+        if len(self.grid) * self._outputs > MOST_ROWS + PROBED * self._outputs and steps * self._outputs > MOST_ROWS:
             raise Unresolved(
                 f"panels reached step {self.grid.end} of {steps} with {len(self.grid)} nodes: training does not become "
                 "smooth enough; lower lr or steps, or raise tolerance"
@@ -317,7 +302,7 @@ class PanelRun:
 
     def _larger(self) -> int:
         size, steps = self.equations.c.structure.steps, self.problem.steps
-        return max(len(self.grid), min(steps, _more_room(size, self._outputs)))
+        return max(len(self.grid), min(steps, more_room(size, self._outputs)))
 
     def _allocate(self, size: int) -> None:
         """Make room for a number of nodes."""
@@ -542,29 +527,3 @@ def _sweep_noise(
 
 def _correlation(C: Symmetric) -> Unknown:
     return Unknown(C, _FLOOR * max(float(np.abs(C.matrix[..., 0, 0]).max()), 1e-300))
-
-
-def single_steps_work(steps: int, outputs: int) -> float:
-    """Work of so many single steps."""
-    return steps * (_step_work(0) + (steps * outputs) ** 2 / 3)
-
-
-def _step_work(rows: int) -> float:
-    return float(_OVERHEAD**2 + rows**2)
-
-
-def _more_room(size: int, outputs: int) -> int:
-    """Half as many nodes again, but no more than are taken before panels are given up, with the steps of a trial."""
-    most = max(_PROBED + MOST_ROWS // outputs, size + NODES)
-    return min(size + size // 2, most)
-
-
-def panels_memory(shape: Structure, nodes: int) -> int:
-    """Bytes that panels take at most, with so many nodes in time: matrices, and their copies when there is more room.
-
-    Counted are also the steps of a trial after the last panel.
-    """
-    room = before = min(shape.steps, _ROOM)
-    while room < min(nodes + _PROBED, shape.steps):
-        room, before = min(shape.steps, _more_room(room, shape.outputs)), room
-    return sum(system.memory(replace(shape, steps=size)) for size in (room, max(before, nodes)))
