@@ -245,14 +245,20 @@ PANELS = Suite(
             ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:NODES], 0.0"),
         ],
         "_solvers/panels/run.py": [
-            ("good = residual <= max(0.1 * self._goal, _ROUNDING)", "good = residual <= 0.1"),
-            ("error = max(error, self._truncation(rows)) if good", "error = error if good"),
-            (
-                "self.error_floor if index < losses else max(1.0 / (1.0 + added)",
-                "self.error_floor if index < losses else max(1e9",
-            ),
-            ("        self.equations.room.clear(rows)", "        pass"),
+            ("good = residual <= max(0.1 * self._goal, ROUNDING)", "good = residual <= 0.1"),
+            ("error = max(error, self.errors.truncation(rows)) if good", "error = error if good"),
             ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),
+        ],
+        "_solvers/panels/error.py": [
+            (
+                "self.floor if index < losses else max(1.0 / (1.0 + added)",
+                "self.floor if index < losses else max(1e9",
+            ),
+        ],
+        "_solvers/panels/nodes.py": [
+            ("        self.equations.room.clear(rows)", "        pass"),
+        ],
+        "_solvers/panels/replicas.py": [
             (
                 "eq.replica(same_data=True), eq.replica(same_data=False)",
                 "eq.replica(same_data=True), (eq.replica(same_data=True)[0], eq.replica(same_data=False)[1])",

@@ -53,8 +53,8 @@ def test_panels_tend_to_the_order_of_their_nodes():
     loss, errors = dl.solve(problem, method="dense").test_loss, []
     for length in (48, 24, 12):
         panels = PanelRun(problem, 1e-9)
-        panels._truncation = lambda rows: 0.0
-        panels._alternating = lambda: 0.0
+        panels.errors.truncation = lambda rows: 0.0
+        panels.errors.alternating = lambda: 0.0
         with np.errstate(under="ignore"):
             panels._single_steps(START)
             panels._goal = 1e-8
