@@ -13,22 +13,11 @@ import xarray as xr
 
 import deeplinear as dl
 from deeplinear._reproduce import jobs, measure
+from deeplinear._reproduce.agreement import distance, measured_slope, rms_z
 from deeplinear._reproduce.claim import Check, Claim, Outcome, quantity
 from deeplinear._reproduce.figures import PANELS, appendix, fig1, fig2, fig3, fig4, fig5, fig6, fig7, table
 from deeplinear._reproduce.panel import Line
-from deeplinear._reproduce.results import (
-    Costs,
-    Edge,
-    Edges,
-    Optima,
-    Timed,
-    Trained,
-    Trainings,
-    Tuned,
-    distance,
-    measured_slope,
-    rms_z,
-)
+from deeplinear._reproduce.results import Costs, Edge, Edges, Optima, Timed, Trained, Trainings, Tuned
 from deeplinear._scaling import loglog_slope
 
 SEEDS = 32

@@ -14,7 +14,7 @@ from deeplinear._core import checks
 from deeplinear._core.cached import cached_property
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.coefficients import Structure
-from deeplinear._experiment.simulate import read_seeds
+from deeplinear._experiment.arguments import read_seeds
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.dense import Dense

@@ -20,7 +20,7 @@ from deeplinear._problem.series import is_constant
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import Curve, curves
-from deeplinear._theory.solution import Status
+from deeplinear._theory.status import Status
 from deeplinear._time.grid import spaced_steps
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+from deeplinear._theory.status import Status, cut, cut_both, end_of
 
 Array = NDArray[np.float64]
 
@@ -43,43 +44,6 @@ SETS = ("averaged_test_loss", "task_loss")
 """Sets of curves that some problems have."""
 
 MATRICES = tuple(TWO_TIME)
-
-
-@dataclass(frozen=True)
-class Status:
-    """How training went: completed, or diverged at a step.
-
-    Attributes
-    ----------
-    diverged_at
-        Step at which the loss has left all bounds, None if it does not.
-    rounding_at
-        Step from which on the losses depend on rounding, None if they do not: training has become unstable, after what
-        could have grown was trained away, so that rounding errors grow in its place. In exact arithmetic
-        the losses leave their smooth course later or not at all, and in finite networks at another step.
-
-    Examples
-    --------
-    >>> print(Status(diverged_at=12))
-    diverged at step 12: lower the learning rate
-    >>> print(Status(rounding_at=640))
-    completed, with rounding errors grown into the losses from step 640: lower the learning rate
-    """
-
-    diverged_at: int | None = None
-    rounding_at: int | None = None
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the loss left all bounds (10^12 times its initial value) before the last step."""
-        return self.diverged_at is not None
-
-    def __str__(self) -> str:
-        how = "completed" if self.diverged_at is None else f"diverged at step {self.diverged_at}"
-        if self.rounding_at is not None:
-            how += f", with rounding errors grown into the losses from step {self.rounding_at}"
-            return f"{how}: lower the learning rate"
-        return how if self.diverged_at is None else f"{how}: lower the learning rate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +230,9 @@ class Solution(Drawn):
         return self._matrix("residual_response")
 
     def _matrix(self, name: str) -> Array:
-        outputs, ended = self.problem.data.outputs, _end(self.pair_times, self.status)
+        outputs, ended = self.problem.data.outputs, end_of(self.pair_times, self.status)
         if name in self._matrices:
-            return _cut_both(self._matrices[name], ended, outputs)
+            return cut_both(self._matrices[name], ended, outputs)
         if not self.axis.has_two_time:
             raise ValueError(f'{self.solver.name} steps have no {name}: solve with method="dense"')
         run, index = self._solved
@@ -278,7 +242,7 @@ class Solution(Drawn):
             f"{name} of {layers} layers",
             "lower depth, steps or outputs",
         )
-        return _cut_both(two_time(run.equations, index, name), ended, outputs)
+        return cut_both(two_time(run.equations, index, name), ended, outputs)
 
     @property
     def _depth_nodes(self) -> int:
@@ -296,18 +260,18 @@ class Solution(Drawn):
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
         self._check_rules("the analysis of variance", lambda rule: rule.averaging is not None)
         overlaps, index = self._overlaps
-        outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
+        outputs, ended = self.problem.data.outputs, end_of(self.times, self.status)
 
         def curve(rows: Array) -> Array:
             with np.errstate(over="ignore", invalid="ignore"):  # after a divergence
-                return _cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended, len(self.times))
+                return cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended, len(self.times))
 
         same, same_data, same_init, bias = map(curve, overlaps)
         with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
             interaction = same - same_init - same_data + bias  # eq-variance
             variances = [same_init - bias, same_data - bias, interaction]
         # What rounding makes negative is zero.
-        initialization, data, interaction = (_cut(np.maximum(part, 0.0), ended, len(part)) for part in variances)
+        initialization, data, interaction = (cut(np.maximum(part, 0.0), ended, len(part)) for part in variances)
         return VarianceDecomposition(bias, initialization, data, interaction, self.decomposition.label_noise)
 
     @property
@@ -474,25 +438,3 @@ def _label_noise(problem: Problem, times: NDArray[Any]) -> Array:
     phase = np.searchsorted([stage.start for stage in stages], times, side="right") - 1
     noise: Array = problem.data.outputs * np.array([stage.noise for stage in stages])[phase] ** 2
     return noise
-
-
-def _end(times: NDArray[Any], status: Status) -> int | None:
-    """Index of the first time at which training has diverged."""
-    return None if status.diverged_at is None else int(np.searchsorted(times, status.diverged_at))
-
-
-def _cut(series: Array, ended: int | None, length: int) -> Array:
-    """Set a curve to inf from the divergence on, where it may have ended."""
-    if ended is None:
-        return series
-    return np.append(series[:ended], np.full(length - ended, np.inf))
-
-
-def _cut_both(matrix: Array, ended: int | None, outputs: int) -> Array:
-    """Set a two-time function to inf where either time is beyond the divergence."""
-    if ended is not None:
-        matrix = np.array(matrix)
-        start = ended * outputs
-        matrix[..., start:, :] = np.inf
-        matrix[..., :, start:] = np.inf
-    return matrix

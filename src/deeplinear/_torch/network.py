@@ -16,8 +16,8 @@ from torch import nn
 
 from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
+from deeplinear._experiment.arguments import check_richness
 from deeplinear._experiment.methods import EXPLICIT, Counts
-from deeplinear._experiment.simulate import check_richness
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.train import INIT, explicit_network, generator
 from deeplinear._problem.problem import Problem

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._reproduce.agreement import measured_slope
 from deeplinear._reproduce.claim import LINE_WIDTH, MOVES, Check, Claim
 from deeplinear._reproduce.measure import STAYING, half_way, jackknife, late_exponent, lists
 from deeplinear._reproduce.panel import (
@@ -19,7 +20,7 @@ from deeplinear._reproduce.panel import (
     Stability,
     Training,
 )
-from deeplinear._reproduce.results import Edge, Edges, Trained, Trainings, measured_slope
+from deeplinear._reproduce.results import Edge, Edges, Trained, Trainings
 from deeplinear._scaling import loglog_slope
 
 # --- A1: the largest stable learning rate ---------------------------------------------------------------------
