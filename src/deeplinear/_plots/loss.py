@@ -29,7 +29,8 @@ from deeplinear._plots.curves import (
 from deeplinear._plots.layers import draw_layers
 from deeplinear._plots.style import BAND, INK, THEORY, figure_of, labelled, log_axis, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
-from deeplinear._theory.solution import PARTS, Solution
+from deeplinear._theory.solution import Solution
+from deeplinear._theory.written import PARTS
 
 if TYPE_CHECKING:
     from deeplinear._comparison.compare import Comparison

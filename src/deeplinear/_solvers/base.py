@@ -49,8 +49,12 @@ class Overlaps(NamedTuple):
 class Run(Protocol):
     """Equations of a batch of problems whose rows have all been filled."""
 
-    equations: Equations
     diverged_at: NDArray[np.int64]
+
+    @property
+    def equations(self) -> Equations:
+        """The equations."""
+        ...
 
     @property
     def overlaps(self) -> Overlaps:

@@ -1,7 +1,6 @@
 """The answer of the theory for one problem."""
 
 import copy
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -13,19 +12,17 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
-from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.dataset import write_dataset
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
-from deeplinear._equations.observables import TWO_TIME, two_time
+from deeplinear._equations.observables import two_time
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
-from deeplinear._solvers.choose import read_solver, write_solver
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
-from deeplinear._time import axis as axes
 from deeplinear._time.axis import EveryStep, TimeAxis
 
 if TYPE_CHECKING:
@@ -33,17 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 from deeplinear._theory.status import Status, cut, cut_both, end_of
+from deeplinear._theory.written import read, written
 
 Array = NDArray[np.float64]
-
-_KIND = "deeplinear.Solution"
-
-CURVES = ("test_loss", "train_loss", "kernel")
-PARTS = ("bias", "width", "data", "label_noise")
-SETS = ("averaged_test_loss", "task_loss")
-"""Sets of curves that some problems have."""
-
-MATRICES = tuple(TWO_TIME)
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,26 +340,7 @@ class Solution(Drawn):
 
     def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""
-        matrices = MATRICES if self.axis.has_two_time else ()
-        values = {name: getattr(self, name) for name in (*CURVES, *matrices)}
-        values |= {name: getattr(self.decomposition, name) for name in PARTS}
-        values |= {name: getattr(self, name) for name in SETS if len(getattr(self, name))}
-        return to_dataset(
-            values,
-            times=self.times,
-            pair_times=self.pair_times,
-            depth=len(self.gradient_correlation) if matrices else 0,
-            outputs=self.problem.data.outputs,
-            layer_time=self.layer_time,
-            attrs={
-                "kind": _KIND,
-                "problem": self.problem.to_toml(),
-                "diverged_at": -1 if self.status.diverged_at is None else self.status.diverged_at,
-                "axis": json.dumps(self.axis.to_dict()),
-                "solver": json.dumps(write_solver(self.solver)),
-                "stats": json.dumps(self.stats),
-            },
-        )
+        return written(self)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, which ``Solution.load`` and ``xarray`` open."""
@@ -385,25 +355,7 @@ class Solution(Drawn):
         ValueError
             If the file is another one, is not complete or has been damaged.
         """
-        dataset = read_dataset(path, _KIND)
-        with reading(path, dataset, ("problem", "diverged_at", "axis", "solver", "stats"), ("time", *CURVES, *PARTS)):
-            names = (*CURVES, *PARTS, *MATRICES, *SETS)
-            arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
-            diverged_at, stats = int(dataset.attrs["diverged_at"]), dict(json.loads(dataset.attrs["stats"]))
-            return cls(
-                problem=Problem.from_toml(dataset.attrs["problem"]),
-                axis=axes.read(json.loads(dataset.attrs["axis"])),
-                test_loss=arrays["test_loss"],
-                train_loss=arrays["train_loss"],
-                kernel=arrays["kernel"],
-                decomposition=Decomposition(**{name: arrays[name] for name in PARTS}),
-                status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
-                solver=read_solver(json.loads(dataset.attrs["solver"])),
-                stats=stats,
-                averaged_test_loss=arrays.get("averaged_test_loss", np.zeros((0, 0))),
-                task_loss=arrays.get("task_loss", np.zeros((0, 0))),
-                _matrices={name: arrays[name] for name in MATRICES if name in arrays},
-            )
+        return cls(**read(path))
 
     @classmethod
     def of(cls, problem: Problem, answer: Answer) -> "Solution":
