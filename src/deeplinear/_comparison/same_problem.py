@@ -43,7 +43,7 @@ def _check_problem(theory: Solution, experiment: Ensemble) -> None:
         if ours.get(name) != theirs.get(name):
             got = f"{name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
             raise Refusal("theory and experiment", experiment, "the same problem", verb="have", got=got)
-    averages = getattr(theory, "averages", ())
+    averages = theory.solver.averages
     if averages and experiment.averages and averages != experiment.averages:
         got = f"{averages!r} in theory and {experiment.averages!r} in experiment"
         raise Refusal("theory and experiment", experiment, "the same averages", verb="have", got=got)

@@ -13,15 +13,14 @@ from deeplinear._experiment.record import RECORDS
 from deeplinear._experiment.rows import read_rows
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.from_data import Fit
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 
 
 def read_arguments(
     problem: Problem, dim: Any, seeds: Any, workers: Any, record: Any
 ) -> tuple[Sequence[int], int, Sizes]:
     """Return the seeds, the number of workers in use at once and the counts."""
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     sizes = sizes_of(problem, dim)
     seed_list = read_seeds(seeds)
     worker_count = count_cores() if workers is None else checks.whole("workers", workers)

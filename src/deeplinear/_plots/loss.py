@@ -196,7 +196,7 @@ class _More(NamedTuple):
 
 
 def _more_losses(solution: Solution) -> list[_More]:
-    averages = [f"test loss of {each}" for each in getattr(solution.solver, "averages", ())]
+    averages = [f"test loss of {each}" for each in solution.solver.averages]
     tasks = [f"test loss on task {phase + 1}" for phase in range(len(solution.task_loss))]
     found = []
     for (name, map_name), labels in zip(_MORE.items(), (averages, tasks), strict=True):

@@ -21,7 +21,6 @@ from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.sampling import Sampling
-from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._problem.tables import check_names, phase_table, read_part, read_phase, table_of
 
@@ -91,7 +90,7 @@ class Problem:
         self._check_phases()
         for stage in self.stages:
             stage.optimizer.check(stage.of)
-            if not is_constant(getattr(stage.sampling, "batch", 0.0)):
+            if stage.sampling.changes_in_time:
                 stage.sampling.subsampling(stage.of_samples)
             for name in ("layer_lr", "layer_decay"):
                 check_count(name, getattr(stage.optimizer.plain, name), self.network.hidden_matrices)

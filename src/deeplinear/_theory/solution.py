@@ -235,7 +235,7 @@ class Solution(Drawn):
 
     @property
     def _depth_nodes(self) -> int:
-        return getattr(self.solver, "depth_nodes", None) or 0
+        return self.solver.depth_nodes or 0
 
     @property
     def layer_time(self) -> Array | None:
