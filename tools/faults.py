@@ -33,7 +33,7 @@ import xarray as xr
 import deeplinear as dl
 from deeplinear._core import claims
 from deeplinear._core.files import sealed, write_atomically
-from deeplinear._sweep.store import WORK_FOLDER
+from deeplinear._sweep.manifest import WORK_FOLDER
 
 PAGE = Path(__file__).parents[1] / "docs" / "robustness.md"
 PROBLEM = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=5)

@@ -58,13 +58,15 @@ RULES = Suite(
                 "1.0 for stage in problem.stages[:0]",
             ),
         ],
-        "_equations/layer_zero.py": [
+        "_equations/data_noise.py": [
             ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
-            ("*= 1.0 + again[:, None, None]", "*= 1.0"),
             ("e = second - second[..., first] @ before", "e = second"),
             ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),
             ("by_step[:, :, :-1] += parts[:, :, 1:] @ before", "pass"),
             ("equal[steps[1:], :, steps[:-1], :] = before[1:]", "pass"),
+        ],
+        "_equations/data_responses.py": [
+            ("*= 1.0 + again[:, None, None]", "*= 1.0"),
         ],
         "_equations/system.py": [
             ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),
@@ -174,8 +176,10 @@ GEOMETRY = Suite(
             ("reuse=extended(c.reuse, 0.0 if fresh and s.reuses_data else None)", "reuse=extended(c.reuse, None)"),
         ],
         "_equations/layer_zero.py": [
-            ("K[..., : own.start] += K[..., own] @ factors", "pass"),
             ("mixed = self.Ch.matrix[:, rows, : own.start] @ factors.mT", "continue"),
+        ],
+        "_equations/data_responses.py": [
+            ("K[..., : own.start] += K[..., own] @ factors", "pass"),
         ],
     },
 )
@@ -199,7 +203,9 @@ CONDENSED = Suite(
             ("for numbers in (track.change, track.velocity):", "for numbers in (track.change,):"),
             ("own.change[:, :known], own.velocity[:, :known] = track", "own.change[:, :known], _ = track"),
         ],
-        "_equations/layer_zero.py": [("size), is_density=True)", "size))")],
+        "_equations/layer_zero.py": [
+            ("size), is_density=True)", "size))"),
+        ],
         "_solvers/condensed/pairs.py": [
             ("= basis / block.weights", "= basis"),
             ("(values if is_symmetric else moments)", "moments"),

@@ -131,10 +131,44 @@ EQUATIONS = Suite(
             ("xp.where(within != 0, spread, 0.0)", "spread"),
         ],
         "_equations/layer_zero.py": [
+            ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
+            ("row_products(H1 @ c.target, H1), 1)", "row_products(H1 @ c.target, H1), 2)"),
+            ("row_products(H, width), 1)", "row_products(H, width), 2)"),
+            ("bias = _matrix_product(_matrix_product(", "bias = _matrix_product(1.1 * _matrix_product("),
+            (
+                "data = for_all_modes(self.noise.times_Z, learned)",
+                "data = 1.1 * for_all_modes(self.noise.times_Z, learned)",
+            ),
+            ("else data + learned * self._own", "else data + 1.1 * learned * self._own"),
+            ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
+            ("Psi = c.eigenvalues[:, 0] * self.Cv[rows] if", "Psi = 1.1 * c.eigenvalues[:, 0] * self.Cv[rows] if"),
+            ("R.H[rows] * self._own[..., : rows.stop], 2)", "R.H[rows] * self._own[..., : rows.stop], 1)"),
+            (
+                "R.RDelta.part(None), (Source(self._Psi),)",
+                "R.RDelta.part(None), (Source(self._Psi, 1.1 + 0 * c.sigma2),)",
+            ),
+        ],
+        "_equations/data_noise.py": [
+            ("errors: Array = self._Cv[rows] + noise", "errors: Array = self._Cv[rows] + 1.1 * noise"),
             (
                 "finite(past[rows] @ finite(draws * finite(equal_times)))",
                 "finite(R[rows] @ finite(draws * finite(equal_times)))",
             ),
+            ("* (x * self.CDelta_equal[:, None, :steps, 0, 0])", "* x"),
+            ("= draws @ R.mean_H(rows)", "= 1.1 * draws @ R.mean_H(rows)"),
+            (
+                "residual: Array = remembered / reuse[..., None]",
+                "residual: Array = remembered / 1.1 / reuse[..., None]",
+            ),
+            (
+                "total = rows_times_symmetric(x, self._remembered)",
+                "total = 1.1 * rows_times_symmetric(x, self._remembered)",
+            ),
+            ("(subsampling * by_step).reshape", "(1.1 * subsampling * by_step).reshape"),
+            ("add_identity(learned, rows, self._mean_eigenvalue)", "add_identity(learned, rows)"),
+            ("return R.times_mean_H_transpose(self._Z", "return 0.9 * R.times_mean_H_transpose(self._Z"),
+        ],
+        "_equations/data_responses.py": [
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, c.first_to_last, None)"),
             ("Rhr = -self.mean_H(rows)", "Rhr = -1.1 * self.mean_H(rows)"),
@@ -145,33 +179,6 @@ EQUATIONS = Suite(
             ("felt = self.reused(Rvu, rows)", "felt = 1.1 * self.reused(Rvu, rows)"),
             ("else -self.times_mean_H(self.RDelta[rows])", "else -1.1 * self.times_mean_H(self.RDelta[rows])"),
             ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
-            ("self.responses.weights, Cg, c.initial_variance", "self.responses.weights, Cg, 1.1 * c.initial_variance"),
-            ("row_products(H1 @ c.target, H1), 1)", "row_products(H1 @ c.target, H1), 2)"),
-            ("row_products(H, width), 1)", "row_products(H, width), 2)"),
-            ("* (x * self.CDelta_equal[:, None, :steps, 0, 0])", "* x"),
-            ("= draws @ R.mean_H(rows)", "= 1.1 * draws @ R.mean_H(rows)"),
-            ("bias = _matrix_product(_matrix_product(", "bias = _matrix_product(1.1 * _matrix_product("),
-            ("data = for_all_modes(self._times_Z, learned)", "data = 1.1 * for_all_modes(self._times_Z, learned)"),
-            ("else data + learned * self._own", "else data + 1.1 * learned * self._own"),
-            ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
-            (
-                "residual: Array = remembered / reuse[..., None]",
-                "residual: Array = remembered / 1.1 / reuse[..., None]",
-            ),
-            (
-                "total = rows_times_symmetric(x, self._remembered)",
-                "total = 1.1 * rows_times_symmetric(x, self._remembered)",
-            ),
-            ("errors: Array = self.Cv[rows] + noise", "errors: Array = self.Cv[rows] + 1.1 * noise"),
-            ("(subsampling * by_step).reshape", "(1.1 * subsampling * by_step).reshape"),
-            ("Psi = c.eigenvalues[:, 0] * self.Cv[rows] if", "Psi = 1.1 * c.eigenvalues[:, 0] * self.Cv[rows] if"),
-            ("add_identity(learned, rows, self._mean_eigenvalue)", "add_identity(learned, rows)"),
-            ("return R.times_mean_H_transpose(self._Z", "return 0.9 * R.times_mean_H_transpose(self._Z"),
-            ("R.H[rows] * self._own[..., : rows.stop], 2)", "R.H[rows] * self._own[..., : rows.stop], 1)"),
-            (
-                "R.RDelta.part(None), (Source(self._Psi),)",
-                "R.RDelta.part(None), (Source(self._Psi, 1.1 + 0 * c.sigma2),)",
-            ),
         ],
         "_equations/chain.py": [
             ("(gain + decay * total)[..., None]", "(gain + total)[..., None]"),
@@ -238,14 +245,20 @@ PANELS = Suite(
             ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:NODES], 0.0"),
         ],
         "_solvers/panels/run.py": [
-            ("good = residual <= max(0.1 * self._goal, _ROUNDING)", "good = residual <= 0.1"),
-            ("error = max(error, self._truncation(rows)) if good", "error = error if good"),
-            (
-                "self.error_floor if index < losses else max(1.0 / (1.0 + added)",
-                "self.error_floor if index < losses else max(1e9",
-            ),
-            ("        self.equations.room.clear(rows)", "        pass"),
+            ("good = residual <= max(0.1 * self._goal, ROUNDING)", "good = residual <= 0.1"),
+            ("error = max(error, self.errors.truncation(rows)) if good", "error = error if good"),
             ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),
+        ],
+        "_solvers/panels/error.py": [
+            (
+                "self.floor if index < losses else max(1.0 / (1.0 + added)",
+                "self.floor if index < losses else max(1e9",
+            ),
+        ],
+        "_solvers/panels/nodes.py": [
+            ("        self.equations.room.clear(rows)", "        pass"),
+        ],
+        "_solvers/panels/replicas.py": [
             (
                 "eq.replica(same_data=True), eq.replica(same_data=False)",
                 "eq.replica(same_data=True), (eq.replica(same_data=True)[0], eq.replica(same_data=False)[1])",

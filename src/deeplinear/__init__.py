@@ -46,8 +46,9 @@ from deeplinear._scaling import PowerLawFit, fit_exponent, lazy_exponent, local_
 from deeplinear._sweep.sweep import open_sweep, sweep
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
 from deeplinear._theory.sensitivity import Sensitivity, sensitivity
-from deeplinear._theory.solution import Solution, Status
+from deeplinear._theory.solution import Solution
 from deeplinear._theory.solve import solve
+from deeplinear._theory.status import Status
 
 if TYPE_CHECKING:
     from deeplinear._plots.plot import plot

@@ -47,6 +47,14 @@ def some_seeds(experiment, index):
     return replace(experiment, seeds=seeds, diverged_at=experiment.diverged_at[index], **observables)
 
 
+def test_losses_of_different_averages_are_not_compared():
+    problem = make()
+    experiment = dl.simulate(problem, 20, 2, averages=[dl.EMA(0.5)], record="losses")
+    compare(dl.solve(problem, averages=[dl.EMA(0.5)]), experiment)
+    with pytest.raises(ValueError, match=r"must have the same averages, got \(EMA\(decay=0.8\),\) in theory and \(EMA"):
+        compare(dl.solve(problem, averages=[dl.EMA(0.8)]), experiment)
+
+
 def p_value(theory, experiment):
     """That of ``compare``, without what else it finds out."""
     return SignFlipTest.of(list(observables_of(theory, experiment, theory.problem.steps))).overall

@@ -158,7 +158,7 @@ OBSERVABLES = [
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: type(s).__name__)
 def test_with_a_node_at_every_edge_it_is_the_layered_solution(sampling, monkeypatch):
-    monkeypatch.setattr("deeplinear._equations.deep_chain.SETTLED", 1e-14)
+    monkeypatch.setattr("deeplinear._equations.depth_sweeps.SETTLED", 1e-14)
     rule = dl.GradientDescent(0.02, momentum=0.3, weight_decay=0.2)
     problem = make(7, sampling, gram=GRAM, optimizer=rule, branch=1.5, richness=1.3)
     layers, nodes = dl.solve(problem), solution_with(20, problem)

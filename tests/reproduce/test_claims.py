@@ -13,22 +13,24 @@ import xarray as xr
 
 import deeplinear as dl
 from deeplinear._reproduce import jobs, measure
+from deeplinear._reproduce.agreement import distance, measured_slope, rms_z
 from deeplinear._reproduce.claim import Check, Claim, Outcome, quantity
-from deeplinear._reproduce.figures import PANELS, appendix, fig1, fig2, fig3, fig4, fig5, fig6, fig7, table
-from deeplinear._reproduce.panel import Line
-from deeplinear._reproduce.results import (
-    Costs,
-    Edge,
-    Edges,
-    Optima,
-    Timed,
-    Trained,
-    Trainings,
-    Tuned,
-    distance,
-    measured_slope,
-    rms_z,
+from deeplinear._reproduce.figures import (
+    PANELS,
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    fig6,
+    fig7,
+    fig_a1,
+    fig_a2,
+    fig_a3,
+    table,
 )
+from deeplinear._reproduce.panel import Line
+from deeplinear._reproduce.results import Costs, Edge, Edges, Optima, Timed, Trained, Trainings, Tuned
 from deeplinear._scaling import loglog_slope
 
 SEEDS = 32
@@ -321,23 +323,21 @@ CASES: dict[Any, Case] = {
         lambda scatter: optima("7b", lambda n: n**0.02, scatter),
         lambda scatter: optima("7b", lambda n: n**-0.2, scatter),
     ),
-    appendix.flat_in_mup: Case(stable_rates(lambda _: 0.5), stable_rates(lambda _: 0.5, mup=0.5)),
-    appendix.grows_in_ntk: Case(
+    fig_a1.flat_in_mup: Case(stable_rates(lambda _: 0.5), stable_rates(lambda _: 0.5, mup=0.5)),
+    fig_a1.grows_in_ntk: Case(
         stable_rates(lambda depth: 1 - 1 / depth), stable_rates(lambda depth: 1 - 1 / (depth + 1))
     ),
-    appendix.grows_by_our_law: Case(
+    fig_a1.grows_by_our_law: Case(
         stable_rates(lambda depth: 1 - 1 / (depth + 1)), stable_rates(lambda depth: 1 - 1 / depth)
     ),
-    appendix.saturates: Case(stable_rates(lambda _: 0.5), stable_rates(lambda _: 0.5, wide=0.5), exact=True),
-    appendix.caption_predicts: Case(growing(appendix.caption_factor), growing(appendix.noiseless_factor), exact=True),
-    appendix.text_predicts: Case(growing(appendix.text_factor), growing(dl.first_step_growth), exact=True),
-    appendix.predicts_the_first_step: Case(growing(dl.first_step_growth), growing(appendix.text_factor)),
-    appendix.predicts_the_first_steps: Case(
-        growing(dl.first_step_growth), growing(appendix.noiseless_factor), exact=True
-    ),
-    appendix.one_layer: Case(tasks(lambda b, depth: 2 * b / (1 + b)), tasks(lambda b, depth: b)),
-    appendix.any_depth: Case(tasks(lambda b, depth: 2 * b / (1 + b)), tasks(dl.rich_exponent)),
-    appendix.our_law: Case(tasks(dl.rich_exponent), tasks(lambda b, depth: 2 * b / (1 + b))),
+    fig_a1.saturates: Case(stable_rates(lambda _: 0.5), stable_rates(lambda _: 0.5, wide=0.5), exact=True),
+    fig_a2.caption_predicts: Case(growing(fig_a2.caption_factor), growing(fig_a2.noiseless_factor), exact=True),
+    fig_a2.text_predicts: Case(growing(fig_a2.text_factor), growing(dl.first_step_growth), exact=True),
+    fig_a2.predicts_the_first_step: Case(growing(dl.first_step_growth), growing(fig_a2.text_factor)),
+    fig_a2.predicts_the_first_steps: Case(growing(dl.first_step_growth), growing(fig_a2.noiseless_factor), exact=True),
+    fig_a3.one_layer: Case(tasks(lambda b, depth: 2 * b / (1 + b)), tasks(lambda b, depth: b)),
+    fig_a3.any_depth: Case(tasks(lambda b, depth: 2 * b / (1 + b)), tasks(dl.rich_exponent)),
+    fig_a3.our_law: Case(tasks(dl.rich_exponent), tasks(lambda b, depth: 2 * b / (1 + b))),
     table.network: Case(
         lambda scatter: costs({"network, N": SQUARE}, scatter), lambda scatter: costs({"network, N": CUBE}, scatter)
     ),
@@ -529,7 +529,7 @@ def test_exponents_near_b_of_one_are_not_those_of_the_law():
         bend = drift / math.log(10) * (log_t - log_t[-1] + math.log(10) / 2) ** 2
         return Trainings([trained(line, np.exp(-late * log_t - bend), 0.0, times=times)])
 
-    (settled,), (drifting,) = (appendix.one_layer(results(0.997, drift)).checks for drift in (0.0, -0.0156))
+    (settled,), (drifting,) = (fig_a3.one_layer(results(0.997, drift)).checks for drift in (0.0, -0.0156))
     assert drifting.error == pytest.approx(0.0156, rel=0.01)
     assert (settled.outcome, drifting.outcome) == (Outcome.FAILS, Outcome.UNDECIDED)
 

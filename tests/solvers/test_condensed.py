@@ -14,7 +14,7 @@ from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.rounding import amplification
 from deeplinear._theory.sensitivity import derivatives
-from deeplinear._theory.solution import MATRICES
+from deeplinear._theory.written import MATRICES
 from deeplinear._time.axis import SomePairs
 from deeplinear._time.history import NODES, Block
 from factories import maker

@@ -17,7 +17,7 @@ from deeplinear._experiment.methods import Counts
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import DenseRun
 from deeplinear._theory.sensitivity import _names, derivatives
-from deeplinear._theory.solution import MATRICES, PARTS
+from deeplinear._theory.written import MATRICES, PARTS
 from factories import SAMPLINGS, maker
 from needs import need
 from strategies import problems

@@ -9,7 +9,8 @@ import deeplinear as dl
 from deeplinear._equations import products, site, source
 from deeplinear._solvers.condensed import run
 from deeplinear._solvers.merged_steps import _at_one, _merged
-from deeplinear._solvers.panels.run import START, PanelRun
+from deeplinear._solvers.panels.run import PanelRun
+from deeplinear._solvers.panels.work import START
 from deeplinear._time import history
 from deeplinear._time.grid import NODES
 from factories import maker
@@ -52,8 +53,8 @@ def test_panels_tend_to_the_order_of_their_nodes():
     loss, errors = dl.solve(problem, method="dense").test_loss, []
     for length in (48, 24, 12):
         panels = PanelRun(problem, 1e-9)
-        panels._truncation = lambda rows: 0.0
-        panels._alternating = lambda: 0.0
+        panels.errors.truncation = lambda rows: 0.0
+        panels.errors.alternating = lambda: 0.0
         with np.errstate(under="ignore"):
             panels._single_steps(START)
             panels._goal = 1e-8

@@ -13,8 +13,8 @@ import deeplinear as dl
 from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
-from deeplinear._solvers.panels import run as _panels
 from deeplinear._solvers.panels.error import rest
+from deeplinear._solvers.panels.run import PanelRun
 from deeplinear._solvers.panels.settle import Unknown, settle
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._time.grid import NODES, Grid, breaks, panel_sums, panel_times, to_legendre
@@ -242,7 +242,7 @@ def test_panels_that_do_not_settle_are_refused(monkeypatch):
     """Then every step is taken, and exact; sweeps that end with a change of 1e-4 have not settled."""
     problem = make(steps=60)
     exact = dl.solve(problem)
-    monkeypatch.setattr(_panels, "settle", lambda *arguments, **options: 1e-4)
+    monkeypatch.setattr("deeplinear._solvers.panels.sweep.settle", lambda *arguments, **options: 1e-4)
     solution = dl.solve(problem, method="panels")
     assert solution.stats["nodes"] == 60
     assert true_error(solution, exact) <= 1e-12
@@ -251,16 +251,16 @@ def test_panels_that_do_not_settle_are_refused(monkeypatch):
 def test_what_is_left_unresolved_counts_in_every_layer(monkeypatch):
     """A feature or gradient correlation that no polynomial follows, beside losses that are constant."""
     problem = make(steps=60)
-    panels = _panels.PanelRun(problem, 1e-6)
+    panels = PanelRun(problem, 1e-6)
     panels.fill()
-    rows = panels.rows(panels.grid.last)
-    assert panels._truncation(rows) < 1e-6
-    flat = [np.full(NODES, values[0]) for values in panels._equal_times(rows)]
+    rows = panels.nodes.rows(panels.grid.last)
+    assert panels.errors.truncation(rows) < 1e-6
+    flat = [np.full(NODES, values[0]) for values in panels.errors.equal_times(rows)]
     rough = 1 + 0.01 * (-1.0) ** np.arange(NODES)
     for index in range(len(flat)):
         values = [each * rough if index == place else each for place, each in enumerate(flat)]
-        monkeypatch.setattr(panels, "_equal_times", lambda _, values=values: values)
-        assert panels._truncation(rows) > 1e-4
+        monkeypatch.setattr(panels.errors, "equal_times", lambda _, values=values: values)
+        assert panels.errors.truncation(rows) > 1e-4
 
 
 def test_failed_panels_leave_no_trace():
@@ -454,7 +454,7 @@ def test_the_choice_of_method():
 
 
 def test_giving_up_is_an_error_unless_another_method_can_take_over(monkeypatch):
-    monkeypatch.setattr("deeplinear._solvers.panels.run.MOST_ROWS", 150)
+    monkeypatch.setattr("deeplinear._solvers.panels.nodes.MOST_ROWS", 150)
     monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 150)
     problem = make(dl.Population(), depth=2, lr=0.3, steps=300, width=1.0)
     assert dl.solve(problem).stats["method"] == "condensed"

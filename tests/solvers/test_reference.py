@@ -10,7 +10,7 @@ from deeplinear._problem.data import Modes, gram_matrix
 from deeplinear._problem.sampling import Sampling
 from deeplinear._solvers.reference import reference
 from deeplinear._solvers.reference_rules import train
-from deeplinear._theory.solution import CURVES, MATRICES
+from deeplinear._theory.written import CURVES, MATRICES
 from strategies import on_random, optimizers, problems
 
 any_problem = on_random(problems(), few=12, many=200)

@@ -1,7 +1,6 @@
 """Theory against experiment: do they agree, to within what the number of seeds can tell?"""
 
 import math
-import tomllib
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +9,14 @@ from deeplinear._comparison.finite_size import FiniteSize, finite_size
 from deeplinear._comparison.joint_test import LEVEL, SignFlipTest
 from deeplinear._comparison.near_edge import expected_deviation
 from deeplinear._comparison.observables import ObservableComparison, observables_of
+from deeplinear._comparison.same_problem import checked_experiment
 from deeplinear._comparison.verdict import Divergence, Verdict, explain, in_percent, verdict_of
 from deeplinear._core import checks
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.json import plain
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
-from deeplinear._experiment.measured import Measured, measured
+from deeplinear._experiment.measured import Measured
 from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
@@ -241,55 +241,6 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
         theory=theory,
         experiment=experiment,
     )
-
-
-def checked_experiment(theory: Any, experiment: Any) -> Ensemble | Measured:
-    """Return an experiment, or what ``measured`` makes of it, that belongs to a theory."""
-    if not isinstance(theory, Solution):
-        raise Refusal("theory", theory, "a Solution, which solve returns", got=type(theory).__name__)
-    if isinstance(experiment, Solution):
-        raise Refusal("experiment", experiment, "an Ensemble or measured curves", got="a Solution")
-    if isinstance(experiment, Ensemble):
-        _check_problem(theory, experiment)
-        return experiment
-    curves = experiment if isinstance(experiment, Measured) else measured(experiment)
-    checked_steps(theory.problem.steps, curves)
-    return curves
-
-
-def checked_steps(steps: int, curves: Measured) -> None:
-    """Refuse curves whose steps are not those of a theory with so many steps."""
-    last = int(curves.times[-1])
-    if not curves.has_steps and last != steps - 1:
-        text = (
-            f"the curve has {last + 1} values and theory {steps} steps: say which steps they are, measured(steps=...)"
-        )
-        raise Refusal("steps", None, f"given unless there are {steps} values", text=text)
-    if last >= steps:
-        text = f"the curve goes to step {last} and theory to {steps - 1}: solve {last + 1} steps, or cut the curve"
-        raise Refusal("steps", last, f"below {steps}", text=text)
-
-
-def _check_problem(theory: Solution, experiment: Ensemble) -> None:
-    # As written to a file, so that a learning-rate function equals its values.
-    ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
-    for name in ours | theirs:
-        if ours.get(name) != theirs.get(name):
-            got = f"{name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
-            raise Refusal("theory and experiment", experiment, "the same problem", verb="have", got=got)
-    averages = getattr(theory, "averages", ())
-    if averages and experiment.averages and averages != experiment.averages:
-        got = f"{averages!r} in theory and {experiment.averages!r} in experiment"
-        raise Refusal("theory and experiment", experiment, "the same averages", verb="have", got=got)
-
-
-def _flat(document: dict[str, Any]) -> dict[str, Any]:
-    """Name each entry of nested tables by its path."""
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        inner = _flat(value) if isinstance(value, dict) else {}
-        flat |= {f"{key}.{name}": each for name, each in inner.items()} or {key: value}
-    return flat
 
 
 def _deviation(problem: Problem, dim: int | None) -> float:

@@ -12,7 +12,8 @@ from deeplinear._comparison.coordinates import CoordinateCheck, Sizes
 from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
-from deeplinear._experiment.simulate import read_seeds, simulate
+from deeplinear._experiment.arguments import read_seeds
+from deeplinear._experiment.simulate import simulate
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
 from deeplinear._scaling import loglog_slope

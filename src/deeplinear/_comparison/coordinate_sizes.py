@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.layers import spread
-from deeplinear._problem.optimizer import GradientDescent
 from deeplinear._problem.problem import Problem
 from deeplinear._time.propagator import Track
 
@@ -53,10 +52,9 @@ def check_rule(problem: Problem) -> None:
     if problem.phases:
         raise Refusal("phases", problem.phases, "none", got=f"{len(problem.phases)} phases")
     rule = problem.optimizer
-    if not isinstance(rule, GradientDescent) or rule.clip is not None:
-        got = type(rule).__name__ + (" with clip" if isinstance(rule, GradientDescent) else "")
+    if not rule.is_plain:
         why = ": of other rules only modules of PyTorch can be measured"
-        raise Refusal("optimizer", rule, "GradientDescent without clip", got=got, rest=why)
+        raise Refusal("optimizer", rule, "GradientDescent without clip", got=rule.called, rest=why)
 
 
 def names_of(problem: Problem) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.products import rows_times, rows_times_symmetric
 from deeplinear._equations.two_time import Causal, Symmetric
+from deeplinear._experiment.arguments import read_arguments, read_method
 from deeplinear._experiment.methods import EXPLICIT, Counts
-from deeplinear._experiment.simulate import read_arguments, read_method, simulate, simulation_memory
+from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._problem.sampling import Sampling

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from deeplinear._equations.rules import rule_of
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.series import is_constant
 
 Array = NDArray[Any]
 
@@ -90,8 +89,8 @@ def _one(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
     """Return the data of a problem of one phase, with one evaluation in each step."""
     (stage,) = problem.stages
     sampling = stage.sampling
-    constant = is_constant(getattr(sampling, "batch", 0.0))
-    draws = sampling.subsampling(1 if constant else stage.of_samples)[0 if constant else stage.since_samples :]
+    changes = sampling.changes_in_time
+    draws = sampling.subsampling(stage.of_samples if changes else 1)[stage.since_samples if changes else 0 :]
     alike = bool((draws == draws[0]).all())
     numbers = {
         "sigma": np.array([stage.noise]),

@@ -16,9 +16,8 @@ with all else at layer e (below) or e + 1 (above). These are the equations of th
 less; a sum over edges below or above node j becomes a matrix over the nodes. At infinite depth, with
 beta = beta_0 / sqrt(L), sums become integrals over layer time tau = e / L, and layers e and e + 1 are one.
 
-A row of the unknowns depends on the same row at the other nodes. The equations are of Volterra type along
-the chain, so sweeping them converges fast, and a step is swept until it stands still. The rows of a panel are
-swept once at a time, since they depend on all else in the panel as well.
+A row of the unknowns depends on the same row at the other nodes, so a step is swept until it stands still
+(``depth_sweeps.py``). The rows of a panel are swept once at a time, since they depend on all else in the panel as well.
 
 Q, P and B are kept divided by gamma0. In a centered network g stands for g~ of ``increments.py``.
 All arrays have an axis of nodes after the axis of batches.
@@ -26,19 +25,17 @@ All arrays have an axis of nodes after the axis of batches.
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, alike, beside, computing, finite, identity
+from deeplinear._core.arrays import Array, alike, beside, computing, finite
 from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.depth_nodes import Nodes
-from deeplinear._equations.fixed_point import fixed_point
+from deeplinear._equations.depth_sweeps import USUAL_SWEEPS, DepthSweeps, along
 from deeplinear._equations.increments import backward_source, correlation_rows, times_inverse_of_E
 from deeplinear._equations.layers import kernel_on_g, kernel_on_h
 from deeplinear._equations.products import (
-    is_panel,
     mean_diagonal,
     over_outputs,
     rows_times,
@@ -46,21 +43,10 @@ from deeplinear._equations.products import (
     rows_times_transpose,
     within_outputs,
 )
-from deeplinear._equations.replay import earlier_rows, part_of_step
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source
 from deeplinear._equations.two_time import Causal, Room, Symmetric
 from deeplinear._equations.weights import WeightLayers, Weights
-
-SETTLED = 1e-10
-"""Relative change of a step's unknowns at which sweeping them ends."""
-
-_MOST_SWEEPS, _USUAL_SWEEPS = 60, 10
-_MANY_SWEEPS, _MANY_IN_MEMORY = 240, 120
-"""Sweeps of a second trial, and how many it remembers, where the first one did not settle."""
-
-FEW_LAYERS = 1024
-"""Depth up to which it is cheaper, and exact, to solve layer by layer what does not settle at once."""
 
 
 class DeepChain:
@@ -91,13 +77,12 @@ class DeepChain:
         self.c, self.weights, self._Ch_data = c, weights, Ch_data
         self.nodes: Nodes = like.nodes if like else Nodes(c.structure.depth_nodes, c.structure.edges)
         lead = (c.batch, len(self.nodes.position))
-        self.unsettled = np.zeros(c.batch, bool)
+        self._sweeps = DepthSweeps(c)
+        self.unsettled: NDArray[np.bool_] = self._sweeps.unsettled
         self._beta2, self._gamma0 = c.beta2[:, None], c.gamma0[:, None]
         self._all = slice(0, room.size)
-        self._carried: dict[str, Array] = {}
         # A single edge's own change, which tells its two layers apart; none at infinite depth.
         self._edge = None if c.structure.edges is None else self._beta2
-        self._are_many = c.structure.edges is None or c.structure.edges >= FEW_LAYERS
         if like is None:
             self._make_responses(room, lead)
         else:
@@ -164,7 +149,7 @@ class DeepChain:
                     self.lower.correlate_g(Source(self.S_low), Source(self.Theta_low), self.Cg_low, rows)
             return Q, Theta
 
-        self._settle("backward", sweep, above, self.Q, self.Theta_up, rows)
+        self._sweeps.settle("backward", sweep, above, self.Q, self.Theta_up, rows)
 
     def forward(self, Rhr_data: Causal, rows: slice, *, respond: bool = True, correlate: bool = True) -> None:
         """Fill rows of everything about h."""
@@ -207,7 +192,7 @@ class DeepChain:
                     self.S_up[rows] = self.S_low[rows] + self._edge * dS
             return Y, S
 
-        self._settle("forward", sweep, below, self.Y, self.S_low, rows)
+        self._sweeps.settle("forward", sweep, below, self.Y, self.S_low, rows)
 
     def prepare(self, Rhr_data: Causal, rows: slice) -> None:
         """Let rows of a panel that were guessed, or swept before, take effect in ``backward``."""
@@ -239,7 +224,7 @@ class DeepChain:
 
     def _sum(self, over: Array, rows: Array) -> Array:
         """beta^2 times a sum over edges, or the integral over layer time times beta_0^2."""
-        total: Array = self._beta2 * _along(over, rows)
+        total: Array = self._beta2 * along(over, rows)
         return total
 
     def _mixed(self, kernel: Causal, covariance: Symmetric, rows: slice) -> Array:
@@ -253,58 +238,6 @@ class DeepChain:
     def _sandwich(self, kernel: Causal, source: Source, rows: slice) -> Array:
         """Rows of kernel (covariance of a source) kernel^T."""
         return rows_times_transpose(source.times(kernel[rows]), kernel)
-
-    def _settle(
-        self,
-        name: str,
-        sweep: Callable[[Array, Array], tuple[Array, Array]],
-        over: Array,
-        kernel: Causal,
-        covariance: Symmetric,
-        rows: slice,
-    ) -> None:
-        """Sweep a step's rows until they stand still, starting from those of the step before; a panel's rows once.
-
-        A row passes from node to node first of all unchanged, R_hr = Y + ... and C_h = S + ..., so the
-        correction of each sweep is carried along the chain with (1 - beta^2 sum)^-1.
-        """
-        e, count, xp = rows.stop, rows.stop - rows.start, self.c.xp
-        carry = self._carry(name, over)
-
-        def carried(unknowns: Array) -> Array:
-            change = xp.stack(sweep(unknowns[:, 0], unknowns[:, 1]), axis=1) - unknowns
-            swept = [unknowns[:, i] + _along(carry, change[:, i]) for i in range(2)]
-            result: Array = xp.stack(swept, axis=1)
-            return result
-
-        if is_panel(rows, self.c.structure.outputs):
-            swept = carried(xp.stack([kernel[rows], covariance[rows]], axis=1))
-            kernel[rows], covariance[rows] = swept[:, 0], swept[:, 1]
-            return
-        swept_once = part_of_step(rows, name, carried)
-        before = earlier_rows(rows, count)
-        start = xp.stack([each.matrix[..., before, :e] for each in (kernel, covariance)], axis=1)
-
-        def settled(**options: Any) -> tuple[Array, NDArray[np.bool_]]:
-            return fixed_point(
-                lambda flat: swept_once(flat.reshape(start.shape)).reshape(flat.shape),
-                start.reshape(len(start), -1),
-                tolerance=SETTLED,
-                ignore=self.unsettled,
-                **options,
-            )
-
-        last, moving = settled(most_sweeps=_MOST_SWEEPS)
-        if self._are_many and (moving & ~self.unsettled).any() and bool(xp.all(xp.isfinite(last))):
-            # What has grown much along the depth: too much for few sweeps in memory, not yet a divergence.
-            _, moving = settled(most_sweeps=_MANY_SWEEPS, memory=_MANY_IN_MEMORY)
-        self.unsettled |= moving
-
-    def _carry(self, name: str, over: Array) -> Array:
-        """(1 - beta^2 sum)^-1, which is the same at all steps."""
-        if name not in self._carried:
-            self._carried[name] = self.c.xp.linalg.inv(identity(len(over), over) - self._beta2[:, 0] * over)
-        return self._carried[name]
 
     def kernel(self) -> Array:
         """Mean eigenvalue of the tangent kernel over time, averaged over outputs, shape (batch, steps).
@@ -398,7 +331,7 @@ def kept(shape: Structure) -> int:
 
 def products(shape: Structure) -> tuple[int, int]:
     """Count the products with causal, and with symmetric, matrices in one step, swept as often as is usual."""
-    return 14 * _USUAL_SWEEPS * shape.depth_nodes, 8 * _USUAL_SWEEPS * shape.depth_nodes
+    return 14 * USUAL_SWEEPS * shape.depth_nodes, 8 * USUAL_SWEEPS * shape.depth_nodes
 
 
 def at_an_end(rows: slice, ends: Callable[[], tuple[Array, Array]]) -> Callable[[], tuple[Array, Array]]:
@@ -407,10 +340,3 @@ def at_an_end(rows: slice, ends: Callable[[], tuple[Array, Array]]) -> Callable[
         return ends
     once = ends()
     return lambda: once
-
-
-def _along(matrix: Array, rows: Array) -> Array:
-    """Apply a matrix over the nodes to rows of shape (batch, nodes, r, e), which may be complex."""
-    flat = rows.reshape(*rows.shape[:2], -1)
-    product: Array = (alike(matrix, flat) @ flat).reshape(rows.shape)
-    return product

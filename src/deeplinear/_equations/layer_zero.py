@@ -37,156 +37,16 @@ What has been learned of a mode is 1 - H_k = lam_k H_k K R_Delta, so that noise 
     C_h^0 = R_Delta Psi R_Delta^T ,   Psi = sum_k p_k lam_k (H_k Z + Z H_k^T - Z) + sum_k p_k lam_k^2 <v_k v_k>
 """
 
-import itertools
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from deeplinear._core.arrays import Array, beside, computing, finite, identity, namespace, to_numpy
-from deeplinear._equations.coefficients import Coefficients, Structure, times_of
+from deeplinear._core.arrays import Array
+from deeplinear._equations.coefficients import Coefficients, Structure
+from deeplinear._equations.data_noise import DataNoise
+from deeplinear._equations.data_responses import DataResponses, mode_sum
 from deeplinear._equations.increments import backward_source, without_initial
-from deeplinear._equations.layers import kernel_on_h
-from deeplinear._equations.products import (
-    add_identity,
-    fill_resolvent,
-    is_panel,
-    over_time,
-    rows_times,
-    rows_times_symmetric,
-    rows_times_transpose,
-)
+from deeplinear._equations.products import add_identity, is_panel, row_products, rows_times_transpose
 from deeplinear._equations.source import Source, fill_sandwich
-from deeplinear._equations.two_time import Causal, Given, Room, Symmetric
-from deeplinear._equations.weights import Weights
-
-
-class DataResponses:
-    """Responses of layer 0.
-
-    Attributes
-    ----------
-    K, Rhr
-        With one leading axis, of the batch.
-    RDelta
-        The same, or None where it is the identity.
-    H
-        Transfer function of each mode, with leading axes (batch, modes).
-    H1
-        H_k applied to constants, or to the rows of each target: the mean of v_k per unit target, shape
-        (batch, modes, rows, tasks * outputs).
-    subsampling
-        Strength of the noise that drawing a batch adds, shape (batch, 1) or (batch, times): that of the coefficients,
-        unless a solver whose rows do not stand for one step each has another.
-    """
-
-    def __init__(self, c: Coefficients, weights: Weights, room: Room) -> None:
-        self.c: Coefficients = c
-        self.weights: Weights = weights
-        s = c.structure
-        self.K: Causal = room.causal(c.batch)
-        self.Rhr: Causal = room.causal(c.batch)
-        self.RDelta: Causal | None = room.causal(c.batch) if s.reuses_data else None
-        self._mean_H = room.causal(c.batch) if s.modes > 1 else None
-        self.H: Causal = room.causal(c.batch, s.modes)
-        self.H1: Array = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs), axis=-2)
-        self.subsampling: Array = c.subsampling
-        self._shares = _shares(c) if s.sets.sets else None
-        self.mixed: list[tuple[slice, Array]] = []  # rows whose signal is a sum over earlier ones, with its factors
-
-    def step(
-        self, Rgu_hat: Array, Cg: Symmetric, rows: slice, *, residuals: bool = True, passive: bool = False
-    ) -> None:
-        """Fill rows, from the same rows of R_gu / gamma0, and from C_g, of layer 1; of residuals if wanted.
-
-        Rows that are only looked at are not coupled to each other, and have no response of h_0.
-        """
-        c, outputs = self.c, self.c.structure.outputs
-        K = kernel_on_h(c, self.weights, Given(Rgu_hat), Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
-        for own, factors in self.mixed:
-            K[..., : own.start] += K[..., own] @ factors  # eq-mixed
-            K[..., own] = 0.0
-        self.K[rows] = K
-        KR, panel = rows_times(K, self.RDelta), not passive and is_panel(rows, outputs)
-
-        H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)  # eq-H
-        self.H1[..., rows, :] = over_tasks(H, outputs, c.structure.sets.tasks)
-        if not residuals:
-            return
-        if self._mean_H is not None:
-            self._mean_H[rows] = mode_sum(c, H, 1)
-
-        if self.RDelta is not None:
-            Rvu = -rows_times(self.mean_H(rows), self.K)  # eq-mode-sums
-            felt = self.reused(Rvu, rows)
-            if c.structure.sets.is_second(rows.start // outputs):
-                self._feel_the_draw_again(felt, rows)
-            fill_resolvent(self.RDelta, felt, rows, panel)  # eq-noise
-        if not passive:
-            Rhr = -self.mean_H(rows) if self.RDelta is None else -self.times_mean_H(self.RDelta[rows])
-            self.Rhr[rows] = without_initial(c, Rhr) if c.structure.centered else Rhr
-
-    def mix(self, rows: slice, factors: Array) -> None:
-        """Let the signal h_0 of rows that were filled be a sum over earlier ones, with factors (rows, earlier rows)."""
-        for function in (self.Rhr, self.RDelta):
-            if function is not None:
-                mixed = factors @ function.matrix[..., : rows.start, : rows.start]
-                function.matrix[..., rows, :] = 0.0
-                function.matrix[..., rows, : rows.start] = mixed
-        self.mixed.append((rows, factors))
-
-    def reused(self, x: Array, rows: slice) -> Array:
-        """Rows of reuse S o x, given those of x."""
-        shared: Array = (self.c.reuse[..., None] if self._shares is None else self._shares[:, rows, : rows.stop]) * x
-        return shared
-
-    def _feel_the_draw_again(self, felt: Array, rows: slice) -> None:
-        """Let a row feel the row before 1/b times, whose batch it sees; in place."""
-        c, time, outputs = self.c, rows.start // self.c.structure.outputs, self.c.structure.outputs
-        again = self.subsampling[:, time] / c.reuse[:, time]  # 1/b - 1
-        felt[..., rows.start - outputs : rows.start] *= 1.0 + again[:, None, None]  # eq-drawn-twice
-
-    def mean_H(self, rows: slice) -> Array:
-        """Rows of sum_k p_k lam_k H_k."""
-        return mode_sum(self.c, self.H[rows], 1) if self._mean_H is None else self._mean_H[rows]
-
-    def times_mean_H(self, x: Array) -> Array:
-        """Rows times sum_k p_k lam_k H_k."""
-        return self._mean_product(rows_times, x)
-
-    def times_mean_H_transpose(self, x: Array) -> Array:
-        """Rows times the transpose of sum_k p_k lam_k H_k."""
-        return self._mean_product(rows_times_transpose, x)
-
-    def _mean_product(self, product: Callable[[Array, Causal], Array], x: Array) -> Array:
-        if self._mean_H is not None:
-            return product(x, self._mean_H)
-        scaled: Array = self.c.moments[1][:, 0] * product(x, self.H.part(slice(None), 0))
-        return scaled
-
-    def response_to_r0(self, index: int, rows: slice | None = None) -> Array:
-        """R_hr^0 for one problem; in a centered network r0 acts through r0(t) - r0(0). Shape (rows, rows).
-
-        Or some rows of it up to their own time, as of all that follows.
-        """
-        response: Array = self.c.xp.asarray(self.Rhr[rows or self._all][index], copy=True)
-        if self.c.structure.centered:
-            outputs = self.c.structure.outputs
-            response[:, :outputs] = -over_time(response, outputs)
-        return response
-
-    def Rvu(self, index: int, rows: slice | None = None) -> Array:
-        """Response of the error to noise in the data signal for one problem, shape (rows, rows)."""
-        rows = rows or self._all
-        with computing(self.K.matrix):
-            mean = (self.c.moments[1][index] * finite(self.H[rows][index])).sum(axis=0)
-            response: Array = -finite(mean) @ finite(self.K.matrix[index, : rows.stop, : rows.stop])
-        return response
-
-    @property
-    def _all(self) -> slice:
-        return slice(0, self.c.structure.size)
+from deeplinear._equations.two_time import Room, Symmetric
 
 
 class DataCovariances:
@@ -196,10 +56,8 @@ class DataCovariances:
     ----------
     Cv, Ch
         With one leading axis, of the batch.
-    noisy
-        Whether data that the replicas share, or batches of them, make training noisy.
-    CDelta_equal
-        Correlation of the training residuals at equal times, shape (batch, steps, outputs, outputs); zero if not noisy.
+    noise, noisy
+        Noise of the data that the replicas share, and whether there is any.
     width, data
         Parts of C_v(t, t) due to r0 and to the noise u, shape (batch, rows); the rest is ``bias``.
     """
@@ -209,27 +67,19 @@ class DataCovariances:
         self.c: Coefficients = responses.c
         self.room: Room = room
         s, batch, size = self.c.structure, self.c.batch, room.size
-        self.noisy: bool = same_data and (s.reuses_data or s.subsamples)
         self.Cv: Symmetric = room.symmetric(batch)
         self.Ch: Symmetric = room.symmetric(batch)
         self._Cv2 = room.symmetric(batch) if s.modes > 1 else None
         self._Psi = room.symmetric(batch) if s.reuses_data else self.Ch
-        # reuse S o (C_v + sigma^2).
-        self._remembered = room.symmetric(batch) if s.reuses_data else None
+        self.noise: DataNoise = DataNoise(responses, self.Cv, room, same_data)
+        self.noisy: bool = self.noise.is_there
         # <v_k(t)^2> / B for each mode.
         self._own = room.series((batch, s.modes, 1, size), is_density=True) if s.own_noise and same_data else None
-        self.CDelta_equal: Array = room.series((batch, size // s.outputs, s.outputs, s.outputs), 1, s.outputs)
-        # The same between a row and the row before, whose batch it sees.
-        self._before = room.series(self.CDelta_equal.shape, 1, s.outputs) if s.sets.twice else None
         self.width: Array = room.series((batch, size))
         self.data: Array = room.series((batch, size))
         # What has eigenvalue zero is never learned: 1 - H = 0 over any number.
         lam = self.c.eigenvalues
         self._eigenvalues = self.c.xp.where(lam == 0, self.c.xp.ones_like(lam), lam)
-        self._mean_eigenvalue = self.c.moments[1].sum(axis=1)
-        # sigma(t) sigma(s) for every pair of times, within one output, but for the first factor.
-        self._sigma = self.c.sigma if s.outputs == 1 else self.c.xp.repeat(self.c.sigma, s.outputs, axis=-1)
-        self._within = self.c.xp.tile(identity(s.outputs, self.c.sigma), (1, size // s.outputs))
 
     def bias(self, rows: slice) -> Array:
         """Part of C_v(t, t) due to the mean error, shape (batch, rows)."""
@@ -239,57 +89,17 @@ class DataCovariances:
     def step(self, Cg: Symmetric | None, rows: slice) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
         if is_panel(rows, self.c.structure.outputs):
-            self._remember(rows)  # what was guessed, or swept before
+            self.noise.remember(rows)  # what was guessed, or swept before
         self._error(Cg, rows)
-        self._remember(rows)
-        self._signal(rows, self._noise(rows) if self.noisy else None)
+        self.noise.remember(rows)
+        self._signal(rows, self.noise.in_signal(rows) if self.noisy else None)
 
     def step_aside(self, Cg: Symmetric, rows: slice) -> None:
         """Fill rows of errors and residuals that nothing depends on: those of h_0 are left as they are."""
         self._error(Cg, rows)
-        self._remember(rows)
-        if not self.noisy:
-            return
-        F, outputs = self.responses.RDelta, self.c.structure.outputs
-        if F is None:
-            residual = self._fresh(rows)[..., rows]
-        else:
-            residual = self._residual(self._times_Z(F[rows]) @ F[rows].mT, rows)
-        self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-
-    def CDelta(self, index: int, rows: slice | None = None) -> NDArray[Any]:
-        """C_Delta of one problem over all pairs of times, in NumPy, shape (rows, rows), or some rows of it.
-
-        C_Delta = R_Delta (C_v + sigma^2) R_Delta^T + (R_Delta - 1) draws (R_Delta - 1)^T: a residual feels the batches
-        that were drawn before its time, by draws = subsampling / reuse C_Delta(t, t) each. Rows that see the batch of
-        the row before, which nobody reports, have no meaning here.
-        """
-        c, s, rows = self.c, self.c.structure, rows or slice(0, self.c.structure.size)
-        RDelta, end, e = self.responses.RDelta, rows.stop // s.outputs, rows.stop
-        equal, steps = np.zeros((end, s.outputs, end, s.outputs)), np.arange(end)
-        equal[steps, :, steps, :] = to_numpy(self.CDelta_equal[index, :end])
-        if self._before is not None:
-            before = to_numpy(self._before[index, :end])
-            equal[steps[1:], :, steps[:-1], :] = before[1:]
-            equal[steps[:-1], :, steps[1:], :] = np.swapaxes(before[1:], -1, -2)
-        equal_times = equal.reshape(e, e)
-        if self.noisy and RDelta is None and not s.sets.sets:
-            return equal_times[rows]
-        direct: NDArray[Any] = to_numpy(self._fresh(slice(0, e))[index])
-        if s.sets.sets:
-            number = np.repeat(s.sets.sets, s.outputs)[:e]
-            direct = np.where(number[:, None] == number, direct, 0.0)
-        if RDelta is None:
-            return direct[rows]
-        R = finite(to_numpy(RDelta.matrix[index, :e, :e]))
-        past = R - np.eye(e)
-        subsampling, reuse = (
-            np.broadcast_to(to_numpy(x[index]), s.steps)[:end] for x in (self.responses.subsampling, c.reuse)
-        )
-        draws = np.repeat(np.divide(subsampling, reuse, out=np.zeros_like(subsampling), where=reuse != 0), s.outputs)
-        with np.errstate(over="ignore", invalid="ignore"):  # just before a divergence
-            drawn = finite(past[rows] @ finite(draws * finite(equal_times)))  # zero times infinity would be no number
-            return np.asarray(finite(R[rows] @ finite(direct)) @ R.T + drawn @ past.T)
+        self.noise.remember(rows)
+        if self.noisy:
+            self.noise.look_at_residuals(rows)
 
     def _error(self, Cg: Symmetric | None, rows: slice) -> None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + (1 - H_k) Z (1 - H_k)^T / lam_k]."""
@@ -322,7 +132,7 @@ class DataCovariances:
         """What is learned, 1 - H_k, and what it makes of the noise of the data, (1 - H_k) Z / lam_k."""
         learned = -H
         add_identity(learned, rows)
-        data = for_all_modes(self._times_Z, learned) / self._eigenvalues
+        data = for_all_modes(self.noise.times_Z, learned) / self._eigenvalues
         return learned, data if self._own is None else data + learned * self._own[..., : rows.stop]  # eq-small-batch
 
     def _through_r0(self, x: Array, Cg: Symmetric) -> Array:
@@ -332,126 +142,6 @@ class DataCovariances:
         if not c.structure.centered:
             return for_all_modes(r0.times, x)
         return without_initial(c, for_all_modes(r0.times, without_initial(c, x)))
-
-    def _noise(self, rows: slice) -> Array:
-        """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
-
-        On the way C_Delta = R_Delta Z R_Delta^T / reuse at equal times, without this step's own draw, or
-        C_v + sigma^2.
-        """
-        c, R, outputs = self.c, self.responses, self.c.structure.outputs
-        learned = -R.mean_H(rows)
-        add_identity(learned, rows, self._mean_eigenvalue)
-        if R.RDelta is None:
-            learned_Z = self._times_Z(learned)
-            residual = self._fresh_block(rows) if isinstance(learned, np.ndarray) else self._fresh(rows)[..., rows]
-        elif c.structure.sets.is_second(rows.start // outputs):
-            residual = self._second_residual(rows)
-            self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-            learned_Z = self._times_Z(learned)  # which has what the batch does to both rows
-        else:
-            F = R.RDelta[rows]
-            both = self._times_Z(c.xp.concat([learned, F], axis=-2))
-            learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
-            residual = self._residual(_with_each_other(F_Z, F), rows)
-        self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-        return self._Z_times_mean_H_transpose(rows) - learned_Z
-
-    def _Z_times_mean_H_transpose(self, rows: slice) -> Array:
-        """Rows of Z M^T; where Z is white they have nothing before their own time, as M is causal."""
-        R = self.responses
-        outputs, strength = self.c.structure.outputs, self.responses.subsampling
-        is_white = self._remembered is None and self._before is None and not is_panel(rows, outputs)
-        if not is_white or not isinstance(strength, np.ndarray):  # rows that move on a card are as long as all
-            return R.times_mean_H_transpose(self._Z(rows))
-        product: Array = self.c.xp.zeros_like(self.Cv[rows])
-        time = rows.start // outputs
-        strength = strength if strength.shape[1] == 1 else strength[:, time : time + 1]
-        draws = strength[..., None] * self.CDelta_equal[:, time]
-        product[..., rows] = draws @ R.mean_H(rows)[..., rows].mT
-        return product
-
-    def _second_residual(self, rows: slice) -> Array:
-        """Correlation of e of a row that sees the batch of the row before, whose correlation with e there is kept."""
-        outputs, R = self.c.structure.outputs, self.responses.RDelta
-        assert R is not None
-        assert self._before is not None
-        first = slice(rows.start - outputs, rows.start)
-        second, before = R[rows], R.matrix[:, first, : rows.stop]
-        e = second - second[..., first] @ before
-        e_Z = self._times_Z(e)
-        time = rows.start // outputs
-        self._before[:, time] = e_Z @ before.mT / self.c.reuse[:, time, None, None]  # eq-drawn-twice
-        return self._residual(e_Z @ e.mT, rows)
-
-    def _residual(self, remembered: Array, rows: slice) -> Array:
-        """C_Delta at equal times from what is remembered of it, or C_v + sigma^2 where nothing is seen again."""
-        reuse, outputs = self.c.reuse, self.c.structure.outputs
-        if reuse.shape[1] == 1:
-            residual: Array = remembered / reuse[..., None]
-            return residual
-        own = reuse[:, times_of(rows, outputs), None]
-        if outputs > 1 and is_panel(rows, outputs):
-            own = self.c.xp.repeat(own, outputs, axis=1)
-        seen = own != 0
-        fresh = self._fresh(rows)[..., rows]
-        residual = self.c.xp.where(seen, remembered / self.c.xp.where(seen, own, 1.0 + own), fresh)
-        return residual
-
-    def _fresh(self, rows: slice) -> Array:
-        """Rows of C_v + sigma^2, the correlation of residuals on fresh examples."""
-        outputs, sigma, within = self.c.structure.outputs, self._sigma, self._within[..., : rows.stop]
-        if is_panel(rows, outputs):
-            within = self.c.xp.tile(within, ((rows.stop - rows.start) // outputs, 1))
-        if sigma.shape[1] == outputs:  # the same at all times
-            noise = sigma[:, :1, None] ** 2 * within
-        else:
-            noise = sigma[:, rows, None] * sigma[:, None, : rows.stop] * within
-        errors: Array = self.Cv[rows] + noise
-        return errors
-
-    def _fresh_block(self, rows: slice) -> Array:
-        """C_v + sigma^2 at pairs of the rows of one time."""
-        sigma = self._sigma if self._sigma.shape[1] == self.c.structure.outputs else self._sigma[:, rows]
-        errors: Array = self.Cv.block(rows) + sigma[:, :1, None] ** 2 * self._within[..., rows]
-        return errors
-
-    def _remember(self, rows: slice) -> None:
-        """Fill rows of what examples that are seen again remember of errors and label noise."""
-        if self._remembered is not None:
-            self._remembered[rows] = self.responses.reused(self._fresh(rows), rows)  # eq-noise
-
-    def _Z(self, rows: slice) -> Array:
-        """Rows of Z."""
-        total: Array = self.c.xp.zeros_like(self.Cv[rows]) if self._remembered is None else self._remembered[rows]
-        if self.c.structure.subsamples:
-            one = self.c.xp.zeros_like(total)
-            add_identity(one, rows)
-            total = total + self._draws(one)
-        return total
-
-    def _times_Z(self, x: Array) -> Array:
-        """Rows times Z; draws of batches not yet known count zero."""
-        if self._remembered is None:
-            return self._draws(x)
-        total = rows_times_symmetric(x, self._remembered)
-        return total + self._draws(x) if self.c.structure.subsamples else total
-
-    def _draws(self, x: Array) -> Array:
-        """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""
-        steps, outputs = x.shape[-1] // self.c.structure.outputs, self.c.structure.outputs
-        if outputs == 1 and self._before is None:
-            alone: Array = self.responses.subsampling[:, None, :steps] * (x * self.CDelta_equal[:, None, :steps, 0, 0])
-            return alone  # eq-multipass
-        parts = x.reshape(*x.shape[:-1], steps, 1, outputs)
-        by_step = parts @ self.CDelta_equal[:, None, :steps]
-        if self._before is not None:
-            before = self._before[:, None, 1:steps]
-            by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT
-            by_step[:, :, :-1] += parts[:, :, 1:] @ before
-        subsampling = self.responses.subsampling[:, None, :steps, None, None]
-        drawn: Array = (subsampling * by_step).reshape(x.shape)  # eq-multipass
-        return drawn
 
     def _signal(self, rows: slice, noise: Array | None) -> None:
         """C_h^0 = R_Delta Psi R_Delta^T, with all that goes into Psi."""
@@ -495,62 +185,13 @@ def products(shape: Structure) -> tuple[int, int]:
     return causal, symmetric
 
 
-def over_tasks(x: Array, outputs: int, tasks: tuple[int, ...]) -> Array:
-    """Sum over the times of each task of rows (..., e), shape (..., tasks * outputs); one for all if none are given."""
-    if not tasks:
-        return over_time(x, outputs)
-    ends = np.cumsum([0, *tasks]) * outputs
-    parts = [over_time(x[..., start:stop], outputs) for start, stop in itertools.pairwise(ends)]
-    total: Array = namespace(x).concat(parts, axis=-1)
-    return total
-
-
-def _shares(c: Coefficients) -> Array:
-    """Return reuse S, shape (batch, rows, rows)."""
-    outputs, sets = c.structure.outputs, np.array(c.structure.sets.sets)
-    same = beside(np.kron(sets[:, None] == sets, np.ones((outputs, outputs))), c.reuse)
-    shares: Array = c.xp.repeat(c.reuse, outputs, axis=-1)[:, :, None] * same  # eq-shared-data
-    return shares
-
-
 def for_all_modes(operation: Callable[[Array], Array], x: Array) -> Array:
     """Apply an operation whose matrix all modes share to the rows of all of them at once."""
     batch, modes, r, e = x.shape
     return operation(x.reshape(batch, modes * r, e)).reshape(x.shape)
 
 
-def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
-    """sum_k p_k lam_k^power x_k over the axis of modes."""
-    each = c.moments[power] * x
-    total: Array = each.sum(axis=1) if c.structure.modes > 1 else each[:, 0]
-    return total
-
-
-def row_products(x: Array, y: Array) -> Array:
-    """Product of each row of x with the same row of y, shape (..., r, 1)."""
-    if x.shape[-2] == 1 and isinstance(x, np.ndarray):
-        return np.asarray(x @ y.mT)
-    product: Array = (x * y).sum(axis=-1, keepdims=True)  # on a device this is faster than a product of matrices
-    return product
-
-
-def _with_each_other(x: Array, y: Array) -> Array:
-    """Products of all rows of x with all of y."""
-    return row_products(x, y) if x.shape[-2] == 1 else x @ y.mT
-
-
 def _matrix_product(x: Array, y: Array) -> Array:
     """Product of two matrices; of a column with a row it is made entry by entry, which a device does faster."""
     product: Array = x * y if x.shape[-1] == 1 else x @ y
     return product
-
-
-def equal_times(block: Array, outputs: int) -> Array:
-    """Blocks on the diagonal, (batch, steps * outputs, steps * outputs) to (batch, steps, outputs, outputs)."""
-    batch, size = block.shape[:2]
-    if size == outputs:
-        return block[:, None]
-    steps, xp = size // outputs, namespace(block)
-    pairs_of_steps = xp.permute_dims(block.reshape(batch, steps, outputs, steps, outputs), (0, 2, 4, 1, 3))
-    values: Array = xp.permute_dims(xp.linalg.diagonal(pairs_of_steps), (0, 3, 1, 2))
-    return values

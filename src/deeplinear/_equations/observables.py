@@ -49,7 +49,7 @@ TWO_TIME: dict[str, Callable[[Equations, int, Rows], Array]] = {
     "feature_correlation": lambda eq, i, r: _stacked(i, [eq.data_covariances.Ch[_some(eq, r)], *eq.chain.Ch(r)]),
     "gradient_correlation": lambda eq, i, r: _stacked(i, eq.chain.Cg(r)),
     "error_correlation": lambda eq, i, r: to_numpy(eq.data_covariances.Cv[_some(eq, r)][i]).copy(),
-    "residual_correlation": lambda eq, i, r: eq.data_covariances.CDelta(i, r),
+    "residual_correlation": lambda eq, i, r: eq.data_covariances.noise.CDelta(i, r),
     "feature_response": _feature_response,
     "gradient_response": lambda eq, i, r: to_numpy(eq.c.whole_gamma0[i]) * _stacked(i, eq.chain.Rgu_hat(r)),
     "error_response": lambda eq, i, r: to_numpy(eq.data.Rvu(i, r)),

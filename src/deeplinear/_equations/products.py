@@ -163,3 +163,22 @@ def mean_diagonal(matrix: Array, outputs: int) -> Array:
     diagonal = namespace(matrix).linalg.diagonal(matrix)
     mean: Array = diagonal.reshape(len(matrix), -1, outputs).mean(axis=-1)
     return mean
+
+
+def equal_times(block: Array, outputs: int) -> Array:
+    """Blocks on the diagonal, (batch, steps * outputs, steps * outputs) to (batch, steps, outputs, outputs)."""
+    batch, size = block.shape[:2]
+    if size == outputs:
+        return block[:, None]
+    steps, xp = size // outputs, namespace(block)
+    pairs_of_steps = xp.permute_dims(block.reshape(batch, steps, outputs, steps, outputs), (0, 2, 4, 1, 3))
+    values: Array = xp.permute_dims(xp.linalg.diagonal(pairs_of_steps), (0, 3, 1, 2))
+    return values
+
+
+def row_products(x: Array, y: Array) -> Array:
+    """Product of each row of x with the same row of y, shape (..., r, 1)."""
+    if x.shape[-2] == 1 and isinstance(x, np.ndarray):
+        return np.asarray(x @ y.mT)
+    product: Array = (x * y).sum(axis=-1, keepdims=True)  # on a device this is faster than a product of matrices
+    return product

@@ -11,7 +11,8 @@ from deeplinear._core.cached import cached_property
 from deeplinear._equations import deep_chain, layer_zero, layers, matrix_averages
 from deeplinear._equations.chain import Chain, make_chain
 from deeplinear._equations.coefficients import Coefficients, Structure, row_set, times_of
-from deeplinear._equations.layer_zero import DataCovariances, DataResponses
+from deeplinear._equations.data_responses import DataResponses
+from deeplinear._equations.layer_zero import DataCovariances
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._equations.replay import part_of_step
 from deeplinear._equations.rules import orthogonal_layers
@@ -97,7 +98,7 @@ class Equations:
         self.data_covariances.step_aside(self.chain.Cg_first, rows)
         times = times_of(rows, self.c.structure.outputs)
         values = self._values(rows, times, kernel=False)
-        self.data_covariances.CDelta_equal[:, times] = 0.0  # its draw is not yet known
+        self.data_covariances.noise.CDelta_equal[:, times] = 0.0  # its draw is not yet known
         return values
 
     def squared_gradients(self, step: int) -> list[Array]:
@@ -261,7 +262,7 @@ class Equations:
             gains = self.chain.kernel() if kernel else C0.width[:, rows]
         diagonal = self.c.xp.linalg.diagonal(C0.Cv.block(rows))
         mean = mean.reshape(*mean.shape[:2], -1, s.outputs, s.sets.count, s.outputs)
-        every = (diagonal, C0.CDelta_equal[:, times], gains, bias, C0.width[:, rows], C0.data[:, rows], mean)
+        every = (diagonal, C0.noise.CDelta_equal[:, times], gains, bias, C0.width[:, rows], C0.data[:, rows], mean)
         return Values(*(np.array(to_numpy(each)) for each in every))
 
 

@@ -1,4 +1,4 @@
-"""Train many finite networks: seeds, workers, memory and progress. One network is ``_train``'s job."""
+"""Train many finite networks: seeds, workers, memory and progress. One network is ``train``'s job."""
 
 import time
 import warnings
@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deeplinear._core import checks, memory
+from deeplinear._core import memory
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Counter, Progress, read_progress
-from deeplinear._core.refusal import Refusal
-from deeplinear._core.threads import count_cores, one_blas_thread
+from deeplinear._core.threads import one_blas_thread
+from deeplinear._experiment.arguments import check_curvature, read_arguments, read_data, read_method
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
-from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, REDUCED, Counts, Need, choose
-from deeplinear._experiment.record import RECORDS
-from deeplinear._experiment.rows import read_rows
-from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.methods import EXPLICIT, REDUCED, Counts, Need
 from deeplinear._experiment.train import train, train_revealed
 from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.from_data import Fit
@@ -135,7 +132,7 @@ def simulate(
     place = find_device(device)
     check_curvature(problem, curvature)
     counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages), curvature)
-    rows = None if data is None else _read_data(problem, data, method, place)
+    rows = None if data is None else read_data(problem, data, method, place)
     kept = read_method(method if rows is None else EXPLICIT, counts, place)
     start = time.perf_counter()
     results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, read_progress(progress), rows=rows)
@@ -236,71 +233,6 @@ def train_all(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return results, diverged_at
-
-
-def read_arguments(
-    problem: Problem, dim: Any, seeds: Any, workers: Any, record: Any
-) -> tuple[Sequence[int], int, Sizes]:
-    """Return the seeds, the number of workers in use at once and the counts."""
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
-    sizes = sizes_of(problem, dim)
-    seed_list = read_seeds(seeds)
-    worker_count = count_cores() if workers is None else checks.whole("workers", workers)
-    checks.word("record", record, RECORDS)
-    return seed_list, min(worker_count, len(seed_list)), sizes
-
-
-def check_curvature(problem: Problem, curvature: Any) -> None:
-    """Refuse what cannot be measured."""
-    if curvature is None:
-        return
-    if not isinstance(curvature, Curvature):
-        raise Refusal("curvature", curvature, "a Curvature, such as Curvature(at=[0, 10])")
-    if curvature.at[-1] >= problem.steps:
-        raise Refusal("at", curvature.at[-1], f"a step from 0 to {problem.steps - 1}")
-    for stage in problem.stages:
-        scaling, orthogonal = stage.optimizer.scaling, stage.optimizer.orthogonal
-        only_divides = orthogonal is not None and orthogonal.momentum == 0.0 and problem.data.outputs == 1
-        if only_divides or (scaling is not None and scaling.by_layer):
-            raise Refusal("curvature", curvature, "None where gradients are divided by sizes of their layers")
-
-
-def read_seeds(seeds: Any) -> Sequence[int]:
-    """Return the seeds that a number of them, which may be large, or a sequence stands for."""
-    if not isinstance(seeds, Iterable):
-        return range(checks.whole("seeds", seeds))
-    values = tuple(checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(seeds))
-    if not values or len(set(values)) < len(values) or max(values) >= 2**63:
-        raise Refusal("seeds", list(values), "one or more distinct whole numbers below 2**63")
-    return values
-
-
-def read_method(method: Any, counts: Counts, device: Device) -> str:
-    """Return how matrices are kept."""
-    checks.word("method", method, METHODS)
-    counts.check(method)
-    kept = choose(counts, device.available()) if method == AUTO else str(method)
-    check_richness(counts, kept)
-    return kept
-
-
-def check_richness(counts: Counts, method: str) -> None:
-    """Refuse networks whose function, less that at initialisation, would be lost in rounding."""
-    if not counts.resolves(method):
-        allowed = f"at least {counts.least_richness(method):.2g} for centered networks with {method} matrices"
-        why = ": the function at initialisation, which is subtracted, is as large as 1 / richness"
-        raise Refusal("richness", counts.problem.network.richness, allowed, rest=why)
-
-
-def _read_data(problem: Problem, data: Any, method: Any, device: Device) -> Fit:
-    """Return the rows to train on; ValueError where that is not possible."""
-    checks.word("method", method, METHODS)
-    if method not in (AUTO, EXPLICIT):
-        raise Refusal("method", method, "'explicit' where rows of data are given")
-    if device != CPU:
-        raise Refusal("device", device.name, "'cpu' where rows of data are given")
-    return read_rows(problem, data)
 
 
 def _parts(need: Need, method: str, seeds: int, workers: int, device: Device) -> tuple[Sequence[int | slice], int]:

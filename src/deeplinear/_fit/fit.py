@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._comparison.compare import checked_steps
 from deeplinear._comparison.observables import sampled_times
+from deeplinear._comparison.same_problem import checked_steps
 from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error

@@ -20,7 +20,7 @@ from deeplinear._geometry.operators import Rows, lanczos, rows_needed
 from deeplinear._geometry.rates import rate_factors, stage_at
 from deeplinear._geometry.visit import Stop, visit
 from deeplinear._problem.averages import EMA, Average, TailMean
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -252,8 +252,7 @@ def _barrier(where: Array, losses: Array) -> float:
 
 def _read_way(problem: Any, along: Any) -> _Way:
     """Return the line of this name, checked."""
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     last = problem.steps - 1
     is_muon = any(stage.optimizer.orthogonal is not None for stage in problem.stages)
     if isinstance(along, EMA | TailMean) or along == "ema":

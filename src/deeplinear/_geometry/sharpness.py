@@ -16,7 +16,7 @@ from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal,
 from deeplinear._geometry.rates import limit, rate_factors
 from deeplinear._geometry.spectrum import End, Ritz, end, ritz
 from deeplinear._geometry.visit import Stop, visit
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -277,8 +277,7 @@ def _result(
 
 def read_steps(problem: Any, at: Any) -> list[int]:
     """Return the steps to look at, in order."""
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     if at is None:
         return sorted({round(step) for step in np.linspace(0, problem.steps - 1, _TIMES)})
     each = list(at) if isinstance(at, Iterable) else [at]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._problem.rate import has_schedule, up_to, with_rate
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.dense import Dense
@@ -32,8 +32,7 @@ Advance = Callable[[float], object]
 
 def check(problem: Any) -> None:
     """Refuse what is no problem, or too short for the rate to matter."""
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     if problem.steps < 2:
         raise Refusal("steps", problem.steps, "at least 2 for the learning rate to matter")
     if problem.phases and problem.phases[0].optimizer is not None:
@@ -52,7 +51,7 @@ def _uses_rate(problem: Problem) -> bool:
     rule, hidden = problem.optimizer, problem.network.hidden_matrices
     if rule.orthogonal is not None and (rule.orthogonal.input or hidden):
         return True
-    return getattr(rule, "other", None) is None and bool(problem.layer_rates(rule).any())
+    return rule.other is None and bool(problem.layer_rates(rule).any())
 
 
 def solve_rates(problem: Problem, rates: Sequence[float], advance: Advance | None = None) -> list[Curve]:

@@ -12,7 +12,8 @@ from deeplinear._core.progress import Counter
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._core.words import percent
-from deeplinear._experiment.simulate import read_seeds, simulate
+from deeplinear._experiment.arguments import read_seeds
+from deeplinear._experiment.simulate import simulate
 from deeplinear._learning_rate.measured_optimum import LOGARITHMIC, Best, Scale, capped_logs, find_best, quantile
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate

@@ -22,7 +22,7 @@ from deeplinear._planning.moves import final_losses, find_jumps, local_exponent,
 from deeplinear._planning.one_field import POINTS, WORK, OptimalValue, optimal_value, scanned
 from deeplinear._planning.transferred import Transfer
 from deeplinear._problem.edit import field_names, replace
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
@@ -140,8 +140,7 @@ def transfer(
     does not transfer: the best momentum is at its low bound at steps 60, and that of steps 15 costs 15 % more loss at \
 steps 60
     """
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     over = checks.word("over", over, [name for name in OVER if name in field_names(problem)])
     objective = checks.word("objective", objective, OBJECTIVES)
     sizes = _numbers("values", values, allow_infinite=over in ("width", "depth"))

@@ -83,7 +83,7 @@ def judge(named: Named, values: Array, known: Evidence) -> str:
     if (most <= CHEAP).all():
         word, link = ("transfers", "and") if stays else ("transfers in practice", "but")
         return f"{word}: {how}, {link} {kept} costs at most {percent(most.max())} more loss"
-    is_costly = bool((least > CHEAP).any())
+    is_costly = _is_costly(known.regret)
     at = int(np.argmax(least if is_costly else most))
     where = _at(named.over, values[at])
     price = f"{kept} {_price(least[at], most[at])} at {where}"
@@ -97,10 +97,15 @@ def _judge_the_rest(named: Named, values: Array, known: Evidence, unknown: NDArr
     missing = " and ".join(_at(named.over, value) for value in values[unknown])
     regret = (known.regret[0][~unknown], known.regret[1][~unknown])
     bounds = tuple(each for each, is_unknown in zip(known.bounds, unknown, strict=False) if not is_unknown)
-    found = judge(named, values[~unknown], Evidence(known.exponent, regret, known.jumps, bounds))
-    if found.startswith("does not transfer"):
+    if len(values[~unknown]) > 1 and _is_costly(regret):
+        found = judge(named, values[~unknown], Evidence(known.exponent, regret, known.jumps, bounds))
         return f"{found}; at {missing} it is not resolved"
     return f"undecided: what the {named.what} of {named.over} {values.min():g} costs at {missing} is not resolved"
+
+
+def _is_costly(regret: tuple[Array, Array]) -> bool:
+    """Whether the best for the smallest value costs more than is cheap somewhere, even at the least."""
+    return bool((regret[0] > CHEAP).any())
 
 
 def _at(over: str, value: float) -> str:

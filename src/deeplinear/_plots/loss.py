@@ -29,7 +29,8 @@ from deeplinear._plots.curves import (
 from deeplinear._plots.layers import draw_layers
 from deeplinear._plots.style import BAND, INK, THEORY, figure_of, labelled, log_axis, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
-from deeplinear._theory.solution import PARTS, Solution
+from deeplinear._theory.solution import Solution
+from deeplinear._theory.written import PARTS
 
 if TYPE_CHECKING:
     from deeplinear._comparison.compare import Comparison
@@ -195,7 +196,7 @@ class _More(NamedTuple):
 
 
 def _more_losses(solution: Solution) -> list[_More]:
-    averages = [f"test loss of {each}" for each in getattr(solution.solver, "averages", ())]
+    averages = [f"test loss of {each}" for each in solution.solver.averages]
     tasks = [f"test loss on task {phase + 1}" for phase in range(len(solution.task_loss))]
     found = []
     for (name, map_name), labels in zip(_MORE.items(), (averages, tasks), strict=True):

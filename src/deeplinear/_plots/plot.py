@@ -5,7 +5,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from deeplinear._comparison.compare import Comparison, checked_experiment
+from deeplinear._comparison.compare import Comparison
+from deeplinear._comparison.same_problem import checked_experiment
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured

@@ -45,8 +45,7 @@ def _rule(optimizer: Any) -> str:
     name = [] if isinstance(optimizer, GradientDescent) else [optimizer.kind.title]
     words = [each for each in described(optimizer) if each.about.form == "choice"]
     plain = {each.name for each in words if getattr(optimizer, each.name) == each.default}
-    other = getattr(optimizer, "other", None)
-    rest = [] if other is None else [f"other weights {_rule(other)}"]
+    rest = [] if optimizer.other is None else [f"other weights {_rule(optimizer.other)}"]
     return ", ".join([*name, *_fields(optimizer, plain | {"other"}), *rest])
 
 

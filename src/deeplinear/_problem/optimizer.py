@@ -8,6 +8,7 @@ Every rule says what solvers and simulators need of it. Of the ``Optimizer`` the
     ascent                         how far up the slope gradients are taken, if not at the weights themselves
     averaging                      how far gradients are taken towards the mean of the weights, if they are
     orthogonal                     which weights take orthogonal steps, if some do; the rest follow ``plain``
+    other                          the rule of the rest, if it has a rate of its own
 """
 
 from dataclasses import dataclass, field, replace
@@ -136,6 +137,7 @@ class Optimizer:
     weight_decay: Any = 0.0
     layer_lr: PerLayer = None
     layer_decay: PerLayer = None
+    other: "GradientDescent | None" = None
 
     def __post_init__(self) -> None:
         keep(self, lr=check_series("lr", self.lr, checks.positive, checks.non_negative))
@@ -187,6 +189,17 @@ class Optimizer:
     def looks_elsewhere(self) -> bool:
         """Whether gradients are taken, or losses reported, elsewhere than at the weights that take the steps."""
         return self.ascent is not None or self.averaging is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is descent along gradients as they are, taken at the weights themselves."""
+        return self.scaling is None and not self.looks_elsewhere and self.orthogonal is None
+
+    @property
+    def called(self) -> str:
+        """What it is called in messages."""
+        clips = self.scaling is not None and not self.scaling.normalizes
+        return type(self).__name__ + (" with clip" if clips else "")
 
     @property
     def orthogonal(self) -> Orthogonal | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from deeplinear._core import checks
-from deeplinear._core.about import About, check_fields
+from deeplinear._core.about import About, AboutPart, check_fields
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
 from deeplinear._problem.optimizer import GradientDescent
@@ -15,6 +15,23 @@ OPTIMIZERS = (GradientDescent, NormalizedDescent, Muon, ScheduleFree, SAM)
 AnyOptimizer = GradientDescent | NormalizedDescent | Muon | ScheduleFree | SAM
 SAMPLINGS = (Population, FullBatch, OnlineSGD, MultiPassSGD)
 
+ABOUT_SAMPLING = AboutPart(
+    "Sampling",
+    "Which examples each training step sees.",
+    SAMPLINGS,
+    FullBatch,
+)
+_BY_ENTRY = (
+    "it acts on single entries of a matrix, whose distribution is Gaussian no longer, so that the theory has no closed "
+    "equations; the nearest thing is NormalizedDescent with a size for each layer"
+)
+ABOUT_OPTIMIZER = AboutPart(
+    "Training",
+    "How the weights are changed, and for how long.",
+    OPTIMIZERS,
+    GradientDescent,
+    dict.fromkeys(("adam", "adamw", "adagrad", "rmsprop", "lion", "signsgd", "sgdsign", "signdescent"), _BY_ENTRY),
+)
 
 _STEPS = About("Steps", "How long the phase lasts.", "whole", check=checks.Whole(), usual=(1, 1000), log=True)
 _TARGET_OVERLAP = About(

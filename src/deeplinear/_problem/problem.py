@@ -16,14 +16,13 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.files import write_atomically
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Isotropic
-from deeplinear._problem.layers import Layers, check_count, every_layer
+from deeplinear._problem.layers import check_count, every_layer
 from deeplinear._problem.network import MLP, ResNet
-from deeplinear._problem.optimizer import GradientDescent, Optimizer
-from deeplinear._problem.phase import OPTIMIZERS, SAMPLINGS, AnyOptimizer, Phase, Stage, first_phases, stages
-from deeplinear._problem.sampling import FullBatch, Sampling
-from deeplinear._problem.schedules import Schedule
-from deeplinear._problem.series import is_constant
+from deeplinear._problem.optimizer import Optimizer
+from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
+from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
+from deeplinear._problem.tables import check_names, phase_table, read_part, read_phase, table_of
 
 _NETWORK = AboutPart("Network", "What is trained: layers of linear neurons, from random weights.", (MLP, ResNet), MLP)
 _DATA = AboutPart(
@@ -31,23 +30,6 @@ _DATA = AboutPart(
     "What there is to learn: a linear rule, seen through random examples.",
     (Isotropic, Spectrum, PowerLaw),
     Isotropic,
-)
-_SAMPLING = AboutPart(
-    "Sampling",
-    "Which examples each training step sees.",
-    SAMPLINGS,
-    FullBatch,
-)
-_BY_ENTRY = (
-    "it acts on single entries of a matrix, whose distribution is Gaussian no longer, so that the theory has no closed "
-    "equations; the nearest thing is NormalizedDescent with a size for each layer"
-)
-_OPTIMIZER = AboutPart(
-    "Training",
-    "How the weights are changed, and for how long.",
-    OPTIMIZERS,
-    GradientDescent,
-    dict.fromkeys(("adam", "adamw", "adagrad", "rmsprop", "lion", "signsgd", "sgdsign", "signdescent"), _BY_ENTRY),
 )
 _STEPS = About(
     "Training steps",
@@ -94,8 +76,8 @@ class Problem:
 
     network: MLP | ResNet = field(metadata=_NETWORK.metadata)
     data: Isotropic | Spectrum = field(metadata=_DATA.metadata)
-    sampling: Sampling = field(metadata=_SAMPLING.metadata)
-    optimizer: AnyOptimizer = field(metadata=_OPTIMIZER.metadata)
+    sampling: Sampling = field(metadata=ABOUT_SAMPLING.metadata)
+    optimizer: AnyOptimizer = field(metadata=ABOUT_OPTIMIZER.metadata)
     steps: int = field(metadata=_STEPS.metadata)
     phases: tuple[Phase, ...] = ()
 
@@ -108,7 +90,7 @@ class Problem:
         self._check_phases()
         for stage in self.stages:
             stage.optimizer.check(stage.of)
-            if not is_constant(getattr(stage.sampling, "batch", 0.0)):
+            if stage.sampling.changes_in_time:
                 stage.sampling.subsampling(stage.of_samples)
             for name in ("layer_lr", "layer_decay"):
                 check_count(name, getattr(stage.optimizer.plain, name), self.network.hidden_matrices)
@@ -270,9 +252,9 @@ class Problem:
         document: dict[str, Any] = {"steps": self.steps}
         state = self.__getstate__()
         for name in PARTS:
-            document[name] = _table(state[name])
+            document[name] = table_of(state[name])
         if self.phases:
-            document["phases"] = [_phase_table(phase) for phase in state["phases"]]
+            document["phases"] = [phase_table(phase) for phase in state["phases"]]
         return tomli_w.dumps(document)
 
     @classmethod
@@ -285,15 +267,15 @@ class Problem:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Problem":
         """Build a problem from nested dictionaries, as read from TOML."""
-        _known("the problem", document, [*PARTS, "steps", "phases"])
+        check_names("the problem", document, [*PARTS, "steps", "phases"])
         missing = [name for name in [*PARTS, "steps"] if name not in document]
         if missing:
             raise ValueError(f"the problem must have {', '.join([*PARTS, 'steps'])}; missing: {', '.join(missing)}")
-        parts = {name: _part(name, document[name], kinds) for name, kinds in PARTS.items()}
+        parts = {name: read_part(name, document[name], about) for name, about in parts_of(cls).items()}
         tables = document.get("phases", [])
         if not isinstance(tables, list):
             raise Refusal("phases", tables, "a list of tables")
-        return cls(**parts, steps=document["steps"], phases=tuple(_phase(table) for table in tables))
+        return cls(**parts, steps=document["steps"], phases=tuple(read_phase(table) for table in tables))
 
     def to_pytorch_code(self, dim: int | None = None) -> str:
         """Return a short script that trains a network of this problem with plain PyTorch, and prints its losses.
@@ -353,57 +335,3 @@ def check_problem(problem: Any) -> None:
 
 PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts_of(Problem).items()}
 """The kinds that each part of a problem may take; the first is the default in a TOML file."""
-
-
-def _table(part: Any) -> dict[str, Any]:
-    """Fields of a part, or of a phase, that TOML can hold; absent options are left out."""
-    values = {each.name: getattr(part, each.name) for each in fields(part) if each.init}
-    return {"type": type(part).__name__} | {name: _plain(value) for name, value in values.items() if value is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Schedule | Layers):
-        return value.to_dict()
-    return _table(value) if isinstance(value, (Optimizer, *SAMPLINGS)) else value
-
-
-def _phase_table(phase: Phase) -> dict[str, Any]:
-    return {name: value for name, value in _table(phase).items() if name != "type"}
-
-
-def _phase(table: Any) -> Phase:
-    if not isinstance(table, dict):
-        raise Refusal("phases", table, "a list of tables")
-    _known("phases", table, [each.name for each in fields(Phase)])
-    phase: Phase = _made("phases", Phase, table)
-    return phase
-
-
-def _part(name: str, table: Any, kinds: tuple[type, ...]) -> Any:
-    if not isinstance(table, dict):
-        raise Refusal(name, table, "a table")
-    by_name = {kind.__name__: kind for kind in kinds}
-    word = table.get("type", kinds[0].__name__)
-    if name in PARTS and (why := parts_of(Problem)[name].why_missing(word)):
-        raise Refusal(f"{name}.type", word, " or ".join(map(repr, by_name)), rest=why)
-    kind = by_name[checks.word(f"{name}.type", word, list(by_name))]
-    return _made(name, kind, {key: value for key, value in table.items() if key != "type"})
-
-
-def _made(name: str, kind: type, table: dict[str, Any]) -> Any:
-    """Return a part from its table; a part of its own in it is a table too."""
-    own: dict[str, tuple[type, ...]] = {"optimizer": OPTIMIZERS, "sampling": SAMPLINGS, "other": (GradientDescent,)}
-    known = [each.name for each in fields(kind) if each.init]
-    _known(name, table, ["type", *known])
-    values = {key: _part(key, value, own[key]) if key in own else value for key, value in table.items()}
-    try:
-        return kind(**values)
-    except TypeError as error:  # a required field is missing; the class's own message names it
-        raise ValueError(f"{name}: {str(error).removeprefix(kind.__name__ + '.__init__() ')}") from None
-
-
-def _known(where: str, table: dict[str, Any], allowed: list[str]) -> None:
-    for key in table:
-        if key not in allowed:
-            text = f"{key!r} is not known in {where}; allowed: {', '.join(allowed)}"
-            raise Refusal(key, table[key], ", ".join(allowed), text=text)

@@ -16,7 +16,7 @@ def rate_of(problem: Problem) -> float:
 
 def changes_without_rate(problem: Problem) -> bool:
     """Return whether losses change at a learning rate of zero too: by another rule, or in another phase."""
-    return bool(problem.phases) or getattr(problem.optimizer, "other", None) is not None
+    return bool(problem.phases) or problem.optimizer.other is not None
 
 
 def with_rate(problem: Problem, rate: float) -> Problem:

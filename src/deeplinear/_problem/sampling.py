@@ -1,10 +1,10 @@
 """How training data reach the network: plain frozen data, no numerics.
 
-Each rule is summed up by two numbers that enter the equations (see ``docs`` of the closure):
+Each rule is summed up by two numbers that enter the equations (see ``_equations/layer_zero.py``):
 ``reuse`` multiplies what the data remember of earlier steps, ``subsampling`` the white noise that
-drawing a batch adds at each step, if the rule ``subsamples``. A finite network is told how many examples are ``drawn``
-(0 where the data are unlimited), whether they are ``fresh`` at every step, and the probability ``keeps`` with which
-each enters a step.
+drawing a batch adds at each step, if the rule ``subsamples``. The rule also says whether its batch ``changes_in_time``.
+A finite network is told how many examples are ``drawn`` (0 where the data are unlimited), whether they are ``fresh``
+at every step, and the probability ``keeps`` with which each enters a step.
 """
 
 from dataclasses import dataclass, field, replace
@@ -66,6 +66,7 @@ class Population:
     reuse: ClassVar[float] = 0.0
     subsamples: ClassVar[bool] = False
     small_batch: ClassVar[bool] = False
+    changes_in_time: ClassVar[bool] = False
     drawn: ClassVar[float] = 0.0
     fresh: ClassVar[bool] = True
 
@@ -106,6 +107,7 @@ class FullBatch:
     kind: ClassVar[Kind] = Kind("full-batch", "full batch", "Full batch")
     subsamples: ClassVar[bool] = False
     small_batch: ClassVar[bool] = False
+    changes_in_time: ClassVar[bool] = False
     fresh: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -175,6 +177,11 @@ class OnlineSGD:
         """The largest batch, in the units of ``batch``."""
         return _largest(self.batch)
 
+    @property
+    def changes_in_time(self) -> bool:
+        """Whether the batch depends on the step."""
+        return not is_constant(self.batch)
+
     def batches(self, steps: int) -> NDArray[Any]:
         """Size of the batch at each of ``steps`` steps, shape (steps,)."""
         return series_values("batch", self.batch, steps, checks.positive)
@@ -189,11 +196,11 @@ class OnlineSGD:
 
     def first(self, count: int, steps: int) -> "OnlineSGD":
         """The same rule for the first ``count`` of ``steps`` steps alone."""
-        return self if is_constant(self.batch) else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
+        return self if not self.changes_in_time else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
 
     def merged(self, steps: float) -> "OnlineSGD":
         """The rule of one step that stands for several, with as much noise as all of them."""
-        assert is_constant(self.batch)
+        assert not self.changes_in_time
         return replace(self, batch=steps * self.batch)  # type: ignore[operator]
 
 
@@ -236,6 +243,11 @@ class MultiPassSGD:
         """The data set, in the units of ``samples``."""
         return self.samples
 
+    @property
+    def changes_in_time(self) -> bool:
+        """Whether the batch depends on the step."""
+        return not is_constant(self.batch)
+
     def batches(self, steps: int) -> NDArray[Any]:
         """Expected size of the batch at each of ``steps`` steps, shape (steps,)."""
         return series_values("batch", self.batch, steps, checks.positive)
@@ -255,7 +267,7 @@ class MultiPassSGD:
 
     def first(self, count: int, steps: int) -> "MultiPassSGD":
         """The same rule for the first ``count`` of ``steps`` steps alone."""
-        return self if is_constant(self.batch) else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
+        return self if not self.changes_in_time else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
 
     def merged(self, steps: float) -> "MultiPassSGD":
         """The rule of one step that stands for several: it keeps b' with (1 - b') / b' = (1 - b) / (steps b)."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._reproduce.agreement import distance
 from deeplinear._reproduce.claim import LINE_WIDTH, MOVES, Check, Claim
-from deeplinear._reproduce.results import Optima, Trained, Trainings, distance
+from deeplinear._reproduce.results import Optima, Trained, Trainings
 
 Array = NDArray[np.float64]
 

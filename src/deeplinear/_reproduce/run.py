@@ -15,13 +15,13 @@ from deeplinear._core.files import write_atomically
 from deeplinear._core.json import plain
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._reproduce import jobs
+from deeplinear._reproduce.agreement import Agreement
 from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.compute import compute, plan_panels
 from deeplinear._reproduce.draw import draw, to_png
 from deeplinear._reproduce.page import template, write_page
 from deeplinear._reproduce.panel import OverRates, Panel
 from deeplinear._reproduce.plan import Plan
-from deeplinear._reproduce.results import Agreement
 from deeplinear._reproduce.store import Store
 
 

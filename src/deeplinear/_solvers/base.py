@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.system import Equations, matrices_read
+from deeplinear._problem.averages import Average
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_constant
@@ -30,7 +31,7 @@ def not_plain(problem: Problem) -> str | None:
 
 
 def _not_plain(optimizer: AnyOptimizer) -> str | None:
-    if optimizer.scaling or optimizer.looks_elsewhere or optimizer.orthogonal:
+    if not optimizer.is_plain:
         return f"with {optimizer.kind.title}" + (" and clip" if optimizer.scaling and optimizer.scaling.clip else "")
     if not is_constant(optimizer.momentum) or optimizer.momentum:
         return "with momentum"
@@ -49,8 +50,12 @@ class Overlaps(NamedTuple):
 class Run(Protocol):
     """Equations of a batch of problems whose rows have all been filled."""
 
-    equations: Equations
     diverged_at: NDArray[np.int64]
+
+    @property
+    def equations(self) -> Equations:
+        """The equations."""
+        ...
 
     @property
     def overlaps(self) -> Overlaps:
@@ -140,6 +145,16 @@ class Solver(ABC):
 
     name: ClassVar[str]
     goes_first: ClassVar[bool] = False  # wherever it can, whatever others would take
+
+    @property
+    def depth_nodes(self) -> int | None:
+        """Number of nodes in depth, 0 where every layer is solved; None where that is not decided, or not known."""
+        return None
+
+    @property
+    def averages(self) -> tuple[Average, ...]:
+        """Averages of the weights whose losses are found too."""
+        return ()
 
     @abstractmethod
     def why_not(self, problem: Problem) -> str | None:

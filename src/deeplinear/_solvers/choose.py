@@ -146,8 +146,8 @@ def _is_quick(work: Work) -> bool:
 def write_solver(solver: Solver) -> dict[str, Any]:
     """Return a solver as plain values; it runs on the processor when it is read again."""
     values = {name: value for name, value in vars(solver).items() if name not in ("device", "averages")}
-    averages = getattr(solver, "averages", ())
-    return {"name": solver.name} | values | ({"averages": averages_to_json(averages)} if averages else {})
+    averages = {"averages": averages_to_json(solver.averages)} if solver.averages else {}
+    return {"name": solver.name} | values | averages
 
 
 def read_solver(values: dict[str, Any]) -> Solver:

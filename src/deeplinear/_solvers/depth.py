@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deeplinear._core.arrays import to_numpy
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure, structure
-from deeplinear._equations.deep_chain import FEW_LAYERS
+from deeplinear._equations.depth_sweeps import FEW_LAYERS
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Run, Unresolved
 

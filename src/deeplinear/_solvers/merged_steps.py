@@ -24,7 +24,6 @@ from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.series import is_constant
 from deeplinear._solvers import depth
 from deeplinear._solvers.base import Answer, Curves, Solver, Unresolved, Work, not_plain
 from deeplinear._solvers.dense import Dense
@@ -83,7 +82,7 @@ class MergedSteps(Solver):
             return "where no batches are drawn"
         if reason := not_plain(problem):
             return reason
-        if problem.optimizer.has_schedule or not is_constant(problem.sampling.batch):  # type: ignore[union-attr]
+        if problem.optimizer.has_schedule or problem.sampling.changes_in_time:
             return "with a schedule"
         if problem.steps <= 2 * EXACT:
             return f"for {2 * EXACT} steps or fewer"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deeplinear._core.files import remove, write_atomically
+from deeplinear._sweep.manifest import WORK_FOLDER
 from deeplinear._sweep.plan import EXPERIMENT, THEORY, Batch, Plan
 from deeplinear._sweep.records import Damaged, changed_files, file_checksums, read_json, to_json
-from deeplinear._sweep.store import WORK_FOLDER, new_folder_beside, replace_folders
+from deeplinear._sweep.store import new_folder_beside, replace_folders
 from deeplinear._sweep.work import FAILURES, Result, empty
 
 if TYPE_CHECKING:

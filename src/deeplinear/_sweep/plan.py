@@ -14,9 +14,9 @@ from deeplinear._core import checks
 from deeplinear._core.cached import cached_property
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.coefficients import Structure
-from deeplinear._experiment.simulate import read_seeds
+from deeplinear._experiment.arguments import read_seeds
 from deeplinear._problem.edit import replace
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._solvers.dense import Dense
 from deeplinear._sweep.grid import Axis, points, read_grid
 from deeplinear._sweep.work import Failure
@@ -57,8 +57,7 @@ class Plan:
     @classmethod
     def read(cls, problem: Any, grid: Any, theory: Any, experiment: Any) -> "Plan":
         """Check the arguments of a sweep."""
-        if not isinstance(problem, Problem):
-            raise Refusal("problem", problem, "a Problem")
+        check_problem(problem)
         plan = cls(problem, read_grid(problem, grid), checks.flag("theory", theory), _experiment(experiment))
         if not plan.theory and plan.experiment is None:
             why = ": nothing would be computed"

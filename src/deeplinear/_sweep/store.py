@@ -1,6 +1,5 @@
 """Where finished batches are kept: a folder that survives everything, or memory."""
 
-import os
 import tempfile
 import time
 import uuid
@@ -12,12 +11,10 @@ from typing import Any, Protocol
 from deeplinear._core.claims import Claims
 from deeplinear._core.files import remove
 from deeplinear._core.refusal import Refusal
-from deeplinear._sweep.plan import LAYOUT, Batch, batches_of, differences, fingerprint
-from deeplinear._sweep.records import Damaged, parse_json, read_json, read_result, to_json, write_result
+from deeplinear._sweep.manifest import WORK_FOLDER, local_path, what_is_left, write_once
+from deeplinear._sweep.plan import Batch, batches_of, fingerprint
+from deeplinear._sweep.records import Damaged, read_result, write_result
 from deeplinear._sweep.work import Result, out_of_memory
-
-WORK_FOLDER = ".deeplinear"
-"""Folder inside a store with everything that is not Zarr."""
 
 _PUBLISHING = "publishing"
 
@@ -107,10 +104,12 @@ class Folder:
             if root.exists() and not root.is_dir():
                 raise Refusal("store", root, "a folder", got=f"the file {root}")
             if root.is_dir() and any(root.iterdir()) and not (root / WORK_FOLDER).is_dir():
-                text = f"store must be new or hold a sweep; the folder {root} has something else in it{_left(root)}"
+                text = (
+                    f"store must be new or hold a sweep; the folder {root} has something else in it{what_is_left(root)}"
+                )
                 raise Refusal("store", root, "new or hold a sweep", text=text)
             (root / WORK_FOLDER / "points").mkdir(parents=True, exist_ok=True)
-            found = _write_once(root, manifest, resume)
+            found = write_once(root, manifest, resume)
             return cls(root, found, Claims(root / WORK_FOLDER))
         except OSError as error:
             raise OSError(f"store {root} cannot be written: {error.strerror or error}") from error
@@ -169,20 +168,6 @@ class Folder:
             return None
 
 
-def read_manifest(path: str | Path) -> dict[str, Any]:
-    """Return the description of the sweep in a store."""
-    root = local_path(path)
-    try:
-        return _manifest(root)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if not _intact_results(root):
-            text = f"store must hold a sweep, and {root} does not{_left(root)}"
-            raise Refusal("store", root, "a folder that holds a sweep", text=text) from None
-        raise _lost(root, "is missing") from error
-    except Damaged:
-        raise _lost(root, "is damaged") from None
-
-
 def read_results(root: Path, manifest: dict[str, Any], damaged: list[Path]) -> Iterator[tuple[Batch, Result]]:
     """Read every batch that is finished; add to ``damaged`` files that are not what this sweep wrote."""
     for batch in batches_of(manifest):
@@ -212,107 +197,6 @@ def replace_folders(source: Path, target: Path) -> None:
             there.rename(old)
         child.rename(there)
         remove(old)
-
-
-def local_path(path: Any) -> Path:
-    """Return a path if it is one of this machine's."""
-    if not isinstance(path, str | os.PathLike) or "://" in str(path):
-        raise Refusal("store", path, "the path of a folder")
-    return Path(path)
-
-
-def _write_once(root: Path, manifest: dict[str, Any], resume: bool) -> dict[str, Any]:
-    """Write the manifest unless there is one, of the same sweep; return the one that is there."""
-    path = root / WORK_FOLDER / "manifest.json"
-    try:
-        found = _manifest(root)
-    except (FileNotFoundError, Damaged):
-        _check_restorable(root, manifest, resume)
-    else:
-        _check_same(root, found, manifest, resume)
-        return found
-    temporary = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
-    temporary.write_text(to_json(manifest))
-    try:
-        if path.exists():
-            remove(path)  # it is damaged
-        os.link(temporary, path)  # the one way to create a whole file only if it is not there
-    except FileExistsError:  # by another process, just now
-        found = _manifest(root)
-        _check_same(root, found, manifest, resume)
-        return found
-    except OSError:  # this file system has no links
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return manifest
-
-
-def _manifest(root: Path) -> dict[str, Any]:
-    path = root / WORK_FOLDER / "manifest.json"
-    document = parse_json(path)
-    if document.get("layout") != 1:  # which had no checksum
-        document = read_json(path)
-    if document["layout"] != LAYOUT:
-        text = (
-            f"store {root} was written by deeplinear {document.get('deeplinear_version')}, whose stores this version "
-            "does not read; choose another store, or continue with that version"
-        )
-        raise Refusal("store", root, f"a store of layout {LAYOUT}", text=text)
-    return document
-
-
-def _check_same(root: Path, found: dict[str, Any], wanted: dict[str, Any], resume: bool) -> None:
-    different = differences(found, wanted)
-    if different:
-        text = f"store {root} holds another sweep: it differs in {' and '.join(different)}; choose another store"
-        raise Refusal("store", root, "new or hold this sweep", text=text)
-    if not resume:
-        text = f"store {root} holds this sweep already; resume it, or choose another store"
-        raise Refusal("store", root, "new, or resumed", text=text)
-
-
-def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
-    """Refuse a sweep in a folder whose manifest is lost, if it has results of another one."""
-    found = _intact_results(root)
-    foreign = set(found) - {fingerprint(wanted, batch) for batch in batches_of(wanted)}
-    if foreign:
-        text = (
-            f"store {root} is damaged: the description of its sweep is lost, and {len(foreign)} of its {len(found)} "
-            "intact results belong to another one than this; choose another store, or ask for the sweep that it was "
-            "made for, which restores it"
-        )
-        raise Refusal("store", root, "new or hold this sweep", text=text)
-    if found and not resume:
-        text = f"store {root} holds this sweep already, damaged; resume it, or choose another store"
-        raise Refusal("store", root, "new, or resumed", text=text)
-
-
-def _intact_results(root: Path) -> list[str]:
-    """Return what each of the readable files of results belongs to."""
-    found = []
-    for path in sorted((root / WORK_FOLDER / "points").glob("[!.]*.npz")):
-        try:
-            found.append(read_result(path)[1])
-        except (FileNotFoundError, Damaged):
-            continue
-    return found
-
-
-def _left(root: Path) -> str:
-    """Say what is left of a store whose own folder is gone."""
-    if not (root / ".zmetadata").exists():
-        return ""
-    return f"; it has lost its folder {WORK_FOLDER}, and xarray.open_zarr may still read what it published"
-
-
-def _lost(root: Path, how: str) -> Refusal:
-    text = (
-        f"store {root} is damaged: the description of its sweep, {WORK_FOLDER}/manifest.json, {how}; "
-        f"{len(_intact_results(root))} of its files of results are intact, and are kept when sweep is called again "
-        "with the same problem, grid and store, which writes the description again"
-    )
-    return Refusal("store", root, "a folder that holds a whole sweep", text=text)
 
 
 def new_folder_beside(folder: Path) -> Path:

@@ -18,9 +18,10 @@ from deeplinear._core.threads import count_cores
 from deeplinear._problem.problem import Problem
 from deeplinear._sweep.assemble import damage_of_published, is_published, to_dataset, write_zarr
 from deeplinear._sweep.drive import drive
+from deeplinear._sweep.manifest import local_path, read_manifest
 from deeplinear._sweep.plan import Plan, batches_of
 from deeplinear._sweep.runners import DaskCluster, InProcess, LocalProcesses, Runner
-from deeplinear._sweep.store import Folder, Memory, Store, local_path, read_manifest, read_results
+from deeplinear._sweep.store import Folder, Memory, Store, read_results
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import Field, all_fields, field_names, find_field, get_field, get_part, replace_unchecked
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._problem.series import is_constant
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import Curve, curves
-from deeplinear._theory.solution import Status
+from deeplinear._theory.status import Status
 from deeplinear._time.grid import spaced_steps
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     at step 19                     value     d test loss    d train loss
     phases.1.target_overlap          0.5         -0.2371         -0.2371
     """
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     names = _names(problem, wrt)
     solved = derivatives([(problem, name) for name in names], choice=_CHOICE)
     if _is_long(problem):

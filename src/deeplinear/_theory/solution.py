@@ -1,7 +1,6 @@
 """The answer of the theory for one problem."""
 
 import copy
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -13,73 +12,27 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
-from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.dataset import write_dataset
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
-from deeplinear._equations.observables import TWO_TIME, two_time
+from deeplinear._equations.observables import two_time
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
-from deeplinear._solvers.choose import read_solver, write_solver
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
-from deeplinear._time import axis as axes
 from deeplinear._time.axis import EveryStep, TimeAxis
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+from deeplinear._theory.status import Status, cut, cut_both, end_of
+from deeplinear._theory.written import read, written
 
 Array = NDArray[np.float64]
-
-_KIND = "deeplinear.Solution"
-
-CURVES = ("test_loss", "train_loss", "kernel")
-PARTS = ("bias", "width", "data", "label_noise")
-SETS = ("averaged_test_loss", "task_loss")
-"""Sets of curves that some problems have."""
-
-MATRICES = tuple(TWO_TIME)
-
-
-@dataclass(frozen=True)
-class Status:
-    """How training went: completed, or diverged at a step.
-
-    Attributes
-    ----------
-    diverged_at
-        Step at which the loss has left all bounds, None if it does not.
-    rounding_at
-        Step from which on the losses depend on rounding, None if they do not: training has become unstable, after what
-        could have grown was trained away, so that rounding errors grow in its place. In exact arithmetic
-        the losses leave their smooth course later or not at all, and in finite networks at another step.
-
-    Examples
-    --------
-    >>> print(Status(diverged_at=12))
-    diverged at step 12: lower the learning rate
-    >>> print(Status(rounding_at=640))
-    completed, with rounding errors grown into the losses from step 640: lower the learning rate
-    """
-
-    diverged_at: int | None = None
-    rounding_at: int | None = None
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the loss left all bounds (10^12 times its initial value) before the last step."""
-        return self.diverged_at is not None
-
-    def __str__(self) -> str:
-        how = "completed" if self.diverged_at is None else f"diverged at step {self.diverged_at}"
-        if self.rounding_at is not None:
-            how += f", with rounding errors grown into the losses from step {self.rounding_at}"
-            return f"{how}: lower the learning rate"
-        return how if self.diverged_at is None else f"{how}: lower the learning rate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +219,9 @@ class Solution(Drawn):
         return self._matrix("residual_response")
 
     def _matrix(self, name: str) -> Array:
-        outputs, ended = self.problem.data.outputs, _end(self.pair_times, self.status)
+        outputs, ended = self.problem.data.outputs, end_of(self.pair_times, self.status)
         if name in self._matrices:
-            return _cut_both(self._matrices[name], ended, outputs)
+            return cut_both(self._matrices[name], ended, outputs)
         if not self.axis.has_two_time:
             raise ValueError(f'{self.solver.name} steps have no {name}: solve with method="dense"')
         run, index = self._solved
@@ -278,11 +231,11 @@ class Solution(Drawn):
             f"{name} of {layers} layers",
             "lower depth, steps or outputs",
         )
-        return _cut_both(two_time(run.equations, index, name), ended, outputs)
+        return cut_both(two_time(run.equations, index, name), ended, outputs)
 
     @property
     def _depth_nodes(self) -> int:
-        return getattr(self.solver, "depth_nodes", None) or 0
+        return self.solver.depth_nodes or 0
 
     @property
     def layer_time(self) -> Array | None:
@@ -296,18 +249,18 @@ class Solution(Drawn):
         """The exact analysis of variance, from the overlaps of networks that share only part of their randomness."""
         self._check_rules("the analysis of variance", lambda rule: rule.averaging is not None)
         overlaps, index = self._overlaps
-        outputs, ended = self.problem.data.outputs, _end(self.times, self.status)
+        outputs, ended = self.problem.data.outputs, end_of(self.times, self.status)
 
         def curve(rows: Array) -> Array:
             with np.errstate(over="ignore", invalid="ignore"):  # after a divergence
-                return _cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended, len(self.times))
+                return cut(rows[index].reshape(-1, outputs).sum(axis=-1), ended, len(self.times))
 
         same, same_data, same_init, bias = map(curve, overlaps)
         with np.errstate(invalid="ignore"):  # inf - inf beyond a divergence
             interaction = same - same_init - same_data + bias  # eq-variance
             variances = [same_init - bias, same_data - bias, interaction]
         # What rounding makes negative is zero.
-        initialization, data, interaction = (_cut(np.maximum(part, 0.0), ended, len(part)) for part in variances)
+        initialization, data, interaction = (cut(np.maximum(part, 0.0), ended, len(part)) for part in variances)
         return VarianceDecomposition(bias, initialization, data, interaction, self.decomposition.label_noise)
 
     @property
@@ -387,26 +340,7 @@ class Solution(Drawn):
 
     def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem stands in the attributes, as TOML."""
-        matrices = MATRICES if self.axis.has_two_time else ()
-        values = {name: getattr(self, name) for name in (*CURVES, *matrices)}
-        values |= {name: getattr(self.decomposition, name) for name in PARTS}
-        values |= {name: getattr(self, name) for name in SETS if len(getattr(self, name))}
-        return to_dataset(
-            values,
-            times=self.times,
-            pair_times=self.pair_times,
-            depth=len(self.gradient_correlation) if matrices else 0,
-            outputs=self.problem.data.outputs,
-            layer_time=self.layer_time,
-            attrs={
-                "kind": _KIND,
-                "problem": self.problem.to_toml(),
-                "diverged_at": -1 if self.status.diverged_at is None else self.status.diverged_at,
-                "axis": json.dumps(self.axis.to_dict()),
-                "solver": json.dumps(write_solver(self.solver)),
-                "stats": json.dumps(self.stats),
-            },
-        )
+        return written(self)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, which ``Solution.load`` and ``xarray`` open."""
@@ -421,25 +355,7 @@ class Solution(Drawn):
         ValueError
             If the file is another one, is not complete or has been damaged.
         """
-        dataset = read_dataset(path, _KIND)
-        with reading(path, dataset, ("problem", "diverged_at", "axis", "solver", "stats"), ("time", *CURVES, *PARTS)):
-            names = (*CURVES, *PARTS, *MATRICES, *SETS)
-            arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
-            diverged_at, stats = int(dataset.attrs["diverged_at"]), dict(json.loads(dataset.attrs["stats"]))
-            return cls(
-                problem=Problem.from_toml(dataset.attrs["problem"]),
-                axis=axes.read(json.loads(dataset.attrs["axis"])),
-                test_loss=arrays["test_loss"],
-                train_loss=arrays["train_loss"],
-                kernel=arrays["kernel"],
-                decomposition=Decomposition(**{name: arrays[name] for name in PARTS}),
-                status=Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
-                solver=read_solver(json.loads(dataset.attrs["solver"])),
-                stats=stats,
-                averaged_test_loss=arrays.get("averaged_test_loss", np.zeros((0, 0))),
-                task_loss=arrays.get("task_loss", np.zeros((0, 0))),
-                _matrices={name: arrays[name] for name in MATRICES if name in arrays},
-            )
+        return cls(**read(path))
 
     @classmethod
     def of(cls, problem: Problem, answer: Answer) -> "Solution":
@@ -474,25 +390,3 @@ def _label_noise(problem: Problem, times: NDArray[Any]) -> Array:
     phase = np.searchsorted([stage.start for stage in stages], times, side="right") - 1
     noise: Array = problem.data.outputs * np.array([stage.noise for stage in stages])[phase] ** 2
     return noise
-
-
-def _end(times: NDArray[Any], status: Status) -> int | None:
-    """Index of the first time at which training has diverged."""
-    return None if status.diverged_at is None else int(np.searchsorted(times, status.diverged_at))
-
-
-def _cut(series: Array, ended: int | None, length: int) -> Array:
-    """Set a curve to inf from the divergence on, where it may have ended."""
-    if ended is None:
-        return series
-    return np.append(series[:ended], np.full(length - ended, np.inf))
-
-
-def _cut_both(matrix: Array, ended: int | None, outputs: int) -> Array:
-    """Set a two-time function to inf where either time is beyond the divergence."""
-    if ended is not None:
-        matrix = np.array(matrix)
-        start = ended * outputs
-        matrix[..., start:, :] = np.inf
-        matrix[..., :, start:] = np.inf
-    return matrix

@@ -16,11 +16,11 @@ from torch import nn
 
 from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
+from deeplinear._experiment.arguments import check_richness
 from deeplinear._experiment.methods import EXPLICIT, Counts
-from deeplinear._experiment.simulate import check_richness
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.train import INIT, explicit_network, generator
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
@@ -173,8 +173,7 @@ def network(
 
 def checked_sizes(problem: Problem, dim: int | None) -> Sizes:
     """Return the counts of a problem; ValueError where ``simulate`` could not train it with explicit matrices."""
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     sizes = sizes_of(problem, dim)
     check_richness(Counts(problem, sizes, problem.data.finite(dim), "losses"), EXPLICIT)
     return sizes

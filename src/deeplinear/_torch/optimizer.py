@@ -7,7 +7,7 @@ import torch
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.phase import Stage
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._torch.network import Network
 from deeplinear._torch.rules import Layer, Rule, rule_of, squared_norms
 
@@ -157,8 +157,7 @@ def optimizer(problem: Problem, module: Network) -> ProblemOptimizer:
     >>> optimizer(problem, network(problem, dim=10)).param_groups[0]["layer"]
     0
     """
-    if not isinstance(problem, Problem):
-        raise Refusal("problem", problem, "a Problem")
+    check_problem(problem)
     if not isinstance(module, Network):
         raise Refusal("module", module, "a module that deeplinear.torch.network made", got=type(module).__name__)
     wanted = problem.network.layers + 1

@@ -8,7 +8,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.targets import target_roots
-from deeplinear._problem.optimizer import GradientDescent, Optimizer
+from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_constant
 from deeplinear._torch.plain import PlainLayer, output_multiplier, plain_layers
@@ -38,9 +38,8 @@ def _check(problem: Problem) -> None:
     elsewhere = ": deeplinear.torch has every rule"
     if problem.phases:
         raise Refusal("phases", problem.phases, "none in a script", got=f"{len(problem.phases)} phases", rest=elsewhere)
-    if not isinstance(rule, GradientDescent) or rule.clip is not None:
-        got = type(rule).__name__ + (" with clip" if isinstance(rule, GradientDescent) else "")
-        raise Refusal("optimizer", rule, "GradientDescent without clip in a script", got=got, rest=elsewhere)
+    if not rule.is_plain:
+        raise Refusal("optimizer", rule, "GradientDescent without clip in a script", got=rule.called, rest=elsewhere)
     for name in ("momentum", "weight_decay"):
         if not is_constant(getattr(rule, name)):
             raise Refusal(name, getattr(rule, name), "one number in a script", rest=elsewhere)

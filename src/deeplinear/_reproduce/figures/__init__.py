@@ -1,10 +1,12 @@
 """The paper's figures, one short definition for each panel."""
 
-from deeplinear._reproduce.figures import appendix, fig1, fig2, fig3, fig4, fig5, fig6, fig7, table
+from deeplinear._reproduce.figures import fig1, fig2, fig3, fig4, fig5, fig6, fig7, fig_a1, fig_a2, fig_a3, table
 from deeplinear._reproduce.panel import Panel
 
 PANELS: dict[str, Panel] = {
-    panel.id: panel for figure in (fig1, fig2, fig3, fig4, fig5, fig6, fig7, appendix, table) for panel in figure.PANELS
+    panel.id: panel
+    for figure in (fig1, fig2, fig3, fig4, fig5, fig6, fig7, fig_a1, fig_a2, fig_a3, table)
+    for panel in figure.PANELS
 }
 """All panels by id, in the order of the paper."""
 

@@ -16,7 +16,9 @@ from deeplinear._problem.schedules import Schedule
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain
-from deeplinear._solvers.panels.run import MOST_ROWS, PanelRun, panels_memory, rates_of, single_steps_work
+from deeplinear._solvers.panels.nodes import rates_of
+from deeplinear._solvers.panels.run import PanelRun
+from deeplinear._solvers.panels.work import MOST_ROWS, panels_memory, single_steps_work
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import NodesOfPanels
@@ -153,7 +155,7 @@ class Panels(Solver):
             "lengths": grid.lengths,
             "tolerance": self.tolerance,
             "error": max(run_.error, stats.get("depth_error", 0.0)),
-            "error_floor": run_.error_floor,
+            "error_floor": run_.errors.floor,
             "seconds": time.perf_counter() - start,
             "batch": 1,
         }

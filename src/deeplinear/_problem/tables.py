@@ -1,0 +1,76 @@
+"""Parts of a problem as tables of a TOML file, and back."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+from deeplinear._core import checks
+from deeplinear._core.about import AboutPart
+from deeplinear._core.refusal import Refusal
+from deeplinear._problem.layers import Layers
+from deeplinear._problem.optimizer import GradientDescent, Optimizer
+from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, SAMPLINGS, Phase
+from deeplinear._problem.schedules import Schedule
+
+_OWN = {
+    "optimizer": ABOUT_OPTIMIZER,
+    "sampling": ABOUT_SAMPLING,
+    "other": replace(ABOUT_OPTIMIZER, kinds=(GradientDescent,)),
+}
+"""Fields of phases and of parts that are parts themselves."""
+
+
+def table_of(part: Any) -> dict[str, Any]:
+    """Fields of a part, or of a phase, that TOML can hold; absent options are left out."""
+    values = {each.name: getattr(part, each.name) for each in fields(part) if each.init}
+    return {"type": type(part).__name__} | {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Schedule | Layers):
+        return value.to_dict()
+    return table_of(value) if isinstance(value, (Optimizer, *SAMPLINGS)) else value
+
+
+def phase_table(phase: Phase) -> dict[str, Any]:
+    """Fields of a phase, likewise."""
+    return {name: value for name, value in table_of(phase).items() if name != "type"}
+
+
+def read_phase(table: Any) -> Phase:
+    """Return a phase from its table."""
+    if not isinstance(table, dict):
+        raise Refusal("phases", table, "a list of tables")
+    check_names("phases", table, [each.name for each in fields(Phase)])
+    phase: Phase = _made("phases", Phase, table)
+    return phase
+
+
+def read_part(name: str, table: Any, about: AboutPart) -> Any:
+    """Return a part of one of several kinds from its table."""
+    if not isinstance(table, dict):
+        raise Refusal(name, table, "a table")
+    by_name = {kind.__name__: kind for kind in about.kinds}
+    word = table.get("type", about.kinds[0].__name__)
+    if why := about.why_missing(word):
+        raise Refusal(f"{name}.type", word, " or ".join(map(repr, by_name)), rest=why)
+    kind = by_name[checks.word(f"{name}.type", word, list(by_name))]
+    return _made(name, kind, {key: value for key, value in table.items() if key != "type"})
+
+
+def _made(name: str, kind: type, table: dict[str, Any]) -> Any:
+    """Return a part from its table; a part of its own in it is a table too."""
+    known = [each.name for each in fields(kind) if each.init]
+    check_names(name, table, ["type", *known])
+    values = {key: read_part(key, value, _OWN[key]) if key in _OWN else value for key, value in table.items()}
+    try:
+        return kind(**values)
+    except TypeError as error:  # a required field is missing; the class's own message names it
+        raise ValueError(f"{name}: {str(error).removeprefix(kind.__name__ + '.__init__() ')}") from None
+
+
+def check_names(where: str, table: dict[str, Any], allowed: list[str]) -> None:
+    """Refuse words in a table that nobody knows."""
+    for key in table:
+        if key not in allowed:
+            text = f"{key!r} is not known in {where}; allowed: {', '.join(allowed)}"
+            raise Refusal(key, table[key], ", ".join(allowed), text=text)
