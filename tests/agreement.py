@@ -17,6 +17,7 @@ OBSERVABLES = (
 
 
 def assert_close(actual, expected, tolerance=1e-10):
+    assert np.isfinite(expected).all()  # or anything would be close to it
     scale = max(1.0, np.abs(expected).max())
     assert np.abs(actual - expected).max() <= tolerance * scale
 

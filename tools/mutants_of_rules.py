@@ -18,10 +18,16 @@ RULES = Suite(
         ],
         "_equations/aside.py": [
             ("shares[steps[0] : steps[-1] + 1, ", "shares[: steps[-1] + 1 - steps[0], "),
-            ("evaluation.rule.stop - evaluation.step - 1)", "evaluation.rule.stop - evaluation.step)"),
+            ("left = evaluation.rule.stop - evaluation.step - 1", "left = evaluation.rule.stop - evaluation.step"),
+            ("(is_last or self.together == 1)", "(self.together == 1)"),
+        ],
+        "_equations/two_time.py": [
+            ("along[..., rows.start // per_time : rows.stop // per_time] = 0.0", "pass"),
         ],
         "_solvers/dense.py": [
-            ("if aside.steps and self.equations.grows(evaluation.row):", "if False:"),
+            ("if aside.steps and eq.grows(evaluation.row):", "if False:"),
+            ("eq.room.clear(row_set(eq.c, evaluation.row))", "pass"),
+            ("            aside.together = 1\n", ""),
         ],
         "_equations/matrix_track.py": [
             ("V = V @ q @ q", "V = V @ q"),
@@ -70,7 +76,7 @@ RULES = Suite(
         ],
         "_equations/system.py": [
             ("- bias(equal.mean) + bias(equal.mean + shift)", "+ bias(equal.mean + shift)"),
-            ("CDelta_equal[:, times] = 0.0", "CDelta_equal[:, times] *= 1.0"),
+            ("kernel=False)\n        self.room.clear(rows)", "kernel=False)"),
         ],
         "_problem/network.py": [
             ("else 2 * power - 1)", "else power)"),

@@ -8,6 +8,7 @@ import pytest
 import deeplinear as dl
 from agreement import assert_close
 from deeplinear._equations import aside
+from deeplinear._solvers.reference import reference
 
 FULL, NOISE = dl.FullBatch(2.0), dl.Isotropic(0.3)
 AVERAGES = [dl.EMA(0.9), dl.TailMean(0.5)]
@@ -49,10 +50,20 @@ def test_training_does_not_feel_what_is_looked_at():
     assert (averaged.test_loss == dl.solve(PLAIN, method="dense").test_loss).all()
 
 
-@pytest.mark.parametrize("lr", [0.5, 50.0, 1e9])
-def test_a_problem_that_diverges_while_others_go_on(lr, monkeypatch):
+GROWING = {
+    "full batch": PLAIN,
+    "drawn batches": replace(PLAIN, sampling=dl.MultiPassSGD(2.0, 0.5)),
+    "fresh batches": replace(PLAIN, sampling=dl.OnlineSGD(0.5)),
+    "drawn batches, two outputs": replace(PROBLEMS["two outputs"], sampling=dl.MultiPassSGD(2.0, 0.5)),
+    "drawn batches, SAM": PROBLEMS["SAM"],
+}
+
+
+@pytest.mark.parametrize("lr", [0.8, 50.0, 1e9])
+@pytest.mark.parametrize("problem", GROWING.values(), ids=GROWING)
+def test_a_problem_that_diverges_while_others_go_on(problem, lr, monkeypatch):
     """Averages up to the divergence are known, and those of the other problem too."""
-    problems = [PLAIN, replace(PLAIN, optimizer=dl.GradientDescent(lr))]
+    problems = [problem, replace(problem, optimizer=replace(problem.optimizer, lr=lr))]
     together = dl.solve(problems, averages=AVERAGES, method="dense")
     monkeypatch.setattr(aside, "_TOGETHER", 1)
     one_by_one = dl.solve(problems, averages=AVERAGES, method="dense")
@@ -61,3 +72,29 @@ def test_a_problem_that_diverges_while_others_go_on(lr, monkeypatch):
     assert np.isfinite(together[1].averaged_test_loss).sum() == 2 * end
     assert_close(curves(together[0]), curves(one_by_one[0]), 1e-13)
     assert_close(curves(together[1])[:, :end], curves(one_by_one[1])[:, :end], 1e-13)
+
+
+@pytest.mark.parametrize("sampling", [FULL, dl.OnlineSGD(2.0), dl.MultiPassSGD(2.0, 0.5)])
+def test_a_loss_that_grows_does_not_feel_what_is_looked_at(sampling):
+    """Once a loss has grown, a row is filled again after weights that waited have been looked at in its place."""
+    problem = replace(PLAIN, sampling=sampling, optimizer=dl.GradientDescent(0.5))
+    alone, averaged = dl.solve(problem), dl.solve(problem, averages=[dl.EMA(0.0), *AVERAGES])
+    end = alone.status.diverged_at
+    assert alone.test_loss[end - 1] > 1e3 * alone.test_loss[0]
+    assert (averaged.test_loss == alone.test_loss).all()
+    assert (averaged.train_loss == alone.train_loss).all()
+    losses = averaged.averaged_test_loss[:, :end]
+    assert_close(losses[0], alone.test_loss[:end], 1e-13)
+    expected = reference(replace(problem, steps=end), AVERAGES)["averaged_test_loss"]
+    assert np.abs(losses[1:] / expected - 1).max() < 1e-12
+
+
+@pytest.mark.parametrize("steps", [2, 3, 8])
+@pytest.mark.parametrize("rule", [dl.GradientDescent(0.02, weight_decay=1e-3), dl.ScheduleFree(1e160)])
+def test_weights_that_overflow_leave_those_that_wait_with_them_alone(steps, rule):
+    """Training diverges at step 1, whose weights no average before it has seen."""
+    problem = replace(PLAIN, network=dl.MLP(1, 1.0, 1e-200, centered=True), optimizer=rule, steps=steps)
+    found = dl.solve(problem, averages=[dl.EMA(0.0), *AVERAGES])
+    assert found.status.diverged_at == 1
+    assert_close(found.averaged_test_loss[:, 0], found.test_loss[0], 1e-13)
+    assert np.isposinf(found.averaged_test_loss[:, 1:]).all()

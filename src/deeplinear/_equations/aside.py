@@ -3,7 +3,8 @@
 Nothing depends on a row at such weights. So these wait until some of them can be evaluated at once, as one product of
 matrices in place of many with a row, in the place of rows that training fills next. They must be of the same phase as
 these, whose target they share, and see none of the rows that have followed them in training, as their weights have
-learned nothing there.
+learned nothing there. Those of a step wait for training to bear them too: what overflows in one row would meet the
+zeros of others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,28 +80,46 @@ class Aside:
                 matrix.record(of_mean=evaluation.rule.averages)
 
     def is_due(self, evaluation: Evaluation) -> bool:
-        """Whether to look now: as many wait as are worth it, or as have room in what is left of the phase."""
-        return bool(self.steps) and len(self.steps) >= min(self.together, evaluation.rule.stop - evaluation.step - 1)
+        """Whether to look now, before a step joins those that wait: as many do as are worth it, or as have room.
 
-    def places(self, row: int) -> Iterator[int]:
-        """Let the rows from one on have in turn the weights of each number, of all steps that wait; then none do."""
-        steps = [step for step, _ in self.steps]
-        if self._reported:
-            for matrix in self._matrices.values():
-                matrix.look(namespace(self._c.gamma0).ones_like(self._c.gamma0[..., 0]))
-            every = {
-                group: namespace(first).stack([each[group] for each in self._reported], axis=1)
-                for group, first in self._reported[0].items()
-            }
-            self._fill(row, every)
-            yield REPORTED
-        for number, shares in enumerate(self._shares):
-            mine = shares[steps[0] : steps[-1] + 1, : steps[-1] + 1]
-            for matrix in self._matrices.values():
-                matrix.look_at_average(number)
-            self._fill(row, {group: self._mean(mine, history) for group, history in self._history.items()})
-            yield number
+        Later there is less room, and more would wait.
+        """
+        left = evaluation.rule.stop - evaluation.step - 1
+        return not evaluation.number and len(self.steps) >= min(self.together, left) and bool(self.steps)
+
+    def cannot_wait(self, evaluation: Evaluation) -> bool:
+        """Whether to look at a step that has just joined: it has no room later in its phase, or none may wait."""
+        is_last = evaluation.step + 1 == evaluation.rule.stop
+        return not evaluation.number and (is_last or self.together == 1) and bool(self.steps)
+
+    def places(self, row: int) -> Iterator[tuple[int, list[int]]]:
+        """Let the rows from one on have in turn the weights of each number, of all steps that wait; then none do.
+
+        Yields the number, and the steps' own rows; with each only as many steps as may be looked at together.
+        """
+        for start in range(0, len(self.steps), self.together):
+            now = slice(start, start + self.together)
+            steps, own = (list(each) for each in zip(*self.steps[now], strict=True))
+            if self._reported:
+                self._place_reported(row, self._reported[now])
+                yield REPORTED, own
+            for number, shares in enumerate(self._shares):
+                mine = shares[steps[0] : steps[-1] + 1, : steps[-1] + 1]
+                for matrix in self._matrices.values():
+                    matrix.look_at_average(number)
+                self._fill(row, {group: self._mean(mine, history) for group, history in self._history.items()})
+                yield number, own
         self.steps, self._reported = [], []
+
+    def _place_reported(self, row: int, reported: Sequence[Mapping[int, Array]]) -> None:
+        """Let the rows from one on have weights that a rule reports."""
+        for matrix in self._matrices.values():
+            matrix.look(namespace(self._c.gamma0).ones_like(self._c.gamma0[..., 0]))
+        every = {
+            group: namespace(first).stack([each[group] for each in reported], axis=1)
+            for group, first in reported[0].items()
+        }
+        self._fill(row, every)
 
     def _mean(self, shares: Array, history: Array) -> Array:
         """Averages of weights, shape (batch, averages, 1 + times)."""

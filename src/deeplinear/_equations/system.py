@@ -82,24 +82,30 @@ class Equations:
     def passive_losses(self, rows: slice) -> NDArray[Any]:
         """Test losses (batch, times) at rows that nothing depends on, in the place of some that are filled next.
 
-        These rows may be several, at weights of the same phase, of which none has learned from another.
+        These rows may be several, at weights of the same phase, of which none has learned from another. They are empty
+        again afterwards.
         """
         self.chain.backward(rows, coupled=False)
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows, residuals=False, passive=True)
-        error = self.data_covariances.error_at(self.chain.Cg_first, rows)
-        outputs, step = self.c.structure.outputs, rows.start // self.c.structure.outputs
-        sigma = self.c.sigma[:, min(step, self.c.sigma.shape[1] - 1), None]
-        return to_numpy(error.reshape(len(error), -1, outputs).sum(axis=-1) + outputs * sigma**2)  # eq-losses
+        error = to_numpy(self.data_covariances.error_at(self.chain.Cg_first, rows))
+        self.room.clear(rows)
+        return self.loss_of(error, times_of(rows, self.c.structure.outputs).start)
 
     def passive(self, rows: slice) -> Values:
         """Return the values of such rows, with those of the training set."""
         self.chain.backward(rows, coupled=False)
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows, passive=True)
         self.data_covariances.step_aside(self.chain.Cg_first, rows)
-        times = times_of(rows, self.c.structure.outputs)
-        values = self._values(rows, times, kernel=False)
-        self.data_covariances.noise.CDelta_equal[:, times] = 0.0  # its draw is not yet known
+        values = self._values(rows, times_of(rows, self.c.structure.outputs), kernel=False)
+        self.room.clear(rows)
         return values
+
+    def loss_of(self, error: NDArray[Any], time: int) -> NDArray[Any]:
+        """Test losses (batch, times) of errors C_v(t, t) (batch, rows) on the examples of a row over times."""
+        outputs, sigma = self.c.structure.outputs, to_numpy(self.c.sigma)
+        noise = outputs * sigma[:, min(time, sigma.shape[1] - 1), None] ** 2
+        losses: NDArray[Any] = error.reshape(len(error), -1, outputs).sum(axis=-1) + noise  # eq-losses
+        return losses
 
     def squared_gradients(self, step: int) -> list[Array]:
         """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""

@@ -165,9 +165,12 @@ class Room:
             each.replayed = products
 
     def clear(self, rows: slice) -> None:
-        """Set rows and columns of all functions of two times to zero."""
+        """Set rows to zero in everything, and the columns of the same times."""
         for each in self.two_time:
             each.clear(rows)
+        for array, axis, per_time, _ in self._series:
+            along = namespace(array).moveaxis(array, axis, -1)
+            along[..., rows.start // per_time : rows.stop // per_time] = 0.0
 
     def copy_to(self, other: "Room") -> None:
         """Copy everything to a room of the same equations with more, or fewer, rows."""

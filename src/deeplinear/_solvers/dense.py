@@ -179,8 +179,10 @@ class DenseRun:
         every = 1 if c.structure.depth_nodes else _WATCH
         with computing(c.gamma0), self._steps(self.equations.fill) as fill:
             for evaluation in evaluations(c.structure.rules):
-                training.note(evaluation)
                 if training.aside.is_due(evaluation):
+                    self._look_aside(evaluation.row)
+                training.note(evaluation)
+                if training.aside.cannot_wait(evaluation):
                     self._look_aside(evaluation.row)
                 self._evaluate(evaluation, fill)
                 training.learn(evaluation, self.equations)
@@ -214,23 +216,23 @@ class DenseRun:
         """Fill the row of an evaluation.
 
         What overflows must not meet the zeros of weights that wait to be looked at, and did not learn from it: once a
-        loss has grown, they are looked at before the row is filled for good, and from then on do not wait.
+        loss has grown, the row is taken back until each of them has been looked at alone, and from then on none waits.
         """
-        aside = self._training.aside
+        aside, eq = self._training.aside, self.equations
         self._training.place(evaluation)
         fill(evaluation.row)
-        if aside.steps and self.equations.grows(evaluation.row):
-            self._look_aside(evaluation.row)
+        if aside.steps and eq.grows(evaluation.row):
+            eq.room.clear(row_set(eq.c, evaluation.row))
             aside.together = 1
+            self._look_aside(evaluation.row)
             self._training.place(evaluation)
             fill(evaluation.row)
 
     def _look_aside(self, row: int) -> None:
         """Look at averages, and at weights that are reported in place of others, in the place of rows from one on."""
-        aside, outputs = self._training.aside, self.equations.c.structure.outputs
-        waiting = [own for _, own in aside.steps]
-        rows = slice(row * outputs, (row + len(waiting)) * outputs)
-        for number in aside.places(row):
+        outputs = self.equations.c.structure.outputs
+        for number, waiting in self._training.aside.places(row):
+            rows = slice(row * outputs, (row + len(waiting)) * outputs)
             if number == REPORTED:
                 self.equations.reported.append((waiting, self.equations.passive(rows)))
             else:

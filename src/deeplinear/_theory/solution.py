@@ -77,7 +77,7 @@ class Solution(Drawn):
         asked for and an estimate of the relative ``error`` of the losses. That error is relative to the loss at each
         time, or to ``error_floor`` times the initial loss where that is larger. With coarse steps the same but for the
         lengths, and how many ``exact`` steps come first; with a condensed past ``nodes`` is the largest number of times
-        that were kept at once. ``rounding_at`` is there if ``status`` has it.
+        that were kept at once. ``rounding_at`` is there if ``status`` has it; the ``error`` is that of losses before.
 
     Examples
     --------

@@ -71,7 +71,8 @@ class CondensedRun:
     amplified
         How much errors of one step have grown, at most.
     error
-        Estimate of the relative error of the losses: what is left out, as far as it was amplified afterwards.
+        Estimate of the relative error of the losses: what is left out, as far as it was amplified afterwards; but not
+        from ``lost_at`` on.
     diverged_at, rounding_at, lost_at
         Steps, -1 for never: where training diverged, where rounding errors had grown into the losses, and where what
         was left out had, which comes before it.
