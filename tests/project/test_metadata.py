@@ -1,5 +1,6 @@
 """What the package says of itself, in every place where it says so."""
 
+import inspect
 import re
 import tomllib
 from importlib.metadata import version
@@ -44,3 +45,16 @@ def test_the_paper_cites_what_is_listed():
     text = (ROOT / "paper.md").read_text().partition("---\n\n")[2]
     cited = set(re.findall(r"@(\w+)", text))
     assert cited == set(listed) - {"deeplinear"}
+
+
+def test_the_list_of_changes_has_all_that_can_be_called():
+    """Results are the answers of functions and need no line of their own."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    results = {name for name in dl.__all__ if inspect.isclass(found := getattr(dl, name)) and not _is_given(found)}
+    missing = [name for name in dl.__all__ if name not in results and not re.search(rf"`{name}\b", text)]
+    assert missing == []
+
+
+def _is_given(found: type) -> bool:
+    """Whether users make objects of a class: it is a problem, or a part of one."""
+    return found.__module__.startswith("deeplinear._problem.")
