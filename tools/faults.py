@@ -289,7 +289,7 @@ def is_saved(result: Any, path: Path) -> bool:
 
 
 def child(script: str, *arguments: object) -> list[str]:
-    """Return the command of a process that knows this module, and leaves no bytecode behind that a fault has cut off."""
+    """Return the command of a process that knows this module; kept bytecode would be cut off by a full disk."""
     return [sys.executable, "-B", "-c", script, str(Path(__file__).parent), *map(str, arguments)]
 
 

@@ -40,6 +40,14 @@ def test_the_paper_counts_as_the_readme_does():
     assert paper == readme
 
 
+def test_findings_of_the_paper_have_the_numbers_of_their_pages():
+    findings = (ROOT / "paper.md").read_text().partition("\n# Findings\n")[2].partition("\n# ")[0]
+    pages = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("findings*.md")))
+    numbers = re.findall(r"\d+\.\d{2,}", findings)
+    assert len(numbers) > 15
+    assert [number for number in numbers if not re.search(rf"(?<!\d){re.escape(number)}(?!\d)", pages)] == []
+
+
 def test_the_paper_cites_what_is_listed():
     listed = re.findall(r"^@\w+\{(\w+),", (ROOT / "src" / "deeplinear" / "citations.bib").read_text(), re.M)
     text = (ROOT / "paper.md").read_text().partition("---\n\n")[2]
