@@ -29,7 +29,9 @@ TOOLS := .venv-tools
 TOOL := $(TOOLS)/$(PROGRAMS)
 WORKERS ?= 2
 # Tests start many processes of Python, each of which would compile the package again without its kept bytecode.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
+KEPT := PYTHONDONTWRITEBYTECODE=
+SPREAD := -n $(WORKERS) --dist worksteal
+PYTEST = $(KEPT) $(BIN)/pytest $(SPREAD)
 PARTS ?= tests src
 
 .DELETE_ON_ERROR:
@@ -80,8 +82,7 @@ check-package: $(TOOLS)/installed
 check-lowest: $(TOOLS)/installed
 	$(PYTHON) -m venv --clear .venv-lowest
 	$(TOOL)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[test]'
-	.venv-lowest/$(PROGRAMS)/pytest -n $(WORKERS) --dist worksteal -W ignore::DeprecationWarning \
-		-W ignore::PendingDeprecationWarning $(PARTS)
+	$(KEPT) .venv-lowest/$(PROGRAMS)/pytest $(SPREAD) -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(PARTS)
 
 # A copy of the tree, without the products that this one has.
 check-numpy: $(TOOLS)/installed
@@ -89,12 +90,12 @@ check-numpy: $(TOOLS)/installed
 	rm -rf out/numpy && mkdir -p out/numpy
 	git ls-files | tar c -T - | tar x -C out/numpy
 	DEEPLINEAR_COMPILED=never $(TOOL)/uv pip install --quiet --python .venv-numpy --editable 'out/numpy[test]'
-	cd out/numpy && ../../.venv-numpy/$(PROGRAMS)/pytest -n $(WORKERS) --dist worksteal $(PARTS)
+	cd out/numpy && $(KEPT) ../../.venv-numpy/$(PROGRAMS)/pytest $(SPREAD) $(PARTS)
 
 coverage: $(VENV)/installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7.10'
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(PARTS)
+	$(KEPT) $(BIN)/coverage run -m pytest $(SPREAD) $(PARTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet --directory out/coverage
 	$(BIN)/coverage report | tail -n 60

@@ -289,8 +289,8 @@ def is_saved(result: Any, path: Path) -> bool:
 
 
 def child(script: str, *arguments: object) -> list[str]:
-    """Return the command of a process that knows this module."""
-    return [sys.executable, "-c", script, str(Path(__file__).parent), *map(str, arguments)]
+    """Return the command of a process that knows this module; kept bytecode would be cut off by a full disk."""
+    return [sys.executable, "-B", "-c", script, str(Path(__file__).parent), *map(str, arguments)]
 
 
 def full_disks(seed: int, count: int, folder: Path) -> Iterator[Trial]:

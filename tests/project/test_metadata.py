@@ -1,5 +1,6 @@
 """What the package says of itself, in every place where it says so."""
 
+import inspect
 import re
 import tomllib
 from importlib.metadata import version
@@ -39,8 +40,29 @@ def test_the_paper_counts_as_the_readme_does():
     assert paper == readme
 
 
+def test_findings_of_the_paper_have_the_numbers_of_their_pages():
+    findings = (ROOT / "paper.md").read_text().partition("\n# Findings\n")[2].partition("\n# ")[0]
+    pages = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("findings*.md")))
+    numbers = re.findall(r"\d+\.\d{2,}", findings)
+    assert len(numbers) > 15
+    assert [number for number in numbers if not re.search(rf"(?<!\d){re.escape(number)}(?!\d)", pages)] == []
+
+
 def test_the_paper_cites_what_is_listed():
     listed = re.findall(r"^@\w+\{(\w+),", (ROOT / "src" / "deeplinear" / "citations.bib").read_text(), re.M)
     text = (ROOT / "paper.md").read_text().partition("---\n\n")[2]
     cited = set(re.findall(r"@(\w+)", text))
     assert cited == set(listed) - {"deeplinear"}
+
+
+def test_the_list_of_changes_has_all_that_can_be_called():
+    """Results are the answers of functions and need no line of their own."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    results = {name for name in dl.__all__ if inspect.isclass(found := getattr(dl, name)) and not _is_given(found)}
+    missing = [name for name in dl.__all__ if name not in results and not re.search(rf"`{name}\b", text)]
+    assert missing == []
+
+
+def _is_given(found: type) -> bool:
+    """Whether users make objects of a class: it is a problem, or a part of one."""
+    return found.__module__.startswith("deeplinear._problem.")
