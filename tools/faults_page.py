@@ -149,16 +149,17 @@ def mutated(choose: random.Random) -> tuple[str, dict[str, Any]]:
     task = choose.choice(list(REQUESTS))
     body: dict[str, Any] = copy.deepcopy(REQUESTS[task])
     for _ in range(choose.choice((1, 1, 2))):
-        *parents, last = choose.choice(list(places(body)))
+        *parents, last = choose.choice([*places(body)] or [("extra",)])
         at: Any = body
         for key in parents:
             at = at[key]
         if choose.random() < 0.1 and isinstance(at, dict):
-            del at[last]
+            at.pop(last, None)
         elif choose.random() < 0.1 and isinstance(at, dict):
-            at[choose.choice(["", "__proto__", "extra", "type"])] = choose.choice(UGLY)
+            last = choose.choice(["", "__proto__", "extra", "type"])
+            at[last] = copy.deepcopy(choose.choice(UGLY))
         else:
-            at[last] = choose.choice(UGLY)
+            at[last] = copy.deepcopy(choose.choice(UGLY))  # one that is changed later must not contain itself
     return task, body
 
 

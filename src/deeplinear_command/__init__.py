@@ -1,12 +1,12 @@
 """The program ``deeplinear``, up to where the library takes over.
 
 It stands beside the library, since importing anything inside of it loads all of it, which takes a second or so in which
-an interrupt must end the program as it does at any other time.
+an interrupt must end the program as it does at any other time. It imports as little as it can: an interrupt before
+``main`` is left to Python.
 """
 
 import os
 import signal
-from typing import Any
 
 INTERRUPTED = 130
 
@@ -20,7 +20,7 @@ def main() -> None:
     run()
 
 
-def end(*_: Any) -> None:
+def end(*_: object) -> None:
     """End at once where there is nothing to tidy up: while the library loads, and when the work is done."""
     os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)

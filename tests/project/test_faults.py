@@ -1,13 +1,17 @@
-"""The program that tries faults: some of its trials, and that it can fail."""
+"""The programs that try faults: some of their trials, and that they can fail."""
 
+import json
+import random
 from pathlib import Path
 
 import pytest
 
 from deeplinear._core import claims
+from deeplinear._explore.tasks import TASKS
 from documentation import ROOT, script
 
 FAULTS = script(ROOT / "tools" / "faults.py")
+PAGE = script(ROOT / "tools" / "faults_page.py")
 
 
 def test_some_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +41,12 @@ def test_figures_are_counted_by_kind() -> None:
     ]
     lines = FAULTS.table({"store": trials}).splitlines()
     assert lines[2:] == ["| store: cut | 2 | 1 | 1 |", "| store: lost | 1 | 1 | 0 |"]
+
+
+def test_every_request_of_the_page_is_tried_with_wrong_values() -> None:
+    assert set(PAGE.REQUESTS) == set(TASKS)
+    choose, values, tried = random.Random(0), json.dumps(PAGE.UGLY), set()
+    for _ in range(1000):
+        tried.add(PAGE.mutated(choose)[0])
+        assert json.dumps(PAGE.UGLY) == values  # else a value comes to contain itself, and has no end
+    assert tried == set(TASKS)
