@@ -85,10 +85,13 @@ EQUATIONS = Suite(
             ),
             ("times(f, f, c.whole_gamma0))", "times(f, c.whole_gamma0))"),
             ("(c.feedback, *c.f_bar)", "(None, *c.f_bar)"),
-            ("kernel += times(initial, w.initial(R, rows))", "kernel += 1.1 * times(initial, w.initial(R, rows))"),
             (
-                "kernel: Array = times(learned, w.learned(C, rows, transposed=transposed))",
-                "kernel: Array = 1.1 * times(learned, w.learned(C, rows, transposed=transposed))",
+                "kernel += times(initial, w.initial(R[rows], rows))",
+                "kernel += 1.1 * times(initial, w.initial(R[rows], rows))",
+            ),
+            (
+                "kernel: Array = times(learned, w.learned(C[rows], rows, transposed=transposed))",
+                "kernel: Array = 1.1 * times(learned, w.learned(C[rows], rows, transposed=transposed))",
             ),
             (
                 "self.Cg[layer + 1], times_or_one(f_bar, f_bar, rho)",
@@ -100,7 +103,7 @@ EQUATIONS = Suite(
             ),
             ("kernel += times(initial, decayed_on_g", "kernel += 1.1 * times(initial, decayed_on_g"),
             ("kernel = times_E(c, times(learned", "kernel = 1.1 * times_E(c, times(learned"),
-            ("_weight_kernel(w, R, correlation_rows(c, Cg, rows),", "_weight_kernel(w, R, Cg[rows],"),
+            ("Given(correlation_rows(c, Cg, rows))", "Given(Cg[rows])"),
             ("times_or_one(f, f, w.variance)", "times_or_one(f, w.variance)"),
             (
                 "return backward_source(c, weights.readout, None)",
