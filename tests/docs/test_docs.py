@@ -198,7 +198,8 @@ def solved() -> dict[str, object]:
     assert isinstance(dense.chain, Layers)
     parts = [problem.network, problem.data, problem.data.modes, problem.sampling, problem.optimizer]
     parts += [solution, solution.decomposition, solution.variance]
-    parts += [dense.c, dense.weights.input, dense.data, dense.data_covariances, dense.chain.responses.sites[2]]
+    parts += [dense.c, dense.weights.input, dense.data, dense.data_covariances, dense.data_covariances.noise]
+    parts += [dense.chain.responses.sites[2]]
     parts += [dl.ResNet(depth=3, width=1.0), Grid([1, 1, 1]), Block(0, 100)]
     return {type(part).__name__: part for part in parts}
 
