@@ -45,10 +45,10 @@ class Comparison(Drawn):
         Of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
-        Relative deviation of the losses that is expected of networks of this size, largest over steps; it falls
-        as 1/D. From exact draws where these are quick (see ``finite_size``), to about a third; otherwise an estimate
-        from theory alone, mostly right to within a factor of three. Infinite where some networks are expected to
-        diverge.
+        Relative deviation of the losses that is expected of networks of this size, largest over steps; it falls as 1/D.
+        It comes from exact draws where these are quick (see ``finite_size``), and is then right to about a third;
+        otherwise it is estimated from theory alone, mostly to within a factor of three. Infinite where some networks
+        are expected to diverge.
     explanation
         The verdict, what would have been noticed, divergence and finite size, in words.
     seeds, dim
@@ -170,19 +170,19 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     question undecided, unless something without scatter differs. Where training diverges, theory and
     every seed have to do so at about the same step.
 
-    Agreement means little if the seeds scatter so much that the test sees nothing. So "agrees" comes with the
-    deviation of the losses that would have been noticed: the test is repeated with theories that are off by more and
-    more of its standard errors at every step, until it rejects them, upwards and downwards. In fresh networks of the
-    same number a deviation of that size is noticed in about three of four cases, and half of it in one of four.
+    Agreement means little if the seeds scatter so much that the test sees nothing. So "agrees" comes with the deviation
+    of the losses that would have been noticed: the test is repeated with theories that are off by more and more of its
+    standard errors at every step, until it rejects them, upwards and downwards. With as many fresh networks, a
+    deviation of that size is noticed in about three cases out of four, and half of it in one out of four.
 
     Networks of finite size differ from theory in the mean, too, by a deviation that falls as 1/D and is large near the
     edge of stability. ``finite_size`` predicts it from exact draws of such networks where these take less than half a
-    second, and else estimates it from four solutions. Where it is predicted, ``z_beyond_size`` of the losses is their
-    deviation from theory and shift together: what size does not explain.
+    second; otherwise it is estimated from four solutions. Where it is predicted, ``z_beyond_size`` is the deviation of
+    the losses from theory plus shift: what size does not explain.
 
-    Rules that look at the size of gradients take it for a number, which needs many directions. On dimension-free data
-    with few of them, (sum lam)^2 / sum lam^2 below 50, networks of any size deviate, and ``explanation`` says so where
-    they do.
+    In theory the size of a gradient is not random, which needs many directions; this matters to rules that look at it.
+    On dimension-free data with few of them, (sum lam)^2 / sum lam^2 below 50, networks of any size deviate, and
+    ``explanation`` says so where they do.
 
     Parameters
     ----------

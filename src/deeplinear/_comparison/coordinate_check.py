@@ -41,16 +41,16 @@ def coordinate_check(
     Parameters
     ----------
     problem
-        A problem, whose width is replaced. Theory predicts its sizes; gradient descent without clipping, one phase.
-        Or a function ``factory(width, seed)`` that makes a network of PyTorch and returns ``(module, train, x)``: the
-        module, a function that takes one step of training, and inputs on which to look at activations. Its sizes are
-        measured only.
+        A problem, whose width is replaced. Theory predicts its sizes, for gradient descent without clipping and with
+        one phase. Or a function ``factory(width, seed)`` that makes a network of PyTorch and returns
+        ``(module, train, x)``: the module, a function that takes one step of training, and inputs on which to look at
+        activations. Its sizes are measured only.
     widths
         Two or more, in the units of the problem, or as the factory takes them.
     step
         Number of steps; 3 by default, or the last of the problem if that is earlier.
     experiment
-        Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``), to train networks of a problem too. Of a factory
+        Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``), to train networks of a problem too. For a factory
         only ``seeds``, 4 by default.
 
     Raises

@@ -45,7 +45,7 @@ class CoordinateCheck:
     widths
         In the units of the problem, or as a factory takes them, shape (widths,).
     step
-        Number of steps after which sizes are those listed.
+        Number of steps after which the sizes were taken.
     names
         The fields. Of a problem h1 .. hL, activations along the signal that drives training, and what the learned part
         of the weights adds to them; g1 .. gL, gradients of the function by activations, and their change; and the

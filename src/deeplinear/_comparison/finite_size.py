@@ -60,7 +60,7 @@ class SizeEffect:
 
     @property
     def relative_shift(self) -> Array:
-        """``shift`` over theory; theory below 1e-9 of its largest value counts as that, which is rounding."""
+        """``shift`` over theory; theory below 1e-9 of its largest value is rounding, and counts as that much."""
         return self.shift / self._scale
 
     @property
@@ -85,7 +85,7 @@ class FiniteSize:
     pairs
         Number of networks that were drawn, each with its mirror image.
     diverged
-        Part of them that diverged.
+        Fraction of them that diverged.
     effects
         What size does to each observable, by the names of ``Ensemble``; losses have shape (T,).
     """

@@ -34,11 +34,11 @@ class ObservableComparison:
     Attributes
     ----------
     name
-        Name of the observable, as in ``Solution`` and ``Ensemble``. Of singular values, ``singular_values`` are the
-        largest of each weight layer, where they stand out from its bulk, and ``singular_values_2`` the next.
+        Name of the observable, as in ``Solution`` and ``Ensemble``. ``singular_values`` is the largest singular value
+        of each weight layer, where it stands out from the bulk, and ``singular_values_2`` the next.
     layer
-        The layer, of those observables that have one in every layer; of losses of averaged weights and on the targets
-        of phases, the number of the average or of the phase, from 0.
+        The layer, for observables of single layers. For losses of averaged weights, and on the targets of phases, the
+        number of the average or of the phase, counted from 0.
     times
         Steps that are compared.
     theory, mean, standard_error
@@ -51,11 +51,11 @@ class ObservableComparison:
     p_value
         Of the sign-flip test on this observable alone; for correlations also between different times.
     detectable
-        Relative deviation that would have been noticed, shape (steps,): had theory been off by at least this much
-        at every step, all upwards or all downwards, the test that gave the verdict would have rejected it with
-        these very seeds. It is a common number of standard errors, found by repeating the test with theories
-        that are off; zero where seeds do not scatter, and infinite if 64 standard errors would not do. It is ``nan``
-        for correlations, for fewer than 8 seeds, and where the test rejects the theory as it is.
+        Relative deviation that would have been noticed, shape (steps,): had theory been off by at least this much at
+        every step, all upwards or all downwards, the test that gave the verdict would have rejected it with these very
+        seeds. It is a common number of standard errors, found by repeating the test with theories that are off; zero
+        where seeds do not scatter, and infinite if 64 standard errors would not be enough. It is ``nan`` for
+        correlations, for fewer than 8 seeds, and where the test rejects the theory as it is.
     expected_shift, expected_shift_error
         Mean of networks of this size minus theory, as ``finite_size`` predicts it from exact draws, and its standard
         error, shape (steps,). ``nan`` for correlations, and where the draws would take long.
@@ -94,7 +94,7 @@ class ObservableComparison:
 
     @property
     def max_z_beyond_size(self) -> float:
-        """Largest abs(z_beyond_size) over time; ``nan`` where no shift is expected, because it is not known."""
+        """Largest abs(z_beyond_size) over time; ``nan`` where the expected shift is not known."""
         known = np.abs(self.z_beyond_size[np.isfinite(self.z_beyond_size)])
         return float(known.max()) if known.size else math.nan
 

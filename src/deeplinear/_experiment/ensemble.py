@@ -66,7 +66,7 @@ class Ensemble(Drawn):
     gradient_correlation
         g_l(t) . g_l(t') / N_l for l = 1 .. L, shape (seed, L, n, n).
     error_correlation
-        v(t) . v(t') / N_0, each direction weighed by the variance of the data along it, shape (seed, n, n).
+        v(t) . v(t') / N_0, each direction weighted by the variance of the data along it, shape (seed, n, n).
     residual_correlation
         Delta(t) . Delta(t') / P, shape (seed, n, n). In online training, zero between different
         times; with unlimited data, the average over one sample seen at all times.

@@ -35,9 +35,9 @@ class Measured(Drawn):
     seeds
         Numbers of the runs.
     dim
-        Input dimension of the networks; None if it was not said.
+        Input dimension of the networks; None if it was not given.
     has_steps
-        Whether it was said which steps these are. Otherwise there has to be one value for every step of the theory.
+        Whether the steps were given. Otherwise there must be one value for every step of the theory.
     inputs
         What networks were trained on: ``"unknown"``.
 

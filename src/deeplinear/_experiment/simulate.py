@@ -63,15 +63,15 @@ def simulate(
         ``"all"``, or ``"losses"`` to leave out the correlations, which need memory of the order
         of seeds * depth * (steps * outputs)^2.
     method
-        How matrices are kept, which does not change the distribution of the networks. ``"explicit"``: every
-        entry. ``"lazy"``: a Gaussian matrix is drawn only along the vectors that training applies it to, so that a
-        network takes time and memory proportional to its width and not to the square of it. ``"reduced"``: besides,
-        of neurons, of samples and of inputs of equal variance only those directions are kept that training has
-        looked at, so that time and memory do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with
-        skip connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of
-        variances that few others have. ``"auto"``: explicit where that takes less than half a second
-        for each network, else the quickest; the result says which. Orthogonal steps (``Muon``) need explicit
-        matrices. A seed gives another network in explicit matrices than it does in the other two ways.
+        How matrices are kept, which does not change the distribution of the networks. ``"explicit"``: every entry.
+        ``"lazy"``: a Gaussian matrix is drawn only along the vectors that training applies it to, so that a network
+        takes time and memory proportional to its width and not to the square of it. ``"reduced"``: in addition, of
+        neurons, of samples and of inputs of equal variance only the directions that training has looked at are kept, so
+        that time and memory do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with skip
+        connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of variances that
+        few others have. ``"auto"``: explicit where that takes less than half a second for each network, else the
+        quickest; the result says which. Orthogonal steps (``Muon``) need explicit matrices. With explicit matrices a
+        seed gives a different network than in the other two ways.
     averages
         Averages of the weights, such as ``EMA(0.99)`` or ``TailMean(0.5)``, whose test losses are wanted beside those
         of the weights.

@@ -90,7 +90,7 @@ def fit(
         others that ``sensitivity`` takes, and ``capacity`` and ``source`` of a power law.
     dim
         Input dimension of the networks, where curves do not say it. It is needed for errors where a run has fewer than
-        three networks: then 64 networks of the fitted problem are drawn, whose scatter is taken.
+        three networks: then the scatter is that of 64 networks of the fitted problem, which are drawn for it.
     loss
         ``"test"``, ``"train"`` or ``"both"``, as far as they were measured.
 
@@ -109,7 +109,7 @@ def fit(
     -----
     What is fitted is the mean of networks in the limit of large ones. Finite networks deviate from it by a shift of
     order 1/D, which is not part of the errors: see ``finite_size``. ``chi2_per_dof`` far above 1 says that theory
-    does not explain the curves, at any value of what is free.
+    does not explain the curves, whatever the values of the free fields.
 
     In 100 repeats with 8 networks each (depth 1, D = 2000; richness and noise free) intervals of 95 % held in 93 and
     91 cases.

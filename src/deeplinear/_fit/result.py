@@ -35,16 +35,17 @@ class Fit(Drawn):
     values, errors
         Value and standard error of each free field, by name. A factor on the given values where these differ.
     low, high
-        Intervals of 95 %, from Student's t with as many degrees of freedom as there are networks, less one of each run.
+        Intervals of 95 %, from Student's t with as many degrees of freedom as there are networks, minus one for each
+        run.
     covariance
         Of what was varied, in the order of ``values``, shape (free, free): of logarithms of fields that are varied by
         factors, of all others as they are.
     factors
         Names of fields whose common factor was fitted.
     chi2, dof
-        Sum of squared deviations from theory, in units of standard errors, and what it is on average if theory is
-        right at the values that were found, from the scatter between networks. For independent values that would be
-        their number less that of free fields; values at different steps are correlated.
+        Sum of squared deviations from theory, in units of standard errors, and its mean if theory is right with the
+        fitted values, from the scatter between networks. For independent values that mean would be their number minus
+        the number of free fields; values at different steps are correlated.
     count
         Number of values.
     problems
@@ -126,7 +127,7 @@ class Fit(Drawn):
 
     @property
     def chi2_per_dof(self) -> float:
-        """About 1 where theory explains the curves, with a wide scatter since few modes of it count; else far above."""
+        """About 1, with a wide scatter, where theory explains the curves; far above 1 where it does not."""
         return self.chi2 / self.dof if self.dof > 0 else math.nan
 
     @cached_property

@@ -44,13 +44,13 @@ class Landscape(Shown):
     problem, along
         What was solved, and along which line, as in ``landscape``.
     positions
-        Where on the line, shape (n,): between two points, 0 is the one and 1 the other; around the last weights, 0 are
-        these and 1 is as far away as the next step of plain descent would go.
+        Where on the line, shape (n,): between two points, 0 is the first and 1 the second; around the last weights, 0
+        is at these weights and 1 as far away as the next step of plain descent would go.
     train_loss, test_loss
         At these positions, shape (n,).
     barrier
-        By how much the train loss between two points rises above the straight line that joins the losses at both, at
-        most; nan along lines that do not join two points.
+        Largest rise of the train loss above the straight line that joins the losses at the two points; nan along lines
+        that do not join two points.
 
     Examples
     --------
@@ -100,13 +100,14 @@ def landscape(
     problem
         What is trained. Weights are those that gradients are taken at.
     along
-        ``"line"``: from the first weights to the last. ``(t1, t2)``: between the weights of two steps.
-        ``"ema"``, ``EMA(decay)`` or ``TailMean(part)``: from the last weights to their average; ``"ema"`` has
-        decay 0.99. ``"twins"``: between the last weights of two networks that began with the same weights and saw
-        different batches, which only SGD has. ``"gradient"``: from the last weights along minus the gradient.
+        ``"line"``: from the first weights to the last. ``(t1, t2)``: between the weights of two steps. ``"ema"``,
+        ``EMA(decay)`` or ``TailMean(part)``: from the last weights to their average; ``"ema"`` has decay 0.99.
+        ``"twins"``: between the last weights of two networks that began with the same weights and saw different
+        batches; this line exists for SGD only. ``"gradient"``: from the last weights along minus the gradient.
         ``"sharpest"``: from the last weights along the direction of largest curvature.
     positions
-        Where to have the losses, as in ``Landscape``, in any order: 25 from 0 to 1, or 41 from -4 to 4, by default.
+        Where on the line the losses are wanted, as in ``Landscape``, in any order: 25 from 0 to 1, or 41 from -4 to 4,
+        by default.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where the equations are then solved.
     progress
@@ -115,7 +116,7 @@ def landscape(
     Raises
     ------
     ValueError
-        If an argument is not allowed, or the rule does not have this line.
+        If an argument is not allowed, or there is no such line for the rule.
     ArithmeticError
         If training diverges before the last weights.
 

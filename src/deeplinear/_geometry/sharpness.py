@@ -60,10 +60,10 @@ class Sharpness(Shown):
         What the iteration found, largest first, with weights as seen from where it began, shape (n, vectors). A
         residual is how far from a Ritz value the nearest eigenvalue can be.
     curvature_unit
-        What eigenvalues are multiplied with to have them in raw units: those of ``1/(2P) sum Delta^2`` by the weights
-        themselves, times the width N_L.
+        Factor that turns eigenvalues into raw units, those of ``1/(2P) sum Delta^2`` by the weights themselves, times
+        the width N_L.
     start
-        With which gradient the iteration began, ``"first"`` or ``"now"``.
+        The gradient with which the iteration began, ``"first"`` or ``"now"``.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def sharpness(
         Step or steps to look at, from 0 to ``problem.steps - 1``; ten of them, evenly spaced, by default.
     vectors
         Number of directions, 2 or more. Eigenvalues that stand alone are found to many digits with a dozen; the end of
-        a continuous spectrum is extrapolated from those found, which 16 do to some 1e-3.
+        a continuous spectrum is extrapolated from those found, to about 1e-3 with 16.
     operator
         ``"hessian"``, or ``"kernel"`` for the tangent kernel, the part of the Hessian that does not change sign.
     start

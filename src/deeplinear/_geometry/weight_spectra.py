@@ -32,7 +32,7 @@ ACCURACY = 3e-3
 class WeightSpectra(Shown):
     """Singular values of the weight matrices at some steps of training, each over the root of its fan-in.
 
-    Weight layers are numbered 0 (input) to L - 1; the readout is a vector, or a few. Of data without a dimension, whose
+    Weight layers are numbered 0 (input) to L - 1; the readout is a vector, or a few. For dimension-free data, whose
     input weights have no bulk, layer 0 is nan.
 
     Attributes
@@ -44,13 +44,14 @@ class WeightSpectra(Shown):
     edge
         Upper end of the bulk of singular values, shape (n, L).
     outliers
-        For each step and layer, the singular values beyond it, largest first, to 2e-4 of them, or to 3e-3 near it.
+        For each step and layer, the singular values beyond it, largest first, with a relative error of 2e-4, or of 3e-3
+        near it.
     update
         Singular values of what was learned, largest first, shape (n, L, number of evaluations), zero beyond their
         number.
     update_rank
-        Number of directions that it has, effectively: the square of the sum of the squared singular values, over the
-        sum of their fourth powers; shape (n, L), nan where nothing was learned.
+        Effective number of its directions: the square of the sum of the squared singular values, over the sum of their
+        fourth powers; shape (n, L), nan where nothing was learned.
     target_alignment
         Overlap of the target with the right singular vector of the largest outlier of layer 0, shape (n,); nan where
         there is none, or several outputs or targets.

@@ -74,10 +74,10 @@ class MeasuredOptima:
         Loss of every network at the last step, at the values that the transfer tried, shape (values, tried, seeds);
         ``inf`` where it diverged, nan at values that no network was trained at.
     best, low, high
-        Best value at each size, and the values between which it lies, shape (values,). The interval holds all
-        that are not significantly worse than another, judged by the differences in each network; it ends at a bound
-        (0 or ``inf`` for rates) where no value that was tried is. Those of rates are also ``lr``, ``lr_low``,
-        ``lr_high``.
+        Best value at each size, and the values between which it lies, shape (values,). The interval holds all that are
+        not significantly worse than another, judged by the differences in each network; it ends at a bound (0 or
+        ``inf`` for rates) where no value that was tried is significantly worse. Those of rates are also ``lr``,
+        ``lr_low``, ``lr_high``.
     error
         Its standard error: half the width of the interval over Student's quantile; of rates (``lr_error``) the width is
         that in log(lr).
@@ -150,14 +150,14 @@ class MeasuredOptima:
 
     @property
     def of_each_value(self) -> dict[str, Array]:
-        """Everything that each size has one number of, by name; the best value has the name of its field."""
+        """Every quantity that has a number for each size, by name; the best value has the name of its field."""
         own = {"": self.best, "_low": self.low, "_high": self.high, "_error": self.error}
         names = ("diverged", "regret", "regret_low", "regret_high")
         return {f"{self.field}{end}": each for end, each in own.items()} | {name: getattr(self, name) for name in names}
 
     @property
     def of_all_values(self) -> dict[str, float]:
-        """Everything that there is one number of, by name."""
+        """Every quantity that has a single number, by name."""
         names = ("exponent", "exponent_low", "exponent_high", "exponent_error")
         return {name: getattr(self, name) for name in names}
 

@@ -85,12 +85,12 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     phases follow each other, the bound is the loss of the untrained network on the data of the last one.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
-    that blows up down to where three are stable in a row. Up to a rate whose loss goes down all the way all others do
-    so too. From there, or from half the first unstable rung, rates are tried in steps of 4 %. Steps of 1 % follow in
+    that blows up down to where three are stable in a row. Below a rate whose loss falls all the way, the loss of every
+    rate does. From there, or from half the first unstable rung, rates are tried in steps of 4 %. Steps of 1 % follow in
     between, unless the losses at both ends diverge and never come back to the bound, or their logarithms are both
     farther below it than twice what those around differ by. Then both ends are bisected. Stretches narrower than 1 % of
-    the rate can be missed. Every run is solved step by step, however long, from 400 steps times outputs on with
-    a condensed past (see ``solve``); a rate at which infinite depth cannot be resolved counts as unstable.
+    the rate can be missed. Every run is solved step by step, however long, from 400 steps times outputs on with a
+    condensed past (see ``solve``); a rate at which infinite depth cannot be resolved counts as unstable.
 
     Parameters
     ----------

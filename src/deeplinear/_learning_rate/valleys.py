@@ -51,7 +51,7 @@ class LrMinimum:
     lr, loss
         Where it is, and the loss there.
     low, high
-        The rates around it between which the loss is at most 5 % more, by interpolation between the rates solved.
+        The rates around it between which the loss is at most 5 % higher, by interpolation between the rates solved.
     """
 
     lr: float

@@ -80,7 +80,7 @@ def critical_batch(
     objective: str = "test",
     progress: Progress | bool | None = None,
 ) -> CriticalBatch:
-    """Find up to which size larger batches save as many steps as they cost examples.
+    """Find the size up to which larger batches save as many steps as they cost in examples.
 
     Parameters
     ----------

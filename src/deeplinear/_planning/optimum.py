@@ -120,8 +120,8 @@ def optimal(
     objective
         ``"test"`` or ``"train"`` loss.
     margin
-        How much higher the learning rate must be able to be, as a fraction: what is left of the loss, less label noise,
-        may then rise by a tenth, and more counts against the place. Without a margin (0) descents end in narrow dips at
+        By how much, as a fraction, the learning rate must be able to rise: what is left of the loss, less label noise,
+        may rise by a tenth then, and more counts against the place. Without a margin (0) descents end in narrow dips at
         the edge of stability.
     starts
         Number of starts, at least 1.

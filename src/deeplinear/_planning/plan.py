@@ -61,12 +61,12 @@ class Plan(Drawn):
     horizons
         Numbers of updates, shape (horizons,).
     losses, costs, lrs
-        Loss with the best constant rate, cost, and this rate, of every model after every number of updates, shape
+        Loss with the best constant rate, cost, and that rate, for every model after every number of updates, shape
         (values of the first field, ..., horizons).
     frontier
         What is best at every budget up to this one, with exponents.
     label_noise
-        Part of the loss that nothing can lower, which the frontier's losses are without.
+        Part of the loss that nothing can lower; the losses of the frontier leave it out.
     objective
         ``"test"`` or ``"train"``.
     """
@@ -142,9 +142,9 @@ def plan(
     objective
         ``"test"`` or ``"train"`` loss.
     store
-        Folder in which models that are solved are kept. A plan that was interrupted goes on where it stopped, other
-        budgets, costs and values are planned with what is there, and processes that share the folder, on one machine or
-        on several, share the work: run the same call in all of them.
+        Folder in which models that are solved are kept. A plan that was interrupted resumes, other budgets, costs and
+        values are planned with what is there, and processes that share the folder, on one machine or on several, share
+        the work: run the same call in all of them.
     device
         ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved.
     progress

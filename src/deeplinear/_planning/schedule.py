@@ -68,13 +68,13 @@ class OptimalSchedule(Drawn):
     losses
         Loss at every step, shape (steps,).
     families
-        What it is compared with: the best schedule of each named shape, with its loss. Of momentum the best constant,
-        and of batches as many examples at every step.
+        What it is compared with: the best schedule of each named shape, with its loss. For momentum this is the best
+        constant, and for batches the constant that uses as many examples in all.
     nearby
         Loss at the last step with all rates (or batches, or odds m / (1 - m) of momentum) 5 % lower, and 5 % higher.
     slope
-        Largest derivative, either way, of log(loss) with respect to the logarithm of the rate at a knot (or of the
-        batch, or of the odds), where the loss is counted above what no rate can lower: what is left to gain.
+        Largest derivative, in absolute value, of log(loss) with respect to the logarithm of the rate at a knot (or of
+        the batch, or of the odds), where the loss is counted above what no rate can lower: what is left to gain.
     has_converged
         Whether another step of the descent would have lowered this loss by less than 0.01 %.
     knots
@@ -157,8 +157,8 @@ def optimal_schedule(
     The answer does not depend on the problem's own learning rates. Every run is solved step by step, however long.
 
     A schedule of momentum or of batches begins with the best constant one, and is found in the same way, with learning
-    rates as the problem has them. Batches have as many examples between them as those of the problem: the question is
-    when to use these.
+    rates as the problem has them. Batches use as many examples in all as those of the problem: the question is when to
+    use them.
 
     Parameters
     ----------

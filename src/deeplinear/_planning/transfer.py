@@ -82,7 +82,8 @@ def transfer(
     Parameters
     ----------
     problem
-        Where all other values come from. Where another field than ``lr`` is followed, its learning rate is held too.
+        Where all other values come from. Where a field other than ``lr`` is followed, the learning rate is held fixed
+        too.
     over
         The field to change: ``"width"``, ``"depth"``, ``"samples"``, ``"batch"`` or ``"steps"``. The loss is that of
         the last step.
@@ -93,7 +94,7 @@ def transfer(
         takes.
     bounds
         Lowest and highest value of a field other than ``lr``; by default as in ``optimal``. Its range is scanned at 49
-        values, so that narrower minima than the distance of two may be missed.
+        values, so that minima narrower than the distance between two of them may be missed.
     lrs
         Learning rates at which losses are returned and networks simulated. By default a grid of ratio sqrt(2) around
         all optima; these are found independently of it.
@@ -114,7 +115,7 @@ def transfer(
     Raises
     ------
     ValueError
-        If the problem has no such field, or not with these values.
+        If the problem has no such field, or does not allow these values.
     ArithmeticError
         If training diverges at every value of the field, or no learning rate lowers the loss.
 

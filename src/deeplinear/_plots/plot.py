@@ -1,5 +1,6 @@
 """One door for all pictures: what is given decides what is drawn."""
 
+from collections.abc import Callable
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -29,10 +30,26 @@ from deeplinear._plots.transfer import plot_transfer
 from deeplinear._theory.sensitivity import Sensitivity
 from deeplinear._theory.solution import Solution
 
-_DRAWN = (
-    "a Solution, Ensemble, Measured, Comparison, Transfer, Sensitivity, Fit, Sharpness, Landscape, WeightSpectra, "
-    "OptimalSchedule, Optimum, Plan, or the data set of a sweep"
-)
+Draw = Callable[[Any, Axes | None], Figure]
+
+_PICTURES: dict[type, Draw] = {
+    Solution: plot_solution,
+    Ensemble: plot_experiment,
+    Measured: plot_experiment,
+    Comparison: lambda result, ax: plot_comparison(result.theory, result.experiment, result, ax),
+    Transfer: plot_transfer,
+    Sensitivity: plot_sensitivity,
+    Fit: plot_fit,
+    Sharpness: lambda result, ax: figure_of(plot_sharpness(result, ax)),
+    Landscape: lambda result, ax: figure_of(plot_landscape(result, ax)),
+    WeightSpectra: lambda result, ax: figure_of(plot_weight_spectra(result, ax)),
+    OptimalSchedule: plot_schedule,
+    Optimum: plot_optimum,
+    Plan: plot_plan,
+}
+"""The picture of each kind of result."""
+
+_DRAWN = f"a {', '.join(kind.__name__ for kind in _PICTURES)}, or the data set of a sweep"
 
 
 def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figure:
@@ -74,30 +91,9 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     """
     if experiment is not None:
         return plot_comparison(result, checked_experiment(result, experiment), ax=ax)
-    if isinstance(result, Solution):
-        return plot_solution(result, ax)
-    if isinstance(result, Ensemble | Measured):
-        return plot_experiment(result, ax)
-    if isinstance(result, Comparison):
-        return plot_comparison(result.theory, result.experiment, result, ax)
-    if isinstance(result, Transfer):
-        return plot_transfer(result, ax)
-    if isinstance(result, Sensitivity):
-        return plot_sensitivity(result, ax)
-    if isinstance(result, Fit):
-        return plot_fit(result, ax)
-    if isinstance(result, Sharpness):
-        return figure_of(plot_sharpness(result, ax))
-    if isinstance(result, Landscape):
-        return figure_of(plot_landscape(result, ax))
-    if isinstance(result, WeightSpectra):
-        return figure_of(plot_weight_spectra(result, ax))
-    if isinstance(result, OptimalSchedule):
-        return plot_schedule(result, ax)
-    if isinstance(result, Optimum):
-        return plot_optimum(result, ax)
-    if isinstance(result, Plan):
-        return plot_plan(result, ax)
+    for kind, draw in _PICTURES.items():
+        if isinstance(result, kind):
+            return draw(result, ax)
     if is_sweep(result):
         return plot_sweep(result, ax)
     raise Refusal("result", result, _DRAWN, got=type(result).__name__)

@@ -76,8 +76,8 @@ class NormalizedDescent(Optimizer):
     """Gradient descent whose steps do not grow with the gradient.
 
     Gradients are divided by the root of a running mean v of their squared norm, ``v <- beta2 v + (1 - beta2) |G|^2``
-    with ``v / (1 - beta2^(t+1))`` for v after step t, and nothing is added under the root. One number for all weights
-    or one for each weight layer, as in LARS; momentum and weight decay come after, as in ``GradientDescent``.
+    with ``v / (1 - beta2^(t+1))`` for v after step t, and nothing is added under the root. There is one norm for all
+    weights, or one for each weight layer, as in LARS; momentum and weight decay come after, as in ``GradientDescent``.
 
     Parameters
     ----------
@@ -120,24 +120,24 @@ class Muon(Optimizer):
     """Orthogonal steps for the hidden matrices, another rule for the rest.
 
     The momentum M <- momentum M + G of each hidden matrix is divided by its Frobenius norm and taken through the
-    iteration of Newton and Schulz, X <- 3.4445 X - 4.7750 X X^T X + 2.0315 (X X^T)^2 X. The weights take the step
-    lr sqrt(N) X, with N the width above the matrix, so that lr is the size of a step relative to initial weights. In
-    the standard parameterization N is the width below, as of weights of variance 1 / fan-in that take the step lr X,
-    and in residual networks with branches 1 / depth^p a factor depth^(p - 1) makes up for their number.
+    iteration of Newton and Schulz, X <- 3.4445 X - 4.7750 X X^T X + 2.0315 (X X^T)^2 X. The weights take the step lr
+    sqrt(N) X, with N the width above the matrix, so that lr is the size of a step relative to initial weights. In the
+    standard parameterization N is the width below, as for weights of variance 1 / fan-in that take the step lr X, and
+    in residual networks with branches 1 / depth^p a factor depth^(p - 1) makes up for their number.
 
     Parameters
     ----------
     lr
         Learning rate of the orthogonal steps: a number, or one that depends on the step as in ``GradientDescent``.
     momentum, nesterov
-        Of the orthogonal steps. Nesterov's rule takes momentum M + G for M.
+        Momentum of the orthogonal steps. Nesterov's rule uses momentum M + G in place of M.
     iterations
         Number of iterations.
     input
         Whether the input weights take such steps too.
     other
-        The rule of the readout, and of the input weights: a ``GradientDescent`` without clipping. None is plain
-        descent with the same learning rate, whatever that becomes.
+        The rule of the readout, and of the input weights: a ``GradientDescent`` without clipping. None means plain
+        descent with the learning rate of Muon, also where that is changed later.
 
     Examples
     --------
@@ -199,7 +199,7 @@ class Muon(Optimizer):
 
 @dataclass(frozen=True)
 class ScheduleFree(Optimizer):
-    """Descent without a schedule: gradients are taken between fast weights and their mean, which is what counts.
+    """Descent without a schedule: gradients are taken between fast weights and their mean, which is the result.
 
     Gradients are taken at y = (1 - beta) z + beta x; then z <- z + lr G and x <- (1 - c) x + c z with c = 1/(t + 2).
     Losses are those of x.

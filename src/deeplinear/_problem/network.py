@@ -257,10 +257,10 @@ class MLP(Network):
     richness
         How far features move during training: gamma0 in muP. Positive; at least 1e-100 unless centered.
     parameterization
-        ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes
-        gamma0 = richness / sqrt(width), with the width of the last hidden layer. ``"standard"`` does so too, and
-        multiplies the learning rate of hidden weights and readout by their fan-in, as weights of variance 1 / fan-in
-        with one raw learning rate do; steps of a size of their own are those of such weights too.
+        ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes gamma0 = richness / sqrt(width), with the
+        width of the last hidden layer. ``"standard"`` does so too, and multiplies the learning rate of hidden weights
+        and readout by their fan-in, as weights of variance 1 / fan-in with one raw learning rate do. Rules whose steps
+        have a size of their own (``Muon``, ``NormalizedDescent``) take the steps of such weights, too.
     centered
         Whether the function at initialisation is subtracted from the output.
     init_scale
@@ -304,11 +304,11 @@ class ResNet(Network):
     branch
         Strength of the branches, zero or above.
     branch_scaling
-        ``"depth-mup"`` is 1/2, and ``"none"`` takes beta = branch. A number p takes
-        beta = branch / depth^p, and multiplies the learning rate of the hidden weights by a power of the depth that
-        keeps what a step does to the stream the same at every depth: depth^(2 p - 1) where steps are as large as
-        gradients, and depth^(p - 1) where each layer's have a size of their own, as in Muon and in descent that is
-        normalised by layer. 1/2 is depth-muP, and 1 the rule called CompleteP. ``"none"`` changes no rate.
+        A number p takes beta = branch / depth^p, and multiplies the learning rate of the hidden weights by a power of
+        the depth that makes a step change the stream equally at every depth: depth^(2 p - 1) where steps are as large
+        as gradients, and depth^(p - 1) where those of each layer have a size of their own, as in Muon and in descent
+        that is normalised by layer. ``"depth-mup"`` stands for 1/2, and 1 is the rule called CompleteP. ``"none"``
+        takes beta = branch, and changes no rate.
 
     Examples
     --------

@@ -68,14 +68,14 @@ class Phase:
         Number of steps; those of all phases add up to the steps of the problem.
     target_overlap
         Overlap of the target with that of the phase before, from -1 to 1; the rest of it is a new random direction of
-        the same size. The first phase has nothing before it, and 1.
+        the same size. It is 1 in the first phase, which has nothing before it.
     new_samples
         Whether a data set is drawn anew at the start of the phase, or is that of the phase before.
     sampling, noise
         What replaces those of the problem; None for the same. Samples are kept only under the same rule of sampling.
     optimizer
-        A rule that starts afresh, with schedules over this phase and those after it that go on with it; None to go on
-        as before.
+        A rule that starts afresh; its schedules run over this phase and those after it that keep the rule. None keeps
+        the rule of the phase before.
 
     Examples
     --------

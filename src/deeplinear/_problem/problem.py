@@ -176,10 +176,10 @@ class Problem:
         Parameters
         ----------
         values
-            New values by name, for names with their part such as ``"optimizer.lr"``.
+            New values by full name, such as ``"optimizer.lr"``.
         fields
             New values by name: fields of any part (``lr``, ``width``, ``noise``, ``steps``), or whole parts
-            (``sampling``), to which fields given beside them belong.
+            (``sampling``). Fields that are given beside a new part belong to it.
 
         Examples
         --------
@@ -259,7 +259,7 @@ class Problem:
 
     @classmethod
     def from_toml(cls, text: str) -> "Problem":
-        """Read a problem from TOML text such as ``to_toml`` writes; every word must be known."""
+        """Read a problem from TOML text such as ``to_toml`` writes; unknown names are refused."""
         if not isinstance(text, str):
             raise Refusal("text", text, "TOML, as a string")
         return cls.from_dict(tomllib.loads(text))

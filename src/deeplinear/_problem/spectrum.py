@@ -138,7 +138,7 @@ class Spectrum:
         capacity
             Decay of the eigenvalues, above 1 (so that their sum is finite) and at most 100.
         source
-            Decay of the target, positive and at most 1000: the easier the task, the larger. An infinitely wide lazy
+            Decay of the target, positive and at most 1000; easier tasks have a larger one. An infinitely wide lazy
             network without sampling noise learns as time^-source.
         modes
             How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are then
@@ -201,7 +201,7 @@ multiplicity=None, proportional=False, noise=0.0)
         return _from_modes(fit.modes, noise=fit.noise)
 
     def compress(self, tolerance: float = 1e-6) -> "Spectrum":
-        """Return a spectrum with fewer modes and the same predictions, so that cost does not grow with the number.
+        """Return a spectrum with fewer modes and the same predictions, so that cost does not grow with their number.
 
         In each decade, modes are replaced by the nodes of a Gauss rule for the sums over modes that
         the equations take, which are compared with the exact ones: they agree to ``tolerance`` for all that

@@ -56,7 +56,7 @@ def sweep(
         The problem that all other values are taken from.
     grid
         Values by field: any field of the problem, short ("lr") or with its part ("optimizer.lr"). Fields of rules
-        inside of others, and of phases, have the path to them: "other.lr", "phases.1.target_overlap", "phases.1.lr".
+        inside others, and of phases, are given with their path: "other.lr", "phases.1.target_overlap", "phases.1.lr".
     store
         Folder that becomes a Zarr group, which ``xarray.open_zarr`` opens when the sweep is complete and
         ``open_sweep`` at any time. By default results are kept in memory only.

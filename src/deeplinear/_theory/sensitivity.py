@@ -115,7 +115,7 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
 
     Each field costs about two to three solutions of the problem. Long runs that ``solve`` would give to panels are
     solved, and differentiated, by them, to a relative error of about 1e-8, and other long ones with a condensed past.
-    Panels take no momentum, so with respect to that every step is solved.
+    Panels cannot have momentum, so for derivatives with respect to it every step is solved.
 
     Parameters
     ----------
@@ -124,17 +124,17 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     wrt
         Names of fields: ``lr``, ``richness``, ``width``, ``samples``, ``batch``, ``noise``, ``branch``, ``momentum``,
         ``weight_decay``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them; by default all of
-        these, but ``momentum`` only where every step is solved anyway. All else is held fixed: ``richness`` rather
-        than gamma0 when the width of an NTK network changes, say, and what phases have of their own. Fields of phases,
-        which are counted from 0, and of a rule inside of another have the path to them: ``phases.1.lr``,
-        ``phases.1.noise``, ``phases.1.target_overlap``, ``other.lr``. For a number that depends on the step, and for
-        widths given by layer, the derivative is with respect to a common factor, at 1.
+        these, but ``momentum`` only where every step is solved anyway. All else is held fixed: ``richness`` rather than
+        gamma0 when the width of an NTK network changes, say, and what phases have of their own. Fields of phases, which
+        are counted from 0, and of a rule inside another are given with their path: ``phases.1.lr``, ``phases.1.noise``,
+        ``phases.1.target_overlap``, ``other.lr``. For a number that depends on the step, and for widths given by layer,
+        the derivative is with respect to a common factor, at 1.
 
     Raises
     ------
     ValueError
-        If a name is not a continuous field of the problem; ``width`` is none where it is infinite, and no field of a
-        phase is that is None.
+        If a name is not a continuous field of the problem; an infinite ``width`` is not continuous, nor is a field of a
+        phase that is None.
     MemoryError
         Before solving, if the matrices do not fit into the memory available.
     ArithmeticError

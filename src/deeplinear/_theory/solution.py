@@ -71,13 +71,14 @@ class Solution(Drawn):
     solver
         The configuration that finds the same solution again.
     stats
-        What there is to report: ``method``, ``seconds`` and size of the ``batch`` that was solved together; at
-        infinite depth also the number of ``depth_nodes`` and the ``depth_error`` that was found; with panels the
-        number of ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was
-        asked for and an estimate of the relative ``error`` of the losses. That error is relative to the loss at each
-        time, or to ``error_floor`` times the initial loss where that is larger. With coarse steps the same but for the
-        lengths, and how many ``exact`` steps come first; with a condensed past ``nodes`` is the largest number of times
-        that were kept at once. ``rounding_at`` is there if ``status`` has it; the ``error`` is that of losses before.
+        A report: the ``method``, the ``seconds`` it took and the size of the ``batch`` that was solved together; at
+        infinite depth also the number of ``depth_nodes`` and the ``depth_error`` that was found; with panels the number
+        of ``nodes``, the ``lengths`` of the panels in steps (1 is a single step), the ``tolerance`` that was asked for
+        and an estimate of the relative ``error`` of the losses. That error is relative to the loss at each time, or to
+        ``error_floor`` times the initial loss where that is larger. Coarse steps have the same entries except
+        ``lengths``, and the number of ``exact`` steps that come first; with a condensed past ``nodes`` is the largest
+        number of times that were kept at once. ``rounding_at`` is there if ``status`` has it; ``error`` is then that of
+        the losses before.
 
     Examples
     --------
@@ -126,8 +127,8 @@ class Solution(Drawn):
     def times(self) -> NDArray[Any]:
         """Steps t = 0 .. T-1, each before its update, shape (T,).
 
-        Solved by panels or coarse steps these are the real-valued times of their nodes, T of them from here on; ``at``
-        has the losses at any step.
+        For runs solved by panels or coarse steps these are the real-valued times of their nodes, whose number is T from
+        here on; ``at`` has the losses at any step.
         """
         return self.axis.times
 
@@ -239,7 +240,7 @@ class Solution(Drawn):
 
     @property
     def layer_time(self) -> Array | None:
-        """Position in (0: layer 1, 1: last layer) of the nodes that stand for layers at infinite depth, else None."""
+        """Positions of the nodes that stand for layers at infinite depth, from 0 to 1 along the layers; else None."""
         if self.problem.network.depth < math.inf:
             return None
         return Nodes(self._depth_nodes, None).position
@@ -353,13 +354,13 @@ class Solution(Drawn):
         Raises
         ------
         ValueError
-            If the file is another one, is not complete or has been damaged.
+            If the file is of another kind, incomplete or damaged.
         """
         return cls(**read(path))
 
     @classmethod
     def of(cls, problem: Problem, answer: Answer) -> "Solution":
-        """Make a solution of what a solver found; what rounding makes negative is zero, or label noise."""
+        """Make a solution from what a solver found; what rounding makes negative is zero, or label noise."""
         curves = answer.curves.map(lambda curve: np.maximum(curve, 0.0))
         noise = _label_noise(problem, answer.axis.times)
         return cls(

@@ -54,11 +54,11 @@ def solve(
     all data or on the population loss, without momentum. While a run oscillates they take exact steps.
 
     A condensed past lets long runs be solved at every step, with noise, momentum, any schedule, and at the edge of
-    stability: the longer ago something was, the fewer rows are kept of it, so that time grows little faster than
-    the number of steps, by about a millisecond each. Two-time functions are found at pairs of up to 200 steps.
+    stability: the longer ago something was, the fewer rows are kept for it, so that time grows little faster than the
+    number of steps, by about a millisecond each. Two-time functions are found at pairs of up to 200 steps.
 
-    Coarse steps, each of which stands for several, are extrapolated to those of long runs of stochastic gradient
-    descent. They pay for very many steps of a small learning rate, and find curves only.
+    Coarse steps, each of which stands for several, are extrapolated to single steps in long runs of stochastic gradient
+    descent. They pay off for very many steps with a small learning rate, and give curves only.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ def solve(
         of sampling, centering) are solved together, which saves most of the overhead of short ones.
     method
         ``"dense"``, ``"panels"``, ``"coarse"``, ``"condensed"``, or ``"auto"``: for runs that are long (more than 1000
-        steps times outputs) panels if they are smooth, otherwise a condensed past, or coarse steps where these
-        are fewer. Should one of them not resolve a run, or panels not pay, the next one does, and at last the dense
-        method if that takes a minute or two and fits into memory; otherwise it is refused, with what the dense
-        method would take. ``"reference"`` is slow and plain, and shares no line with the others: to check them with,
-        at some dozens of steps.
+        steps times outputs) panels if they are smooth, otherwise a condensed past, or coarse steps where these are
+        fewer. If one of them does not resolve a run, or panels do not pay, the next one is tried, and finally the dense
+        method if that takes no more than a minute or two and fits into memory; otherwise the run is refused, and the
+        message says what the dense method would take. ``"reference"`` is slow and plain, and shares no code with the
+        others: it checks them, over some dozens of steps.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in

@@ -16,10 +16,10 @@ class Status:
     Attributes
     ----------
     diverged_at
-        Step at which the loss has left all bounds, None if it does not.
+        Step at which the loss leaves all bounds, None if it does not.
     rounding_at
-        Step from which on the losses depend on rounding, None if they do not: training has become unstable, after what
-        could have grown was trained away, so that rounding errors grow in its place. In exact arithmetic
+        First step whose losses depend on rounding, None if there is none. Training has then become unstable after
+        everything that could grow had been trained away, so that rounding errors grow in its place. In exact arithmetic
         the losses leave their smooth course later or not at all, and in finite networks at another step.
 
     Examples
