@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,21 @@ class TestLocalProcesses:
         assert os.getpid() in pids(tmp_path)
         assert len(pids(tmp_path)) > 1
         assert set(counts(tmp_path).values()) == {1}
+
+    def test_what_waits_is_not_begun_when_processes_are_ended(
+        self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An interrupted run ends at once, however much is left to do."""
+        monkeypatch.setenv("COUNT_LARGEST_FREE", "0")
+        pool = LocalProcesses(1)
+        task = Task((problem,), np.arange(problem.steps), None)
+        futures = [pool.submit(counting.counted, task) for _ in range(3)]
+        wait_for(lambda: counts(tmp_path, "begun"))
+        pool.close()
+        assert len(pids(tmp_path, "begun")) == 1
+        for future in futures:
+            with pytest.raises(CancelledError):
+                future.result(timeout=0)
 
     def test_a_killed_process_is_replaced(
         self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

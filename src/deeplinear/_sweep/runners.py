@@ -124,25 +124,28 @@ class LocalProcesses:
         """Processes are watched by their own threads."""
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes; what waits for one is not begun."""
         self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for process in list(self._all):
             process.kill()
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown()
 
     def _run(self, function: Callable[[Argument], Answer], task: Argument) -> Answer:
         for _ in range(ATTEMPTS):
+            if self._closed:
+                raise CancelledError
             process = self._process()
             try:
                 answer = process.call(function, task)
-            except (EOFError, OSError, pickle.UnpicklingError):
+            except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # it died, or its pipes are closed
                 self._all.discard(process)
                 process.kill()
-                if self._closed:
-                    raise CancelledError from None
                 continue
             self._idle.put(process)
             return answer
+        if self._closed:
+            raise CancelledError
         raise WorkerLost(f"the process that computed it died {ATTEMPTS} times; it may have run out of memory")
 
     def _process(self) -> "_Process":
@@ -154,6 +157,9 @@ class LocalProcesses:
     def _new(self) -> "_Process":
         process = _Process()
         self._all.add(process)
+        if self._closed:  # too late to be ended with the others
+            process.kill()
+            raise CancelledError
         process.wait_until_ready()
         return process
 
