@@ -49,11 +49,13 @@ LONG = (
     "how-many-epochs.md",
     "how-much-data.md",
     "learning-rate-transfer.md",
+    "optimisers-and-phases.md",
     "peaks-of-schedules.md",
     "rate-and-tokens.md",
     "residual-depth.md",
     "scaling-laws.md",
     "several-at-once.md",
+    "sharpness.md",
     "sweeps.md",
     "warm-up.md",
     "weight-decay.md",
@@ -100,7 +102,10 @@ def test_other_python_blocks_run_or_say_why_not(page: Path, tmp_path: Path, monk
                 exec(compile(tree, f"{NAMES[page]}:{block.line}", "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", pages(), ids=NAMES.get)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "sweeps.md"), id=NAMES[page]) for page in pages()],
+)
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``deeplinear`` runs beside the TOML files of the page; what is not run is at least known."""
     monkeypatch.chdir(tmp_path)
