@@ -28,8 +28,10 @@ BIN := $(VENV)/$(PROGRAMS)
 TOOLS := .venv-tools
 TOOL := $(TOOLS)/$(PROGRAMS)
 WORKERS ?= 2
+# One more than two cores have room for, since tests also wait: for browsers, servers and other processes.
+TESTERS ?= 3
 # Tests start many processes of Python, each of which would compile the package again without its kept bytecode.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
 PARTS ?= tests src
 
 .DELETE_ON_ERROR:
@@ -80,7 +82,7 @@ check-package: $(TOOLS)/installed
 check-lowest: $(TOOLS)/installed
 	$(PYTHON) -m venv --clear .venv-lowest
 	$(TOOL)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[test]'
-	.venv-lowest/$(PROGRAMS)/pytest -n $(WORKERS) --dist worksteal -W ignore::DeprecationWarning \
+	.venv-lowest/$(PROGRAMS)/pytest -n $(TESTERS) --dist worksteal -W ignore::DeprecationWarning \
 		-W ignore::PendingDeprecationWarning $(PARTS)
 
 # A copy of the tree, without the products that this one has.
@@ -89,12 +91,12 @@ check-numpy: $(TOOLS)/installed
 	rm -rf out/numpy && mkdir -p out/numpy
 	git ls-files | tar c -T - | tar x -C out/numpy
 	DEEPLINEAR_COMPILED=never $(TOOL)/uv pip install --quiet --python .venv-numpy --editable 'out/numpy[test]'
-	cd out/numpy && ../../.venv-numpy/$(PROGRAMS)/pytest -n $(WORKERS) --dist worksteal $(PARTS)
+	cd out/numpy && ../../.venv-numpy/$(PROGRAMS)/pytest -n $(TESTERS) --dist worksteal $(PARTS)
 
 coverage: $(VENV)/installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7.10'
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(PARTS)
+	$(BIN)/coverage run -m pytest -n $(TESTERS) --dist worksteal $(PARTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet --directory out/coverage
 	$(BIN)/coverage report | tail -n 60

@@ -350,7 +350,7 @@ class TestProcess:
         assert ended.value.code == 2
         assert capfd.readouterr() == ("", "error: depth must be a whole number, at least 1, got 0\n")
 
-    @pytest.mark.parametrize("module", ["deeplinear", "scipy", "deeplinear._cli._options"])
+    @pytest.mark.parametrize("module", some_slow(["deeplinear", "scipy", "deeplinear._cli._options"], "scipy"))
     def test_interrupt_while_the_library_loads(self, module: str) -> None:
         interrupt = f"""
 import os, signal, sys
