@@ -1,9 +1,10 @@
 """What makes the command line easy: help everywhere, files that say only what matters, hints, devices."""
 
 import importlib.util
-import subprocess
+import runpy
 import sys
 import time
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -77,13 +78,27 @@ def test_files_with_unknown_words_are_refused(text: str, words: str) -> None:
     assert words in refused("solve", "--problem", "part.toml")
 
 
-def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
+def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.warns(UserWarning, match="for 512 neurons give 512 / D"):
         assert run("solve", "--width", "512", "--steps", "3").exit_code == 0
-    # As a program of its own, which python -m starts too.
-    command = [sys.executable, "-m", "deeplinear", "compare", "--samples", "300", "--steps", "3", "--dim", "5"]
-    shown = subprocess.run([*command, "--seeds", "2"], capture_output=True, text=True)
-    assert shown.stderr.count("warning: samples 300 is 300 times the input dimension D here; for 300 samples") == 1
+    # As the program shows it, which python -m starts too.
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["deeplinear", "compare", "--samples", "300", "--steps", "3", "--dim", "5", "--seeds", "2", "--json"],
+    )
+    monkeypatch.setattr(sys, "warnoptions", [])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    capfd.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with pytest.raises(SystemExit):
+            runpy.run_module("deeplinear", run_name="__main__")
+    shown = capfd.readouterr().err
+    assert shown.count("warning: samples 300 is 300 times the input dimension D here; for 300 samples") == 1
     counts = ("--data", "power-law", "--width", "512")
     assert run("solve", *counts, "--steps", "3").exit_code == 0  # a warning would be an error here
 

@@ -41,6 +41,7 @@ def test_there_are_notebooks_and_every_kind_of_block_is_known() -> None:
 LONG = (
     "batch-and-rate.md",
     "budget.md",
+    "choose.md",
     "command-line.md",
     "coordinate-check-passes.md",
     "faq.md",

@@ -133,7 +133,10 @@ def test_one_step_of_online_sgd(depth):
 @pytest.mark.parametrize(
     ("name", "objective"),
     [
-        *((name, "test") for name in PROBLEMS),
+        *(
+            pytest.param(name, "test", marks=[pytest.mark.slow] * (name in ("full batch", "overfitting", "population")))
+            for name in PROBLEMS
+        ),
         *(
             pytest.param(name, "train", marks=[] if name in ("full batch", "overfitting") else [pytest.mark.slow])
             for name in PROBLEMS

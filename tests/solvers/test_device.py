@@ -1,6 +1,5 @@
 """Devices of PyTorch against NumPy; PyTorch on the processor stands in for a graphics card."""
 
-import importlib.util
 import math
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from deeplinear._solvers.dense import DenseRun
 from deeplinear._theory.sensitivity import _names, derivatives
 from deeplinear._theory.solution import MATRICES, PARTS
 from factories import SAMPLINGS, checkerboard, maker
-from needs import need
+from needs import need_torch
 from strategies import problems
 
 DEVICE = "torch:cpu"
@@ -30,8 +29,7 @@ GRAM = [[1.0, 0.3], [0.3, 0.5]]
 
 @pytest.fixture(scope="session")
 def torch():
-    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[gpu]'")
-    return importlib.import_module("torch")
+    return need_torch()[0]
 
 
 make = maker("network", "sampling", network=dl.MLP(3, 0.8), noise=0.3, sampling=SAMPLINGS[1], lr=0.02, steps=10)
