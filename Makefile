@@ -28,9 +28,11 @@ BIN := $(VENV)/$(PROGRAMS)
 TOOLS := .venv-tools
 TOOL := $(TOOLS)/$(PROGRAMS)
 WORKERS ?= 2
+# One more than two cores have room for, since tests also wait: for browsers, servers and other processes.
+TESTERS ?= 3
 # Tests start many processes of Python, each of which would compile the package again without its kept bytecode.
 KEPT := PYTHONDONTWRITEBYTECODE=
-SPREAD := -n $(WORKERS) --dist worksteal
+SPREAD := -n $(TESTERS) --dist worksteal
 PYTEST = $(KEPT) $(BIN)/pytest $(SPREAD)
 PARTS ?= tests src
 

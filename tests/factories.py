@@ -30,6 +30,13 @@ def checkerboard(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
     ]
 
 
+def some_slow(values: Iterable[Any], *slow: Any) -> list[Any]:
+    """Values for ``parametrize``, of which some are left to ``make check-slow``."""
+    values = list(values)
+    assert all(each in values for each in slow)
+    return [pytest.param(each, marks=[pytest.mark.slow] * (each in slow)) for each in values]
+
+
 def maker(*names: str, **defaults: Any) -> Callable[..., dl.Problem]:
     """Return a function that makes problems: of what it is given, by position or by name, and of these defaults.
 

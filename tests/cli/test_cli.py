@@ -17,6 +17,7 @@ import deeplinear as dl
 from command_line import document, refused, run
 from deeplinear._cli import _commands, _fields, main
 from deeplinear._problem.problem import PARTS
+from factories import some_slow
 
 pytestmark = pytest.mark.usefixtures("in_folder")
 
@@ -176,7 +177,7 @@ class TestProblem:
         ],
     )  # fmt: skip
     def test_options_make_parts(self, arguments: list[str], part: str, expected: object) -> None:
-        assert getattr(given(*arguments), part) == expected
+        assert getattr(given("--steps", "3", *arguments), part) == expected
 
     def test_options_take_the_place_of_fields_in_a_file(self) -> None:
         problem = given("--problem", _file(TOML), "--depth", "3", "--batch", "1.5")
@@ -342,12 +343,14 @@ class TestProcess:
         assert json.loads(done.stdout)["command"] == "solve"
         assert done.stderr == ""
 
-    def test_errors_have_no_traceback(self) -> None:
-        done = subprocess.run([*_command(), "solve", "--depth", "0"], capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert done.stderr == "error: depth must be a whole number, at least 1, got 0\n"
+    def test_errors_have_no_traceback(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setattr(sys, "argv", ["deeplinear", "solve", "--depth", "0"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert capfd.readouterr() == ("", "error: depth must be a whole number, at least 1, got 0\n")
 
-    @pytest.mark.parametrize("module", ["deeplinear", "scipy", "deeplinear._cli._options"])
+    @pytest.mark.parametrize("module", some_slow(["deeplinear", "scipy", "deeplinear._cli._options"], "scipy"))
     def test_interrupt_while_the_library_loads(self, module: str) -> None:
         interrupt = f"""
 import os, signal, sys
@@ -365,7 +368,9 @@ main()"""
         settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
         assert settings["project"]["scripts"] == {"deeplinear": "deeplinear_command:main"}
 
-    @pytest.mark.parametrize("arguments", ["solve --steps 6 --quiet", "solve --help"])
+    @pytest.mark.parametrize(
+        "arguments", some_slow(["solve --steps 6 --quiet", "solve --help"], "solve --steps 6 --quiet")
+    )
     def test_output_that_nobody_reads(self, arguments: str) -> None:
         command = [*_command(), *arguments.split()]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -1,9 +1,11 @@
 """What makes the command line easy: help everywhere, files that say only what matters, hints, devices."""
 
 import importlib.util
-import subprocess
+import runpy
 import sys
 import time
+import warnings
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,13 +30,18 @@ COMMANDS = tuple(sorted(typer.main.get_command(_cli.app).commands))  # type: ign
 WITHOUT_DEVICE = {"estimate", "explore"}  # as docs/devices.md says
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_is_short_to_ask_for_and_shows_defaults_that_people_can_read(command: str) -> None:
+@cache
+def help_of(command: str) -> str:
     shown = run(command, "-h")
     assert shown.exit_code == 0
-    assert shown.output == run(command, "--help").output
+    return str(shown.output)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_short_to_ask_for_and_shows_defaults_that_people_can_read(command: str) -> None:
+    assert help_of(command) == run(command, "--help").output
     for word in ("MISSING", "dataclass", "factory", "<class", "object at"):
-        assert word not in shown.output.replace("package is missing", ""), word
+        assert word not in help_of(command).replace("package is missing", ""), word
 
 
 def test_options_complete_in_shells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,13 +78,27 @@ def test_files_with_unknown_words_are_refused(text: str, words: str) -> None:
     assert words in refused("solve", "--problem", "part.toml")
 
 
-def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
+def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.warns(UserWarning, match="for 512 neurons give 512 / D"):
         assert run("solve", "--width", "512", "--steps", "3").exit_code == 0
-    # As a program of its own, which python -m starts too.
-    command = [sys.executable, "-m", "deeplinear", "compare", "--samples", "300", "--steps", "3", "--dim", "5"]
-    shown = subprocess.run([*command, "--seeds", "2"], capture_output=True, text=True)
-    assert shown.stderr.count("warning: samples 300 is 300 times the input dimension D here; for 300 samples") == 1
+    # As the program shows it, which python -m starts too.
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["deeplinear", "compare", "--samples", "300", "--steps", "3", "--dim", "5", "--seeds", "2", "--json"],
+    )
+    monkeypatch.setattr(sys, "warnoptions", [])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    capfd.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with pytest.raises(SystemExit):
+            runpy.run_module("deeplinear", run_name="__main__")
+    shown = capfd.readouterr().err
+    assert shown.count("warning: samples 300 is 300 times the input dimension D here; for 300 samples") == 1
     counts = ("--data", "power-law", "--width", "512")
     assert run("solve", *counts, "--steps", "3").exit_code == 0  # a warning would be an error here
 
@@ -99,14 +120,14 @@ def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved() -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_every_command_that_computes_takes_a_device(arguments: tuple[str, ...]) -> None:
-    given = (*arguments, "--steps", "4", "--depth", "1")
+    given = (*arguments, "--steps", "4", "--depth", "1", "--json")
     assert run(*given, "--device", "torch:cpu").exit_code == run(*given).exit_code
-    assert "device must be" in refused(*given, "--device", "abacus")
+    assert "device must be" in refused(*given[:-1], "--device", "abacus")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_only_commands_that_compute_nothing_themselves_have_no_device(command: str) -> None:
-    assert ("--device" in run(command, "-h").stdout) == (command not in WITHOUT_DEVICE)
+    assert ("--device" in help_of(command)) == (command not in WITHOUT_DEVICE)
 
 
 @pytest.mark.usefixtures("torch")

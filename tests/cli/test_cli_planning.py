@@ -38,11 +38,11 @@ def _once(search: Any) -> Any:
 
 @cache
 def optimum() -> dl.Optimum:
-    return dl.optimal(PROBLEM, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, starts=2)
+    return dl.optimal(PROBLEM, ["lr", "richness"], bounds={"richness": (0.5, 2.0)}, starts=1)
 
 
 class TestOptimal:
-    OPTIONS = ("--over", "lr,richness", "--bounds", "richness=0.5,2", "--starts", "2")
+    OPTIONS = ("--over", "lr,richness", "--bounds", "richness=0.5,2", "--starts", "1")
 
     def test_a_table_and_a_picture(self) -> None:
         result = run("optimal", *FAST, *self.OPTIONS)

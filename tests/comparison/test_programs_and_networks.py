@@ -12,7 +12,7 @@ import pytest
 
 import deeplinear as dl
 from agreement import z_scores
-from factories import maker
+from factories import maker, some_slow
 
 STEPS = 12
 TWO = [[1.0, 0.3], [0.3, 0.5]]
@@ -72,13 +72,13 @@ def assert_agrees(problem, dim, seeds, relative, **options):
     return theory
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_slow(CASES, "SAM, multi-pass"))  # each alone is there too
 def test_rules(name):
     dim, relative = (10**4, 1e-2) if "multi-pass" in name else (10**5, 5e-3)
     assert_agrees(CASES[name], dim, 24, relative, method="reduced")
 
 
-@pytest.mark.parametrize("name", MUON)
+@pytest.mark.parametrize("name", some_slow(MUON, "momentum"))  # which others have too
 def test_muon(name):
     assert_agrees(MUON[name], 160, 32, 0.06, method="explicit")
 

@@ -12,7 +12,7 @@ import deeplinear as dl
 from agreement import assert_networks_agree, z_scores
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.train import train
-from factories import maker
+from factories import maker, some_slow
 from networks import steps_of
 
 DIM, SEEDS, STEPS = 300, 24, 30
@@ -72,9 +72,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "residual, depth 16")) for name in CASES]
+SLOW = (
+    "full batch",
+    "online",
+    "multi-pass",
+    "two outputs",
+    "residual, depth 6, online",
+    "residual, depth 16",
+    "momentum",
 )
+"""Each sampling rule, network and update rule of these is in a case that is left."""
+
+
+@pytest.mark.parametrize("name", some_slow(CASES, *SLOW))
 def test_losses_and_correlations_agree(name):
     assert_networks_agree(CASES[name], DIM, SEEDS, rms=2.0, relative=0.05)
 

@@ -226,7 +226,7 @@ def test_jumps_of_a_schedule_take_memory() -> None:
 
 def test_nodes_in_depth_are_counted_with_what_they_are_compared_to() -> None:
     deep = dl.Problem(
-        dl.ResNet(depth=np.inf, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.02), steps=40
+        dl.ResNet(depth=np.inf, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.02), steps=20
     )
     measured = peak_bytes(lambda: dl.solve(deep))
     assert measured < 1.2 * estimate(deep).theory.bytes
@@ -246,7 +246,7 @@ def test_runs_that_oscillate_are_not_taken_for_smooth_ones(lr: float, steps: int
 def test_oscillations_keep_more_of_the_past() -> None:
     """At the edge of stability a run takes more memory than a smooth one, and no more than is said of it."""
     network, sampling = dl.MLP(2, 2.56, richness=2.721), dl.FullBatch(1.525)
-    edge = dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(0.09), 700)
+    edge = dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(0.09), 500)
     measured = peak_bytes(lambda: Condensed().solve([edge]))
     assert Condensed().estimate(edge).bytes < measured < Condensed().estimate_of_oscillations(edge).bytes
 
@@ -256,7 +256,7 @@ def test_oscillations_keep_more_of_the_past() -> None:
     [
         (dl.Isotropic(0.3), dl.OnlineSGD(0.5), 1.0, 10_000, 10),
         (dl.Isotropic(0.3), dl.MultiPassSGD(2.0, 0.5), 1.0, 2000, 10),
-        (dl.Spectrum.power_law(1.5, 0.5, modes=100), dl.OnlineSGD(32), 64.0, 5000, 5),
+        (dl.Spectrum.power_law(1.5, 0.5, modes=30), dl.OnlineSGD(32), 64.0, 5000, 5),
     ],
     ids=["online", "multi-pass", "power law"],
 )

@@ -22,6 +22,7 @@ from deeplinear._equations.chain import Layers
 from deeplinear._time.grid import Grid
 from deeplinear._time.history import Block
 from documentation import DOCS, ROOT, blocks, cells, links, pages, script
+from factories import some_slow
 
 NOTEBOOKS = [page for page in pages() if cells(page)]
 DOCTESTS = [page for page in pages() if any(">>> " in b.text for b in blocks(page) if b.kind == "python")]
@@ -40,20 +41,25 @@ def test_there_are_notebooks_and_every_kind_of_block_is_known() -> None:
 LONG = (
     "batch-and-rate.md",
     "budget.md",
+    "choose.md",
     "command-line.md",
     "coordinate-check-passes.md",
     "faq.md",
     "findings.md",
+    "findings-sharpness.md",
     "findings-training.md",
     "fit-and-predict.md",
     "how-many-epochs.md",
     "how-much-data.md",
     "learning-rate-transfer.md",
+    "optimisers-and-phases.md",
     "peaks-of-schedules.md",
+    "predict-and-check.md",
     "rate-and-tokens.md",
     "residual-depth.md",
     "scaling-laws.md",
     "several-at-once.md",
+    "sharpness.md",
     "sweeps.md",
     "warm-up.md",
     "weight-decay.md",
@@ -100,7 +106,10 @@ def test_other_python_blocks_run_or_say_why_not(page: Path, tmp_path: Path, monk
                 exec(compile(tree, f"{NAMES[page]}:{block.line}", "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", pages(), ids=NAMES.get)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "sweeps.md"), id=NAMES[page]) for page in pages()],
+)
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``deeplinear`` runs beside the TOML files of the page; what is not run is at least known."""
     monkeypatch.chdir(tmp_path)
@@ -272,18 +281,20 @@ def test_the_equation_of_the_tangent_kernel() -> None:
 # --- finite size ---------------------------------------------------------------------------------------------
 
 
-def test_recorded_finite_size_numbers_come_from_their_script() -> None:
+FINITE_SIZE = script(DOCS / "finite_size.py")
+
+
+@pytest.mark.parametrize("name", some_slow(FINITE_SIZE.PROBLEMS, "residual", "deep, P = D"))  # which take longest
+def test_recorded_finite_size_numbers_come_from_their_script(name: str) -> None:
     """Some of the smallest networks are trained again, with the same seeds; rounding may differ between machines."""
-    finite_size = script(DOCS / "finite_size.py")
-    recorded = json.loads(finite_size.RESULTS.read_text())
-    assert list(recorded) == list(finite_size.PROBLEMS)
-    for name, case in finite_size.PROBLEMS.items():
-        assert {row["dim"]: row["networks"] for row in recorded[name]["sizes"]} == finite_size.sizes(name), name
-        few = finite_size.measure(case, *finite_size.REPEATED)
-        assert few == pytest.approx(recorded[name]["repeated"], rel=1e-6), name
-        many = recorded[name]["sizes"][0]
-        distance = few["test_loss_bias"] - many["test_loss_bias"]
-        assert abs(distance) < 4 * np.hypot(few["test_loss_bias_error"], many["test_loss_bias_error"]), name
+    recorded = json.loads(FINITE_SIZE.RESULTS.read_text())
+    assert list(recorded) == list(FINITE_SIZE.PROBLEMS)
+    assert {row["dim"]: row["networks"] for row in recorded[name]["sizes"]} == FINITE_SIZE.sizes(name)
+    few = FINITE_SIZE.measure(FINITE_SIZE.PROBLEMS[name], *FINITE_SIZE.REPEATED)
+    assert few == pytest.approx(recorded[name]["repeated"], rel=1e-6)
+    many = recorded[name]["sizes"][0]
+    distance = few["test_loss_bias"] - many["test_loss_bias"]
+    assert abs(distance) < 4 * np.hypot(few["test_loss_bias_error"], many["test_loss_bias_error"])
 
 
 def test_the_site_builds_without_the_network() -> None:

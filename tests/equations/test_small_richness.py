@@ -9,7 +9,7 @@ import deeplinear as dl
 from agreement import assert_close, under_names_of_the_reference
 from deeplinear._solvers.dense import Dense
 from digits import many_digits
-from factories import maker
+from factories import maker, some_slow
 
 problem = maker("network", "sampling", "data", sampling=dl.Population(), lr=0.0012, steps=60)
 
@@ -49,7 +49,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", some_slow(SMALL, "residual"))  # with more in it, below
 def test_every_observable_is_that_of_the_reference_in_many_digits(name):
     expected, solution = many_digits(SMALL[name], digits=60), dl.solve(SMALL[name])
     for key, actual in under_names_of_the_reference(solution).items():

@@ -91,7 +91,12 @@ def test_the_kernel_has_as_many_eigenvalues_as_samples():
 
 
 @pytest.mark.parametrize(
-    "problem", [make(), make(sampling=dl.OnlineSGD(0.5)), make(sampling=dl.MultiPassSGD(2.0, 0.5))]
+    "problem",
+    [
+        pytest.param(make(), marks=pytest.mark.slow),  # multiple passes draw samples too
+        make(sampling=dl.OnlineSGD(0.5)),
+        make(sampling=dl.MultiPassSGD(2.0, 0.5)),
+    ],
 )
 def test_every_way_of_keeping_matrices_gives_the_same_distribution(problem):
     """D = 40, 200 networks each: means of all Ritz values within 4.5 standard errors, spreads within 30 %."""

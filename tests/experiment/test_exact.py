@@ -31,6 +31,7 @@ from deeplinear._problem import schedules
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.more_optimizers import SAM, NormalizedDescent, ScheduleFree
 from deeplinear._problem.phase import Phase
+from factories import checkerboard
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 SPECTRUM = dl.Spectrum([2.0, 0.5, 0.0], [0.7, 1.0, 0.3], [0.25, 0.5, 0.25], proportional=True, noise=0.2)
@@ -386,17 +387,20 @@ def test_bad_methods_and_too_little_memory_are_refused(monkeypatch):
     simulate(make(), 10**6, 2, method="reduced")
 
 
-@pytest.mark.parametrize("record", ["all", "losses"])
 @pytest.mark.parametrize(
-    ("method", "dim", "sampling"),
-    [
-        ("lazy", 1500, dl.FullBatch(1.5)),
-        ("lazy", 1500, dl.OnlineSGD(0.5)),
-        ("reduced", 10**6, dl.FullBatch(1.5)),
-        ("reduced", 1500, dl.MultiPassSGD(1.5, 0.5)),
-    ],
+    ("case", "record"),
+    checkerboard(
+        [
+            ("lazy", 1500, dl.FullBatch(1.5)),
+            ("lazy", 1500, dl.OnlineSGD(0.5)),
+            ("reduced", 10**6, dl.FullBatch(1.5)),
+            ("reduced", 1500, dl.MultiPassSGD(1.5, 0.5)),
+        ],
+        ["all", "losses"],
+    ),
 )
-def test_memory_estimate(method, dim, sampling, record):
+def test_memory_estimate(case, record):
+    method, dim, sampling = case
     problem = make(dl.MLP(3, 1.0), sampling=sampling, steps=40)
     simulate(problem, 10, 1, method=method)
     tracemalloc.start()

@@ -7,6 +7,7 @@ from scipy.stats import ks_2samp
 
 import deeplinear as dl
 from deeplinear._core.threads import one_blas_thread
+from factories import some_slow
 from real_data import digits, losses
 from spectra import REGIMES, make
 
@@ -17,7 +18,7 @@ LEVEL = 0.001
 SIZES = {"width": 24.0, "samples": 100.0, "batch": 20.0, "lr": 0.01, "steps": 25}
 
 
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("regime", some_slow(REGIMES, "full batch"))  # multiple passes draw samples too
 def test_losses_are_those_of_a_trainer_on_the_original_columns(regime):
     """Networks of independent draws, in a basis and a code of their own; logarithms, since inputs have heavy tails."""
     problem = make(DATA, regime, **SIZES)

@@ -1,4 +1,4 @@
-"""The explorer in this process, and in a process of its own with a browser, for the tests of this folder."""
+"""The explorer in this process, with and without a browser, for the tests of this folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,27 +9,29 @@ import pytest
 from starlette.applications import Starlette
 
 from deeplinear._explore.app import make_app
-from explorer import running_explorer, served
+from explorer import served
 from explorer_page import Explorer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def app() -> Starlette:
     return make_app()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(app: Starlette) -> Iterator[httpx.Client]:
-    """A client of a server in this process, so that tests can look inside and change its limits."""
+    """A client of a server in this process, so that tests can look inside and change its limits.
+
+    All share it, since its processes take seconds to start; ``test_page_server`` has servers in processes of their own.
+    """
     with served(app) as connected:
         yield connected
 
 
 @pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """Where an explorer runs that all tests in a browser share."""
-    with running_explorer() as (url, _):
-        yield url
+def address(client: httpx.Client) -> str:
+    """Where browsers find it."""
+    return str(client.base_url)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from explorer_page import DRAWN, SLOW, Explorer
+from factories import some_slow
 
 
 def test_keyboard_alone(own_explorer: Explorer, address: str) -> None:
@@ -35,7 +36,7 @@ def test_keyboard_alone(own_explorer: Explorer, address: str) -> None:
     assert page.evaluate(unlabelled) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", some_slow(["light", "dark"], "light"))  # to which it changes
 def test_narrow_window_and_colours(browser: Any, address: str, scheme: str) -> None:
     context = browser.new_context(viewport={"width": 375, "height": 700}, color_scheme=scheme)
     explorer = Explorer(context.new_page())

@@ -59,7 +59,7 @@ def test_rates_mark_the_optimum(schedule: str) -> None:
 WITH_EDGES = [
     PROBLEM,
     changed("data", noise=0.0) | {"steps": 40},
-    changed("optimizer", lr=0.01, momentum=0.9) | {"steps": 25},
+    pytest.param(changed("optimizer", lr=0.01, momentum=0.9) | {"steps": 25}, marks=pytest.mark.slow),
     changed("network", depth=3, richness=3.0, parameterization="ntk") | {"steps": 12},
     changed("sampling", samples=0.5) | {"steps": 30},
     changed("optimizer", lr=0.01, momentum=0.95) | {"steps": 20, "sampling": {"type": "OnlineSGD", "batch": 0.5}},
@@ -281,9 +281,10 @@ def test_what_would_take_too_long_is_refused_with_its_estimate(client: httpx.Cli
 
 
 def test_netcdf_is_the_solution(app: Starlette, client: httpx.Client, tmp_path: Any) -> None:
+    before = set(app.state.folder.iterdir())
     response = client.post("/api/netcdf", json={"problem": PROBLEM})
     path = tmp_path / "theory.nc"
     path.write_bytes(response.content)
     loaded = dl.Solution.load(path)
     np.testing.assert_array_equal(loaded.feature_correlation, dl.solve(read_problem(PROBLEM)).feature_correlation)
-    assert list(app.state.folder.iterdir()) == []  # handed on and deleted
+    assert set(app.state.folder.iterdir()) == before  # handed on and deleted

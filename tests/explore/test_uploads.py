@@ -1,6 +1,7 @@
 """Files on the server: how they are kept, what is read from them, and what is refused, in words."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from starlette.applications import Starlette
 
 import deeplinear as dl
 from deeplinear._explore import files, uploads
-from explorer import PROBLEM, last_line
+from deeplinear._explore.app import make_app
+from explorer import PROBLEM, last_line, served
 
 BINARY = {"content-type": "application/octet-stream"}
 
@@ -49,10 +51,18 @@ def kept(folder: Path, content: bytes) -> str:
     return file
 
 
+@pytest.fixture
+def own() -> Iterator[tuple[Starlette, httpx.Client]]:
+    """A server to which nobody else has sent a file, and a client of it."""
+    app = make_app()
+    with served(app) as client:
+        yield app, client
+
+
 def test_files_are_kept_in_the_servers_folder_and_forgotten(
-    app: Starlette, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    own: tuple[Starlette, httpx.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, y = rows()
+    (app, client), (x, y) = own, rows()
     first = sent(client, packed(x=x, y=y), "../rows.npz")
     assert first[16:] == " .._rows.npz"
     answer = last_line(client.post("/api/data", json={"file": first}))["result"]

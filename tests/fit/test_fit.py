@@ -105,7 +105,7 @@ def test_slopes_are_those_of_differences(problem: dl.Problem, names: list[str]) 
 
 def test_exponents_of_a_power_law_are_found() -> None:
     problem = dl.Problem(
-        dl.MLP(1, 32.0), dl.Spectrum.power_law(1.5, 0.6), dl.FullBatch(64.0), dl.GradientDescent(0.2), 60
+        dl.MLP(1, 32.0), dl.Spectrum.power_law(1.5, 0.6), dl.FullBatch(64.0), dl.GradientDescent(0.2), 30
     )
     theory = dl.solve(problem)
     found = dl.fit({"test_loss": theory.test_loss}, problem.replace(capacity=1.45, source=0.65), ["capacity", "source"])

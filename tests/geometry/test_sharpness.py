@@ -12,7 +12,7 @@ import deeplinear as dl
 from deeplinear._geometry.operators import EPS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.spectrum import end
 from deeplinear._geometry.visit import visit
-from factories import checkerboard, maker
+from factories import checkerboard, maker, some_slow
 
 TWO = [[1.0, 0.3], [0.3, 0.5]]
 
@@ -81,7 +81,7 @@ def test_rotated_outputs_have_the_same_curvature():
     np.testing.assert_allclose(found.ritz_weights, expected.ritz_weights, rtol=1e-5)
 
 
-@pytest.mark.parametrize("samples", [0.5, 2.0, 4.0])
+@pytest.mark.parametrize("samples", some_slow([0.5, 2.0, 4.0], 2.0))
 @pytest.mark.parametrize("operator", ["hessian", "kernel"])
 def test_lazy_networks_have_the_spectrum_of_their_samples(samples, operator):
     """H is the kernel, L + 1, times the covariance of the samples, whose bulk ends at (1 +- 1/sqrt(samples))^2.
@@ -129,8 +129,8 @@ def test_the_derivative_is_of_fourth_order():
 
 @pytest.mark.parametrize("name", ["one layer", "unequal widths, rich", "residual", "online", "layers, momentum, decay"])
 def test_few_directions_tell_the_end_of_the_spectrum(name):
-    """The end found with 16 directions is that found with 48, within twice its stated error, and within 0.2 %."""
-    few, many = (dl.sharpness(CASES[name], at=(0, 19), vectors=vectors) for vectors in (16, 48))
+    """The end found with 16 directions is that found with 32, within twice its stated error, and within 0.2 %."""
+    few, many = (dl.sharpness(CASES[name], at=(0, 19), vectors=vectors) for vectors in (16, 32))
     assert (np.abs(few.largest - many.largest) <= 2 * few.largest_error + many.largest_error).all()
     np.testing.assert_allclose(few.largest, many.largest, rtol=2e-3)
     assert (few.ritz_values[:, 0] < many.ritz_values[:, 0]).all()  # from inside
@@ -175,7 +175,7 @@ def test_runs_become_unstable_where_the_sharpness_says(optimizer, limit):
     problem = make(optimizer, network, dl.FullBatch(2.0), steps=150)
     found = dl.sharpness(problem, at=0, vectors=20)
     np.testing.assert_allclose(found.limit, limit / 0.1)
-    largest = dl.max_stable_lr(problem).lr
+    largest = dl.max_stable_lr(problem, tolerance=0.01).lr
     np.testing.assert_allclose(largest * found.largest[0], limit, rtol=0.05)
 
 

@@ -12,6 +12,7 @@ from deeplinear._planning.transfer import _grid_around
 from deeplinear._problem.rate import with_rate
 from deeplinear._theory.curves import curves
 from documentation import ROOT, script
+from factories import checkerboard
 
 benchmark = script(ROOT / "benchmarks" / "measured_rate.py")
 
@@ -155,11 +156,10 @@ def test_of_a_parabola_the_interval_is_that_of_the_mean():
     assert error < math.log(found.high) - own.mean() < 1.35 * error
 
 
-@pytest.mark.parametrize("count", [4, 16])
-@pytest.mark.parametrize(("samples", "steps", "noise"), [(16, 4, 0.5), (16, 40, 0.1)], ids=["short", "long"])
-def test_intervals_hold_the_optimum_as_often_as_they_say(samples, steps, noise, count):
+@pytest.mark.parametrize(("count", "run"), checkerboard([4, 16], [(16, 4, 0.5), (16, 40, 0.1)]))  # short and long
+def test_intervals_hold_the_optimum_as_often_as_they_say(count, run):
     """A correct interval fails this once in a thousand times. ``benchmarks/measured_rate.py`` has real networks."""
-    population = benchmark.regressions("regressions", samples, steps, noise)
+    population = benchmark.regressions("regressions", *run)
     found = benchmark.measure(population, count, repeats=100, seed=3)
     assert found.held.sum() >= benchmark.fewest(100)
     assert abs(found.errors.mean()) < found.errors.std()  # and the estimate is in the middle of what it may be

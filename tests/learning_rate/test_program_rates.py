@@ -8,7 +8,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.rate import with_rate
-from factories import maker
+from factories import maker, some_slow
 
 s = dl.schedules
 TWO = (dl.Phase(6), dl.Phase(6, target_overlap=0.5))
@@ -31,7 +31,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_slow(CASES, "muon", "phases"))  # which the cases after them have
 def test_no_rate_is_better(name: str) -> None:
     one = CASES[name]
     found = dl.optimal_lr(one)

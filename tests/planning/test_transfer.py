@@ -16,7 +16,7 @@ from deeplinear._problem.rate import rate_of
 from deeplinear._scaling import loglog_slope
 from deeplinear._solvers.base import Unresolved
 from deeplinear._theory.curves import curves
-from factories import maker
+from factories import checkerboard, maker
 
 make = maker("network", "sampling", network=dl.MLP(2, 1.0), noise=0.3, sampling=dl.OnlineSGD(0.5), lr=0.05, steps=15)
 
@@ -64,7 +64,7 @@ def test_fits_a_power_law_with_its_standard_error():
 def test_the_optimum_of_rich_networks_moves_with_width_in_ntk_and_stays_in_mup():
     def exponent(parameterization):
         network = dl.MLP(3, 1.0, richness=4.0, parameterization=parameterization)
-        return transfer(make(network, dl.Population(), steps=30, noise=0.1), "width", [0.5, 1.0, 2.0]).exponent
+        return transfer(make(network, dl.Population(), steps=30, noise=0.1), "width", [0.5, 2.0]).exponent
 
     assert exponent("ntk") == pytest.approx(0.6, abs=0.1)
     assert abs(exponent("mup")) < 0.15
@@ -300,8 +300,9 @@ def test_refusals(changes, message):
 # --- progress ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lrs", [None, [0.05, 0.1, 0.2]])
-@pytest.mark.parametrize("experiment", [None, {"dim": 20, "seeds": [3, 5]}])
+@pytest.mark.parametrize(
+    ("lrs", "experiment"), checkerboard([[0.05, 0.1, 0.2], None], [None, {"dim": 20, "seeds": [3, 5]}])
+)
 def test_progress_counts_up_to_the_end(lrs, experiment):
     reports = []
     found = transfer(

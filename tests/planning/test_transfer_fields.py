@@ -11,7 +11,7 @@ import deeplinear as dl
 from deeplinear._planning.verdict import Evidence, Named, judge
 from deeplinear._problem.edit import replace
 from deeplinear._theory.curves import curves
-from factories import maker
+from factories import maker, some_slow
 
 make = maker("sampling", "steps", depth=2, width=1.0, noise=0.3, lr=0.05)
 
@@ -71,7 +71,7 @@ def check_against_brute_force(seed: int) -> None:
         assert bool(found.binding[index]) == (found.best[index] in RANGES[field])
 
 
-@pytest.mark.parametrize("seed", [6, 11])
+@pytest.mark.parametrize("seed", some_slow([6, 11], 11))
 def test_brute_force(seed: int) -> None:
     check_against_brute_force(seed)
 

@@ -45,7 +45,13 @@ def drawn(figure: Figure) -> None:
     figure.canvas.draw()
 
 
-@pytest.mark.parametrize(("name", "record"), [*((name, "all") for name in CASES), ("full batch", "losses")])
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        *(pytest.param(name, "all", marks=[pytest.mark.slow] * (name == "online")) for name in CASES),
+        ("full batch", "losses"),
+    ],
+)
 def test_every_kind_of_result_can_be_drawn(name: str, record: str, tmp_path: Path) -> None:
     each = problem(name)
     theory, experiment = dl.solve(each), dl.simulate(each, 12, 3, record=record)
@@ -62,7 +68,13 @@ def test_one_network_has_no_error_band() -> None:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml"), (".PNG", b"\x89PNG")]
+    ("suffix", "start"),
+    [
+        pytest.param(".png", b"\x89PNG", marks=pytest.mark.slow),
+        (".pdf", b"%PDF"),
+        (".svg", b"<?xml"),
+        (".PNG", b"\x89PNG"),
+    ],
 )
 def test_format_follows_the_suffix(suffix: str, start: bytes, tmp_path: Path) -> None:
     theory = dl.solve(problem("full batch"))

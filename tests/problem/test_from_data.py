@@ -102,7 +102,7 @@ def test_data_that_cannot_be_used_are_refused(x, y, message):
     ("regime", "samples", "batch", "bound"),
     [
         pytest.param("population", 256, 32, 0.02, marks=pytest.mark.slow),
-        ("full batch", 256, 32, 0.03),
+        pytest.param("full batch", 256, 32, 0.03, marks=pytest.mark.slow),
         pytest.param("full batch", 64, 32, 0.10, marks=pytest.mark.slow),
         pytest.param("online", 256, 32, 0.03, marks=pytest.mark.slow),
         pytest.param("online", 256, 8, 0.04, marks=pytest.mark.slow),

@@ -15,12 +15,13 @@ from deeplinear._problem.data import Modes
 from deeplinear._problem.power_law import infinite_power_law
 from deeplinear._problem.quadrature import compress
 from deeplinear._theory.curves import curves
+from factories import checkerboard
 from spectra import REGIMES, make
 
 
 @pytest.mark.parametrize("regime", REGIMES)
 def test_compression_of_many_modes_keeps_the_losses(regime):
-    many = dl.Spectrum.power_law(1.3, 0.6, modes=10_000, noise=0.1)
+    many = dl.Spectrum.power_law(1.3, 0.6, modes=3000, noise=0.1)
     few = many.compress()
     assert len(few.eigenvalues) < 60
     expected, solution = (dl.solve(make(data, regime, width=128.0, samples=256.0, steps=30)) for data in (many, few))
@@ -46,7 +47,7 @@ def test_compression_of_a_hundred_thousand_modes():
             assert short == pytest.approx(full, rel=1e-6), (rate, power)
 
 
-def rough(kind, count=4000):
+def rough(kind, count=2000):
     rng = np.random.default_rng(3)
     k = np.arange(1.0, count + 1)
     if kind == "random targets":
@@ -196,8 +197,7 @@ def test_training_that_diverges_is_not_taken_for_training_beyond_reach():
     assert dl.solve(problem).status.diverged
 
 
-@pytest.mark.parametrize("depth", [1, 3])
-@pytest.mark.parametrize("source", [0.5, 1.5])
+@pytest.mark.parametrize(("depth", "source"), checkerboard([1, 3], [0.5, 1.5]))
 def test_a_lazy_infinitely_wide_network_learns_each_mode_by_itself(depth, source):
     """Its loss is sum_k lam_k w_k^2 (1 - eta (L + 1) lam_k)^(2 t): here over all k to infinity, within 1e-7."""
     eta, steps, capacity = 0.25, 300, 1.5

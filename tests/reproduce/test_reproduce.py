@@ -78,7 +78,7 @@ def test_every_panel_of_the_paper_is_there():
     assert set(COLUMNS) == set(TITLES) == {panel.figure for panel in PANELS.values()}
 
 
-LONG = {"2b", "3b", "3c", "4a", "4b", "5a", "5b", "7a", "7b", "A1"}
+LONG = {"1a", "1b", "2b", "3a", "3b", "3c", "3d", "4a", "4b", "4c", "5a", "5b", "6a", "6b", "7a", "7b", "A1"}
 """Panels that take seconds; others are of the same kinds, and every claim is tested in ``test_claims``."""
 
 
@@ -224,10 +224,10 @@ def test_results_are_told_apart_by_all_they_depend_on():
     assert key(Train(problem, 10, 2)) == key(Train(problem, 10, 2))
 
 
-def test_kept_results_are_those_of_solve_and_simulate(tmp_path):
-    dl.reproduce(["1c"], scale="tiny", out=tmp_path)
+def test_kept_results_are_those_of_solve_and_simulate(folder):
+    dl.reproduce(["1c"], scale="tiny", out=folder)
     job = Plan.of(PANELS["1c"], "tiny").jobs[-1]
-    data = Store(tmp_path / "results").load(job)
+    data = Store(folder / "results").load(job)
     assert data["test_loss"].values == pytest.approx(dl.solve(job.problem).test_loss, rel=1e-12)
     networks = dl.simulate(job.problem, job.dim, job.seeds, record="losses")
     assert data["measured_train_loss"].values == pytest.approx(
@@ -285,13 +285,13 @@ def test_command_prints_claims_and_writes_the_gallery(folder):
 
 
 def test_estimates_are_of_the_right_order(tmp_path, monkeypatch):
-    """Within a factor ten of what the solutions and networks of a panel really take, the least of several times.
+    """Within a factor ten of what the solutions and networks of a panel really take, the lesser of two times.
 
     In seconds of the processor, which do not depend on what else it does.
     """
     monkeypatch.setattr(time, "perf_counter", time.process_time)
     speed.cache_clear()
-    found = [dl.reproduce(["3a"], "tiny", tmp_path / str(attempt))[0] for attempt in range(3)]
+    found = [dl.reproduce(["3a"], "tiny", tmp_path / str(attempt))[0] for attempt in range(2)]
     estimate = sum(speed().seconds(job) for job in found[0].plan.jobs)
     assert 0.1 < estimate / min(each.seconds for each in found) < 10
 

@@ -17,7 +17,7 @@ from deeplinear._theory.sensitivity import derivatives
 from deeplinear._theory.written import MATRICES
 from deeplinear._time.axis import SomePairs
 from deeplinear._time.history import NODES, Block
-from factories import maker
+from factories import maker, some_slow
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
 POWER_LAW = dl.Spectrum.power_law(1.5, 1.2, modes=12, noise=0.1)
@@ -42,6 +42,12 @@ CASES = {
 }
 
 
+each_case = pytest.mark.parametrize(
+    "name",
+    some_slow(CASES, "online", "multi-pass", "full batch with momentum"),  # which others have, with more besides
+)
+
+
 @cache
 def solved(name):
     """One of these problems, solved by the dense method and with a condensed past."""
@@ -49,7 +55,7 @@ def solved(name):
     return problem, dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case
 def test_equals_the_dense_method(name):
     """To what rounding makes of sums in another order: what is left out counts only by its square."""
     problem, exact, solution = solved(name)
@@ -196,7 +202,7 @@ def at_pairs(problem, solution, matrix):
     return matrix[..., rows[:, None], rows]
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case
 def test_two_time_functions_are_those_of_the_dense_method(name):
     """To the part of a row that may be left out, 1e-8 here, of the largest value of a correlation or row of sums."""
     problem, exact, solution = solved(name)
@@ -210,7 +216,7 @@ def test_two_time_functions_are_those_of_the_dense_method(name):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8 * scale, err_msg=each)
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case
 def test_variances_are_those_of_the_dense_method(name):
     exact, solution = (each.variance for each in solved(name)[1:])
     for part, theirs in vars(exact).items():

@@ -13,7 +13,7 @@ from strategies import on_random, problems
 make = maker("sampling", depth=3, width=0.8, noise=0.3, sampling=SAMPLINGS[1], lr=0.03, steps=12)
 
 
-@on_random(problems(), few=50, many=500)
+@on_random(problems(), few=35, many=500)
 def test_agrees_with_the_reference(problem):
     assert_agrees_with_the_reference(problem)
 

@@ -1,6 +1,5 @@
 """Devices of PyTorch against NumPy; PyTorch on the processor stands in for a graphics card."""
 
-import importlib.util
 import math
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import DenseRun
 from deeplinear._theory.sensitivity import _names, derivatives
 from deeplinear._theory.written import MATRICES, PARTS
-from factories import SAMPLINGS, maker
-from needs import need
+from factories import SAMPLINGS, checkerboard, maker
+from needs import need_torch
 from strategies import problems
 
 DEVICE = "torch:cpu"
@@ -30,8 +29,7 @@ GRAM = [[1.0, 0.3], [0.3, 0.5]]
 
 @pytest.fixture(scope="session")
 def torch():
-    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[gpu]'")
-    return importlib.import_module("torch")
+    return need_torch()[0]
 
 
 make = maker("network", "sampling", network=dl.MLP(3, 0.8), noise=0.3, sampling=SAMPLINGS[1], lr=0.02, steps=10)
@@ -67,8 +65,7 @@ def test_any_problem(problem):
 
 
 @pytest.mark.usefixtures("torch")
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("depth", [4, 300, math.inf])
+@pytest.mark.parametrize(("depth", "sampling"), checkerboard([4, 300, math.inf], SAMPLINGS))
 def test_residual_networks(depth, sampling):
     problem = make(dl.ResNet(depth, 0.7), sampling, steps=5, data=dl.Isotropic(0.3, GRAM))
     actual, expected = dl.solve(problem, device=DEVICE), dl.solve(problem)
@@ -148,13 +145,13 @@ def test_searches_solve_on_their_device(monkeypatch):
         "optimal": lambda **more: np.array([dl.optimal(problem, ["momentum"], starts=1, **more).loss]),
     }
     for name, search in searches.items():
-        expected = search()
         used.clear()
-        assert_close(search(device=DEVICE), expected)
+        found = search(device=DEVICE)
         assert used, name
         assert not any(isinstance(each, np.ndarray) for each in used), name
         used.clear()
-        search()
+        assert_close(found, search())  # on the processor again
+        assert used, name
         assert all(isinstance(each, np.ndarray) for each in used), name
     experiment = {"dim": 6, "seeds": 2}
     here, there = (dl.transfer(problem, "width", [1.0], experiment=experiment, device=each) for each in ("cpu", DEVICE))

@@ -22,13 +22,13 @@ make = maker("sampling", depth=1, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.
 @pytest.mark.parametrize(
     "change",
     [
-        {},
-        {"sampling": dl.MultiPassSGD(1.5, 0.25), "richness": 2.0, "steps": 700},
-        {"weight_decay": 0.1, "depth": 2, "steps": 700},
+        pytest.param({}, marks=pytest.mark.slow),  # weight decay has more in it
+        {"sampling": dl.MultiPassSGD(1.5, 0.25), "richness": 2.0, "steps": 560},
+        {"weight_decay": 0.1, "depth": 2, "steps": 560},
         pytest.param(
             {"data": dl.Isotropic(0.2, [[1.0, 0.3], [0.3, 0.5]]), "steps": 600, "lr": 0.003}, marks=pytest.mark.slow
         ),
-        {"data": SPECTRUM, "centered": True, "steps": 700},
+        {"data": SPECTRUM, "centered": True, "steps": 560},
         pytest.param({"network": dl.ResNet, "depth": 2, "steps": 700, "lr": 0.002}, marks=pytest.mark.slow),
     ],
     ids=["online", "multi-pass", "weight decay", "outputs", "spectrum", "residual"],
@@ -184,7 +184,7 @@ def test_merged_steps_beyond_the_edge_are_given_up_in_seconds():
     "change",
     [
         {"data": dl.Isotropic(0.1, np.eye(2).tolist()), "lr": 1e-4, "steps": 600},
-        {"steps": 1200},
+        pytest.param({"steps": 1200}, marks=pytest.mark.slow),  # longer ones: cost/test_estimate
         pytest.param(
             {"network": LAZY, "noise": 0.0, "sampling": dl.OnlineSGD(0.5), "lr": 5e-4, "steps": 6000},
             marks=pytest.mark.slow,

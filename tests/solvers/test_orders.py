@@ -80,7 +80,7 @@ def clear():
 
 def test_a_condensed_past_converges_faster_than_any_power_of_its_nodes(monkeypatch, clear):
     """All blocks become one that may, whatever is left out; twice the nodes give more than twice the digits."""
-    problem = make(sampling=dl.MultiPassSGD(1.5, 0.25), lr=0.02, steps=512)
+    problem = make(sampling=dl.MultiPassSGD(1.5, 0.25), lr=0.02, steps=320)
     loss, digits = dl.solve(problem, method="dense").test_loss, []
     for nodes in (4, 8, 16):
         for module, name in (

@@ -52,9 +52,9 @@ def test_what_is_stable_or_unstable_from_the_start_does_not_depend_on_rounding(l
 
 def test_long_runs_say_the_same_as_short_ones():
     """Panels give such a run up, and then every step is solved, with its past condensed."""
-    solution = dl.solve(make(np.concatenate([np.full(700, 0.02), np.full(350, 0.3)]), steps=1050))
+    solution = dl.solve(make(np.concatenate([np.full(850, 0.02), np.full(155, 0.3)]), steps=1005))
     assert solution.stats["method"] == "condensed"
-    assert 700 < solution.status.rounding_at < 800
+    assert 850 < solution.status.rounding_at < 950
 
 
 def test_the_step_survives_a_file(tmp_path):

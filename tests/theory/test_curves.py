@@ -28,10 +28,10 @@ def test_problems_of_any_shape_keep_their_order():
 
 def test_stable_and_unstable_networks_of_infinite_depth_are_solved_together():
     problem = replace(make(dl.ResNet(math.inf, 1.0)), {"sampling": dl.Population()})
-    problems = [replace(problem, {"lr": lr}) for lr in (0.02, 0.06, 0.18, 0.25, 2.0)]
+    problems = [replace(problem, {"lr": lr}) for lr in (0.02, 0.25, 2.0)]
     found = curves(problems)
-    assert [curve.diverged_at is None for curve in found] == [True, True, True, True, False]
-    for each, curve in zip(problems[:4], found, strict=False):
+    assert [curve.diverged_at is None for curve in found] == [True, True, False]
+    for each, curve in zip(problems[:2], found, strict=False):
         np.testing.assert_allclose(curve.test_loss, dl.solve(each).test_loss, rtol=1e-6)
 
 
@@ -55,7 +55,7 @@ def test_what_does_not_fit_into_memory_is_refused():
 
 
 def test_long_runs_can_be_solved_by_panels():
-    problem = make(dl.MLP(1, 1.0), lr=0.01, steps=2000)
+    problem = make(dl.MLP(1, 1.0), lr=0.01, steps=1100)
     (curve,), solution = curves([problem], choice=LONG), dl.solve(problem)
     assert solution.stats["method"] == "panels"
     assert (curve.times[0], curve.times[-1]) == (0, problem.steps - 1)
@@ -65,9 +65,9 @@ def test_long_runs_can_be_solved_by_panels():
 
 
 def test_long_and_short_runs_keep_their_order():
-    problems = [make(dl.MLP(1, 1.0), lr=0.01, steps=steps) for steps in (1500, 10, 1200)]
+    problems = [make(dl.MLP(1, 1.0), lr=0.01, steps=steps) for steps in (1100, 10, 1050)]
     parts = []
-    assert [curve.times[-1] for curve in curves(problems, advance=parts.append, choice=LONG)] == [1499, 9, 1199]
+    assert [curve.times[-1] for curve in curves(problems, advance=parts.append, choice=LONG)] == [1099, 9, 1049]
     assert sum(parts) == pytest.approx(3)
 
 

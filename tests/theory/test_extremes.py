@@ -8,7 +8,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._solvers.dense import Dense
-from factories import maker
+from factories import checkerboard, maker, some_slow
 
 problem = maker("network", "sampling", "data", noise=0.1, sampling=dl.FullBatch(2.0), lr=0.05, steps=6)
 
@@ -16,7 +16,7 @@ problem = maker("network", "sampling", "data", noise=0.1, sampling=dl.FullBatch(
 # Branches that amplify -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [255, 256, 300, math.inf])
+@pytest.mark.parametrize("depth", some_slow([255, 256, 300, math.inf], 300))  # nodes in depth from 256 on
 def test_branches_that_amplify_much_are_solved_or_diverge(depth):
     at_once = dl.solve(problem(dl.ResNet(depth, 1.0, branch=4.0), lr=0.01))
     assert at_once.status.diverged_at == 1
@@ -27,7 +27,9 @@ def test_branches_that_amplify_much_are_solved_or_diverge(depth):
     assert slowly.test_loss[0] == pytest.approx(1.01 + (1 + 16 / depth) ** (depth - 1), rel=1e-9)
 
 
-@pytest.mark.parametrize(("branch", "lr"), [(4.0, 1e-9), (3.5, 0.03 * math.exp(-12.25))])
+@pytest.mark.parametrize(
+    ("branch", "lr"), [(4.0, 1e-9), pytest.param(3.5, 0.03 * math.exp(-12.25), marks=pytest.mark.slow)]
+)
 def test_what_nodes_in_depth_do_not_resolve_is_no_divergence(branch, lr):
     with pytest.raises(ArithmeticError, match="infinite depth was not resolved"):
         dl.solve(problem(dl.ResNet(math.inf, 1.0, branch=branch), lr=lr))
@@ -125,8 +127,12 @@ def test_the_first_step_without_anything_to_learn():
 # Divergence and rounding ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("network", [dl.MLP(3, 1.0), dl.ResNet(3, 0.5, centered=True), dl.ResNet(300, 1.0)])
-@pytest.mark.parametrize("sampling", [dl.FullBatch(2.0), dl.OnlineSGD(0.5)])
+@pytest.mark.parametrize(
+    ("network", "sampling"),
+    checkerboard(
+        [dl.MLP(3, 1.0), dl.ResNet(3, 0.5, centered=True), dl.ResNet(300, 1.0)], [dl.FullBatch(2.0), dl.OnlineSGD(0.5)]
+    ),
+)
 def test_two_time_functions_are_numbers_before_a_divergence_and_infinite_from_there(network, sampling):
     solution = dl.solve(problem(network, sampling, lr=3.0, steps=30))
     end = solution.status.diverged_at

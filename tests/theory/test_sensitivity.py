@@ -113,7 +113,7 @@ def test_agrees_with_differences_for_any_problem(problem):
     ids=["mlp", "resnet", "spectrum", "outputs"],
 )
 def test_long_runs_are_differentiated_by_panels(network, data, sampling, names, monkeypatch):
-    steps = 160
+    steps = 120
     problem = dl.Problem(network, data, sampling, dl.GradientDescent(0.01, weight_decay=0.05), steps)
     exact = sensitivity(problem, names)
     monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 100)
@@ -128,7 +128,7 @@ def test_long_runs_are_differentiated_by_panels(network, data, sampling, names, 
 
 def test_a_long_schedule_is_varied_by_a_common_factor(monkeypatch):
     rule = dl.GradientDescent(lambda step: 0.02 / (1 + step / 100))
-    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), rule, 400)
+    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), rule, 200)
     exact = sensitivity(problem, "lr").d_test_loss["lr"]
     monkeypatch.setattr("deeplinear._solvers.choose.SHORT", 100)
     found = sensitivity(problem, "lr")
