@@ -122,7 +122,7 @@ BAD = [
     ("--network resnet --branch-scaling -1", "branch_scaling must be a finite number, zero or above, got -1"),
     ("--network resnet --branch-scaling deep", "branch_scaling must be 'depth-mup' or 'none', or a power of 1/depth"),
     ("--network resnet --depth inf --optimizer muon", "optimizer must be one that does not look at single layers"),
-    ("--network resnet --depth inf --optimizer normalized", "the sizes of single layers are not kept there"),
+    ("--network resnet --depth inf --optimizer normalized", "their sizes are not kept there"),
     ("--network resnet --depth inf --branch-scaling 0.2", "branch_scaling must be 'depth-mup' or a power of 0.5"),
     ("--average ema", "--average must look like ema=0.99 or tail=0.5, got 'ema'"),
     ("--average mean=0.5", "--average must look like ema=0.99 or tail=0.5, got 'mean=0.5'"),
