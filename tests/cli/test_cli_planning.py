@@ -65,7 +65,7 @@ class TestOptimal:
         ("arguments", "words"),
         [
             (("--over", "depth"), "over must be among"),
-            (("--over", "lr", "--bounds", "lr=0.2,0.1"), "the second is larger, or no value is left"),
+            (("--over", "lr", "--bounds", "lr=0.2,0.1"), "two numbers, the second one larger"),
             (("--over", "lr", "--bounds", "lr"), "--bounds must be FIELD=LOW,HIGH, once for each field"),
             (("--over", "lr", "--bounds", "lr=1"), "two finite numbers, low and high"),
             (("--starts", "0"), "starts must be a whole number"),
@@ -101,7 +101,7 @@ class TestPlan:
         [
             (("--compute", "0.01"), "compute must be at least"),
             (("--over", "noise"), "over must be"),
-            (("--values", "depth=1,2"), "values must be of fields in over but steps"),
+            (("--values", "depth=1,2"), "values must be given for fields in over other than steps"),
         ],
     )
     def test_what_is_not_allowed(self, arguments: tuple[str, ...], words: str) -> None:

@@ -95,7 +95,7 @@ def test_every_rule_is_solved_with_defaults_alone(word: str) -> None:
 
 BAD = [
     ("--layer-lr 1,0", "layer_lr must be one number for each of 3 weight layers, or some of input, hidden, readout"),
-    ("--layer-lr head=0", "layer_lr must be for input, hidden, readout, got 'head'"),
+    ("--layer-lr head=0", "layer_lr must be given for input, hidden, readout, got 'head'"),
     ("--layer-lr input=fast", "--layer-lr must be one number for each weight layer, or some such as"),
     ("--layer-lr input=-1", "layer_lr['input'] must be a finite number, zero or above, got -1"),
     ("--init-scale 1,1,1,1,1", "init_scale must be one number for each of 3 weight layers"),
@@ -121,8 +121,8 @@ BAD = [
     ("--sampling online --batch piecewise(2,[0.5],[0])", "batch[3] must be a positive finite number, got 0.0"),
     ("--network resnet --branch-scaling -1", "branch_scaling must be a finite number, zero or above, got -1"),
     ("--network resnet --branch-scaling deep", "branch_scaling must be 'depth-mup' or 'none', or a power of 1/depth"),
-    ("--network resnet --depth inf --optimizer muon", "optimizer must be another one at infinite depth"),
-    ("--network resnet --depth inf --optimizer normalized", "the sizes of single layers are not kept there"),
+    ("--network resnet --depth inf --optimizer muon", "optimizer must be one that does not look at single layers"),
+    ("--network resnet --depth inf --optimizer normalized", "their sizes are not kept there"),
     ("--network resnet --depth inf --branch-scaling 0.2", "branch_scaling must be 'depth-mup' or a power of 0.5"),
     ("--average ema", "--average must look like ema=0.99 or tail=0.5, got 'ema'"),
     ("--average mean=0.5", "--average must look like ema=0.99 or tail=0.5, got 'mean=0.5'"),
@@ -208,6 +208,6 @@ def test_phases_come_from_a_file() -> None:
     assert changed.phases == phases
     assert parsed["task_loss"] == dl.solve(changed).task_loss.tolist()
     assert "2 phases: 3 steps; 3 steps, target overlap 0.5, Muon" in run("solve", "--problem", "phases.toml").stdout
-    assert "phases must be of 9 steps in all (steps), got 6 steps" in refused(
+    assert "phases must add up to the 9 steps of the problem, got 6 steps" in refused(
         "solve", "--problem", "phases.toml", "--steps", "9"
     )

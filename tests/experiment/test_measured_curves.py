@@ -235,9 +235,9 @@ def test_bad_files_are_refused_in_a_sentence(name: str, content: bytes, message:
         ({"test_loss": [1, 2], "steps": -5}, "steps must be a whole number, at least 1, got -5"),
         (
             {"test_loss": [[1, 2]] * 3, "steps": [[0, 1]] * 2},
-            "steps must be of one run or of each of 3, got those of 2",
+            "steps must be given for one run or for each of 3, got those of 2",
         ),
-        ({"test_loss": [1, 2], "train_loss": [[1, 2]] * 2}, "test_loss must be that of 2 runs, as the other loss"),
+        ({"test_loss": [1, 2], "train_loss": [[1, 2]] * 2}, "test_loss must have 2 runs, as the other loss has"),
         ({"test_loss": [[1, NAN], [NAN, 1]]}, "the runs have no step in common"),
         ({"test_loss": [1, 2], "dim": 0}, "dim must be a whole number, at least 1, got 0"),
     ],

@@ -53,7 +53,10 @@ def test_schedules_layers_and_clipping_are_typed(explorer: Explorer, address: st
     explorer.wait_for(f"{DRAWN}?.optimizer.clip === undefined")
     explorer.control("optimizer.layer_lr").fill("head=0")
     explorer.wait_for("!document.getElementById('optimizer.layer_lr-error').hidden")
-    assert "layer_lr must be for input, hidden, readout" in page.locator("[id='optimizer.layer_lr-error']").inner_text()
+    assert (
+        "layer_lr must be given for input, hidden, readout"
+        in page.locator("[id='optimizer.layer_lr-error']").inner_text()
+    )
 
 
 def test_a_second_task_follows(explorer: Explorer, address: str) -> None:

@@ -119,7 +119,7 @@ def test_many_directions_are_fewer_with_the_same_predictions(folder: Path) -> No
     [
         (b"", "it has 0 lines"),
         (b"x\n1\n2\n", "it has one column"),
-        (b"\xff\xfe\x00", "it is no text"),
+        (b"\xff\xfe\x00", "it is not text"),
         (b"a,b\n1,2\n3\n", "line 3 should have 2 numbers, but is '3'"),
         (b"a,b\n1,2\n3,nan\n5,6\n7,9\n", "y must be finite, got nan at [1, 0]"),
         (b"a,b\n1,2\n1,3\n1,4\n", "x must have a column that varies"),

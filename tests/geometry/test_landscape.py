@@ -137,7 +137,7 @@ def test_positions_may_come_in_any_order():
         (make(), {"along": (3, 20)}, "along must be two steps from 0 to 19"),
         (make(), {"along": "twins"}, "along must be another line unless batches are drawn"),
         (make(dl.Muon(0.05)), {"along": (3, 5)}, "one of them 0 with Muon"),
-        (make(dl.Muon(0.05)), {"along": "ema"}, "another line with Muon"),
+        (make(dl.Muon(0.05)), {"along": "ema"}, "a line without averages with Muon"),
         (make(), {"positions": [0.0, np.inf]}, "positions must be one or more finite numbers"),
         (make(), {"positions": []}, "positions must be one or more finite numbers"),
     ],

@@ -143,7 +143,7 @@ def test_several_fields() -> None:
         ({"over": []}, "over must be one or more distinct names"),
         ({"over": ["lr"]}, "over must be 'width' or 'steps' or 'batch' or 'depth', got 'lr'"),
         ({"over": ["samples"]}, "got 'samples'"),
-        ({"values": {"depth": [1]}}, "values must be of fields in over but steps"),
+        ({"values": {"depth": [1]}}, "values must be given for fields in over other than steps"),
         ({"values": {"width": []}}, "one or more distinct numbers"),
         ({"values": {"width": [1.0, -2.0]}}, r"values\['width'\] must be a positive finite number, got -2.0"),
     ],
@@ -189,7 +189,7 @@ def test_the_critical_batch() -> None:
 def test_critical_batches_that_are_refused() -> None:
     with pytest.raises(Refusal, match="the least that is reached within 16 steps, got 0"):
         dl.critical_batch(ONLINE, 0.01, [0.5, 1, 2])
-    with pytest.raises(Refusal, match="sampling must be with batches"):
+    with pytest.raises(Refusal, match="sampling must have batches"):
         dl.critical_batch(make(dl.FullBatch(2.0), 16), 0.2, [0.5, 1, 2])
     with pytest.raises(Refusal, match="batches must be at least three distinct sizes"):
         dl.critical_batch(ONLINE, 0.2, [0.5, 1])

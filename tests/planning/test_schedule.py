@@ -226,7 +226,7 @@ def test_refusals(problem: dl.Problem, options: dict[str, int], text: str) -> No
 def test_phases_with_rules_of_their_own_are_refused() -> None:
     phases = (dl.Phase(8), dl.Phase(8, optimizer=dl.GradientDescent(0.1)))
     problem = dl.Problem(ONLINE.network, ONLINE.data, ONLINE.sampling, ONLINE.optimizer, 16, phases)
-    with pytest.raises(Refusal, match="phases must be without optimizers of their own"):
+    with pytest.raises(Refusal, match="phases must have no optimizers of their own"):
         dl.optimal_schedule(problem)
 
 

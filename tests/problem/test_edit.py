@@ -98,7 +98,7 @@ def test_phases_may_be_given_with_fields_of_theirs_and_set_the_steps(program):
     [
         ({"phases.2.noise": 1.0}, "'phases.2.noise' is not a field of this problem; allowed: depth, .*phases.1.noise"),
         ({"phases.0.lr": 1.0}, "'phases.0.lr' is not a field of this problem"),
-        ({"phases.0.steps": 5, "steps": 6}, r"phases must be of 6 steps in all \(steps\)"),
+        ({"phases.0.steps": 5, "steps": 6}, r"phases must add up to the 6 steps of the problem"),
         ({"phases.1.noise": -1.0}, "noise must be a finite number, zero or above, got -1.0"),
         ({"other": None, "other.lr": 0.1}, "other must be given whole, or some of its fields, got both"),
         ({"other.lr": 0.1, "optimizer.other.lr": 0.2}, "lr must be given once"),

@@ -107,7 +107,7 @@ def test_other_weights_of_muon_have_its_rate_unless_it_is_given():
 
 REFUSED = [
     (lambda: problem(optimizer=dl.GradientDescent(0.1, layer_lr=[1, 1])), r"layer_lr must be one number for each of 3"),
-    (lambda: dl.GradientDescent(0.1, layer_lr={"head": 1}), r"layer_lr must be for input, hidden, readout, got 'head'"),
+    (lambda: dl.GradientDescent(0.1, layer_lr={"head": 1}), r"layer_lr must be given for .* readout, got 'head'"),
     (lambda: dl.GradientDescent(0.1, layer_decay=1.0), r"layer_decay must be one number for each weight layer"),
     (lambda: dl.GradientDescent(0.1, layer_lr=[1, -1, 1]), r"layer_lr\[1\] must be a finite number, zero or above"),
     (lambda: dl.MLP(2, 1.0, init_scale=[1.0]), r"init_scale must be one number for each of 3 weight layers"),
@@ -136,7 +136,7 @@ REFUSED = [
     (lambda: dl.Phase(5, target_overlap=1.5), r"target_overlap must be a number from -1 to 1, got 1.5"),
     (lambda: dl.Phase(5, noise=-1), r"noise must be a finite number, zero or above, got -1"),
     (lambda: dl.Phase(5, optimizer="Muon"), r"optimizer must be GradientDescent or .* or SAM, got 'Muon'"),
-    (lambda: problem(phases=(dl.Phase(5), dl.Phase(5))), r"phases must be of 12 steps in all \(steps\), got 10 steps"),
+    (lambda: problem(phases=(dl.Phase(5), dl.Phase(5))), r"phases must add up to the 12 steps .* got 10 steps"),
     (lambda: problem(phases=(dl.Phase(12, target_overlap=0.5),)), r"target_overlap must be 1 in the first phase"),
     (lambda: problem(phases=("first",)), r"phases must be a sequence of Phase, got 'first'"),
     (
@@ -145,7 +145,7 @@ REFUSED = [
     ),
     (
         lambda: problem(network=dl.ResNet(float("inf"), 1.0), optimizer=dl.Muon(0.1)),
-        r"optimizer must be another one at infinite depth, or a smaller depth, got Muon: the sizes of single layers",
+        r"optimizer must be one that does not look at single layers at infinite depth, got Muon: their sizes",
     ),
 ]  # fmt: skip
 
@@ -172,7 +172,7 @@ FILE = problem(optimizer=dl.Muon(s.cosine(0.1), other=dl.GradientDescent(0.1)), 
         ('"Muon"', '"Moun"', r"optimizer.type must be 'GradientDescent' or .*, got 'Moun'"),
         ('"Muon"', '"AdamW"', r"optimizer.type must be .*, got 'AdamW': it acts on single entries"),
         ('"GradientDescent"', '"SAM"', r"other.type must be 'GradientDescent', got 'SAM'"),
-        ("[[phases]]\nsteps = 8", "[[phases]]\nsteps = 7", r"phases must be of 12 steps in all \(steps\), got 11"),
+        ("[[phases]]\nsteps = 8", "[[phases]]\nsteps = 7", r"phases must add up to the 12 steps .*, got 11"),
         ("[[phases]]\nsteps = 8\n", "[[phases]]\n", r"phases: missing 1 required positional argument: 'steps'"),
         ("[[phases]]", '[[phases]]\ntype = "Phase"', r"'type' is not known in phases; allowed: steps"),
     ],

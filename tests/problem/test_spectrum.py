@@ -67,7 +67,11 @@ FRACTIONS = dl.Spectrum([1.0, 0.1], [1.0, 1.0], [0.995, 0.005], proportional=Tru
             "dim must be 2, the number of directions of the spectrum, or left out",
         ),
         (dl.Spectrum([1.0], [1.0], [1.5]), None, "multiplicity must be whole in a simulation, got 1.5 for mode 0"),
-        (dl.Spectrum([1.0], [GRAM]), None, r"target_power\[0\] must in a simulation have a rank .* mode, 1, got 2"),
+        (
+            dl.Spectrum([1.0], [GRAM]),
+            None,
+            r"target_power\[0\] must have a rank of at most 1, .* in a simulation, got 2",
+        ),
         (dl.Spectrum.power_law(1.5, 1.0), None, "dim must be given for an infinite power law: how many of its modes"),
         (dl.Spectrum.power_law(1.5, 1.0), 0, "dim must be a whole number, at least 1, got 0"),
     ],

@@ -408,7 +408,10 @@ def test_results_are_kept_in_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda: make(dl.Muon(0.1), dl.ResNet(math.inf, 1.0)), "optimizer must be another one at infinite depth"),
+        (
+            lambda: make(dl.Muon(0.1), dl.ResNet(math.inf, 1.0)),
+            "optimizer must be one that does not look at single layers",
+        ),
         (
             lambda: make(dl.NormalizedDescent(0.1), dl.MLP(2, "infinite", parameterization="ntk")),
             "optimizer must be GradientDescent without clip in the lazy limit",

@@ -298,7 +298,7 @@ def test_an_instability_that_begins_late_is_not_missed(top):
     problem = make(dl.FullBatch(4.0), depth=1, width=1.0, lr=np.linspace(0.05, top, 400), steps=400)
     exact = dl.solve(problem, method="dense")
     assert not exact.test_loss[-1] < 2 * exact.test_loss[200]
-    with pytest.raises(ArithmeticError, match="training is at the edge of stability about step"):
+    with pytest.raises(ArithmeticError, match="training is at the edge of stability around step"):
         dl.solve(problem, method="panels")
 
 
@@ -306,7 +306,7 @@ def test_an_instability_that_begins_late_is_not_missed(top):
 def test_an_instability_that_stops_itself_is_not_missed(top):
     """What has grown lowers the kernel, so that it no longer grows when a trial of the stability ends."""
     rates = np.linspace(0.02, top, 300)
-    with pytest.raises(ArithmeticError, match="training is at the edge of stability about step"):
+    with pytest.raises(ArithmeticError, match="training is at the edge of stability around step"):
         dl.solve(make(dl.FullBatch(2.0), depth=1, width=1.0, lr=rates, steps=300), method="panels")
 
 
@@ -316,14 +316,14 @@ def test_a_bump_of_the_learning_rate_within_a_panel_is_tried_at_its_top():
 
     problem = make(dl.FullBatch(2.0), depth=1, width=1.0, lr=rate, steps=300)
     assert dl.solve(problem).status.rounding_at is not None
-    with pytest.raises(ArithmeticError, match="training is at the edge of stability about step"):
+    with pytest.raises(ArithmeticError, match="training is at the edge of stability around step"):
         dl.solve(problem, method="panels", tolerance=1e-3)
 
 
 def test_errors_of_panels_that_grow_in_single_steps_are_not_hidden():
     """After a jump the run is unstable, which single steps follow, but from what panels have left of the seeds."""
     problem = make(dl.FullBatch(2.0), depth=1, width=1.0, lr=[0.05] * 150 + [0.3] * 150, steps=300)
-    with pytest.raises(ArithmeticError, match=r"training is at the edge of stability about step 1[5-9]"):
+    with pytest.raises(ArithmeticError, match=r"training is at the edge of stability around step 1[5-9]"):
         dl.solve(problem, method="panels")
 
 

@@ -205,7 +205,7 @@ class TestDamage:
     def test_a_store_without_description_is_not_taken_for_another_sweep(self, problem: dl.Problem, path: Path) -> None:
         """Batches of all sweeps have equal names."""
         (path / store.WORK_FOLDER / "manifest.json").unlink()
-        with pytest.raises(ValueError, match=r"is lost, and 2 of its 2 intact results belong to another one"):
+        with pytest.raises(ValueError, match=r"is lost, and 2 of its 2 intact results belong to a different sweep"):
             sweep(problem, {"lr": [0.03, 0.04], "steps": [3, 4]}, path, workers=1)
         assert sweep(problem, self.GRID, path, workers=1).done.all()
 

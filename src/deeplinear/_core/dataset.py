@@ -207,7 +207,7 @@ def reading(
     missing = [f"{what} {name}" for what, each in names.items() for name in each if name not in there[what]]
     has = "; ".join(f"{what}s {', '.join(each)}" for what, each in names.items())
     if missing:
-        raise ValueError(f"{path} is not complete: it has no {', no '.join(missing)}; a whole file has the {has}")
+        raise ValueError(f"{path} is not complete: it has no {', no '.join(missing)}; a complete file has the {has}")
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -202,7 +202,7 @@ def _with_steps(rows: list[Array], steps: Any) -> list[Series]:
     given = _rows("steps", steps)
     given = given * len(rows) if len(given) == 1 else given
     if len(given) != len(rows):
-        raise Refusal("steps", steps, f"of one run or of each of {len(rows)}", got=f"those of {len(given)}")
+        raise Refusal("steps", steps, f"given for one run or for each of {len(rows)}", got=f"those of {len(given)}")
     for index, (at, row) in enumerate(zip(given, rows, strict=True)):
         if len(at) != len(row):
             raise Refusal("steps", steps, f"as many as losses ({len(row)} in run {index})", got=f"{len(at)}")
@@ -216,7 +216,7 @@ def _assembled(series: Mapping[str, Sequence[Series]], dim: int | None, has_step
     runs = max(len(each) for each in series.values())
     for name, each in series.items():
         if len(each) != runs:
-            raise Refusal(name, each, f"that of {runs} runs, as the other loss", got=f"{len(each)} runs")
+            raise Refusal(name, each, f"{runs} runs, as the other loss has", verb="have", got=f"{len(each)} runs")
         for at, values in each:
             _check(name, at, values)
     used = [at[~np.isnan(values)] for each in series.values() for at, values in each]

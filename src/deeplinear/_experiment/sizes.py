@@ -88,8 +88,8 @@ def _check_targets(finite: Modes, tasks: int) -> None:
     k = crowded[0]
     directions = int(finite.weight[k])
     if rank[k] > directions:
-        allowed = f"a rank of at most the number of directions of its mode, {directions}"
-        raise Refusal(f"target_power[{k}]", int(rank[k]), allowed, verb="in a simulation have")
+        allowed = f"a rank of at most {directions}, the number of directions of its mode, in a simulation"
+        raise Refusal(f"target_power[{k}]", int(rank[k]), allowed, verb="have")
     why = (
         f": {tasks} targets without overlap need {tasks * int(rank[k])} directions of mode {k}, which has {directions}"
     )

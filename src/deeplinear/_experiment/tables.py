@@ -71,7 +71,8 @@ def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str
         found[name] = [(at[rows], row[rows]) for row in runs for rows in groups or [np.full(len(row), True)]]
     if not any(found.values()):
         listed = ", ".join(columns) or "none"
-        raise ValueError(f'{where} has no column of a loss; name it, test_loss="...", among: {listed}')
+        text = f'{where} has no column of a loss; name it, test_loss="...", among: {listed}'
+        raise Refusal("test_loss", None, listed, text=text)
     return {name: runs for name, runs in found.items() if runs}
 
 
@@ -153,5 +154,7 @@ def _of_scalars(files: list[Path], asked: Columns) -> dict[str, list[Series]]:
         elif chosen:
             raise Refusal(name, wanted, f"a tag of the event files: {', '.join(tags)}")
     if not found:
-        raise ValueError(f'the event files have no loss; name its tag, test_loss="...", among: {", ".join(tags)}')
+        listed = ", ".join(tags)
+        text = f'the event files have no loss; name its tag, test_loss="...", among: {listed}'
+        raise Refusal("test_loss", None, listed, text=text)
     return found

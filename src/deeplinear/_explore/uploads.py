@@ -70,10 +70,10 @@ def measured_of(file: str) -> dl.Measured:
     try:
         found = dl.measured(path)
     except (ValueError, UnicodeError) as error:
-        why = str(error).replace(str(path), "the file").split("; name it", 1)
-        named = why[1].partition("among: ")[2] if len(why) > 1 else ""
-        listed = f" (it has: {named})" if named else ""
-        raise Refusal("curves", file, "curves", text=f"{why[0]}{listed}. {_CURVES}") from None
+        why = str(error).replace(str(path), "the file")
+        if isinstance(error, Refusal) and error.field == "test_loss" and error.value is None:
+            why = f"the file has no column of a loss (it has: {error.allowed})"
+        raise Refusal("curves", file, "curves", text=f"{why}. {_CURVES}") from None
     for name, count in (("steps", len(found.times)), ("runs", len(found.seeds))):
         if count > MOST_CURVES[name]:
             text = f"the curves have {count} {name}, and this page takes at most {MOST_CURVES[name]}"
@@ -179,7 +179,7 @@ def _read_csv(path: Path) -> tuple[Columns, Array]:
     try:
         return _table(path.read_text(encoding="utf-8-sig"))
     except (UnicodeError, ValueError) as error:
-        why = "it is no text" if isinstance(error, UnicodeError) else str(error)
+        why = "it is not text" if isinstance(error, UnicodeError) else str(error)
         raise Refusal("file", path, "data", text=f"this file cannot be read: {why}. {_ROWS}") from None
 
 

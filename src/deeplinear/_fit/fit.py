@@ -174,7 +174,7 @@ def _run(problem: Problem, experiment: Ensemble | Measured, names: list[str]) ->
         if times.size:
             found.append((name, times[chosen], values[:, chosen]))
     if not found:
-        raise Refusal("curves", experiment, f"with a {' or '.join(names)}", got="none")
+        raise Refusal("curves", experiment, f"a {' or '.join(names)}", verb="have", got="none")
     kept, times_of, losses = zip(*found, strict=True)
     errors = np.concatenate([_errors(values) for values in losses])
     return _Run(problem, kept, times_of, np.concatenate(losses, axis=1), errors)

@@ -258,7 +258,11 @@ def _read_way(problem: Any, along: Any) -> _Way:
     is_muon = any(stage.optimizer.orthogonal is not None for stage in problem.stages)
     if isinstance(along, EMA | TailMean) or along == "ema":
         if is_muon:
-            raise Refusal("along", along, "another line with Muon, of which the first and the last weights are known")
+            raise Refusal(
+                "along",
+                along,
+                "a line without averages with Muon, of whose weights only the first and the last are known",
+            )
         return _Way(_to_average(EMA(0.99) if along == "ema" else along), last)
     if isinstance(along, tuple | list) and len(along) == 2:
         steps = tuple(checks.whole("along", step, at_least=0) for step in along)

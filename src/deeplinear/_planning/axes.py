@@ -96,7 +96,7 @@ def axes_of(problem: Problem, over: Any, bounds: Any) -> tuple[Axis, ...]:
     given = dict(bounds or {})
     for name in given:
         if name not in names:
-            raise Refusal("bounds", name, f"of fields that are searched over ({', '.join(names)})")
+            raise Refusal("bounds", name, f"given for fields that are searched over ({', '.join(names)})")
     return tuple(_axis(problem, name, given.get(name)) for name in names)
 
 
@@ -116,7 +116,7 @@ def _axis(problem: Problem, name: str, bounds: Any) -> Axis:
         raise Refusal(f"bounds[{name!r}]", bounds, "two finite numbers, low and high")
     low, high = map(float, ends)
     if not low < high:
-        raise Refusal(f"bounds[{name!r}]", bounds, "two numbers of which the second is larger, or no value is left")
+        raise Refusal(f"bounds[{name!r}]", bounds, "two numbers, the second one larger")
     if low < 0 or (low == 0 and name not in ("momentum", "weight_decay", "beta2", "beta", "branch", "rho")):
         raise Refusal(f"bounds[{name!r}]", bounds, "positive")
     if name in _BELOW_ONE and high >= 1:

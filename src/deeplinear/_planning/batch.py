@@ -118,7 +118,7 @@ def critical_batch(
     """
     check(problem)
     if "batch" not in field_names(problem):
-        raise Refusal("sampling", problem.sampling, "with batches that are drawn at random")
+        raise Refusal("sampling", problem.sampling, "batches that are drawn at random", verb="have")
     if has_schedule(problem):
         raise Refusal("lr", problem.optimizer.lr, "one number, as every horizon has its own", got="a schedule")
     objective, loss = checks.word("objective", objective, OBJECTIVES), checks.positive("loss", loss)

@@ -238,7 +238,7 @@ def _checked(problem: Any, over: Any, values: Any) -> tuple[tuple[str, ...], dic
     given = dict(values or {})
     for name in given:
         if name not in names or name == "steps":
-            raise Refusal("values", name, f"of fields in over but steps ({', '.join(names)})")
+            raise Refusal("values", name, f"given for fields in over other than steps ({', '.join(names)})")
     return names, {name: _values(problem, name, given.get(name)) for name in names if name != "steps"}
 
 

@@ -230,9 +230,9 @@ def _checked(problem: Any, objective: Any, of: Any, knots: Any) -> tuple[str, in
     if most < 2:
         raise Refusal("steps", problem.steps, "at least 3 for a schedule to matter")
     if any(phase.optimizer is not None for phase in problem.phases):
-        raise Refusal("phases", problem.phases, "without optimizers of their own", got="one with an optimizer")
+        raise Refusal("phases", problem.phases, "no optimizers of their own", verb="have", got="one")
     if of == "batch" and any(phase.sampling is not None for phase in problem.phases):
-        raise Refusal("phases", problem.phases, "without sampling of their own", got="one with a sampling rule")
+        raise Refusal("phases", problem.phases, "no sampling of their own", verb="have", got="a rule")
     count = min(_KNOTS, most) if knots is None else checks.whole("knots", knots, at_least=2)
     if count > most:
         raise Refusal("knots", knots, f"at most steps - 1 ({most})")

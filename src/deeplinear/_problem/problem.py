@@ -112,7 +112,9 @@ class Problem:
             if not isinstance(phase, Phase):
                 raise Refusal("phases", phase, "a sequence of Phase")
         if self.phases and (total := sum(phase.steps for phase in self.phases)) != self.steps:
-            raise Refusal("phases", self.phases, f"of {self.steps} steps in all (steps)", got=f"{total} steps")
+            raise Refusal(
+                "phases", self.phases, f"the {self.steps} steps of the problem", verb="add up to", got=f"{total} steps"
+            )
         if self.phases and self.phases[0].target_overlap != 1.0:
             allowed = "1 in the first phase, which has no target before it"
             raise Refusal("target_overlap", self.phases[0].target_overlap, allowed)
@@ -122,8 +124,8 @@ class Problem:
         rule, name = stage.optimizer, type(stage.optimizer).__name__
         by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
         if by_layer and self.network.hidden_matrices is None:
-            allowed = "another one at infinite depth, or a smaller depth"
-            why = ": the sizes of single layers are not kept there"
+            allowed = "one that does not look at single layers at infinite depth"
+            why = ": their sizes are not kept there; take a finite depth"
             raise Refusal("optimizer", rule, allowed, got=name, rest=why)
         if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"

@@ -93,7 +93,7 @@ def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
     if foreign:
         text = (
             f"store {root} is damaged: the description of its sweep is lost, and {len(foreign)} of its {len(found)} "
-            "intact results belong to another one than this; choose another store, or ask for the sweep that it was "
+            "intact results belong to a different sweep; choose another store, or ask for the sweep that it was "
             "made for, which restores it"
         )
         raise Refusal("store", root, "new or hold this sweep", text=text)

@@ -169,7 +169,7 @@ class PanelRun:
 
     def _at_the_edge(self) -> Unresolved:
         return Unresolved(
-            f"training is at the edge of stability about step {self.grid.end}, which panels cannot follow; lower lr"
+            f"training is at the edge of stability around step {self.grid.end}, which panels cannot follow; lower lr"
         )
 
     def _panel(self, length: int) -> float:
