@@ -180,7 +180,8 @@ def _field_axis(ax: Axes, transfer: Transfer, which: str) -> None:
     along, axis = getattr(ax, f"{which}axis"), transfer.axis
     set_scale, set_limits = getattr(ax, f"set_{which}scale"), getattr(ax, f"set_{which}lim")
     if axis.low == 0:
-        set_scale("function", functions=(np.vectorize(axis.coordinate), np.vectorize(axis.value)))
+        there, back = (np.vectorize(way, otypes=[float]) for way in (axis.coordinate, axis.value))  # also of no ticks
+        set_scale("function", functions=(there, back))
         set_limits(0.0, axis.high)
         ticks = _BELOW_ONE if axis.high < 1 else _DECADES
         along.set_major_locator(FixedLocator([tick for tick in ticks if tick <= axis.high]))
