@@ -8,7 +8,9 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._core.words import in_bytes, in_time
+from deeplinear._cost import estimate as cost
 from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
+from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.condensed.solver import Condensed
 from deeplinear._solvers.merged_steps import EXACT, MergedSteps
@@ -249,6 +251,24 @@ def test_oscillations_keep_more_of_the_past() -> None:
     edge = dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(0.09), 500)
     measured = peak_bytes(lambda: Condensed().solve([edge]))
     assert Condensed().estimate(edge).bytes < measured < Condensed().estimate_of_oscillations(edge).bytes
+
+
+def test_panels_that_are_given_up_count_in_memory_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    edge, panels = problem(depth=1, lr=0.22, steps=300), Panels(patience=0.5)
+
+    def give_up() -> None:
+        with pytest.raises(Unresolved, match="far more work than usual"):
+            panels.solve([edge])
+
+    assert peak_bytes(give_up) < panels.given_up(edge).bytes
+
+    longer = edge.replace(steps=1500)
+    wasted, solved = Choice().solver(longer).given_up(longer), Condensed().estimate_of_oscillations(longer)
+    monkeypatch.setattr(cost, "solve_seconds", lambda _: lambda steps: steps**3)
+    found = estimate(longer)
+    assert found.method == "condensed"
+    assert found.theory.bytes == wasted.bytes > solved.bytes
+    assert found.theory.seconds == pytest.approx(sum(work.passes * work.shape.steps**3 for work in (wasted, solved)))
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def estimate(
     """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
 
     It takes about a second at most, whatever the problem. The cost of ``solve`` is that of the method with which it
-    begins, or of solving every step where a long run still oscillates after some hundred steps.
+    begins; where a long run still oscillates after some hundred steps, that of giving up and of solving every step.
 
     Parameters
     ----------
@@ -143,18 +143,19 @@ def estimate(
 def _solving(problem: Problem) -> tuple[str, Cost]:
     """Say how a problem is solved, and what that takes.
 
-    Where panels do not begin, because training oscillates, a run is solved at every step, with its past condensed; if
-    nothing else can solve it, panels take single steps until it is smooth, or else until they give up.
+    Where panels do not begin, because training oscillates, they take single steps until it is smooth, or else until
+    they give up. Then every step is solved, with its past condensed, unless nothing but panels can solve the run.
     """
     choice, seconds = Choice(), solve_seconds(problem)
     solver = choice.solver(problem)
-    work = solver.estimate(problem)
+    works = [(solver, solver.estimate(problem))]
     beginning = Work(replace(Dense().shape(problem), steps=BEGINNING), 1.0, 0)
     if beginning.numbers < _MOST_PROBED and not solver.begins(problem):
         other = choice.instead(problem, solver)
-        work = solver.given_up(problem) if other is None else other.estimate_of_oscillations(problem)
-        solver = other or solver
-    return solver.name, Cost(work.passes * seconds(min(work.shape.steps, solver.most_steps(problem))), work.bytes)
+        works = [(solver, solver.given_up(problem))]
+        works += [] if other is None else [(other, other.estimate_of_oscillations(problem))]
+    times = (work.passes * seconds(min(work.shape.steps, each.most_steps(problem))) for each, work in works)
+    return works[-1][0].name, Cost(sum(times), max(work.bytes for _, work in works))
 
 
 def solve_seconds(problem: Problem) -> Callable[[float], float]:
