@@ -10,7 +10,8 @@ _LAST = 2
 """Times whose rows are looked at, as what alternates may be hidden from one of them."""
 
 _ROUNDING = 1e-13
-"""What rounding leaves of correlations, relative to their initial values, and is never smooth."""
+"""What rounding leaves of correlations, relative to their initial values, and of responses, relative to the largest
+ones that there were: it is never smooth, and what has died out need not be known any better."""
 
 _SMALL_SLOPE = 1e-3
 """Derivatives that are this fraction of the largest one of a function, or less, are judged by that scale."""
@@ -29,19 +30,24 @@ class LastRows:
         Rows of a time, and times that are filled.
     allowed
         Part of a row that may be lost.
+    before
+        The rows that were looked at before these, if there were any.
     """
 
-    def __init__(self, room: Room, outputs: int, end: int, allowed: float) -> None:
+    def __init__(
+        self, room: Room, outputs: int, end: int, allowed: float, before: "LastRows | None" = None
+    ) -> None:
         self._outputs, self._end, size = outputs, outputs * end, room.size
         floor = min(1.0, _ROUNDING / allowed)
         last = slice(max(0, self._end - _LAST * outputs), self._end)
-        moments, norms, values, scales, sizes = [], [], [], [], []
+        moments, sums, norms, values, scales, sizes = [], [], [], [], [], []
         for function in room.two_time:
             matrices = function.matrix.reshape(-1, size, size)
             rows = matrices[:, last, : self._end].reshape(-1, self._end)
             if not isinstance(function, Symmetric):
                 moments += _parts(rows)
-                norms += _of_slopes([np.abs(part).sum(axis=1) for part in _parts(rows)])
+                sums += (own := [np.abs(part).sum(axis=1) for part in _parts(rows)])
+                norms += _of_slopes(own)
                 continue
             equal = np.abs(np.diagonal(matrices, axis1=1, axis2=2)[:, : self._end].real)
             root = np.sqrt(np.maximum(equal, floor * equal[:, :1]))
@@ -50,7 +56,10 @@ class LastRows:
             values += _parts(rows)
             scales += _of_slopes(largest)
             sizes += [over_columns, *(np.ones_like(over_columns) for _ in largest[1:])]
-        self._moments, self._norms = np.concatenate(moments), np.concatenate(norms)
+        self._moments, self._largest_sums = np.concatenate(moments), np.concatenate(sums)
+        if before is not None:
+            self._largest_sums = np.maximum(self._largest_sums, before._largest_sums)
+        self._norms = np.maximum(np.concatenate(norms), floor * self._largest_sums)
         self._values, self._scales, self._sizes = (np.concatenate(each) for each in (values, scales, sizes))
 
     def left_out(self, how: Condensation) -> float:

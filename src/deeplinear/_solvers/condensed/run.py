@@ -97,6 +97,7 @@ class CondensedRun:
         self._outputs = problem.data.outputs
         self._count = self._done = 0  # times that are kept, and steps that are done
         self._kept: list[Values] = []
+        self._rows: LastRows | None = None  # that were looked at last
         self._subsampling = coefficients([problem], 0, 1).subsampling
         self._allocate(_ROOM)
 
@@ -192,7 +193,7 @@ class CondensedRun:
     def _condense(self) -> None:
         """Let neighbouring blocks be one, newest first, but not the last, nor the first, in which time 0 is."""
         allowed = PART * self.tolerance
-        rows = LastRows(self.equations.room, self._outputs, self._count, allowed)
+        rows = self._rows = LastRows(self.equations.room, self._outputs, self._count, allowed, self._rows)
         for index in range(len(self.blocks) - 3, 0, -1):
             first, second = self.blocks[index : index + 2]
             longer, shorter = max(first.length, second.length), min(first.length, second.length)
