@@ -34,9 +34,7 @@ class LastRows:
         The rows that were looked at before these, if there were any.
     """
 
-    def __init__(
-        self, room: Room, outputs: int, end: int, allowed: float, before: "LastRows | None" = None
-    ) -> None:
+    def __init__(self, room: Room, outputs: int, end: int, allowed: float, before: "LastRows | None" = None) -> None:
         self._outputs, self._end, size = outputs, outputs * end, room.size
         floor = min(1.0, _ROUNDING / allowed)
         last = slice(max(0, self._end - _LAST * outputs), self._end)
