@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._solvers import rounding
 from deeplinear._solvers.dense import Dense
-from deeplinear._solvers.rounding import amplification, rounding_at
+from deeplinear._solvers.rounding import amplification, rounding_at, swings_from_nothing
 from deeplinear._time.grid import Grid
 from factories import maker
 
@@ -42,6 +43,45 @@ def test_rounding_takes_no_loss_below_the_label_noise():
     late = solution.test_loss[solution.status.rounding_at : solution.status.diverged_at]
     assert late.min() == 0.3**2  # where only rounding errors are left, of either sign
     assert solution.at(np.arange(368)).test_loss.min() == 0.3**2
+
+
+def few_modes():
+    """A residual network on a power law of a few modes, with small batches, while the rate rises."""
+    eigenvalues = np.arange(1.0, 5.0) ** -2.0
+    data = dl.Spectrum(eigenvalues, eigenvalues**0.05, noise=1.0, proportional=False)
+    network = dl.ResNet(3, 319.1, richness=0.2558, branch=1.216, centered=True)
+    optimizer = dl.GradientDescent(np.linspace(0.042, 1.0, 250))
+    return dl.Problem(network, data, dl.OnlineSGD(46.13), optimizer, 250)
+
+
+@pytest.mark.parametrize("method", ["dense", "condensed"])
+def test_an_instability_of_the_kernel_grows_from_rounding_too(method):
+    """Errors answer to a disturbance as always, so that only another solution can tell."""
+    problem = few_modes()
+    solution = dl.solve(problem, method=method)
+    nudged = dl.solve(problem.replace(richness=0.2558 * (1 + 1e-13)), method=method)
+    step = solution.status.rounding_at
+    assert step is not None
+    assert step == solution.stats["rounding_at"]
+    assert 210 < step < 245
+    error = np.abs(nudged.test_loss / solution.test_loss - 1)
+    assert error[:step].max() < 1e-5
+    assert error[step:].max() > 1e-2
+    if method == "dense":
+        equations = solution._solved[0].equations
+        assert amplification(equations, slice(0, 250)).max() < 100
+
+
+def test_what_another_solution_has_too_is_no_rounding(monkeypatch):
+    monkeypatch.setattr(rounding, "swings_from_nothing", lambda losses: True)
+    assert dl.solve(make(0.05)).status.rounding_at is None
+    assert dl.solve(make(2.0)).status.rounding_at is None  # which diverges
+
+
+def test_swings_that_begin_at_once_come_from_the_schedule():
+    steps = np.arange(200.0)
+    swing = np.where(steps < 100, 0.0, 1e-3 * 0.9 ** (steps - 100) * (-1.0) ** steps)
+    assert not swings_from_nothing(np.exp(-steps / 50) * (1 + swing))
 
 
 @pytest.mark.parametrize("lr", [0.05, 0.3, 0.5, 2.0])

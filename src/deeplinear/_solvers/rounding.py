@@ -13,15 +13,25 @@ time s. Independent errors of C_v, each in proportion to the loss of its time, a
 times their relative size. It stays of order one where training is stable, and it does where training is unstable from
 the start, as then the loss grows with it. A loss that has died out is a difference of terms that have not, and has
 errors as if it were some part of the initial one.
+
+H_k answers with the kernel as it is. What the kernel does in turn may be unstable too, which is not seen that way. Then
+a smooth run begins to swing, from the size of rounding errors up. Where losses look like that, the problem is solved
+once more with a rate that is changed a little, and the two are compared.
 """
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, computing, finite, namespace, to_numpy
+from deeplinear._core.device import CPU
 from deeplinear._equations.system import Equations
+from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import rate_of, with_rate
+from deeplinear._solvers.base import Answer, Solver, Unresolved
 
 LOSS_FLOOR = 1e-5
 """Losses are accurate relative to their value, or to this fraction of the initial one if it is larger."""
@@ -32,6 +42,16 @@ DEPENDS = 1e6
 
 DIED_OUT = 1e-2
 """Part of the initial loss that a loss has the rounding errors of, at least: of 1e-14, a few times what was seen."""
+
+_CHANGE = 1e-12
+"""Relative change of the rate by which it is measured how much errors are amplified."""
+
+_ORDER, _WITHIN = 8, 8
+"""Order of differences by which swings are told from a smooth loss, and steps among which the largest counts."""
+
+_HIDDEN, _SEEN, _GRADUAL = 1e-12, 1e-7, 5
+"""Swings of log losses that may be rounding errors, that are none, and the least number of steps from one to the other
+of those that grow by themselves: what a schedule does is seen at once."""
 
 _AT_ONCE = 64
 """Steps that are looked at together, to need little memory."""
@@ -89,3 +109,48 @@ def rounding_at(equations: Equations, ends: NDArray[np.int64], single: NDArray[n
         if (found >= 0).all():
             break
     return [int(each) for each in found]
+
+
+def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver) -> Answer:
+    """Return the answer; if its losses swing as if from rounding errors, solved once more, with the step of these."""
+    every_step = len(answer.axis.times) == problem.steps
+    if answer.rounding_at is not None or not every_step or np.iscomplexobj(answer.curves.test_loss):
+        return answer
+    if not swings_from_nothing(answer.curves.test_loss) or solver.estimate(problem).bytes > CPU.available():
+        return answer
+    try:
+        (other,) = solver.solve([with_rate(problem, rate_of(problem) * (1 + _CHANGE))])
+    except Unresolved:
+        return answer
+    end = min(each.diverged_at or problem.steps for each in (answer, other))
+    losses, others = (each.curves.test_loss[:end] for each in (answer, other))
+    # What an approximation leaves out is amplified too, and may be some times as large.
+    allowed = min(DEPENDS * _CHANGE, answer.stats.get("tolerance", math.inf) / 10)
+    differs = np.flatnonzero(np.abs(losses - others) > allowed * np.maximum(losses, LOSS_FLOOR * losses[0]))
+    if not len(differs):
+        return answer
+    at = int(differs[0])
+    return replace(answer, rounding_at=at, stats=answer.stats | {"rounding_at": at})
+
+
+def swings_from_nothing(losses: NDArray[Any]) -> bool:
+    """Return whether losses at all steps begin to swing, gradually, after they had been smooth up to rounding errors.
+
+    Examples
+    --------
+    >>> steps = np.arange(200.0)
+    >>> swings_from_nothing(np.exp(-steps / 50))
+    False
+    >>> swings_from_nothing(np.exp(-steps / 50) * (1 + 1e-16 * (-1.2) ** steps))
+    True
+    """
+    losses = losses[np.isfinite(losses)]  # those before a divergence
+    if len(losses) < _ORDER + 2 * _WITHIN or losses[0] <= 0:
+        return False
+    swings = np.abs(np.diff(np.log(np.maximum(losses, LOSS_FLOOR * losses[0])), _ORDER)) / 2**_ORDER
+    largest = np.lib.stride_tricks.sliding_window_view(swings, _WITHIN).max(axis=-1)
+    hidden = np.append(np.flatnonzero(largest < _HIDDEN), math.inf)
+    seen = np.flatnonzero(largest > _SEEN)
+    first = np.append(seen, math.inf)[np.searchsorted(seen, hidden[:-1])]  # the next after each that is hidden
+    after = hidden[1:]  # the next that is hidden, which must not come before
+    return bool(((first < after) & (first - hidden[:-1] >= _GRADUAL) & (first < math.inf)).any())

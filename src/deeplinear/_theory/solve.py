@@ -11,6 +11,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import METHODS, Choice, answers, batches
+from deeplinear._solvers.rounding import with_measured_rounding
 from deeplinear._theory.solution import Solution
 
 
@@ -149,7 +150,10 @@ def solve(
         place,
     )
     solutions: dict[int, Solution] = {}
-    for members, found in answers(problems, choice, todo, read_progress(progress)):
-        solutions |= {index: Solution.of(problems[index], each) for index, each in zip(members, found, strict=True)}
+    for batch, (members, found) in zip(todo, answers(problems, choice, todo, read_progress(progress)), strict=True):
+        for index, answer in zip(members, found, strict=True):
+            again = answer.solver if place == CPU else batch.solver
+            checked = with_measured_rounding(problems[index], answer, again)
+            solutions[index] = Solution.of(problems[index], checked)
     ordered = [solutions[index] for index in range(len(problems))]
     return ordered[0] if isinstance(problem, Problem) else ordered
