@@ -200,7 +200,7 @@ class TestProblem:
         problem = dl.Problem(
             dl.ResNet(math.inf, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3
         )
-        parsed = json.loads(json.dumps(_commands._document("solve", problem, None), allow_nan=False))
+        parsed = json.loads(json.dumps(_commands.document_of("solve", problem, None), allow_nan=False))
         assert parsed["problem"]["network"]["depth"] == "infinite"
 
 

@@ -126,21 +126,21 @@ def compare(
 
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """
-    _check(problem, finite)
+    check_finite(problem, finite)
     theory = _solve(problem, averages, device, report)
     experiment = _simulate(problem, finite, averages, device, report)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
         save_figure(plot_comparison(theory, experiment, comparison), out)
-    document = _document("compare", problem, out) | {
+    document = document_of("compare", problem, out) | {
         "comparison": comparison.to_dict(),
         "theory": theory.stats,
         "experiment": experiment.stats | {"dim": experiment.dim, "method": experiment.method},
     }
     verdict = f"{comparison.verdict}: {comparison.explanation} (p = {comparison.p_value:.2g})"
     shown = observables_table(comparison)
-    report.result(document, *_words(problem, experiment), shown, verdict, *_written("picture", out))
+    report.result(document, *words_of(problem, experiment), shown, verdict, *written_lines("picture", out))
     return DISAGREES if comparison.verdict is Verdict.DISAGREES else OK
 
 
@@ -157,7 +157,7 @@ def solve(problem: Problem, averages: _Averages, device: str, report: Report, ou
         save_figure(plot_solution(theory), out)
     elif out is not None:
         theory.save(out)
-    document = _document("solve", problem, out) | {
+    document = document_of("solve", problem, out) | {
         "status": {"diverged_at": theory.status.diverged_at, "text": str(theory.status)},
         "times": theory.times,
         **{name: getattr(theory, name) for name in (*_LOSSES, *_sets(theory), "kernel")},
@@ -168,7 +168,7 @@ def solve(problem: Problem, averages: _Averages, device: str, report: Report, ou
     columns |= more_losses({name: getattr(theory, name) for name in _sets(theory)}, averages)
     columns |= {part.replace("_", " "): getattr(theory.decomposition, part) for part in vars(theory.decomposition)}
     shown = curves_table("theory", columns)
-    report.result(document, *_words(problem), shown, f"training {theory.status}", *_written("result", out))
+    report.result(document, *words_of(problem), shown, f"training {theory.status}", *written_lines("result", out))
     return DIVERGED if theory.status.diverged else OK
 
 
@@ -188,7 +188,7 @@ def simulate(
     names = (*_LOSSES, *_sets(experiment))
     losses = {name: (experiment.mean(name), experiment.standard_error(name)) for name in names}
     diverged = int((experiment.diverged_at >= 0).sum())
-    document = _document("simulate", problem, out) | {
+    document = document_of("simulate", problem, out) | {
         "dim": experiment.dim,
         "seeds": experiment.seeds,
         "diverged_at": experiment.diverged_at,
@@ -204,7 +204,7 @@ def simulate(
     columns |= more_losses({name: losses[name][0] for name in _sets(experiment)}, averages)
     ending = f"{diverged} of {len(experiment.seeds)} networks diverged" if diverged else "training completed"
     shown = curves_table("experiment: mean over networks ± standard error", columns)
-    report.result(document, *_words(problem, experiment), shown, ending, *_written("result", out))
+    report.result(document, *words_of(problem, experiment), shown, ending, *written_lines("result", out))
     return DIVERGED if diverged == len(experiment.seeds) else OK
 
 
@@ -223,9 +223,9 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
     if cost.experiment:
         rows.append(["simulate", in_time(cost.experiment.seconds), in_bytes(cost.experiment.bytes)])
     fits = f"{'enough' if cost.fits else 'NOT ENOUGH'} memory: {in_bytes(cost.available)} available"
-    document = _document("estimate", problem, None) | cost.to_dict()
+    document = document_of("estimate", problem, None) | cost.to_dict()
     size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []
-    report.result(document, *_words(problem), *size, table("estimate", ["", "time", "memory"], rows), fits)
+    report.result(document, *words_of(problem), *size, table("estimate", ["", "time", "memory"], rows), fits)
     return OK
 
 
@@ -264,7 +264,7 @@ def _sets(result: Solution | Ensemble) -> list[str]:
     return [name for name in _SETS if getattr(result, name).size]
 
 
-def _check(problem: Problem, finite: Finite) -> None:
+def check_finite(problem: Problem, finite: Finite) -> None:
     """Refuse what cannot be simulated before the theory is solved."""
     check_experiment(problem, finite.actual_dim, finite.seeds, finite.workers, finite.record, finite.method)
 
@@ -273,7 +273,8 @@ def _can_be_simulated(problem: Problem) -> bool:
     return problem.network.width != INFINITE and math.isfinite(problem.network.depth)
 
 
-def _document(name: str, problem: Problem, out: Path | None) -> dict[str, Any]:
+def document_of(name: str, problem: Problem, out: Path | None) -> dict[str, Any]:
+    """Return what every command says in JSON."""
     return {
         "command": name,
         "version": version("deeplinear"),
@@ -288,7 +289,8 @@ def _spell_infinite(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"network": network}
 
 
-def _words(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
+def words_of(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
+    """Describe a problem, and the networks that were trained."""
     words = in_words(problem)
     if experiment is not None:
         kept = "" if experiment.method == "explicit" else f", {experiment.method} matrices"
@@ -296,5 +298,6 @@ def _words(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
     return words
 
 
-def _written(what: str, out: Path | None) -> list[str]:
+def written_lines(what: str, out: Path | None) -> list[str]:
+    """Say which file was written, if one was."""
     return [] if out is None else [f"{what}: {out} ({in_bytes(out.stat().st_size)})"]

@@ -10,7 +10,7 @@ from deeplinear import Curvature, Ensemble, Problem, Sharpness
 from deeplinear import landscape as find_landscape
 from deeplinear import sharpness as find_sharpness
 from deeplinear import simulate as simulate_networks
-from deeplinear._cli._commands import _check, _document, _words, _written, command
+from deeplinear._cli._commands import check_finite, command, document_of, words_of, written_lines
 from deeplinear._cli._errors import DIVERGED, OK, fail
 from deeplinear._cli._geometry_options import LINE, LOOK, MEASURED, Line, Look
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, Finite, out
@@ -42,19 +42,19 @@ def sharpness(
     Example: deeplinear sharpness --depth 3 --richness 2 --lr 0.05 --steps 60 --at 0,5,10,20,40 --dim 2000 --seeds 8
     """
     if finite is not None:
-        _check(problem, finite)
+        check_finite(problem, finite)
     with report.stage("theory") as progress:
         found = find_sharpness(problem, look.at, look.vectors, operator=look.operator, device=device, progress=progress)
     networks = None if finite is None else _simulate(problem, look, found, finite, device, report)
     if out is not None:
         save_figure(figure_of(plot_sharpness(found, experiment=networks)), out)
-    document = _document("sharpness", problem, out) | {
+    document = document_of("sharpness", problem, out) | {
         "operator": found.operator,
         **{name: getattr(found, name) for name in _FOUND},
         "experiment": None if networks is None else _measured(networks),
     }
     shown = _table(found, networks)
-    report.result(document, *_words(problem, networks), shown, str(found), *_written("picture", out))
+    report.result(document, *words_of(problem, networks), shown, str(found), *written_lines("picture", out))
     return OK if np.isfinite(found.largest[-1]) else DIVERGED
 
 
@@ -73,7 +73,7 @@ def landscape(problem: Problem, line: Line, device: str, report: Report, out: Pa
         fail(in_words(error), DIVERGED)
     if out is not None:
         save_figure(figure_of(plot_landscape(found)), out)
-    document = _document("landscape", problem, out) | {
+    document = document_of("landscape", problem, out) | {
         "along": line.along if isinstance(line.along, str | tuple) else str(line.along),
         **{name: getattr(found, name) for name in ("positions", "train_loss", "test_loss", "barrier")},
     }
@@ -81,7 +81,7 @@ def landscape(problem: Problem, line: Line, device: str, report: Report, out: Pa
     columns = (found.positions, found.train_loss, found.test_loss)
     rows = [[f"{values[index]:.4g}" for values in columns] for index in picked]
     shown = table("losses along the line", ["position", "train loss", "test loss"], rows)
-    report.result(document, *_words(problem), shown, str(found), *_written("picture", out))
+    report.result(document, *words_of(problem), shown, str(found), *written_lines("picture", out))
     return OK
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from deeplinear import EMA, TailMean
 from deeplinear._cli._grid import read_values
-from deeplinear._cli._options import FINITE, Finite, Group, _option, read_average
+from deeplinear._cli._options import FINITE, Finite, Group, make_option, read_average
 from deeplinear._cli._readers import number
 from deeplinear._core.refusal import Refusal
 
@@ -37,7 +37,7 @@ def _look(values: dict[str, Any]) -> Look:
 LOOK = Group(
     "look",
     (
-        _option(
+        make_option(
             "at",
             str | None,
             None,
@@ -47,7 +47,7 @@ LOOK = Group(
             help="Steps to look at: 0,50,199 or 0:100:11.",
             rich_help_panel=_PANEL,
         ),
-        _option(
+        make_option(
             "vectors",
             int,
             16,
@@ -56,7 +56,7 @@ LOOK = Group(
             help="Directions of Lanczos's iteration, 2 or more; the error of the ends of the spectrum falls with them.",
             rich_help_panel=_PANEL,
         ),
-        _option(
+        make_option(
             "operator",
             str,
             "hessian",
@@ -78,7 +78,7 @@ def _measured(values: dict[str, Any]) -> Finite | None:
 MEASURED = Group(
     "finite",
     (
-        _option(
+        make_option(
             "dim",
             int | None,
             None,
@@ -121,7 +121,7 @@ def _along(text: str) -> str | EMA | TailMean | tuple[int, int]:
 LINE = Group(
     "line",
     (
-        _option(
+        make_option(
             "along",
             str,
             "line",
@@ -132,7 +132,7 @@ LINE = Group(
             "gradient or the direction of largest curvature.",
             rich_help_panel=_LINE,
         ),
-        _option(
+        make_option(
             "positions",
             str | None,
             None,

@@ -46,13 +46,14 @@ class Group(NamedTuple):
     build: Callable[[dict[str, Any]], Any]
 
 
-def _option(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> inspect.Parameter:
+def make_option(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> inspect.Parameter:
+    """Return an option as a parameter of a command, with the settings of ``typer.Option``."""
     annotation = Annotated[kind, typer.Option(*flags, **settings)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _problem_options() -> Iterator[inspect.Parameter]:
-    yield _option(
+    yield make_option(
         "problem",
         Path | None,
         None,
@@ -64,7 +65,7 @@ def _problem_options() -> Iterator[inspect.Parameter]:
     for part, kinds in KINDS.items():
         panel = part.capitalize()
         if len(kinds) > 1:
-            yield _option(
+            yield make_option(
                 part,
                 str | None,
                 None,
@@ -86,9 +87,9 @@ def _field_option(field: Field, panel: str) -> inspect.Parameter:
         "rich_help_panel": panel,
     }
     if field.is_switch:
-        return _option(field.name, bool | None, None, f"{field.flag}/--no-{field.flag[2:]}", **settings)
+        return make_option(field.name, bool | None, None, f"{field.flag}/--no-{field.flag[2:]}", **settings)
     kind = list[str] | None if field.reader.repeats else str | None
-    return _option(field.name, kind, None, field.flag, metavar=field.about.placeholder, **settings)
+    return make_option(field.name, kind, None, field.flag, metavar=field.about.placeholder, **settings)
 
 
 _SCHEDULE = "'cosine(0.1, warmup=0.2)'"
@@ -150,7 +151,7 @@ def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
 
 def out(default: str, suffixes: tuple[str, ...]) -> Group:
     """Return the option for the file that a command writes; with --json only if it is asked for."""
-    parameter = _option(
+    parameter = make_option(
         "out",
         str | None,
         None,
@@ -170,7 +171,7 @@ def out(default: str, suffixes: tuple[str, ...]) -> Group:
 def workers_option(help: str, panel: str) -> inspect.Parameter:
     """Return the option for how much is done at the same time."""
     settings = {"metavar": "N", "show_default": "all cores", "help": help, "rich_help_panel": panel}
-    return _option("workers", int | None, None, "--workers", **settings)
+    return make_option("workers", int | None, None, "--workers", **settings)
 
 
 PROBLEM = Group("problem", tuple(_problem_options()), problem_from)
@@ -178,7 +179,7 @@ PROBLEM = Group("problem", tuple(_problem_options()), problem_from)
 FINITE = Group(
     "finite",
     (
-        _option(
+        make_option(
             "dim",
             int | None,
             None,
@@ -188,7 +189,7 @@ FINITE = Group(
             help="Input dimension of the networks that are trained.",
             rich_help_panel="Experiment",
         ),
-        _option(
+        make_option(
             "seeds",
             str,
             str(Finite.SEEDS),
@@ -198,7 +199,7 @@ FINITE = Group(
             rich_help_panel="Experiment",
         ),
         workers_option("Networks trained at the same time.", "Experiment"),
-        _option(
+        make_option(
             "record",
             str,
             "all",
@@ -207,7 +208,7 @@ FINITE = Group(
             help="What to keep; losses alone need less memory.",
             rich_help_panel="Experiment",
         ),
-        _option(
+        make_option(
             "method",
             str,
             "auto",
@@ -225,10 +226,10 @@ FINITE = Group(
 REPORT = Group(
     "report",
     (
-        _option(
+        make_option(
             "json", bool, False, "--json", help="Print one JSON document and nothing else.", rich_help_panel="Output"
         ),
-        _option("quiet", bool, False, "--quiet", "-q", help="Show no progress.", rich_help_panel="Output"),
+        make_option("quiet", bool, False, "--quiet", "-q", help="Show no progress.", rich_help_panel="Output"),
     ),
     lambda values: Report(json=values["json"], quiet=values["quiet"]),
 )
@@ -250,7 +251,7 @@ def read_average(option: str, text: str) -> EMA | TailMean:
 AVERAGES = Group(
     "averages",
     (
-        _option(
+        make_option(
             "average",
             list[str] | None,
             None,
@@ -267,7 +268,7 @@ AVERAGES = Group(
 DEVICE = Group(
     "device",
     (
-        _option(
+        make_option(
             "device",
             str,
             "cpu",
@@ -283,7 +284,7 @@ DEVICE = Group(
 TOLERANCE = Group(
     "tolerance",
     (
-        _option(
+        make_option(
             "tolerance",
             float,
             0.05,

@@ -5,7 +5,7 @@ from pathlib import Path
 from deeplinear import Problem
 from deeplinear import optimal as find_optimum
 from deeplinear import plan as find_plan
-from deeplinear._cli._commands import _document, _words, _written, command
+from deeplinear._cli._commands import command, document_of, words_of, written_lines
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
 from deeplinear._cli._planning_options import BUDGET, CHOICE, Budget, Choice
@@ -37,7 +37,7 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
     if out is not None:
         save_figure(plot_optimum(found), out)
     names = ("values", "loss", "binding", "at_margin", "stable_factor", "curvature", "bounds", "objective")
-    document = _document("optimal", found.problem, out) | {
+    document = document_of("optimal", found.problem, out) | {
         **{name: getattr(found, name) for name in names},
         "minima": [{"values": dict(each.values), "loss": each.loss} for each in found.minima],
     }
@@ -48,7 +48,7 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
     shown = table("minima", ["above the best", f"{found.objective} loss", *found.values], rows)
     ends = [f"{name} is at its {end} bound: try beyond it" for name, end in found.binding.items()]
     stable = f"stable up to {found.stable_factor:.3g} times this learning rate"
-    report.result(document, *_words(found.problem), shown, stable, *ends, *_written("picture", out))
+    report.result(document, *words_of(found.problem), shown, stable, *ends, *written_lines("picture", out))
     return OK
 
 
@@ -76,7 +76,7 @@ def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Pat
     if out is not None:
         save_figure(plot_plan(found), out)
     best = found.frontier
-    document = _document("plan", found.problem, out) | {
+    document = document_of("plan", found.problem, out) | {
         **{name: getattr(found, name) for name in ("values", "loss", "cost", "compute", "objective", "label_noise")},
         "frontier": {name: getattr(best, name) for name in ("compute", "loss", "values", "is_inside", "exponents")},
     }
@@ -87,5 +87,5 @@ def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Pat
         for i in range(len(best.compute))
     ]
     shown = table("best at each budget", ["compute", f"{found.objective} loss", *best.values, ""], rows)
-    report.result(document, *_words(found.problem), shown, str(found), *_written("picture", out))
+    report.result(document, *words_of(found.problem), shown, str(found), *written_lines("picture", out))
     return OK

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deeplinear._cli._grid import read_values
-from deeplinear._cli._options import Group, _option
+from deeplinear._cli._options import Group, make_option
 from deeplinear._core.refusal import Refusal
 
 _PANEL = "Plan"
@@ -62,7 +62,7 @@ def _words(text: str) -> list[str]:
 
 
 def _over(default: str, allowed: str) -> Any:
-    return _option(
+    return make_option(
         "over",
         str,
         default,
@@ -73,7 +73,7 @@ def _over(default: str, allowed: str) -> Any:
     )
 
 
-_OBJECTIVE = _option(
+_OBJECTIVE = make_option(
     "objective", str, "test", "--objective", metavar="test|train", help="Which loss counts.", rich_help_panel=_PANEL
 )
 
@@ -81,7 +81,7 @@ CHOICE = Group(
     "choice",
     (
         _over("lr,momentum,weight_decay", "lr, momentum, weight_decay, richness, width, samples, batch and others"),
-        _option(
+        make_option(
             "bounds",
             list[str] | None,
             None,
@@ -90,7 +90,7 @@ CHOICE = Group(
             help="Lowest and highest value of a field; repeat for more.",
             rich_help_panel=_PANEL,
         ),
-        _option(
+        make_option(
             "margin",
             float,
             0.05,
@@ -99,7 +99,7 @@ CHOICE = Group(
             help="How much higher the learning rate must be able to be.",
             rich_help_panel=_PANEL,
         ),
-        _option(
+        make_option(
             "starts", int, 4, "--starts", metavar="N", help="Number of starts of the search.", rich_help_panel=_PANEL
         ),
         _OBJECTIVE,
@@ -110,7 +110,7 @@ CHOICE = Group(
 BUDGET = Group(
     "budget",
     (
-        _option(
+        make_option(
             "compute",
             float,
             1000.0,
@@ -121,7 +121,7 @@ BUDGET = Group(
             rich_help_panel=_PANEL,
         ),
         _over("width,steps", "width, steps, batch, depth, samples"),
-        _option(
+        make_option(
             "values",
             list[str] | None,
             None,
@@ -132,7 +132,7 @@ BUDGET = Group(
             rich_help_panel=_PANEL,
         ),
         _OBJECTIVE,
-        _option(
+        make_option(
             "store",
             Path | None,
             None,

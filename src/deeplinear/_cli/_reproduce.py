@@ -12,7 +12,7 @@ from rich.table import Table
 
 from deeplinear._cli._commands import command
 from deeplinear._cli._errors import OK
-from deeplinear._cli._options import REPORT, Group, _option
+from deeplinear._cli._options import REPORT, Group, make_option
 from deeplinear._cli._report import Report, table
 from deeplinear._core.device import find_device
 from deeplinear._core.words import in_bytes, in_time
@@ -57,10 +57,12 @@ CHOICE = Group(
     "choice",
     (
         _IDS,
-        _option("scale", str, "quick", "--scale", metavar="|".join(SCALES[1:]), help="Size of the experiments."),
-        _option("out", str, "reproduction", "--out", metavar="DIR", help="Folder for gallery, pictures and results."),
-        _option("device", str, "cpu", "--device", metavar="NAME", help="Where networks are trained, such as cuda."),
-        _option(
+        make_option("scale", str, "quick", "--scale", metavar="|".join(SCALES[1:]), help="Size of the experiments."),
+        make_option(
+            "out", str, "reproduction", "--out", metavar="DIR", help="Folder for gallery, pictures and results."
+        ),
+        make_option("device", str, "cpu", "--device", metavar="NAME", help="Where networks are trained, such as cuda."),
+        make_option(
             "only_list",
             bool,
             False,

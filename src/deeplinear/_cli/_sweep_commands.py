@@ -11,7 +11,7 @@ from rich.table import Table
 
 from deeplinear import Problem, Transfer
 from deeplinear import transfer as find_transfer
-from deeplinear._cli._commands import _document, _words, _written, command
+from deeplinear._cli._commands import command, document_of, words_of, written_lines
 from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
 from deeplinear._cli._report import Report, table
@@ -68,7 +68,7 @@ def sweep(
     failures, best = _failures(found), _best(found)
     diverged = {kind: int((found[name] >= least).sum()) for kind, (name, least) in _DIVERGED.items() if name in found}
     points = math.prod(found.sizes[dim] for dim in _dims(found))
-    document = _document("sweep", problem, store) | {
+    document = document_of("sweep", problem, store) | {
         "grid": grid,
         "points": points,
         "failures": failures,
@@ -84,7 +84,7 @@ def sweep(
     shown += [f"{each['kind']}: failed at {_place_of(each)}: {each['error']}" for each in failures[:_SHOWN]]
     if len(failures) > _SHOWN:
         shown.append(f"{len(failures) - _SHOWN} more failures: see failure and measured_failure in the result")
-    report.result(document, *_words(problem), *shown, f"result: {store}")
+    report.result(document, *words_of(problem), *shown, f"result: {store}")
     return _code(points, failures, diverged)
 
 
@@ -115,9 +115,9 @@ def transfer(
         save_figure(plot_transfer(found), out)
     elif out is not None:
         write_dataset(out, found.to_xarray())
-    document = _document("transfer", problem, out) | _transfer_document(found)
+    document = document_of("transfer", problem, out) | _transfer_document(found)
     what = "picture" if out is not None and out.suffix.lower() in FORMATS else "result"
-    report.result(document, *_words(problem), _optima(found), *_conclusions(found), *_written(what, out))
+    report.result(document, *words_of(problem), _optima(found), *_conclusions(found), *written_lines(what, out))
     return OK
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deeplinear._cli._grid import read_file, read_over, read_values
-from deeplinear._cli._options import Group, _option, workers_option
+from deeplinear._cli._options import Group, make_option, workers_option
 from deeplinear._core.refusal import Refusal
 
 _PANEL = "Sweep"
@@ -33,8 +33,10 @@ def _experiment(values: dict[str, Any]) -> dict[str, Any] | None:
 
 
 _GRID_OPTIONS = (
-    _option("over", list[str] | None, None, "--over", metavar="FIELD=VALUES", help=_OVER_HELP, rich_help_panel=_PANEL),
-    _option(
+    make_option(
+        "over", list[str] | None, None, "--over", metavar="FIELD=VALUES", help=_OVER_HELP, rich_help_panel=_PANEL
+    ),
+    make_option(
         "grid",
         Path | None,
         None,
@@ -51,7 +53,7 @@ GRID = Group("grid", _GRID_OPTIONS, _grid)
 EXPERIMENT = Group(
     "experiment",
     (
-        _option(
+        make_option(
             "experiment",
             str | None,
             None,
@@ -67,7 +69,7 @@ EXPERIMENT = Group(
 
 THEORY = Group(
     "theory",
-    (_option("theory", bool, True, "--theory/--no-theory", help="Solve the theory.", rich_help_panel=_PANEL),),
+    (make_option("theory", bool, True, "--theory/--no-theory", help="Solve the theory.", rich_help_panel=_PANEL),),
     lambda values: values["theory"],
 )
 
@@ -91,7 +93,7 @@ def _scheduler(text: str | None) -> str | None:
 PLACE = Group(
     "place",
     (
-        _option(
+        make_option(
             "store",
             Path | None,
             None,
@@ -101,7 +103,7 @@ PLACE = Group(
             help="Zarr store for the results; a sweep that is already there is resumed.",
             rich_help_panel=_PANEL,
         ),
-        _option(
+        make_option(
             "resume",
             bool,
             True,
@@ -110,7 +112,7 @@ PLACE = Group(
             rich_help_panel=_PANEL,
         ),
         workers_option("Processes on this machine.", _PANEL),
-        _option(
+        make_option(
             "scheduler",
             str | None,
             None,
@@ -150,7 +152,7 @@ _VALUES = {"width": "0.5,1,2,4,8", "depth": "1,2,4,8"}
 ALONG = Group(
     "along",
     (
-        _option(
+        make_option(
             "over",
             str,
             "width",
@@ -159,7 +161,7 @@ ALONG = Group(
             help="Field to vary while the optimum is followed.",
             rich_help_panel="Transfer",
         ),
-        _option(
+        make_option(
             "values",
             str | None,
             None,
@@ -169,7 +171,7 @@ ALONG = Group(
             help="Its values: 1,2,4 or 0.5:8:5log; inf for infinite width or depth.",
             rich_help_panel="Transfer",
         ),
-        _option(
+        make_option(
             "field",
             str,
             "lr",
@@ -178,7 +180,7 @@ ALONG = Group(
             help="What is followed; where it is not lr, the learning rate is held.",
             rich_help_panel="Transfer",
         ),
-        _option(
+        make_option(
             "bounds",
             str | None,
             None,
@@ -188,7 +190,7 @@ ALONG = Group(
             help="Lowest and highest value of a field other than lr.",
             rich_help_panel="Transfer",
         ),
-        _option(
+        make_option(
             "lrs",
             str | None,
             None,
@@ -198,7 +200,7 @@ ALONG = Group(
             help="Learning rates of the curves, and of the experiment.",
             rich_help_panel="Transfer",
         ),
-        _option(
+        make_option(
             "objective",
             str,
             "test",

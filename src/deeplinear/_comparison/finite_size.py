@@ -26,7 +26,6 @@ from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._experiment.simulate import train_all
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solve import solve
-from deeplinear._time.axis import EveryStep
 
 Array = NDArray[np.float64]
 
@@ -224,7 +223,7 @@ def _limit(problem: Problem, wanted: Collection[str]) -> dict[str, Array]:
     """Return what theory says of the observables that are wanted, at every step."""
     theory, every = solve(problem), np.arange(problem.steps)
     found = {name: theory.at(every)[name].values for name in LOSSES}
-    if theory.axis.kind == EveryStep.kind:  # which has correlations at every step
+    if theory.axis.has_every_pair:
         found |= {name: getattr(theory, name) for name in CORRELATIONS if name in wanted}
     return found
 

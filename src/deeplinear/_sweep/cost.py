@@ -15,7 +15,7 @@ from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.dense import Dense
-from deeplinear._sweep.plan import _LARGEST_BATCH, Plan
+from deeplinear._sweep.plan import LARGEST_BATCH, Plan
 from deeplinear._theory.curves import worth_batching
 from deeplinear._theory.solve import solve
 
@@ -117,7 +117,7 @@ def _theory_kinds(problems: list[Problem]) -> list[_Kind]:
     kinds = []
     for (method, work), members in groups.items():
         first = members[0]
-        together = min(len(members), worth_batching(first, _LARGEST_BATCH)) if method == Dense.name else 1
+        together = min(len(members), worth_batching(first, LARGEST_BATCH)) if method == Dense.name else 1
 
         def seconds(first: Problem = first, together: int = together, work: Work = work) -> float:
             alone = solve_seconds(first)

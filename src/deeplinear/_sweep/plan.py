@@ -25,7 +25,7 @@ from deeplinear._time.grid import spaced_steps
 
 THEORY, EXPERIMENT = "theory", "experiment"
 
-_LARGEST_BATCH = 32
+LARGEST_BATCH = 32
 """Most points of theory in one batch, so that results appear steadily."""
 
 _EVERY_STEP = 1000
@@ -131,7 +131,7 @@ class Plan:
             for index, problem in sorted(self.problems.items(), key=lambda item: -_highest_rate(item[1])):
                 groups.setdefault(Dense().shape(problem), []).append(index)
             for members in groups.values():
-                size = worth_batching(self.problems[members[0]], _LARGEST_BATCH)
+                size = worth_batching(self.problems[members[0]], LARGEST_BATCH)
                 found += [tuple(members[start : start + size]) for start in range(0, len(members), size)]
         theory = [Batch(f"{THEORY}-{number:06d}", THEORY, members) for number, members in enumerate(found)]
         if self.experiment is None:

@@ -12,7 +12,6 @@ from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer
 from deeplinear._solvers.choose import Choice, answers, batches
 from deeplinear._solvers.dense import Dense
-from deeplinear._time.axis import EveryStep
 from deeplinear._time.grid import spaced_steps
 
 Array = NDArray[Any]
@@ -97,7 +96,7 @@ class _Advance:
 def _curve(problem: Problem, answer: Answer) -> Curve:
     """Losses at every step, or at spaced ones of a run that was not solved at every step."""
     axis, losses = answer.axis, answer.curves
-    if isinstance(axis, EveryStep):
+    if axis.has_every_step:
         return Curve(axis.times, losses.test_loss, losses.train_loss, answer.diverged_at)
     times, end = spaced_steps(problem.steps - 1), answer.diverged_at
     known = times if end is None else times[times < end]

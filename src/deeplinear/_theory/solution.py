@@ -23,7 +23,7 @@ from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
-from deeplinear._time.axis import EveryStep, TimeAxis
+from deeplinear._time.axis import TimeAxis
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -294,7 +294,7 @@ class Solution(Drawn):
         """
         if self.status.diverged:
             raise ValueError(f"sites cannot be drawn: training {self.status}")
-        if self.axis.kind != EveryStep.kind:
+        if not self.axis.has_every_pair:
             raise ValueError('sites can be drawn at every step only: solve with method="dense"')
         self._check_rules("drawing sites", lambda rule: rule.ascent is not None or rule.orthogonal is not None)
         run, index = self._solved

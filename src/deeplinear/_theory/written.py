@@ -1,6 +1,7 @@
 """Solutions as labelled data sets, which are what files of them hold."""
 
 import json
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ SETS = ("averaged_test_loss", "task_loss")
 
 MATRICES = tuple(TWO_TIME)
 
+_STATUS = tuple(each.name for each in fields(Status))
+_ATTRIBUTES = ("problem", *_STATUS, "axis", "solver", "stats")
+
 
 def written(solution: "Solution") -> "xr.Dataset":
     """Return every observable with named axes; the problem stands in the attributes, as TOML."""
@@ -45,7 +49,7 @@ def written(solution: "Solution") -> "xr.Dataset":
         attrs={
             "kind": _KIND,
             "problem": solution.problem.to_toml(),
-            "diverged_at": -1 if solution.status.diverged_at is None else solution.status.diverged_at,
+            **{name: -1 if step is None else step for name, step in asdict(solution.status).items()},
             "axis": json.dumps(solution.axis.to_dict()),
             "solver": json.dumps(write_solver(solution.solver)),
             "stats": json.dumps(solution.stats),
@@ -56,18 +60,18 @@ def written(solution: "Solution") -> "xr.Dataset":
 def read(path: str | Path) -> dict[str, Any]:
     """Return what the solution in a file is made of."""
     dataset = read_dataset(path, _KIND)
-    with reading(path, dataset, ("problem", "diverged_at", "axis", "solver", "stats"), ("time", *CURVES, *PARTS)):
+    with reading(path, dataset, _ATTRIBUTES, ("time", *CURVES, *PARTS)):
         names = (*CURVES, *PARTS, *MATRICES, *SETS)
         arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
-        diverged_at, stats = int(dataset.attrs["diverged_at"]), dict(json.loads(dataset.attrs["stats"]))
+        steps = {name: int(dataset.attrs[name]) for name in _STATUS}
         return {
             "problem": Problem.from_toml(dataset.attrs["problem"]),
             "axis": axes.read(json.loads(dataset.attrs["axis"])),
             **{name: arrays[name] for name in CURVES},
             "decomposition": Decomposition(**{name: arrays[name] for name in PARTS}),
-            "status": Status(None if diverged_at < 0 else diverged_at, stats.get("rounding_at")),
+            "status": Status(**{name: None if step < 0 else step for name, step in steps.items()}),
             "solver": read_solver(json.loads(dataset.attrs["solver"])),
-            "stats": stats,
+            "stats": dict(json.loads(dataset.attrs["stats"])),
             **{name: arrays.get(name, np.zeros((0, 0))) for name in SETS},
             "_matrices": {name: arrays[name] for name in MATRICES if name in arrays},
         }

@@ -21,11 +21,14 @@ class TimeAxis(ABC):
     1. ``times`` are these times, in steps, shape (n,).
     2. ``at`` takes a curve of n values to whole steps that the axis covers.
     3. ``has_two_time`` says whether functions of two times are known, which they are at all pairs of ``pair_times``.
-    4. ``to_dict`` and ``read`` write an axis down and read it again.
+    4. ``has_every_step`` and ``has_every_pair`` say whether values are those of all steps, and of all pairs of them.
+    5. ``to_dict`` and ``read`` write an axis down and read it again.
     """
 
     kind: ClassVar[str]
     has_two_time: ClassVar[bool]
+    has_every_step: ClassVar[bool] = False
+    has_every_pair: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -58,6 +61,8 @@ class EveryStep(TimeAxis):
 
     kind: ClassVar[str] = "every step"
     has_two_time: ClassVar[bool] = True
+    has_every_step: ClassVar[bool] = True
+    has_every_pair: ClassVar[bool] = True
     steps: int
 
     @property
@@ -85,6 +90,7 @@ class SomePairs(EveryStep):
     """
 
     kind: ClassVar[str] = "every step, pairs of some"
+    has_every_pair: ClassVar[bool] = False
     pairs: int
 
     @property
