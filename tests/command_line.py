@@ -1,13 +1,18 @@
 """The command line as tests call it."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from deeplinear import _cli
+
+# The program takes longer to put together than most of what tests ask of it.
+typer.testing._get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture

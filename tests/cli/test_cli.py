@@ -1,3 +1,4 @@
+import io
 import json
 import math
 import os
@@ -389,12 +390,15 @@ main()"""
         assert done.stderr.startswith("error: ")
         assert len(done.stderr.splitlines()) == 1
 
-    def test_a_terminal_of_plain_letters(self) -> None:
-        plain = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "20"}
-        command = [*_command(), "compare", *SMALL, "--quiet"]
-        done = subprocess.run(command, capture_output=True, check=False, env=plain)
-        assert done.returncode in (0, 1), done.stderr
-        shown = done.stdout.decode("ascii")
+    def test_a_terminal_of_plain_letters(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "argv", ["deeplinear", "compare", *SMALL, "--quiet"])
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+        monkeypatch.setenv("COLUMNS", "20")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code in (0, 1)
+        sys.stdout.seek(0)
+        shown = sys.stdout.read()
         assert "| theory | experiment |   +- |" in shown  # in full, although 20 columns have no room for it
         assert "feature 3" in shown
         assert "..." not in shown

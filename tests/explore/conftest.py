@@ -31,7 +31,7 @@ def client(app: Starlette) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="session")
 def address(client: httpx.Client) -> str:
     """Where browsers find it."""
-    return str(client.base_url)
+    return f"{client.base_url}/"
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ def test_deeper_networks_are_closer_to_the_law_of_their_depth():
             assert abs(float(slope) - float(law)) < abs(float(slope) - float(of_one_layer))
 
 
+@pytest.mark.slow
 def test_small_batches():
     """With a sixth of the networks, whose own error is found alike."""
     header, *rows = measured.read("small_batches")

@@ -150,7 +150,13 @@ def test_the_picture_has_the_field_on_its_axes() -> None:
 @pytest.mark.parametrize(
     ("problem", "over", "values", "field"),
     [
-        (make(dl.FullBatch(1.0), 8, depth=1, noise=1.0, lr=0.2), "samples", [1.0, 3.0], "weight_decay"),
+        pytest.param(
+            make(dl.FullBatch(1.0), 8, depth=1, noise=1.0, lr=0.2),
+            "samples",
+            [1.0, 3.0],
+            "weight_decay",
+            marks=pytest.mark.slow,
+        ),
         (make(dl.OnlineSGD(0.5), 6, depth=1, lr=0.05), "batch", [0.5, 4.0], "momentum"),
     ],
     ids=["weight decay", "momentum"],

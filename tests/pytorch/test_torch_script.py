@@ -9,7 +9,7 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._experiment.train import DATA, explicit_task, generator
-from factories import maker
+from factories import maker, some_slow
 from needs import need_torch
 
 torch, dt = need_torch()
@@ -90,7 +90,9 @@ def test_dimension_free_data_need_no_dim():
     assert_as_simulated(dl.Problem(dl.MLP(2, 9), data, dl.FullBatch(8), dl.GradientDescent(0.05), STEPS), None)
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda sampling: sampling.kind.option)
+@pytest.mark.parametrize(  # multiple passes draw a data set too
+    "sampling", some_slow(SAMPLINGS, SAMPLINGS[1]), ids=lambda sampling: sampling.kind.option
+)
 def test_a_script_draws_what_simulate_draws_in_distribution(sampling):
     problem, dim, seeds = make(sampling, data=DATASETS[1]), 40, 100
     script, losses = names_of(problem, dim), []

@@ -192,7 +192,7 @@ def test_the_error_estimate_is_honest(seed):
 
 @pytest.mark.parametrize(
     ("sampling", "last", "depth"),
-    [(dl.FullBatch(1.2), 3000, 1), (dl.Population(), 10**4, 2)],
+    [pytest.param(dl.FullBatch(1.2), 3000, 1, marks=pytest.mark.slow), (dl.Population(), 10**4, 2)],
     ids=["full batch", "population"],
 )
 def test_long_runs_agree_with_a_finer_tolerance(sampling, last, depth):

@@ -18,11 +18,11 @@ def make(*phases, network=None, data=None, sampling=FULL, optimizer=PLAIN):
 
 CASES = {
     "new target": make(dl.Phase(200), dl.Phase(150, target_overlap=0.5)),
-    "kept samples": make(dl.Phase(150), dl.Phase(150, target_overlap=0.5, new_samples=False)),
+    "kept samples": make(dl.Phase(110), dl.Phase(110, target_overlap=0.5, new_samples=False)),
     "sampling, noise and rate": make(
-        dl.Phase(100, sampling=dl.Population()),
-        dl.Phase(130, -0.3, noise=0.1, sampling=dl.FullBatch(1.5), optimizer=COSINE),
-        dl.Phase(100, 0.0, sampling=dl.FullBatch(4.0)),
+        dl.Phase(80, sampling=dl.Population()),
+        dl.Phase(100, -0.3, noise=0.1, sampling=dl.FullBatch(1.5), optimizer=COSINE),
+        dl.Phase(80, 0.0, sampling=dl.FullBatch(4.0)),
     ),
     "two outputs, decay": make(
         dl.Phase(80),
