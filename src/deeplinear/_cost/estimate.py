@@ -144,8 +144,8 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
     """Say how a problem is solved, and what that takes.
 
     Where panels do not begin, because training oscillates, they take single steps until it is smooth, or else until
-    they give up. Then every step is solved, with its past condensed, unless nothing but panels can solve the run. A past
-    that is not condensed at the beginning, as training swings, keeps more times.
+    they give up. Then every step is solved, with its past condensed, unless nothing but panels can solve the run. A
+    past that is not condensed at the beginning, as training swings, keeps more times.
     """
     choice, seconds = Choice(), solve_seconds(problem)
     solver = choice.solver(problem)
