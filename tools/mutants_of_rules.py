@@ -227,6 +227,8 @@ CONDENSED = Suite(
         ],
         "_solvers/condensed/remainder.py": [
             ("float(ratio.max(initial=0.0))", "1e-4 * float(ratio.max(initial=0.0))"),
+            ("np.maximum(np.concatenate(norms), floor * self._largest_sums)", "np.concatenate(norms)"),
+            ("np.maximum(self._largest_sums, before._largest_sums)", "self._largest_sums"),
         ],
     },
 )

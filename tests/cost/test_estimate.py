@@ -245,6 +245,23 @@ def test_runs_that_oscillate_are_not_taken_for_smooth_ones(lr: float, steps: int
     assert (found.theory.bytes == smooth.bytes) == (lr == 0.01)
 
 
+@pytest.mark.parametrize(("momentum", "swings"), [(0.0, False), (0.5, False), (0.9, True)])
+def test_responses_that_swing_with_momentum_keep_more_of_the_past(momentum: float, swings: bool) -> None:
+    """As numbers 212 and 2511 of ``make fuzz``; here, too, the rate has grown by the time that they do."""
+    rates = np.where(np.arange(1100) < 550, 0.002, 0.02).tolist()
+    rule = dl.GradientDescent(rates, momentum)
+    each = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.OnlineSGD(4.0), rule, 1100)
+    smooth, found = Condensed().estimate(each), estimate(each)
+    assert found.method == "condensed"
+    assert (found.theory.bytes > smooth.bytes) == swings
+
+
+def test_a_run_that_learns_nothing_has_a_cost() -> None:
+    rule = dl.GradientDescent([0.0] * 1100, 0.5)
+    each = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(4.0), rule, 1100)
+    assert estimate(each).theory.bytes == Condensed().estimate(each).bytes
+
+
 def test_oscillations_keep_more_of_the_past() -> None:
     """At the edge of stability a run takes more memory than a smooth one, and no more than is said of it."""
     network, sampling = dl.MLP(2, 2.56, richness=2.721), dl.FullBatch(1.525)

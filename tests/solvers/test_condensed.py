@@ -150,6 +150,29 @@ INTO_INSTABILITY = {
 }
 
 
+def test_what_has_died_out_is_not_kept_for_its_own_sake():
+    """Number 2483 of ``make fuzz``: weights decay and swing far below the last digit; all 400 times were kept."""
+    rule = dl.GradientDescent(0.5, 0.5, weight_decay=2.0)
+    problem = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), rule, 400)
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
+    assert solution.stats["nodes"] < 200  # 144
+    for name in ("test_loss", "train_loss"):
+        np.testing.assert_allclose(getattr(solution, name), getattr(exact, name), rtol=1e-12)
+
+
+def test_weights_that_have_died_out_may_come_back():
+    """Decay takes them to 1e-10 of what they were before it ends, and training leaves the saddle that they are at."""
+    decay = np.where(np.arange(400) < 64, 6.0, 0.0).tolist()
+    rule = dl.GradientDescent(0.05, 0.0, weight_decay=decay)
+    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.MultiPassSGD(2.0, 0.5), rule, 400)
+    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="condensed")
+    assert solution.stats["nodes"] < 200
+    assert exact.test_loss[200] > 1.0
+    assert exact.test_loss[-1] < 0.9
+    for name in ("test_loss", "train_loss"):
+        np.testing.assert_allclose(getattr(solution, name), getattr(exact, name), rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", INTO_INSTABILITY)
 def test_losses_that_depend_on_rounding_are_told(name):
     """Earlier than by every step as it is, since more than rounding is left out; until then they are what is said."""

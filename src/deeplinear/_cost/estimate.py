@@ -32,7 +32,6 @@ from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
-from deeplinear._solvers.panels.solver import BEGINNING
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -41,7 +40,7 @@ _PROBE_STEPS = 12
 _PROBE_SECONDS = 0.03
 """A shorter run does not stand out from the noise."""
 _MOST_PROBED = 6e8
-"""Numbers that the beginning of panels may go through, in half a second: counted, so that all machines do the same."""
+"""Numbers that the beginning of a run may go through, in half a second: counted, so that all machines do the same."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,7 @@ def estimate(
 
     It takes about a second at most, whatever the problem. The cost of ``solve`` is that of the method with which it
     begins; where a long run still oscillates after some hundred steps, that of giving up and of solving every step.
+    Where it oscillates only later, more of the past is kept, and takes more memory and time than this.
 
     Parameters
     ----------
@@ -144,14 +144,15 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
     """Say how a problem is solved, and what that takes.
 
     Where panels do not begin, because training oscillates, they take single steps until it is smooth, or else until
-    they give up. Then every step is solved, with its past condensed, unless nothing but panels can solve the run.
+    they give up. Then every step is solved, with its past condensed, unless nothing but panels can solve the run. A
+    past that is not condensed at the beginning, as training swings, keeps more times.
     """
     choice, seconds = Choice(), solve_seconds(problem)
     solver = choice.solver(problem)
     works = [(solver, solver.estimate(problem))]
-    beginning = Work(replace(Dense().shape(problem), steps=BEGINNING), 1.0, 0)
+    beginning = Work(replace(Dense().shape(problem), steps=solver.beginning), 1.0, 0)
     if beginning.numbers < _MOST_PROBED and not solver.begins(problem):
-        other = choice.instead(problem, solver)
+        other = None if solver.goes_on else choice.instead(problem, solver)
         works = [(solver, solver.given_up(problem))]
         works += [] if other is None else [(other, other.estimate_of_oscillations(problem))]
     times = (work.passes * seconds(min(work.shape.steps, each.most_steps(problem))) for each, work in works)

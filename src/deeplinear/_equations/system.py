@@ -82,8 +82,7 @@ class Equations:
     def passive_losses(self, rows: slice) -> NDArray[Any]:
         """Test losses (batch, times) at rows that nothing depends on, in the place of some that are filled next.
 
-        These rows may be several, at weights of the same phase, of which none has learned from another. They are empty
-        again afterwards.
+        These may be several, of the same phase, of which none has learned from another. They are empty afterwards.
         """
         self.chain.backward(rows, coupled=False)
         self.data.step(self.chain.Rgu_hat_first(rows), self.chain.Cg_first, rows, residuals=False, passive=True)
@@ -104,8 +103,7 @@ class Equations:
         """Test losses (batch, times) of errors C_v(t, t) (batch, rows) on the examples of a row over times."""
         outputs, sigma = self.c.structure.outputs, to_numpy(self.c.sigma)
         noise = outputs * sigma[:, min(time, sigma.shape[1] - 1), None] ** 2
-        losses: NDArray[Any] = error.reshape(len(error), -1, outputs).sum(axis=-1) + noise  # eq-losses
-        return losses
+        return np.asarray(error.reshape(len(error), -1, outputs).sum(axis=-1) + noise)  # eq-losses
 
     def squared_gradients(self, step: int) -> list[Array]:
         """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""
@@ -144,10 +142,6 @@ class Equations:
         chain.backward(rows, respond=False)
         covariances.step(chain.Cg_first, rows)
         chain.forward(self.data.Rhr, rows, respond=False)
-
-    def test_loss(self, step: int) -> Array:
-        """Test loss of each problem at one step or node, shape (batch,)."""
-        return self.loss_curve(slice(step, step + 1))[:, 0]
 
     def loss_curve(self, steps: slice) -> Array:
         """Test losses of each problem at some steps or nodes, shape (batch, steps)."""

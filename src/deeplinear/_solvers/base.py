@@ -145,6 +145,8 @@ class Solver(ABC):
 
     name: ClassVar[str]
     goes_first: ClassVar[bool] = False  # wherever it can, whatever others would take
+    goes_on: ClassVar[bool] = False  # with a run, too, that does not begin as it should
+    beginning: ClassVar[int] = 0  # steps whose work tells whether a run does
 
     @property
     def depth_nodes(self) -> int | None:

@@ -76,8 +76,8 @@ class CondensedRun:
     diverged_at, rounding_at, lost_at
         Steps, -1 for never: where training diverged, where rounding errors had grown into the losses, and where what
         was left out had, which comes before it.
-    largest
-        Most times that were kept at once.
+    count, largest
+        Times that are kept, and the most that were kept at once.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CondensedRun:
         self.most_left_out, self.amplified, self.error, self.largest = 0.0, 1.0, 0.0, 0
         self.diverged_at = self.rounding_at = self.lost_at = -1
         self._outputs = problem.data.outputs
-        self._count = self._done = 0  # times that are kept, and steps that are done
+        self.count = self._done = 0  # and steps that are done
         self._kept: list[Values] = []
         self._rows: LastRows | None = None  # that were looked at last
         self._subsampling = coefficients([problem], 0, 1).subsampling
@@ -116,18 +116,18 @@ class CondensedRun:
         steps, (rule,) = self.problem.steps, self.equations.c.structure.rules
         with computing(self.equations.c.gamma0):
             for step in range(steps):
-                if self._count == self.equations.c.structure.steps:
+                if self.count == self.equations.c.structure.steps:
                     self._make_room()
-                evaluation = Evaluation(rule, step, 0, self._count)
+                evaluation = Evaluation(rule, step, 0, self.count)
                 self._subsample(step)
                 self._training.place(evaluation)
-                self.equations.fill(row_set(self.equations.c, self._count))
+                self.equations.fill(row_set(self.equations.c, self.count))
                 self._training.learn(evaluation, self.equations)
-                self._count += 1
+                self.count += 1
                 if self._replicas is not None:
-                    self._replicas.fill(self.equations, row_set(self.equations.c, self._count - 1))
+                    self._replicas.fill(self.equations, row_set(self.equations.c, self.count - 1))
                 if self._pairs is not None and step == self._pairs.next:
-                    self._pairs.take(self.equations, self.blocks, self._count)
+                    self._pairs.take(self.equations, self.blocks, self.count)
                 if (step + 1) % NODES == 0 or step + 1 == steps:
                     self._look_back(step + 1)
                     if progress is not None:
@@ -150,24 +150,24 @@ class CondensedRun:
     def _subsample(self, step: int) -> None:
         """Let the batch of a step be drawn with the strength that is its own."""
         strength = self._subsampling
-        self.equations.data.subsampling[:, self._count] = strength[:, step if strength.shape[1] > 1 else 0]
+        self.equations.data.subsampling[:, self.count] = strength[:, step if strength.shape[1] > 1 else 0]
 
     def _look_back(self, done: int) -> None:
         """Keep the values of the last steps, and condense the past."""
         start, self._done, new = self._done, done, done - self._done
-        times = slice(self._count - new, self._count)
+        times = slice(self.count - new, self.count)
         self._kept.append(self.equations.values(times))
         diverges = self.equations.diverges(times)[0]
         if diverges.any():
             self.diverged_at = start + int(diverges.argmax())
         self._watch_rounding(times, start)
-        self.largest = max(self.largest, self._count)
+        self.largest = max(self.largest, self.count)
         if new == NODES:
             self.blocks.append(Block(start, NODES))
             self._condense()
-        if self._count * self._outputs > self._most_rows:
+        if self.count * self._outputs > self._most_rows:
             raise Unresolved(
-                f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self._count} times, "
+                f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self.count} times, "
                 "as training oscillates; lower lr, momentum or steps, or raise tolerance"
             )
 
@@ -193,7 +193,7 @@ class CondensedRun:
     def _condense(self) -> None:
         """Let neighbouring blocks be one, newest first, but not the last, nor the first, in which time 0 is."""
         allowed = PART * self.tolerance
-        rows = self._rows = LastRows(self.equations.room, self._outputs, self._count, allowed, self._rows)
+        rows = self._rows = LastRows(self.equations.room, self._outputs, self.count, allowed, self._rows)
         for index in range(len(self.blocks) - 3, 0, -1):
             first, second = self.blocks[index : index + 2]
             longer, shorter = max(first.length, second.length), min(first.length, second.length)
@@ -215,9 +215,9 @@ class CondensedRun:
 
     def _replace(self, how: Condensation) -> None:
         """Let fewer times stand for some."""
-        self.equations.room.condense(how, self._outputs, self._count)
-        self._training.condense(how, self._count)
-        self._count -= how.replaced - len(how.values)
+        self.equations.room.condense(how, self._outputs, self.count)
+        self._training.condense(how, self.count)
+        self.count -= how.replaced - len(how.values)
 
     # Storage ---------------------------------------------------------------------------------------------
 

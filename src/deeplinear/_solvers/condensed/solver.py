@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from deeplinear._equations import system
 from deeplinear._equations.coefficients import is_complex, structure
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
-from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Work
+from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Unresolved, Work
 from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.reach import check_reach
@@ -33,8 +34,12 @@ _FEWEST = 6 * NODES
 PAIRS, _FEWEST_PAIRS = 200, 32
 """Steps times outputs at whose pairs functions of two times are kept, and steps at least."""
 
-_OSCILLATING = 2.5
-"""Times that are kept at the edge of stability, in units of those of a smooth run: 416 of 1200 steps, not 169."""
+_OSCILLATING = 3.0
+"""Times that are kept where training oscillates, in units of those of a smooth run: 2.5 at the edge of stability (416
+of 1200 steps, not 169), 4.1 and 4.6 where responses swing with momentum (736 of 1805 and 832 of 1849, not 181)."""
+
+_BEGINNING, _SMOOTH = 13 * NODES, 10 * NODES
+"""Steps whose work tells whether the past is condensed, and times that are kept of them at most if it is."""
 
 _MOST_ROWS = 1500
 """Times times outputs at which to give up, unless every step may be kept."""
@@ -55,6 +60,8 @@ class Condensed(Solver):
     """
 
     name: ClassVar[str] = "condensed"
+    goes_on: ClassVar[bool] = True
+    beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6
     most_rows: float = math.inf
     pairs: int = PAIRS
@@ -75,8 +82,23 @@ class Condensed(Solver):
         return self._estimate(problem, 1.0)
 
     def estimate_of_oscillations(self, problem: Problem) -> Work:
-        """Return the work where training oscillates: at the edge of stability some times as many times are kept."""
+        """Return the work where training oscillates: some times as many times are kept."""
         return self._estimate(problem, _OSCILLATING)
+
+    def begins(self, problem: Problem) -> bool:
+        """Whether the past of the first steps is condensed, at the largest rate that the run has."""
+        steps, rule = problem.steps, problem.optimizer
+        first = problem.first(min(self.beginning, steps))
+        if (rate := rule.highest_rate(steps)) > 0:
+            first = replace(first, optimizer=rule.steady(rate, steps))
+        run = CondensedRun(first, min(self.tolerance, _COARSEST))
+        with suppress(Unresolved):
+            run.fill()
+        return run.diverged_at >= 0 or run.count <= _SMOOTH
+
+    def given_up(self, problem: Problem) -> Work:
+        """What it takes all the same, where the past is not condensed at first."""
+        return self.estimate_of_oscillations(problem)
 
     def _estimate(self, problem: Problem, factor: float) -> Work:
         times = min(problem.steps, round(factor * (_FEWEST + 20 * math.log2(max(1.0, problem.steps / _FEWEST)))))

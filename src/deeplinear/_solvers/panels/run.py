@@ -111,7 +111,7 @@ class PanelRun:
 
     def test_losses(self, steps: Array) -> Array:
         """Test losses at integer steps, shape (steps, 1)."""
-        at_nodes = np.stack([self.equations.test_loss(node) for node in range(len(self.grid))])
+        at_nodes = self.equations.loss_curve(slice(0, len(self.grid))).T
         losses: Array = self.grid.interpolation(steps) @ at_nodes
         return losses
 

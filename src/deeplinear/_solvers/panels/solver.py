@@ -36,7 +36,7 @@ _OVERRUN = 4.0
 _DECAY_IN_PANEL = 2.0
 """Exponent by which weights decay in the longest panels that follow it, to a tolerance of 1e-6."""
 
-BEGINNING = 300
+_BEGINNING = 300
 """Single steps whose work tells whether panels begin: at first they take 32, and a hundred more for each panel."""
 
 _NODES_AFTER_BREAK = 60
@@ -59,6 +59,7 @@ class Panels(Solver):
 
     name: ClassVar[str] = "panels"
     goes_first: ClassVar[bool] = True  # panels keep most
+    beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6
     depth_nodes: int | None = None
     patience: float = math.inf
@@ -103,7 +104,7 @@ class Panels(Solver):
     def begins(self, problem: Problem) -> bool:
         """Whether a panel is found soon, so that ``estimate`` applies: training has become smooth and stable."""
         shape = self._shape(problem)
-        run = PanelRun(problem, self.tolerance, shape.depth_nodes, single_steps_work(BEGINNING, shape.outputs))
+        run = PanelRun(problem, self.tolerance, shape.depth_nodes, single_steps_work(self.beginning, shape.outputs))
         try:
             run.fill()
         except Unresolved:
