@@ -1,4 +1,4 @@
-"""The source distribution: whoever unpacks it can run every test."""
+"""The source distribution, with which whoever unpacks it can run every test, and its build."""
 
 import runpy
 import shutil
