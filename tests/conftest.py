@@ -1,6 +1,8 @@
 import gc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.register_assert_rewrite("agreement", "command_line", "explorer", "explorer_page", "sweeps")
 
@@ -11,4 +13,10 @@ from sweeps import counting  # noqa: E402, F401
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what has been imported and collected, which stays: half a million objects."""
+    _draw_once()
     gc.freeze()
+
+
+@given(st.none())
+def _draw_once(_: None) -> None:
+    """Draw, so that Hypothesis meets its generators of random numbers while the garbage collector still knows them."""

@@ -1,6 +1,7 @@
 """The site works where file systems do not tell cases apart, and its dead links are found."""
 
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -52,3 +53,10 @@ def test_files_that_differ_by_case_are_found(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     if len(list(tmp_path.iterdir())) == 2:  # a file system that tells them apart
         assert CHECK(tmp_path) == ["Transfer.html and transfer.html differ by case alone"]
+
+
+def test_the_page_on_pytorch_is_built_without_it() -> None:
+    """Types of a package that is not there know no operators."""
+    code = "from sphinx.ext.autodoc.mock import mock\nwith mock(['torch']):\n    import deeplinear.torch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

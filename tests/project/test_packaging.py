@@ -1,10 +1,13 @@
-"""The source distribution: whoever unpacks it can run every test."""
+"""The source distribution, with which whoever unpacks it can run every test, and its build."""
 
+import runpy
 import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,6 +35,36 @@ def test_it_has_every_file_of_the_project(tmp_path: Path) -> None:
     assert Path("tests/conftest.py") in wanted
     assert sorted(wanted - packed) == []
     assert not [path for path in packed if path.suffix in (".pyc", ".so")]
+
+
+@pytest.fixture
+def build_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """What builds the compiled products, with a compiler that knows neither flags nor complex numbers of C99."""
+    setuptools = pytest.importorskip(
+        "setuptools", minversion="77", reason="needs setuptools 77, which builds the package"
+    )
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    command = runpy.run_path(str(ROOT / "setup.py"))["BuildRows"](setuptools.Distribution())
+    command.compiler = SimpleNamespace(compiler_type="msvc")
+    monkeypatch.setattr(command, "get_ext_fullpath", lambda _: str(tmp_path / "_rows.pyd"))
+    (tmp_path / "_rows.pyd").touch()
+    return command
+
+
+def test_a_compiler_that_cannot_is_named_aloud(
+    build_rows: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build_rows.build_extension(SimpleNamespace(name="deeplinear._equations._rows"))
+    said = capsys.readouterr().err
+    assert "are not compiled: this compiler has no complex numbers of C99.\nNumPy computes them" in said
+    assert not list(tmp_path.iterdir()), "what an earlier build has left would be taken for this one's"
+
+
+def test_who_needs_compiled_products_has_an_error(build_rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEEPLINEAR_COMPILED", "require")
+    with pytest.raises(OSError, match="this compiler has no complex numbers of C99"):
+        build_rows.build_extension(SimpleNamespace(name="deeplinear._equations._rows"))
 
 
 def _others(folder: Path, names: list[str]) -> set[str]:

@@ -32,7 +32,7 @@ class ProblemOptimizer(torch.optim.Optimizer):
         groups = [{"params": [layer.weight], "layer": index} for index, layer in enumerate(module.layers)]
         super().__init__(groups, {"step": 0, "averaged": False})
 
-    def step(self, closure: Closure | None = None) -> torch.Tensor | None:
+    def step(self, closure: Closure | None = None) -> "torch.Tensor | None":
         """Take one step.
 
         Parameters
