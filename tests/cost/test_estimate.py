@@ -208,6 +208,17 @@ def test_wide_networks_on_counted_sizes_are_estimated_quickly() -> None:
     assert _smaller(isotropic, 50, 0.1) is isotropic
 
 
+def test_many_inputs_on_counted_sizes_are_estimated_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their target is drawn for all modes of one size together, not for thousands one by one."""
+    calls, qr = [], np.linalg.qr
+    monkeypatch.setattr(np.linalg, "qr", lambda numbers: calls.append(numbers.shape) or qr(numbers))
+    data = dl.Spectrum.power_law(1.5, 0.5)
+    wide = dl.Problem(dl.MLP(1, 40.0), data, dl.FullBatch(40.0), dl.GradientDescent(0.02), steps=20)
+    assert estimate(wide, dim=10**4, seeds=1, method="explicit").experiment.bytes > 1e6
+    assert 1 <= len(calls) < 20
+    assert calls[0][0] > 1000
+
+
 def test_any_number_of_seeds_is_refused_before_it_is_counted() -> None:
     few = problem(steps=1, depth=1)
     assert peak_bytes(lambda: estimate(few, dim=1, seeds=10**9)) < 1e8

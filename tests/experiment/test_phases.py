@@ -68,15 +68,16 @@ def test_phases_are_those_of_a_loop_over_dense_matrices(centered):
     assert residual[6:12, 12:].any()  # the same ones
 
 
+@pytest.mark.parametrize("sizes", [(20, 12), (16, 16)], ids=["unequal", "equal"])
 @pytest.mark.parametrize("gram", [((1.0,),), GRAM])
-def test_targets_overlap_with_the_one_before(gram):
-    spectrum = dl.Spectrum([2.0, 0.5], [gram, np.multiply(2.0, gram)], [20, 12])
+def test_targets_overlap_with_the_one_before(gram, sizes):
+    spectrum = dl.Spectrum([2.0, 0.5], [gram, np.multiply(2.0, gram)], sizes)
     phases = [Phase(1, overlap) for overlap in (1.0, 0.6, 1.0, 0.0, -1.0, -0.3)]
     problem = make(network=dl.MLP(1, 5.0), sampling=dl.Population(), data=spectrum, phases=phases)
     first, second, same, third, opposite, last = draw_targets(generator(1), spectrum.finite(None), problem)
     assert same is second
     assert_array_equal(opposite, -third)
-    for mode, factor in ((slice(0, 20), 1.0), (slice(20, 32), 2.0)):
+    for mode, factor in ((slice(0, sizes[0]), 1.0), (slice(sizes[0], 32), 2.0)):
         size = mode.stop - mode.start
         for one, other, overlap in (
             (first, first, 1.0),

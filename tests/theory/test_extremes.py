@@ -173,6 +173,17 @@ def test_the_largest_source_is_a_single_mode_with_a_target():
     assert (modes.weight * modes.eigenvalues * modes.target[:, 0, 0]).sum() == pytest.approx(1.0, rel=1e-12)
 
 
+def test_modes_and_inputs_without_end_are_refused_before_they_are_made():
+    with pytest.raises(MemoryError, match=r"a spectrum of so many modes needs about .* lower modes"):
+        dl.Spectrum.power_law(2.0, 1.0, modes=10**17)
+    endless = dl.Problem(
+        dl.MLP(1, 2.0), dl.Spectrum.power_law(2.0, 1.0), dl.FullBatch(2.0), dl.GradientDescent(0.1), steps=2
+    )
+    for ask in (dl.simulate, dl.estimate):
+        with pytest.raises(MemoryError, match=r"a power law of so many inputs needs about .* lower dim"):
+            ask(endless, dim=10**17, seeds=1)
+
+
 def test_spectra_beyond_all_numbers_are_not_compressed():
     spectrum = dl.Spectrum(np.geomspace(1.0, 1e-3, 50), np.full(50, 1e300), np.full(50, 1e300))
     with pytest.raises(ValueError, match="the spectrum cannot be compressed"):

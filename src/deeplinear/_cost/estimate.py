@@ -105,9 +105,9 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
 
-    It takes about a second at most, whatever the problem. The cost of ``solve`` is that of the method with which it
-    begins; where a long run still oscillates after some hundred steps, that of giving up and of solving every step.
-    Where it oscillates only later, more of the past is kept, and takes more memory and time than this.
+    It takes about a second at most, or a few for millions of inputs. The cost of ``solve`` is that of the method with
+    which it begins; where a long run still oscillates after some hundred steps, that of giving up and of solving every
+    step. Where it oscillates only later, more of the past is kept, and takes more memory and time than this.
 
     Parameters
     ----------

@@ -22,14 +22,16 @@ from deeplinear._problem.problem import Problem
 def draw_targets(rng: np.random.Generator, finite: Modes, problem: Problem) -> list[Array]:
     """Draw the target w* of each phase, each of shape (D, C), mode by mode."""
     tasks, counts = tasks_of(problem), finite.weight.astype(int)
-    drawn: list[list[Array]] = [[] for _ in counts]  # directions of earlier targets
+    alike = np.split(np.arange(len(counts)), np.flatnonzero(np.diff(counts)) + 1)  # neighbours of the same size
+    drawn: list[list[Array]] = [[] for _ in alike]  # directions of earlier targets
     fresh = []
     for _ in range(tasks):
         parts = []
-        for size, gram, known in zip(counts.tolist(), finite.target, drawn, strict=True):
-            roots = target_roots(size // tasks, gram)
-            known.append(_draw_directions(rng, size, len(roots), known))
-            parts.append(math.sqrt(size) * known[-1] @ roots)  # eq-target
+        for modes, known in zip(alike, drawn, strict=True):
+            size = int(counts[modes[0]])
+            roots = target_roots(size // tasks, finite.target[modes])
+            known.append(_draw_directions(rng, (len(modes), size, roots.shape[-2]), known))
+            parts.append((math.sqrt(size) * known[-1] @ roots).reshape(-1, roots.shape[-1]))  # eq-target
         fresh.append(np.concatenate(parts))
     return join_targets(fresh, problem)
 
@@ -40,7 +42,7 @@ def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
     The rank of ``gram`` must be ``dim`` at most.
     """
     roots = target_roots(dim, gram)
-    target: Array = math.sqrt(dim) * _draw_directions(rng, dim, len(roots), []) @ roots
+    target: Array = math.sqrt(dim) * _draw_directions(rng, (dim, len(roots)), []) @ roots
     return target
 
 
@@ -66,8 +68,8 @@ def target_roots(most: int, gram: Array) -> Array:
     return roots[..., roots.shape[-2] - count :, :]  # largest last
 
 
-def _draw_directions(rng: np.random.Generator, dim: int, count: int, known: Sequence[Array]) -> Array:
-    """Draw orthonormal directions that are orthogonal to known ones, shape (dim, count)."""
-    numbers = np.concatenate([*known, rng.standard_normal((dim, count))], axis=1)
-    directions: Array = np.linalg.qr(numbers)[0][:, numbers.shape[1] - count :]
+def _draw_directions(rng: np.random.Generator, shape: tuple[int, ...], known: Sequence[Array]) -> Array:
+    """Draw orthonormal directions that are orthogonal to known ones, shape (..., dim, count)."""
+    numbers = np.concatenate([*known, rng.standard_normal(shape)], axis=-1)
+    directions: Array = np.linalg.qr(numbers)[0][..., numbers.shape[-1] - shape[-1] :]
     return directions

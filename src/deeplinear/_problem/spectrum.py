@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from deeplinear._core import checks
+from deeplinear._core import checks, memory
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.cached import cached_property
 from deeplinear._core.refusal import Refusal
@@ -16,6 +16,9 @@ from deeplinear._problem.power_law import infinite_power_law, power_law
 from deeplinear._problem.quadrature import compress
 
 _SHOWN = 4
+
+_BYTES_PER_MODE, _BYTES_PER_INPUT = 180, 32
+"""Memory for each mode of a spectrum while it is made, and for each input of networks on a power law, as measured."""
 
 _EIGENVALUES = About(
     "Input variances",
@@ -163,7 +166,8 @@ multiplicity=None, proportional=False, noise=0.0)
         law = PowerLaw(capacity=capacity, source=source, noise=noise)
         if modes is None:
             return law
-        return _from_modes(law.finite(checks.whole("modes", modes)), noise=law.noise)
+        memory.require(_BYTES_PER_MODE * checks.whole("modes", modes), "a spectrum of so many modes", "lower modes")
+        return _from_modes(law.finite(modes), noise=law.noise)
 
     @classmethod
     def from_data(cls, x: Any, y: Any) -> "Spectrum":
@@ -331,7 +335,8 @@ class PowerLaw(Spectrum):
         """Return the first ``dim`` modes."""
         if dim is None:
             raise Refusal("dim", None, "given for an infinite power law: how many of its modes to train on")
-        return power_law(self.capacity, self.source, np.arange(1.0, checks.whole("dim", dim) + 1))
+        memory.require(_BYTES_PER_INPUT * checks.whole("dim", dim), "a power law of so many inputs", "lower dim")
+        return power_law(self.capacity, self.source, np.arange(1.0, dim + 1))
 
 
 def _from_modes(modes: Modes, *, proportional: bool = False, noise: float = 0.0) -> Spectrum:
