@@ -146,7 +146,9 @@ class DeepChain:
                     self.lower.backward(self.Q[rows] + self._edge * dQ, rows)
                 if dTheta is not None:
                     self.Theta_low[rows] = self.Theta_up[rows] + self._edge * dTheta
-                    self.lower.correlate_g(self.lower.on_g(Source(self.S_low)), Source(self.Theta_low), self.Cg_low, rows)
+                    self.lower.correlate_g(
+                        self.lower.on_g(Source(self.S_low)), Source(self.Theta_low), self.Cg_low, rows
+                    )
             return Q, Theta
 
         self._sweeps.settle("backward", sweep, above, self.Q, self.Theta_up, rows)
