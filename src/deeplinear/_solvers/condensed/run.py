@@ -168,7 +168,7 @@ class CondensedRun:
         if self._count * self._outputs > self._most_rows:
             raise Unresolved(
                 f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self._count} times, "
-                "as training oscillates; lower lr, momentum or steps, or raise tolerance"
+                "as training oscillates or its schedule is rough; lower lr, momentum or steps, or raise tolerance"
             )
 
     def _watch_rounding(self, times: slice, start: int) -> None:
