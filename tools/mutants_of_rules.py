@@ -195,7 +195,8 @@ CONDENSED = Suite(
     mutants={
         "_time/history.py": [
             ("P = (L * old[:, None]).T / new[:, None]", "P = L.T / new[:, None]"),
-            ("P * old / new[:, None])", "P / new[:, None])"),
+            ("P * old / new[:, None],", "P / new[:, None],"),
+            ("- L @ P)", "- 0.999 * L @ P)"),
             ("4.0 * (4.0 * n**2 - 1.0)", "4.0 * (4.0 * n**2 + 1.0)"),
             ("times - odd)", "times)"),
             ("np.asarray(steps) % 2 == 1", "np.asarray(steps) % 2 == 0"),

@@ -138,11 +138,8 @@ EQUATIONS = Suite(
             ("row_products(H1 @ c.target, H1), 1)", "row_products(H1 @ c.target, H1), 2)"),
             ("row_products(H, width), 1)", "row_products(H, width), 2)"),
             ("bias = _matrix_product(_matrix_product(", "bias = _matrix_product(1.1 * _matrix_product("),
-            (
-                "data = for_all_modes(self.noise.times_Z, learned)",
-                "data = 1.1 * for_all_modes(self.noise.times_Z, learned)",
-            ),
-            ("else data + learned * self._own", "else data + 1.1 * learned * self._own"),
+            ("data = learned_Z / self._eigenvalues", "data = 1.1 * learned_Z / self._eigenvalues"),
+            ("data = data + learned * self._own", "data = data + 1.1 * learned * self._own"),
             ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
             ("Psi = c.eigenvalues[:, 0] * self.Cv[rows] if", "Psi = 1.1 * c.eigenvalues[:, 0] * self.Cv[rows] if"),
             ("R.H[rows] * self._own[..., : rows.stop], 2)", "R.H[rows] * self._own[..., : rows.stop], 1)"),
@@ -158,7 +155,7 @@ EQUATIONS = Suite(
                 "finite(R[rows] @ finite(draws * finite(equal_times)))",
             ),
             ("* (x * self.CDelta_equal[:, None, :steps, 0, 0])", "* x"),
-            ("= draws @ R.mean_H(rows)", "= 1.1 * draws @ R.mean_H(rows)"),
+            ("+= self._mean_eigenvalue * draws", "+= 1.1 * self._mean_eigenvalue * draws"),
             (
                 "residual: Array = remembered / reuse[..., None]",
                 "residual: Array = remembered / 1.1 / reuse[..., None]",
@@ -169,7 +166,8 @@ EQUATIONS = Suite(
             ),
             ("(subsampling * by_step).reshape", "(1.1 * subsampling * by_step).reshape"),
             ("add_identity(learned, rows, self._mean_eigenvalue)", "add_identity(learned, rows)"),
-            ("return R.times_mean_H_transpose(self._Z", "return 0.9 * R.times_mean_H_transpose(self._Z"),
+            ("noise + R.times_mean_H_transpose(self._Z", "noise + 0.9 * R.times_mean_H_transpose(self._Z"),
+            ("-mode_sum(c, learned_Z, 1), rows)", "-1.1 * mode_sum(c, learned_Z, 1), rows)"),
         ],
         "_equations/data_responses.py": [
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),

@@ -1,18 +1,22 @@
 """Many short problems: as one list against one by one."""
 
+from collections.abc import Callable
 from typing import Any
 
 import deeplinear as dl
 from deeplinear._solvers.dense import Dense
-from measure import race
+from measure import circumstances, race
 from pictures import COLORS, INK, picture, sizes_axis
 from problems import mlp
-from sections import table
+from sections import measured_at, table
 from sections.dense import entries_read
 
 TITLE = "Many short problems as one list"
 
 COUNT = 64
+
+SIZES, STEPS = (1, 2, 4, 8, 16), 200
+"""Problems that are stepped together, to see how many are best, and their steps."""
 
 
 def measure() -> dict[str, Any]:
@@ -27,7 +31,19 @@ def measure() -> dict[str, Any]:
             2,
         )
         runs.append({"steps": steps, **times})
-    return {"runs": runs}
+    return {"runs": runs, "together": {"where": circumstances(), **together()}}
+
+
+def together() -> dict[str, Any]:
+    """Seconds of a problem by the number of problems that are stepped together."""
+    problems = [mlp(STEPS, lr=0.005 + 0.0001 * i) for i in range(max(SIZES))]
+
+    def work(size: int) -> Callable[[], Any]:
+        starts = range(0, len(problems), size)
+        return lambda: [Dense().solve(problems[start : start + size]) for start in starts]
+
+    times = race({size: work(size) for size in SIZES}, 2)
+    return {"seconds": [times[size] / len(problems) for size in SIZES]}
 
 
 def headlines(data: dict[str, Any]) -> list[tuple[str, str]]:
@@ -63,7 +79,19 @@ def show(data: dict[str, Any]) -> list[str]:
         ),
         "",
         _bounded(runs[0], runs[-1]),
+        "",
+        _by_size(data["together"]),
     ]
+
+
+def _by_size(data: dict[str, Any]) -> str:
+    """How many problems are best stepped together, in a sentence."""
+    times = ", ".join(f"{1e3 * each:.0f}" for each in data["seconds"])
+    return (
+        f"{measured_at(data['where'])}: a problem of T = {STEPS} takes {times} ms where {', '.join(map(str, SIZES))} "
+        f"are stepped together, with {Dense().memory([mlp(STEPS)]) / 1e6:.0f} MB each. Lists are made of "
+        f"{Dense().worth_batching(mlp(STEPS))}."
+    )
 
 
 def _bounded(short: dict[str, float], long: dict[str, float]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._solvers.rounding import LOSS_FLOOR
-from measure import circumstances, race
+from measure import circumstances, exponent, race
 from pictures import COLORS, picture
 from sections import measured_at, rounded, seconds, table
 
@@ -41,6 +41,9 @@ FAR, TWICE, FINER = 100_000, 2000, 1e-7
 """Steps of the longest runs; steps up to which every case is compared with dense stepping once; and the tolerance at
 which the longest runs are solved again, to see what changes."""
 
+EDGE, EXTRAPOLATED = "full batch at the edge", (1000, 2000, 4000)
+"""Case whose dense time is measured at the first two of these numbers of steps, and extrapolated to the third."""
+
 LONGEST = ("online SGD, momentum 0.9", "full batch, Nesterov 0.9", "power law, online SGD, 20 modes")
 """Cases that are solved for so many steps: minutes each."""
 
@@ -53,6 +56,7 @@ def measure() -> dict[str, Any]:
             "against": {name: against(name) for name in CASES},
             "far": {name: far(name) for name in LONGEST},
         },
+        "edge": {"where": circumstances(), **edge()},
     }
 
 
@@ -65,6 +69,20 @@ def against(name: str) -> dict[str, float]:
         "error": _largest(found.test_loss, exact.test_loss),
         "pairs": float(np.abs(found.error_correlation - pairs).max() / np.abs(pairs).max()),
     }
+
+
+def edge() -> dict[str, Any]:
+    """Times of dense stepping at the edge, from which that of a run that takes minutes follows, and errors."""
+    dense = {}
+    for steps in EXTRAPOLATED[:2]:
+        start = time.process_time()
+        exact = dl.solve(CASES[EDGE](steps), method="dense")
+        dense[str(steps)] = time.process_time() - start
+    start = time.process_time()
+    found = dl.solve(CASES[EDGE](EXTRAPOLATED[2]), method="condensed")
+    taken = time.process_time() - start
+    error = _largest(found.test_loss[: EXTRAPOLATED[1]], exact.test_loss)
+    return {"dense": dense, "condensed": taken, "rows": found.stats["nodes"], "error": error}
 
 
 def far(name: str) -> dict[str, float]:
@@ -161,7 +179,23 @@ def show(data: dict[str, Any]) -> list[str]:
             ["problem", "time", "times kept", "memory", "error reported", "change"],
             [_row(name, each) for name, each in longest["far"].items()],
         ),
+        "",
+        _at_the_edge(data["edge"]),
     ]
+
+
+def _at_the_edge(edge: dict[str, Any]) -> str:
+    """What dense stepping would take at the edge, in a few sentences."""
+    first, second, last = EXTRAPOLATED
+    power = exponent([first, second], list(edge["dense"].values()))
+    dense = edge["dense"][str(second)] * (last / second) ** power
+    return (
+        f"{measured_at(edge['where'])}: {EDGE}. Dense stepping takes {seconds(edge['dense'][str(first)])} at "
+        f"T = {first} and {seconds(edge['dense'][str(second)])} at T = {second}, which grows as T^{power:.1f}. At "
+        f"T = {last} it would take {seconds(dense)} (extrapolated), and a condensed past of {edge['rows']} times takes "
+        f"{seconds(edge['condensed'])} (measured): {rounded(dense / edge['condensed'])} times less. Over the first "
+        f"{second} steps the largest relative error of its test loss is {edge['error']:.0e}."
+    )
 
 
 def _row(name: str, far: dict[str, float]) -> list[Any]:

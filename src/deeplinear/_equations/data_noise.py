@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, finite, identity, to_numpy
 from deeplinear._equations.coefficients import Coefficients, times_of
-from deeplinear._equations.data_responses import DataResponses
+from deeplinear._equations.data_responses import DataResponses, mode_sum
 from deeplinear._equations.products import add_identity, equal_times, is_panel, row_products, rows_times_symmetric
 from deeplinear._equations.two_time import Room, Symmetric
 
@@ -63,43 +63,44 @@ class DataNoise:
         total = rows_times_symmetric(x, self._remembered)
         return total + self._draws(x) if self.c.structure.subsamples else total
 
-    def in_signal(self, rows: slice) -> Array:
+    def in_signal(self, rows: slice, learned_Z: Array) -> Array:
         """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
 
+        Given (1 - H_k) Z as it was before this step was remembered, which makes no difference where nothing is.
         On the way C_Delta = R_Delta Z R_Delta^T / reuse at equal times, without this step's own draw, or
         C_v + sigma^2.
         """
         c, R, outputs = self.c, self.responses, self.c.structure.outputs
+        if R.RDelta is None:
+            residual = self._fresh_block(rows) if isinstance(learned_Z, np.ndarray) else self._fresh(rows)[..., rows]
+            self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
+            return self._plus_Z_times_mean_H_transpose(-mode_sum(c, learned_Z, 1), rows)
         learned = -R.mean_H(rows)
         add_identity(learned, rows, self._mean_eigenvalue)
-        if R.RDelta is None:
-            learned_Z = self.times_Z(learned)
-            residual = self._fresh_block(rows) if isinstance(learned, np.ndarray) else self._fresh(rows)[..., rows]
-        elif c.structure.sets.is_second(rows.start // outputs):
+        if c.structure.sets.is_second(rows.start // outputs):
             residual = self._second_residual(rows)
             self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-            learned_Z = self.times_Z(learned)  # which has what the batch does to both rows
+            mean_Z = self.times_Z(learned)  # which has what the batch does to both rows
         else:
             F = R.RDelta[rows]
             both = self.times_Z(c.xp.concat([learned, F], axis=-2))
-            learned_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
+            mean_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
             residual = self._residual(_with_each_other(F_Z, F), rows)
         self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-        return self._Z_times_mean_H_transpose(rows) - learned_Z
+        return self._plus_Z_times_mean_H_transpose(-mean_Z, rows)
 
-    def _Z_times_mean_H_transpose(self, rows: slice) -> Array:
-        """Rows of Z M^T; where Z is white they have nothing before their own time, as M is causal."""
+    def _plus_Z_times_mean_H_transpose(self, noise: Array, rows: slice) -> Array:
+        """Rows and those of Z M^T; where Z is white these have nothing before their own time, as M is causal."""
         R = self.responses
         outputs, strength = self.c.structure.outputs, self.responses.subsampling
         is_white = self._remembered is None and self._before is None and not is_panel(rows, outputs)
         if not is_white or not isinstance(strength, np.ndarray):  # rows that move on a card are as long as all
-            return R.times_mean_H_transpose(self._Z(rows))
-        product: Array = self.c.xp.zeros_like(self._Cv[rows])
+            return noise + R.times_mean_H_transpose(self._Z(rows))
         time = rows.start // outputs
         strength = strength if strength.shape[1] == 1 else strength[:, time : time + 1]
         draws = strength[..., None] * self.CDelta_equal[:, time]
-        product[..., rows] = draws @ R.mean_H(rows)[..., rows].mT
-        return product
+        noise[..., rows] += self._mean_eigenvalue * draws  # M = m at equal times
+        return noise
 
     def look_at_residuals(self, rows: slice) -> None:
         """Fill C_Delta(t, t) of rows that nothing depends on."""

@@ -130,7 +130,7 @@ class DeepChain:
                 self.upper.backward(Q, rows)
             if correlate:
                 self.Theta_up[rows] = Theta
-                self.upper.correlate_g(Source(self.S_up), Source(self.Theta_up), self.Cg_up, rows)
+                self.upper.correlate_g(self.upper.on_g(Source(self.S_up)), Source(self.Theta_up), self.Cg_up, rows)
             if respond:
                 self.B[rows] = kernel_on_h(c, self._hidden, self.upper.dg_du, self.Cg_up, rows, None, None)
                 P = self._through_edge(Q, self.A, self.P, rows)
@@ -146,7 +146,9 @@ class DeepChain:
                     self.lower.backward(self.Q[rows] + self._edge * dQ, rows)
                 if dTheta is not None:
                     self.Theta_low[rows] = self.Theta_up[rows] + self._edge * dTheta
-                    self.lower.correlate_g(Source(self.S_low), Source(self.Theta_low), self.Cg_low, rows)
+                    self.lower.correlate_g(
+                        self.lower.on_g(Source(self.S_low)), Source(self.Theta_low), self.Cg_low, rows
+                    )
             return Q, Theta
 
         self._sweeps.settle("backward", sweep, above, self.Q, self.Theta_up, rows)

@@ -75,6 +75,7 @@ class DataCovariances:
         self.noisy: bool = self.noise.is_there
         # <v_k(t)^2> / B for each mode.
         self._own = room.series((batch, s.modes, 1, size), is_density=True) if s.own_noise and same_data else None
+        self._r0: Source | None = None
         self.width: Array = room.series((batch, size))
         self.data: Array = room.series((batch, size))
         # What has eigenvalue zero is never learned: 1 - H = 0 over any number.
@@ -90,9 +91,9 @@ class DataCovariances:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
         if is_panel(rows, self.c.structure.outputs):
             self.noise.remember(rows)  # what was guessed, or swept before
-        self._error(Cg, rows)
+        learned_Z = self._error(Cg, rows)
         self.noise.remember(rows)
-        self._signal(rows, self.noise.in_signal(rows) if self.noisy else None)
+        self._signal(rows, None if learned_Z is None else self.noise.in_signal(rows, learned_Z))
 
     def step_aside(self, Cg: Symmetric, rows: slice) -> None:
         """Fill rows of errors and residuals that nothing depends on: those of h_0 are left as they are."""
@@ -101,15 +102,18 @@ class DataCovariances:
         if self.noisy:
             self.noise.look_at_residuals(rows)
 
-    def _error(self, Cg: Symmetric | None, rows: slice) -> None:
-        """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + (1 - H_k) Z (1 - H_k)^T / lam_k]."""
+    def _error(self, Cg: Symmetric | None, rows: slice) -> Array | None:
+        """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + (1 - H_k) Z (1 - H_k)^T / lam_k].
+
+        On the way (1 - H_k) Z, which is returned where training is noisy.
+        """
         c, e, R = self.c, rows.stop, self.responses
         H = R.H[rows]
         width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg)
         bias = _matrix_product(_matrix_product(R.H1[..., rows, :], c.target), R.H1[..., :e, :].mT)
-        Cv, through_H = bias, width  # eq-parts
+        Cv, through_H, learned_Z = bias, width, None  # eq-parts
         if self.noisy:
-            learned, data = self._of_data(H, rows)
+            learned, learned_Z, data = self._of_data(H, rows)
             Cv, through_H = bias + data, width - data  # of 1 - H and H, so one product does for both
             self.data[:, rows] = mode_sum(c, row_products(learned, data), 1)[..., 0]
         Cv = Cv + rows_times_transpose(through_H, R.H)
@@ -121,24 +125,33 @@ class DataCovariances:
         if self._Cv2 is not None:
             self._Cv2[rows] = mode_sum(c, Cv, 2)
         self.width[:, rows] = mode_sum(c, row_products(H, width), 1)[..., 0]
+        return learned_Z
 
     def error_at(self, Cg: Symmetric, rows: slice) -> Array:
         """C_v(t, t) of rows that nothing depends on, shape (batch, rows); nothing is filled."""
         c, H = self.c, self.responses.H[rows]
         total = self.bias(rows) + mode_sum(c, row_products(H, self._through_r0(H, Cg)), 1)[..., 0]
-        return total + mode_sum(c, row_products(*self._of_data(H, rows)), 1)[..., 0] if self.noisy else total
+        if not self.noisy:
+            return total
+        learned, _, data = self._of_data(H, rows)
+        return total + mode_sum(c, row_products(learned, data), 1)[..., 0]
 
-    def _of_data(self, H: Array, rows: slice) -> tuple[Array, Array]:
-        """What is learned, 1 - H_k, and what it makes of the noise of the data, (1 - H_k) Z / lam_k."""
+    def _of_data(self, H: Array, rows: slice) -> tuple[Array, Array, Array]:
+        """What is learned, 1 - H_k, that times Z, and what it makes of the noise of the data, (1 - H_k) Z / lam_k."""
         learned = -H
         add_identity(learned, rows)
-        data = for_all_modes(self.noise.times_Z, learned) / self._eigenvalues
-        return learned, data if self._own is None else data + learned * self._own[..., : rows.stop]  # eq-small-batch
+        learned_Z = for_all_modes(self.noise.times_Z, learned)
+        data = learned_Z / self._eigenvalues
+        if self._own is not None:
+            data = data + learned * self._own[..., : rows.stop]  # eq-small-batch
+        return learned, learned_Z, data
 
     def _through_r0(self, x: Array, Cg: Symmetric) -> Array:
         """Rows times the covariance of r0, the function at initialisation as it is carried along."""
         c = self.c
-        r0 = backward_source(c, self.responses.weights, Cg, c.initial_variance)
+        r0 = self._r0
+        if r0 is None or r0.correlation is not Cg:
+            self._r0 = r0 = backward_source(c, self.responses.weights, Cg, c.initial_variance)
         if not c.structure.centered:
             return for_all_modes(r0.times, x)
         return without_initial(c, for_all_modes(r0.times, without_initial(c, x)))

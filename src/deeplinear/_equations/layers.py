@@ -143,15 +143,17 @@ class HiddenCovariances:
         # All that reaches h_l from below, and g_l from above.
         self._below = self.u | {layer: Source(S) for layer, S in self._S.items()}
         self._above = self.r | {layer: Source(Theta) for layer, Theta in self._Theta.items()}
+        self._on_g = {layer: responses.sites[layer].on_g(source) for layer, source in self._below.items()}
+        self._u_on_g = {layer: site.on_g(self.u[layer]) for layer, site in responses.right.items()}
 
     def backward(self, layer: int, rows: slice) -> None:
         """Rows of C_g^l."""
         R = self.responses
         if layer in self._Theta:
             fill_sum(self._Theta[layer], self._Gamma[layer + 1], self.r[layer], rows)
-        R.sites[layer].correlate_g(self._below[layer], self._above[layer], self.Cg[layer], rows)
+        R.sites[layer].correlate_g(self._on_g[layer], self._above[layer], self.Cg[layer], rows)
         if layer in R.right:
-            R.right[layer].correlate_g(self.u[layer], self._above[layer], self._Gamma[layer], rows)
+            R.right[layer].correlate_g(self._u_on_g[layer], self._above[layer], self._Gamma[layer], rows)
 
     def forward(self, layer: int, rows: slice) -> None:
         """Rows of C_h^l, and of what reaches h_{l+1} from below; of the last layer there is nothing to fill."""

@@ -85,9 +85,13 @@ class Site:
         feedback[1] *= self.gamma0
         self.dg[rows] = self.dg[rows] + feedback
 
-    def correlate_g(self, u: Source, r: Source, filled: Symmetric, rows: slice) -> None:
+    def on_g(self, u: Source) -> Source:
+        """Return a source u as ``dg`` responds to it, which is divided by gamma0."""
+        return u.scaled(self._gamma0_squared)
+
+    def correlate_g(self, u_on_g: Source, r: Source, filled: Symmetric, rows: slice) -> None:
         """Fill rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T."""
-        fill_sandwich(filled, self.dg, (u.scaled(self._gamma0_squared), r), rows)
+        fill_sandwich(filled, self.dg, (u_on_g, r), rows)
 
     def correlate_h(self, u: Source, r: Source, filled: Symmetric, rows: slice) -> None:
         """Fill rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T."""

@@ -60,10 +60,14 @@ class TwoTime:
         """Let fewer rows stand for some of the first ``end`` ones, and columns likewise; later ones move up."""
         filled = self.matrix[..., :end, :end]
         shorten(filled.mT, how, how.values, end)
-        shorten(filled, how, self._columns(how), end)
+        shorten(filled[..., self._earliest(how) :, :], how, self._columns(how), end)
 
     def _columns(self, how: Condensation) -> Array:
+        """Return what becomes of columns, in which there is nothing before the ``_earliest`` row."""
         raise NotImplementedError
+
+    def _earliest(self, how: Condensation) -> int:
+        return 0
 
 
 class Causal(TwoTime):
@@ -77,6 +81,9 @@ class Causal(TwoTime):
 
     def _columns(self, how: Condensation) -> Array:
         return how.moments
+
+    def _earliest(self, how: Condensation) -> int:
+        return how.first
 
 
 class Symmetric(TwoTime):
@@ -120,35 +127,58 @@ class Room:
         An array of the library, device and kind of all others.
     matrices
         Number of matrices that are likely to be asked for. They stand in one piece of memory, which is mapped in large
-        pages: that makes steps of some hundred rows a third faster.
+        pages: that makes steps of some hundred rows a third faster. Causal ones fill it from the front, symmetric ones
+        from the back.
     """
 
     def __init__(self, size: int, like: Array, matrices: int = 0) -> None:
         self.size: int = size
         self._like = like
-        self._free: Array = zeros((matrices, size, size), like)
+        self._piece: Array = zeros((matrices, size, size), like)
+        self._free = (0, matrices)
         self.two_time: list[TwoTime] = []
+        self._elsewhere: list[TwoTime] = []
         self._series: list[Series] = []
 
     def causal(self, *leading: int) -> Causal:
         """Return a causal function, still zero, with these leading axes."""
-        made = Causal(self._matrices(leading))
-        self.two_time.append(made)
+        count, (start, stop) = math.prod(leading), self._free
+        fits = count <= stop - start
+        if fits:
+            self._free = (start + count, stop)
+        made = Causal(self._matrices(leading, start if fits else None))
+        self._keep(made, fits)
         return made
 
     def symmetric(self, *leading: int) -> Symmetric:
         """Return a symmetric function, still zero, with these leading axes."""
-        made = Symmetric(self._matrices(leading))
-        self.two_time.append(made)
+        count, (start, stop) = math.prod(leading), self._free
+        fits = count <= stop - start
+        if fits:
+            self._free = (start, stop - count)
+        made = Symmetric(self._matrices(leading, stop - count if fits else None))
+        self._keep(made, fits)
         return made
 
-    def _matrices(self, leading: tuple[int, ...]) -> Array:
-        count, shape = math.prod(leading), (*leading, self.size, self.size)
-        if count > len(self._free):
+    def stacks(self) -> list[TwoTime]:
+        """Return all functions of two times with one leading axis; those that stand side by side are one."""
+        start, stop = self._free
+        side_by_side = (Causal(self._piece[:start]), Symmetric(self._piece[stop:]))
+        alone = (type(each)(each.matrix.reshape(-1, self.size, self.size)) for each in self._elsewhere)
+        return [*(each for each in side_by_side if len(each.matrix)), *alone]
+
+    def _matrices(self, leading: tuple[int, ...], place: int | None) -> Array:
+        """Matrices from a place in the piece of memory on, or others."""
+        shape = (*leading, self.size, self.size)
+        if place is None:
             return zeros(shape, self._like)
-        taken: Array = self._free[:count].reshape(shape)
-        self._free = self._free[count:]
+        taken: Array = self._piece[place : place + math.prod(leading)].reshape(shape)
         return taken
+
+    def _keep(self, made: TwoTime, fits: bool) -> None:
+        self.two_time.append(made)
+        if not fits:
+            self._elsewhere.append(made)
 
     def series(self, shape: Sequence[int], axis: int = -1, outputs: int = 1, *, is_density: bool = False) -> Array:
         """Return an array that holds functions of one time along an axis, still zero.
@@ -184,7 +214,7 @@ class Room:
     def condense(self, how: Condensation, outputs: int, end: int) -> None:
         """Let fewer times stand for some of the first ``end`` ones, in everything; later ones move up."""
         of_rows = how.of_outputs(outputs)
-        for each in self.two_time:
+        for each in self.stacks():
             each.condense(of_rows, outputs * end)
         for array, axis, per_time, is_density in self._series:
             mine, last = (of_rows, outputs * end) if per_time == 1 else (how, end)

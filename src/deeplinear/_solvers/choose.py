@@ -96,7 +96,7 @@ class Choice:
             (solver,) = self.solvers()
             if reason := solver.why_not(problem):
                 raise Refusal("method", self.method, f'"dense" or "auto" {reason}', got=f'"{self.method}"')
-            return solver
+            return self._bounded(problem, solver)
         if self._is_long(problem) and not self.averages:
             able = [solver for solver in self.solvers()[:-1] if solver.why_not(problem) is None]
             if able:
@@ -126,6 +126,12 @@ class Choice:
         if not self.hurries:
             return solver
         return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
+
+    def _bounded(self, problem: Problem, solver: Solver) -> Solver:
+        """Return what was asked for; a past that does not condense is given up where every step takes too long."""
+        if solver.name != Condensed.name or not self.hurries or _is_quick(Dense(self.tolerance).estimate(problem)):
+            return solver
+        return solver.hurried(math.inf)
 
     def _is_long(self, problem: Problem) -> bool:
         """Whether there are so many steps that it is not worth solving every one of them."""

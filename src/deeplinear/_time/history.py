@@ -18,7 +18,7 @@ Two blocks become one of twice the length in the same way, with the nodes for st
 summed against a row: correlations may have a kink, responses a jump, and noise may be white.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -39,13 +39,14 @@ class Condensation(NamedTuple):
     values: Array  # P, shape (new, old)
     moments: Array  # L^T, shape (new, old)
     densities: Array  # shape (new, old)
+    lost: Array  # what is left of moments, 1 - L P, shape (old, old); of values it is the transpose
 
     def of_outputs(self, outputs: int) -> "Condensation":
         """Return the same for rows, of which each time has several."""
         if outputs == 1:
             return self
         one = np.eye(outputs)
-        spread = (np.kron(each, one) for each in (self.values, self.moments, self.densities))
+        spread = (np.kron(each, one) for each in (self.values, self.moments, self.densities, self.lost))
         return Condensation(outputs * self.first, outputs * self.replaced, *spread)
 
 
@@ -121,19 +122,19 @@ def joined(first: Block, second: Block, alternates: bool) -> Block | None:
 
 def condensation(first: Block, second: Block, block: Block, position: int) -> Condensation:
     """Return how two neighbours become one block; ``position`` is that of the first node of the first of them."""
-    start = first.start
-    return _from_zero(*(replace(each, start=each.start - start) for each in (first, second, block)))._replace(
-        first=position
-    )
+    how = _from_zero(first.length, first.alternates, second.length, second.alternates, block.alternates)
+    return how._replace(first=position)
 
 
 @lru_cache(maxsize=1024)
-def _from_zero(first: Block, second: Block, block: Block) -> Condensation:
-    """How two neighbours become one, which depends on their lengths only."""
+def _from_zero(length: int, alternates: bool, then: int, then_alternates: bool, both_alternate: bool) -> Condensation:
+    """How a block and then another become one, which depends on their lengths only."""
+    first, second = Block(0, length, alternates), Block(length, then, then_alternates)
+    block = Block(0, length + then, both_alternate)
     L = np.concatenate([block.basis(first), block.basis(second)])
     old, new = np.concatenate([first.weights, second.weights]), block.weights
     P = (L * old[:, None]).T / new[:, None]  # eq-condensed
-    return Condensation(0, 2 * NODES, P, L.T, P * old / new[:, None])
+    return Condensation(0, 2 * NODES, P, L.T, P * old / new[:, None], np.eye(2 * NODES) - L @ P)
 
 
 @lru_cache(maxsize=256)

@@ -64,9 +64,8 @@ class LastRows:
         """Largest part of a row that is lost: of the sum of its sizes, or of the largest value that it could have."""
         how = how.of_outputs(self._outputs)
         part = slice(how.first, how.first + how.replaced)
-        x, y = self._moments[:, part], self._values[:, part]
-        of_sums = np.abs(x - (x @ how.moments.T) @ how.values).sum(axis=1)
-        of_values = np.abs(y - (y @ how.values.T) @ how.moments).max(axis=1)
+        of_sums = np.abs(self._moments[:, part] @ how.lost).sum(axis=1)
+        of_values = np.abs(self._values[:, part] @ how.lost.T).max(axis=1)
         scale = self._scales * self._sizes[:, part].max(axis=1)
         return max(_largest(of_sums, self._norms), _largest(of_values, scale))
 

@@ -24,7 +24,7 @@ from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.remainder import LastRows
 from deeplinear._solvers.condensed.replicas import Replicas
-from deeplinear._solvers.rounding import DEPENDS, DIED_OUT, amplification
+from deeplinear._solvers.rounding import DEPENDS, DIED_OUT, LOSS_FLOOR, amplification
 from deeplinear._time.history import NODES, Block, Condensation, condensation, joined
 
 _ROOM = 232
@@ -168,18 +168,20 @@ class CondensedRun:
         if self.count * self._outputs > self._most_rows:
             raise Unresolved(
                 f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self.count} times, "
-                "as training oscillates; lower lr, momentum or steps, or raise tolerance"
+                "as training oscillates or its schedule is rough; lower lr, momentum or steps, or raise tolerance"
             )
 
     def _watch_rounding(self, times: slice, start: int) -> None:
         """Note how much errors of single steps are amplified, and from where on losses depend on them."""
         whole = np.concatenate([each.weights for each in self.blocks] + [np.ones(times.stop - times.start)])
         end = times.stop - times.start if self.diverged_at < 0 else self.diverged_at - start
-        if self.rounding_at < 0:
+        amplified = amplification(self.equations, times, 1.0 / whole)[0, :end]
+        # Where a loss that has died out counts for more, it does so by no more than the ratio of the two.
+        may_depend = amplified.real.max(initial=0.0) * DIED_OUT > DEPENDS * LOSS_FLOOR
+        if self.rounding_at < 0 and may_depend:
             depends = amplification(self.equations, times, 1.0 / whole, DIED_OUT)[0, :end].real > DEPENDS
             if depends.any():
                 self.rounding_at = start + int(depends.argmax())
-        amplified = amplification(self.equations, times, 1.0 / whole)[0, :end]
         self.amplified = max(self.amplified, float(amplified.real.max(initial=1.0)))
         errors = self.most_left_out * np.maximum(1.0 / PART, _MARGIN * amplified.real)
         lost = errors > self.tolerance
