@@ -326,7 +326,7 @@ def draw_picture(method: str, records: list[Record]) -> None:
             ax.plot(*np.array(shown).T, ".", color=color, markersize=3, label=f"tolerance {tolerance:g}")
         ax.set(xscale="log", yscale="log", xlim=ends, ylim=(1e-16, 1e-2))
         ax.set(xlabel="error reported", ylabel="true error", title="grey: more than ten times the error reported")
-        ax.legend(loc="lower right")
+        ax.legend(loc="upper left")
 
 
 def main() -> int:
