@@ -133,11 +133,11 @@ class TestDamage:
             without = dataset.copy()
             without.attrs = {key: value for key, value in dataset.attrs.items() if key != name}
             without.to_netcdf(path, engine="h5netcdf")
-            with pytest.raises(ValueError, match=rf"result.nc is not complete: it has no attribute {name}; a whole"):
+            with pytest.raises(ValueError, match=rf"result.nc is not complete: it has no attribute {name}; a complete"):
                 kind.load(path)
         for variable in ("test_loss", "time"):
             dataset.drop_vars(variable).to_netcdf(path, engine="h5netcdf")
-            with pytest.raises(ValueError, match=rf"complete: it has no variable {variable}; a whole .* train_loss"):
+            with pytest.raises(ValueError, match=rf"complete: it has no variable {variable}; a complete .* train_loss"):
                 kind.load(path)
         dataset.drop_attrs().to_netcdf(path, engine="h5netcdf")
         with pytest.raises(ValueError, match=r"is not a deeplinear.* file: its kind is None"):

@@ -13,6 +13,7 @@ from deeplinear._core.device import CPU, Device, find_device, searching_on
 from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._experiment.methods import Counts
+from deeplinear._experiment.sizes import sizes_of
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import DenseRun
 from deeplinear._theory.sensitivity import _names, derivatives
@@ -265,7 +266,7 @@ def test_revealed_matrices_on_a_device(problem, method):
 @pytest.mark.usefixtures("torch")
 def test_as_many_networks_together_as_memory_holds(monkeypatch):
     expected = dl.simulate(make(), 20, 5)
-    counts = Counts(make(), experiment.sizes_of(make(), 20), make().data.finite(20), "all")
+    counts = Counts(make(), sizes_of(make(), 20), make().data.finite(20), "all")
     calls, room = [], 2.5 * counts.need("explicit").in_flight
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
     drawn = []
