@@ -72,7 +72,7 @@ def reproduce(
     ids
         Panels such as "1a", or whole figures such as "1"; all by default.
     scale
-        ``"quick"``, about ten minutes on two cores for everything, or ``"full"``, with as many networks as it
+        ``"quick"``, about six minutes on two cores for everything, or ``"full"``, with as many networks as it
         takes to decide most claims; ``"tiny"`` is for tests.
     out
         Folder for ``index.html`` (the gallery), a PNG file for each panel, ``claims.json`` and the results.
