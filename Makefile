@@ -28,8 +28,8 @@ BIN := $(VENV)/$(PROGRAMS)
 TOOLS := .venv-tools
 TOOL := $(TOOLS)/$(PROGRAMS)
 WORKERS ?= 2
-# More than two cores have room for, since tests also wait: for browsers, servers and other processes.
-TESTERS ?= 4
+# One more than two cores have room for, since tests also wait: for browsers, servers and other processes.
+TESTERS ?= 3
 # Tests start many processes of Python, each of which would compile the package again without its kept bytecode.
 KEPT := PYTHONDONTWRITEBYTECODE=
 SPREAD := -n $(TESTERS) --dist worksteal
