@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, computing, finite, namespace, to_numpy
-from deeplinear._core.device import CPU
+from deeplinear._core.device import Device
 from deeplinear._equations.system import Equations
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import rate_of, with_rate
@@ -111,18 +111,21 @@ def rounding_at(equations: Equations, ends: NDArray[np.int64], single: NDArray[n
     return [int(each) for each in found]
 
 
-def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver) -> Answer:
-    """Return the answer; if its losses swing as if from rounding errors, solved once more, with the step of these."""
+def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver, device: Device) -> Answer:
+    """Return the answer; if its losses swing as if from rounding errors, solved once more, with the step of these.
+
+    A device without room for a second solution leaves the answer as it is.
+    """
     every_step = len(answer.axis.times) == problem.steps
     if answer.rounding_at is not None or not every_step or np.iscomplexobj(answer.curves.test_loss):
         return answer
-    if not swings_from_nothing(answer.curves.test_loss) or solver.estimate(problem).bytes > CPU.available():
+    if not swings_from_nothing(answer.curves.test_loss) or solver.estimate(problem).bytes > device.available():
         return answer
     try:
         (other,) = solver.solve([with_rate(problem, rate_of(problem) * (1 + _CHANGE))])
     except Unresolved:
         return answer
-    end = min(each.diverged_at or problem.steps for each in (answer, other))
+    end = min(problem.steps if each.diverged_at is None else each.diverged_at for each in (answer, other))
     losses, others = (each.curves.test_loss[:end] for each in (answer, other))
     # What an approximation leaves out is amplified too, and may be some times as large.
     allowed = min(DEPENDS * _CHANGE, answer.stats.get("tolerance", math.inf) / 10)

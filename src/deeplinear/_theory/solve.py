@@ -153,7 +153,7 @@ def solve(
     for batch, (members, found) in zip(todo, answers(problems, choice, todo, read_progress(progress)), strict=True):
         for index, answer in zip(members, found, strict=True):
             again = answer.solver if place == CPU else batch.solver
-            checked = with_measured_rounding(problems[index], answer, again)
+            checked = with_measured_rounding(problems[index], answer, again, place)
             solutions[index] = Solution.of(problems[index], checked)
     ordered = [solutions[index] for index in range(len(problems))]
     return ordered[0] if isinstance(problem, Problem) else ordered
