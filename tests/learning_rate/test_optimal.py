@@ -343,15 +343,20 @@ def test_any_rate_will_do_to_begin_with():
         assert max_stable_lr(other) == stable, lr
 
 
-@pytest.mark.parametrize("starts", some_slow([(0.6,), (0.05, 0.6)], (0.05, 0.6)))
-def test_power_law_data_at_the_edge_whatever_the_start(starts):
+def power_law_at_the_edge(lr):
     network = dl.MLP(3, 256, richness=3.2, parameterization="ntk")
     data = dl.Spectrum.power_law(capacity=2.0, source=1.75)
-    found = [
-        optimal_lr(dl.Problem(network, data, dl.OnlineSGD(128), dl.GradientDescent(lr), steps=51)) for lr in starts
-    ]
-    assert all(each == found[0] for each in found)
-    assert found[0].loss < 0.00157  # a local search ends at 0.739 with 0.00168, or at 1.056 with 0.00163
+    return optimal_lr(dl.Problem(network, data, dl.OnlineSGD(128), dl.GradientDescent(lr), steps=51))
+
+
+def test_power_law_data_at_the_edge():
+    """A local search ends at 0.739 with a loss of 0.00168, or at 1.056 with 0.00163."""
+    assert power_law_at_the_edge(0.6).loss < 0.00157
+
+
+@pytest.mark.slow
+def test_power_law_data_at_the_edge_whatever_the_start():
+    assert power_law_at_the_edge(0.05) == power_law_at_the_edge(0.6)
 
 
 def test_other_minima_nearly_as_good(drawn):
