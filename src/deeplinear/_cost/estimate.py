@@ -26,9 +26,7 @@ from deeplinear._experiment.methods import EXPLICIT, Counts
 from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem, check_problem
-from deeplinear._problem.sampling import Sampling
-from deeplinear._problem.series import is_constant
-from deeplinear._problem.spectrum import PowerLaw, Spectrum
+from deeplinear._problem.spectrum import Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
@@ -248,16 +246,14 @@ def _smaller(problem: Problem, dim: int, part: float) -> Problem:
     What a step costs does not depend on the variances of inputs.
     """
     data, network, stage = problem.data, problem.network, problem.stages[0]
-    sampling = _steady(stage.sampling, stage.of_samples)
     if not data.dimension_free:
         return problem
-    width = network.width
-    fewer = tuple(max(1.0, part * each) for each in (width if isinstance(width, tuple) else (width,)))  # type: ignore[operator]
-    network = replace(network, width=fewer if isinstance(width, tuple) else fewer[0])
-    counts = {name: max(1.0, part * count) for name, count in vars(sampling).items() if name in ("samples", "batch")}
-    if not isinstance(data, PowerLaw):
+    sampling = stage.sampling.steady(stage.of_samples).smaller(part)
+    fewer = tuple(max(1.0, part * each) for each in network.given_widths)
+    network = replace(network, width=fewer if len(fewer) > 1 else fewer[0])
+    if data.own_dim is not None:
         data = Spectrum([1.0], data.modes.target[:1], [dim], noise=data.noise)  # type: ignore[arg-type]
-    return replace(problem, network=network, data=data, sampling=replace(sampling, **counts), phases=())
+    return replace(problem, network=network, data=data, sampling=sampling, phases=())
 
 
 def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:
@@ -274,17 +270,8 @@ def _shortened(problem: Problem, steps: int) -> Problem:
     """The first phase of a problem over so many steps, all alike, slow enough not to diverge."""
     lr = 1e-6 * math.exp(-max(problem.network.log_initial_gain, 0.0))
     stage = problem.stages[0]
-    optimizer = stage.optimizer.steady(lr, stage.of)
-    return replace(
-        problem, sampling=_steady(stage.sampling, stage.of_samples), optimizer=optimizer, steps=steps, phases=()
-    )
-
-
-def _steady(sampling: Sampling, steps: int) -> Sampling:
-    """The same rule with the largest batch at all steps."""
-    if is_constant(getattr(sampling, "batch", 0.0)):
-        return sampling
-    return replace(sampling, batch=float(sampling.batches(steps).max()))  # type: ignore[union-attr, arg-type]
+    sampling, optimizer = stage.sampling.steady(stage.of_samples), stage.optimizer.steady(lr, stage.of)
+    return replace(problem, sampling=sampling, optimizer=optimizer, steps=steps, phases=())
 
 
 def _typical(work: Callable[[], object], repeats: int = 3) -> float:

@@ -190,7 +190,7 @@ def finite_dim(problem: dl.Problem, dim: Any, seeds: Any) -> int:
         raise Refusal("dim", dim, f"at most {MOST['modes']} for a power law", rest=rest)
     unit = 1 if problem.data.dimension_free else dim
     sizes = [("width", width) for width in problem.network.given_widths if math.isfinite(width)]
-    sizes += [(name, problem.sampling.drawn) for name in ("samples", "batch") if hasattr(problem.sampling, name)][:1]
+    sizes += list(problem.sampling.sizes.items())[:1]  # a batch is no larger than the data set
     for name, size in sizes:
         if size * unit > MOST_FINITE["neurons"]:
             allowed = f"to at most {MOST_FINITE['neurons']} in a network"

@@ -44,17 +44,14 @@ def training_cost(problem: Problem) -> float:
     >>> training_cost(dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(0.1), steps=11))
     300.0
     """
-    network, sampling = problem.network, problem.sampling
+    network = problem.network
     if math.isinf(network.depth) or math.isinf(network.end_widths[0]):
         raise Refusal("cost", None, "given for an infinite network", got="none")
     if problem.data.dimension_free and problem.data.own_dim is None:
         raise Refusal("cost", None, "given where the spectrum is infinite", got="none")
     dim, widths = float(problem.data.own_dim or 1), np.array(network.widths)
     weights = dim * widths[0] + float((widths[1:] * widths[:-1]).sum())
-    updates = problem.steps - 1
-    batches = getattr(sampling, "batches", None)
-    examples = getattr(sampling, "samples", 1.0) * updates if batches is None else batches(problem.steps)[:-1].sum()
-    return float(6.0 * weights * examples)
+    return float(6.0 * weights * problem.sampling.examples(problem.steps))
 
 
 @dataclass(frozen=True)

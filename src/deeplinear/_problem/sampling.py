@@ -4,11 +4,12 @@ Each rule is summed up by two numbers that enter the equations (see ``_equations
 ``reuse`` multiplies what the data remember of earlier steps, ``subsampling`` the white noise that
 drawing a batch adds at each step, if the rule ``subsamples``. The rule also says whether its batch ``changes_in_time``.
 A finite network is told how many examples are ``drawn`` (0 where the data are unlimited), whether they are ``fresh``
-at every step, and the probability ``keeps`` with which each enters a step.
+at every step, and the probability ``keeps`` with which each enters a step. Whoever counts asks for the ``sizes`` of
+data set and batch and for the ``examples`` that all updates see. ``_Rule`` has the answers of a rule without batches.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,81 @@ _SMALL_BATCH = About(
 )
 
 
+class _Rule:
+    """What all rules have in common, answered for one that takes all its data at every step."""
+
+    subsamples: ClassVar[bool] = False
+    small_batch: bool = False
+
+    @property
+    def changes_in_time(self) -> bool:
+        """Whether the batch depends on the step."""
+        return False
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Size of the data set and of the largest batch, as far as the rule has them, by the names of their fields."""
+        return {}
+
+    def subsampling(self, steps: int) -> NDArray[Any]:
+        """No noise at any of ``steps`` steps, shape (steps,)."""
+        return np.zeros(steps)
+
+    def keeps(self, steps: int) -> NDArray[Any]:
+        """Probability of each example at each step, 1, shape (steps,)."""
+        return np.ones(steps)
+
+    def first(self, count: int, steps: int) -> Self:
+        """The same rule for the first ``count`` of ``steps`` steps alone."""
+        return self
+
+    def merged(self, steps: float) -> Self:
+        """The rule of one step that stands for several: the same, as there is no noise."""
+        return self
+
+    def steady(self, steps: int) -> Self:
+        """The same rule with the largest batch of ``steps`` steps at all of them."""
+        return self
+
+    def smaller(self, part: float) -> Self:
+        """The same rule with a part of its sizes, which are counts, of one example at least."""
+        sizes = {name: max(1.0, part * size) for name, size in self.sizes.items()}
+        return replace(self, **sizes)  # type: ignore[type-var]
+
+
+class _Batches(_Rule):
+    """What rules that draw batches have in common."""
+
+    batch: float | tuple[float, ...] | Schedule
+    subsamples: ClassVar[bool] = True
+
+    @property
+    def changes_in_time(self) -> bool:
+        """Whether the batch depends on the step."""
+        return not is_constant(self.batch)
+
+    def batches(self, steps: int) -> NDArray[Any]:
+        """Size of the batch, or its mean, at each of ``steps`` steps, shape (steps,)."""
+        return series_values("batch", self.batch, steps, checks.positive)
+
+    def examples(self, steps: int) -> float:
+        """Number of examples that the updates between ``steps`` steps see in all, in the units of ``batch``."""
+        return float(self.batches(steps)[:-1].sum())
+
+    def first(self, count: int, steps: int) -> Self:
+        """The same rule for the first ``count`` of ``steps`` steps alone."""
+        return self._with_batch(tuple(self.batches(steps)[:count].tolist())) if self.changes_in_time else self
+
+    def steady(self, steps: int) -> Self:
+        """The same rule with the largest batch of ``steps`` steps at all of them."""
+        return self._with_batch(float(self.batches(steps).max())) if self.changes_in_time else self
+
+    def _with_batch(self, batch: float | tuple[float, ...]) -> Self:
+        return replace(self, batch=batch)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Population:
+class Population(_Rule):
     """Gradient descent on the population loss: unlimited data at every step.
 
     Examples
@@ -64,31 +138,16 @@ class Population:
 
     kind: ClassVar[Kind] = Kind("population", "population", "Unlimited data")
     reuse: ClassVar[float] = 0.0
-    subsamples: ClassVar[bool] = False
-    small_batch: ClassVar[bool] = False
-    changes_in_time: ClassVar[bool] = False
     drawn: ClassVar[float] = 0.0
     fresh: ClassVar[bool] = True
 
-    def subsampling(self, steps: int) -> NDArray[Any]:
-        """No noise at any of ``steps`` steps, shape (steps,)."""
-        return np.zeros(steps)
-
-    def keeps(self, steps: int) -> NDArray[Any]:
-        """Probability of each example at each step, 1, shape (steps,)."""
-        return np.ones(steps)
-
-    def first(self, count: int, steps: int) -> "Population":
-        """The same rule for the first ``count`` of ``steps`` steps alone."""
-        return self
-
-    def merged(self, steps: float) -> "Population":
-        """The rule of one step that stands for several: the same, as there is no noise."""
-        return self
+    def examples(self, steps: int) -> float:
+        """One for each of the updates between ``steps`` steps."""
+        return steps - 1.0
 
 
 @dataclass(frozen=True)
-class FullBatch:
+class FullBatch(_Rule):
     """Gradient descent on the same ``samples`` examples at every step.
 
     Parameters
@@ -105,9 +164,6 @@ class FullBatch:
 
     samples: float = field(metadata=_SAMPLES.metadata)
     kind: ClassVar[Kind] = Kind("full-batch", "full batch", "Full batch")
-    subsamples: ClassVar[bool] = False
-    small_batch: ClassVar[bool] = False
-    changes_in_time: ClassVar[bool] = False
     fresh: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -123,25 +179,18 @@ class FullBatch:
         """1 / alpha."""
         return 1.0 / self.samples
 
-    def subsampling(self, steps: int) -> NDArray[Any]:
-        """No noise at any of ``steps`` steps, shape (steps,)."""
-        return np.zeros(steps)
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Size of the data set, by the name of its field."""
+        return {"samples": self.samples}
 
-    def keeps(self, steps: int) -> NDArray[Any]:
-        """Probability of each example at each step, 1, shape (steps,)."""
-        return np.ones(steps)
-
-    def first(self, count: int, steps: int) -> "FullBatch":
-        """The same rule for the first ``count`` of ``steps`` steps alone."""
-        return self
-
-    def merged(self, steps: float) -> "FullBatch":
-        """The rule of one step that stands for several: the same, as there is no noise."""
-        return self
+    def examples(self, steps: int) -> float:
+        """Number of examples that the updates between ``steps`` steps see in all, in the units of ``samples``."""
+        return self.samples * (steps - 1)
 
 
 @dataclass(frozen=True)
-class OnlineSGD:
+class OnlineSGD(_Batches):
     """One-pass stochastic gradient descent: a fresh batch at every step.
 
     Parameters
@@ -165,7 +214,6 @@ class OnlineSGD:
     small_batch: bool = field(default=False, metadata=_SMALL_BATCH.metadata)
     kind: ClassVar[Kind] = Kind("online", "online SGD", "Fresh batches")
     reuse: ClassVar[float] = 0.0
-    subsamples: ClassVar[bool] = True
     fresh: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -178,34 +226,22 @@ class OnlineSGD:
         return _largest(self.batch)
 
     @property
-    def changes_in_time(self) -> bool:
-        """Whether the batch depends on the step."""
-        return not is_constant(self.batch)
-
-    def batches(self, steps: int) -> NDArray[Any]:
-        """Size of the batch at each of ``steps`` steps, shape (steps,)."""
-        return series_values("batch", self.batch, steps, checks.positive)
+    def sizes(self) -> dict[str, float]:
+        """Size of the largest batch, by the name of its field."""
+        return {"batch": self.drawn}
 
     def subsampling(self, steps: int) -> NDArray[Any]:
         """1 / alpha_B at each of ``steps`` steps, shape (steps,)."""
         return 1.0 / self.batches(steps)
 
-    def keeps(self, steps: int) -> NDArray[Any]:
-        """Probability of each example at each step, 1, shape (steps,)."""
-        return np.ones(steps)
-
-    def first(self, count: int, steps: int) -> "OnlineSGD":
-        """The same rule for the first ``count`` of ``steps`` steps alone."""
-        return self if not self.changes_in_time else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
-
-    def merged(self, steps: float) -> "OnlineSGD":
+    def merged(self, steps: float) -> Self:
         """The rule of one step that stands for several, with as much noise as all of them."""
         assert not self.changes_in_time
         return replace(self, batch=steps * self.batch)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
-class MultiPassSGD:
+class MultiPassSGD(_Batches):
     """Stochastic gradient descent on a fixed data set, over and over.
 
     At every step each example is kept with probability ``batch / samples``, independently, and
@@ -228,8 +264,6 @@ class MultiPassSGD:
     samples: float = field(metadata=_SAMPLES.metadata)
     batch: float | tuple[float, ...] | Schedule = field(metadata=_BATCH.metadata)
     kind: ClassVar[Kind] = Kind("multi-pass", "multi-pass SGD", "Batches, many passes")
-    subsamples: ClassVar[bool] = True
-    small_batch: ClassVar[bool] = False
     fresh: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -244,13 +278,9 @@ class MultiPassSGD:
         return self.samples
 
     @property
-    def changes_in_time(self) -> bool:
-        """Whether the batch depends on the step."""
-        return not is_constant(self.batch)
-
-    def batches(self, steps: int) -> NDArray[Any]:
-        """Expected size of the batch at each of ``steps`` steps, shape (steps,)."""
-        return series_values("batch", self.batch, steps, checks.positive)
+    def sizes(self) -> dict[str, float]:
+        """Size of the data set and of the largest batch, by the names of their fields."""
+        return {"samples": self.samples, "batch": _largest(self.batch)}
 
     def keeps(self, steps: int) -> NDArray[Any]:
         """Probability with which each example enters each of ``steps`` steps, shape (steps,)."""
@@ -265,11 +295,7 @@ class MultiPassSGD:
         """(1 - b) / (b alpha) at each step, with b the probability of keeping an example, shape (steps,)."""
         return np.asarray((1.0 - self.keeps(steps)) / self.batches(steps))
 
-    def first(self, count: int, steps: int) -> "MultiPassSGD":
-        """The same rule for the first ``count`` of ``steps`` steps alone."""
-        return self if not self.changes_in_time else replace(self, batch=tuple(self.batches(steps)[:count].tolist()))
-
-    def merged(self, steps: float) -> "MultiPassSGD":
+    def merged(self, steps: float) -> Self:
         """The rule of one step that stands for several: it keeps b' with (1 - b') / b' = (1 - b) / (steps b)."""
         (b,) = self.keeps(1)
         return replace(self, batch=steps * b / (1.0 - b + steps * b) * self.samples)
