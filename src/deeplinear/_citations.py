@@ -6,12 +6,16 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
+from deeplinear._core.about import described
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 
 _DEPTH_MUP = ["bordelon2024depthwise", "yang2024tensor"]
-OF_PARAMETERIZATION = {"mup": ["yang2021tuning"], "ntk": ["jacot2018neural"]}
-OF_BRANCHES: dict[Any, list[str]] = {"depth-mup": _DEPTH_MUP, 0.5: _DEPTH_MUP, 1.0: ["dey2025lazy"]}
+OF_NETWORK: dict[str, dict[Any, list[str]]] = {
+    "parameterization": {"mup": ["yang2021tuning"], "ntk": ["jacot2018neural"]},
+    "branch_scaling": {"depth-mup": _DEPTH_MUP, 0.5: _DEPTH_MUP, 1.0: ["dey2025lazy"]},
+}
+"""What to cite for values of the fields of a network."""
 OF_RULE = {"muon": ["jordan2024muon"], "sam": ["foret2021sharpness"], "schedule-free": ["defazio2024road"]}
 
 
@@ -62,9 +66,9 @@ def entries() -> dict[str, str]:
 def _keys(problem: Problem) -> Iterator[str]:
     """Yield the keys of what a problem used, in the order of its parts."""
     yield from ("deeplinear", "bordelon2025deep")
-    network = problem.network
-    yield from OF_PARAMETERIZATION.get(network.parameterization, [])
-    yield from OF_BRANCHES.get(getattr(network, "branch_scaling", None), [])
+    for each in described(problem.network):
+        if each.name in OF_NETWORK:
+            yield from OF_NETWORK[each.name].get(getattr(problem.network, each.name), [])
     phases = [phase.optimizer for phase in problem.phases]
     for rule in (problem.optimizer, *phases):
         if rule is not None:

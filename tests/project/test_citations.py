@@ -5,7 +5,7 @@ import re
 import pytest
 
 import deeplinear as dl
-from deeplinear._citations import OF_BRANCHES, OF_PARAMETERIZATION, OF_RULE, entries
+from deeplinear._citations import OF_NETWORK, OF_RULE, entries
 
 
 def keys(of):
@@ -53,7 +53,7 @@ def test_what_has_no_problem_is_refused():
 
 def test_every_entry_is_whole_and_used():
     known = entries()
-    listed = [keys for table in (OF_PARAMETERIZATION, OF_BRANCHES, OF_RULE) for keys in table.values()]
+    listed = [keys for table in (*OF_NETWORK.values(), OF_RULE) for keys in table.values()]
     assert {*known} == {*BASE, *(key for keys in listed for key in keys)}
     for key, text in known.items():
         assert text.count("{") == text.count("}"), key

@@ -19,7 +19,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import Rows, lanczos, rows_needed
 from deeplinear._geometry.rates import rate_factors, stage_at
 from deeplinear._geometry.visit import Stop, visit
-from deeplinear._problem.averages import EMA, Average, TailMean
+from deeplinear._problem.averages import EMA, Average
 from deeplinear._problem.problem import Problem, check_problem
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _read_way(problem: Any, along: Any) -> _Way:
     check_problem(problem)
     last = problem.steps - 1
     is_muon = any(stage.optimizer.orthogonal is not None for stage in problem.stages)
-    if isinstance(along, EMA | TailMean) or along == "ema":
+    if isinstance(along, Average) or along == "ema":
         if is_muon:
             raise Refusal(
                 "along",

@@ -16,7 +16,7 @@ from deeplinear._geometry.weight_spectra import WeightSpectra
 from deeplinear._plots.loss import LOSSES, losses_of
 from deeplinear._plots.style import INK, THEORY, figure_of, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
-from deeplinear._problem.averages import EMA, TailMean
+from deeplinear._problem.averages import Average
 
 _LARGEST, _LOWEST = (color for _, color in LOSSES.values())
 NAMES = {"hessian": "eigenvalue of the Hessian", "kernel": "eigenvalue of the tangent kernel"}
@@ -262,6 +262,6 @@ def _size(sharpness: Sharpness, experiment: Ensemble) -> str:
 def _line_in_words(along: Any) -> str:
     if isinstance(along, str):
         return _LINES[along]
-    if isinstance(along, EMA | TailMean):
+    if isinstance(along, Average):
         return _LINES["ema"]
     return "from the weights of step {} (0) to those of step {} (1)".format(*along)

@@ -5,8 +5,7 @@ from typing import Any
 
 from deeplinear._core.about import Described, described
 from deeplinear._problem.layers import Layers
-from deeplinear._problem.optimizer import GradientDescent
-from deeplinear._problem.phase import Phase
+from deeplinear._problem.phase import ABOUT_OPTIMIZER, Phase
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.schedules import Schedule
 
@@ -41,8 +40,8 @@ def _sampling(sampling: Any) -> str:
 
 
 def _rule(optimizer: Any) -> str:
-    """An update rule, which has its name unless it is plain descent, without words that are its defaults."""
-    name = [] if isinstance(optimizer, GradientDescent) else [optimizer.kind.title]
+    """An update rule, which has its name unless it is the usual one, without words that are its defaults."""
+    name = [] if optimizer.kind == ABOUT_OPTIMIZER.start.kind else [optimizer.kind.title]
     words = [each for each in described(optimizer) if each.about.form == "choice"]
     plain = {each.name for each in words if getattr(optimizer, each.name) == each.default}
     rest = [] if optimizer.other is None else [f"other weights {_rule(optimizer.other)}"]

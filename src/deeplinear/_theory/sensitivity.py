@@ -278,6 +278,6 @@ def _refused(problem: Problem) -> dict[str, str]:
     refused = {}
     if math.isinf(problem.network.end_widths[0]):
         refused["width"] = "the width is infinite"
-    if getattr(problem.optimizer, "clip", 1.0) is None:
+    if problem.optimizer.scaling is None:
         refused["clip"] = "nothing is clipped"
     return refused
