@@ -105,9 +105,16 @@ class Dense(Solver):
         return system.memory(shape, len(problems), complex_numbers=numbers, averages=self.averages)
 
     def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
-        """Solve problems of one structure together."""
+        """Solve problems of one structure together, on as many nodes in depth as are needed."""
         start = time.perf_counter()
-        run, stats, nodes = self._filled(problems, progress)
+
+        def filled(nodes: int, progress: Progress | None) -> DenseRun:
+            memory.require(replace(self, depth_nodes=nodes).memory(problems), "solving", _ADVICE, self.device)
+            run = DenseRun(problems, coefficients(problems, nodes, device=self.device), self.averages)
+            run.fill(progress)
+            return run
+
+        run, stats, nodes = depth.resolved(filled, problems[0], self.depth_nodes, self.tolerance, progress)
         check_reach(problems, run.equations)
         steps, step_of = problems[0].steps, run.step_of
         found = [step_of(row) for row in rounding_at(run.equations, run.rows_done)]
@@ -117,18 +124,6 @@ class Dense(Solver):
             answer_from(solver, run, index, EveryStep(steps), stats, rounding, run.averaged(index))
             for index, rounding in enumerate(found)
         ]
-
-    def _filled(self, problems: Sequence[Problem], progress: Progress | None) -> tuple["DenseRun", dict[str, Any], int]:
-        """Fill all rows, of as many nodes in depth as are needed; return what to report of these, and their number."""
-
-        def run(nodes: int, progress: Progress | None) -> DenseRun:
-            memory.require(replace(self, depth_nodes=nodes).memory(problems), "solving", _ADVICE, self.device)
-            c = coefficients(problems, nodes, device=self.device)
-            filled = DenseRun(problems, c, self.averages)
-            filled.fill(progress)
-            return filled
-
-        return depth.resolved(run, problems[0], self.depth_nodes, self.tolerance, progress)
 
 
 class DenseRun:
