@@ -274,7 +274,7 @@ DEVICE = Group(
             "cpu",
             "--device",
             metavar="NAME",
-            help="Where to compute: cpu, or a device of PyTorch such as cuda.",
+            help="Where to compute: cpu, or a PyTorch device such as cuda.",
             rich_help_panel="Output",
         ),
     ),

@@ -42,10 +42,10 @@ class Comparison(Drawn):
     verdict
         In one word; ``verdict.advice`` is a sentence.
     p_value
-        Of the sign-flip test on all observables together: the probability of a deviation this large
+        That of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
-        Relative deviation of the losses that is expected of networks of this size, largest over steps; it falls as 1/D.
+        Relative deviation of the losses to be expected of networks of this size, largest over steps; it falls as 1/D.
         It comes from exact draws where these are quick (see ``finite_size``), and is then right to about a third;
         otherwise it is estimated from theory alone, mostly to within a factor of three. Infinite where some networks
         are expected to diverge.
@@ -95,7 +95,7 @@ class Comparison(Drawn):
         raise KeyError(f"{label!r} is not among {', '.join(each.label for each in self.observables)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it; what is not finite becomes ``None``."""
+        """Return everything in a form that JSON can hold; values that are not finite become ``None``."""
         return {
             "verdict": str(self.verdict),
             "p_value": plain(self.p_value),
@@ -156,33 +156,33 @@ class Comparison(Drawn):
 def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Comparison:
     """Compare what theory predicts with what finite networks did.
 
-    Losses are compared at every step, those of averaged weights and on the targets of phases too if both sides have
-    them; so are the correlations, if they were recorded, layer by layer: at equal times, and of each time with the
-    first and with the last. Where networks have measured their curvature, so is every Ritz value, against those of
-    ``sharpness``. A theory that was not solved at every step is interpolated to it for the losses; its
-    correlations are compared where its nodes are steps, if it has any.
+    Losses are compared at every step, and so are those of averaged weights and on the targets of phases if both sides
+    have them. Correlations, if they were recorded, are compared layer by layer: at equal times, and of each time with
+    the first and with the last. If the curvature of the networks was measured, every Ritz value is compared with that
+    of ``sharpness``. A theory that was not solved at every step is interpolated to every step for the losses; its
+    correlations, if it has any, are compared where its nodes are steps.
 
-    The verdict rests on a sign-flip test: under the null, the deviations of each seed from theory are
-    as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
+    The verdict rests on a sign-flip test: under the null hypothesis, the deviations of each seed from theory are
+    just as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
     over times and observables, so that many correlated curves are one test. Theory and networks agree if p >= 0.01.
     Otherwise they are close if all losses are within ``tolerance``, since many seeds resolve even small corrections of
-    order 1/D, and disagree if not. Fewer than 8 seeds cannot reach 0.01 and leave the
-    question undecided, unless something without scatter differs. Where training diverges, theory and
-    every seed have to do so at about the same step.
+    order 1/D, and they disagree if not. Fewer than 8 seeds cannot reach 0.01 and leave the
+    question undecided, unless something without scatter differs. If training diverges, theory and
+    every seed have to diverge at about the same step.
 
     Agreement means little if the seeds scatter so much that the test sees nothing. So "agrees" comes with the deviation
     of the losses that would have been noticed: the test is repeated with theories that are off by more and more of its
     standard errors at every step, until it rejects them, upwards and downwards. With as many fresh networks, a
-    deviation of that size is noticed in about three cases out of four, and half of it in one out of four.
+    deviation of that size is noticed in about three cases out of four, and one of half that size in one out of four.
 
-    Networks of finite size differ from theory in the mean, too, by a deviation that falls as 1/D and is large near the
+    The mean of networks of finite size also differs from theory, by a deviation that falls as 1/D and is large near the
     edge of stability. ``finite_size`` predicts it from exact draws of such networks where these take less than half a
     second; otherwise it is estimated from four solutions. Where it is predicted, ``z_beyond_size`` is the deviation of
-    the losses from theory plus shift: what size does not explain.
+    the losses from theory plus shift, which size does not explain.
 
-    In theory the size of a gradient is not random, which needs many directions; this matters to rules that look at it.
-    On dimension-free data with few of them, (sum lam)^2 / sum lam^2 below 50, networks of any size deviate, and
-    ``explanation`` says so where they do.
+    In theory the size of a gradient is not random, which is true if there are many directions. This matters to rules
+    that look at the size of gradients. On dimension-free data with few directions, (sum lam)^2 / sum lam^2 below 50,
+    networks of any size deviate, and ``explanation`` says so where they do.
 
     Parameters
     ----------

@@ -36,15 +36,15 @@ def coordinate_check(
     step: int | None = None,
     experiment: Mapping[str, Any] | None = None,
 ) -> CoordinateCheck:
-    """Say how sizes of activations and of their updates depend on the width of a network, after a few steps.
+    """Find how the sizes of activations and of their updates depend on the width of a network, after a few steps.
 
     Parameters
     ----------
     problem
         A problem, whose width is replaced. Theory predicts its sizes, for gradient descent without clipping and with
-        one phase. Or a function ``factory(width, seed)`` that makes a network of PyTorch and returns
+        one phase. Or a function ``factory(width, seed)`` that makes a PyTorch network and returns
         ``(module, train, x)``: the module, a function that takes one step of training, and inputs on which to look at
-        activations. Its sizes are measured only.
+        activations. Its sizes are only measured.
     widths
         Two or more, in the units of the problem, or as the factory takes them.
     step

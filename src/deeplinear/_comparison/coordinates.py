@@ -38,7 +38,7 @@ class Sizes:
 class CoordinateCheck:
     """Sizes of activations and of their updates against the width of a network.
 
-    It prints a table, and says in words whether sizes are stable (``verdict``).
+    Printed, it is a table; ``verdict`` says in words whether sizes are stable.
 
     Attributes
     ----------

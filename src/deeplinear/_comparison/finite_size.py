@@ -108,10 +108,10 @@ class FiniteSize:
         return float(shifts.max()) if np.isfinite(shifts).all() else math.inf
 
     def seeds_needed(self, accuracy: float, name: str = "test_loss") -> float:
-        """Return how many networks of this size have a mean within a fraction of theory.
+        """Return how many networks of this size it takes for their mean to be within a fraction of theory.
 
-        Their number is such that shift and standard error of the mean together are below ``accuracy`` times
-        theory at every step. It is infinite where the shift alone is larger, so that only larger networks help.
+        With so many, shift and standard error of the mean together are below ``accuracy`` times theory at every
+        step. The number is infinite if the shift alone is larger, so that only larger networks help.
 
         Parameters
         ----------
@@ -163,11 +163,11 @@ def finite_size(
     workers: int | None = None,
     progress: Progress | bool | None = None,
 ) -> FiniteSize:
-    """Predict the mean shift from theory and the scatter of networks of finite size.
+    """Predict how far networks of finite size are from theory: the shift of their mean, and their scatter.
 
     Networks are drawn in reduced coordinates, which is exact, in pairs of mirror images, whose mean has a scatter
     of order 1/D like the shift itself: its relative error hardly depends on ``dim``, which may be anything. Theory is
-    solved once; where it was solved to a tolerance (long runs), the shift is known to that at best.
+    solved once; where it is solved to a tolerance (long runs), the shift is known no better than that.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class ObservableComparison:
     relative_error
         abs(mean - theory) / theory, shape (steps,).
     p_value
-        Of the sign-flip test on this observable alone; for correlations also between different times.
+        That of the sign-flip test on this observable alone; for correlations also between different times.
     detectable
         Relative deviation that would have been noticed, shape (steps,): had theory been off by at least this much at
         every step, all upwards or all downwards, the test that gave the verdict would have rejected it with these very
@@ -117,7 +117,7 @@ class ObservableComparison:
         return f"ObservableComparison({self.label}, {steps} steps: {numbers})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it; what is not finite becomes ``None``."""
+        """Return everything in a form that JSON can hold; values that are not finite become ``None``."""
         numbers = ("p_value", "max_z", "max_z_beyond_size", "max_relative_error", "max_detectable")
         curves = ("times", "theory", "mean", "standard_error", "z", "relative_error", "detectable")
         size = ("expected_shift", "expected_shift_error", "z_beyond_size")

@@ -104,7 +104,7 @@ def find_device(name: str) -> Device:
     if name == CPU.name:
         return CPU
     if not isinstance(name, str):
-        raise Refusal("device", name, '"cpu" or a device of PyTorch such as "cuda"')
+        raise Refusal("device", name, '"cpu" or a PyTorch device such as "cuda"')
     try:
         import array_api_compat.torch  # noqa: F401
         import torch

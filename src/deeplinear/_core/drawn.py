@@ -31,7 +31,7 @@ class Drawn(Shown):
         Returns
         -------
         matplotlib.figure.Figure
-            It has ``savefig``.
+            The figure, which has ``savefig``.
         """
         from deeplinear._plots.plot import plot
 

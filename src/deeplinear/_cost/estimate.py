@@ -51,7 +51,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What ``solve`` and ``simulate`` would take.
+    """How much time and memory ``solve`` and ``simulate`` would take.
 
     Attributes
     ----------
@@ -103,9 +103,10 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
 
-    It takes about a second at most, or a few for millions of inputs. The cost of ``solve`` is that of the method with
-    which it begins; where a long run still oscillates after some hundred steps, that of giving up and of solving every
-    step. Where it oscillates only later, more of the past is kept, and takes more memory and time than this.
+    This takes about a second at most, or a few seconds for millions of inputs. The cost of ``solve`` is that of the
+    method with which it begins. Where a long run still oscillates after a few hundred steps, it is that of giving up
+    and of solving every step. Where a run oscillates only later, more of the past is kept, which takes more memory and
+    time than this estimate.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ class Ensemble(Drawn):
         return mean
 
     def standard_error(self, name: str) -> Array:
-        """Standard error of ``mean(name)``; ``nan`` where some seed diverged or there is one seed."""
+        """Standard error of ``mean(name)``; ``nan`` where some seed diverged, or if there is only one seed."""
         return standard_error(self._values(name))
 
     def to_xarray(self) -> "xr.Dataset":

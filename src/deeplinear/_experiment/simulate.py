@@ -53,7 +53,7 @@ def simulate(
         dimension-free its sizes are counts already and are only rounded.
     dim
         Input dimension D, at least 1 and at least the number of outputs. A dimension-free ``Spectrum`` has a fixed
-        number of directions, so ``dim`` can be left out; of an infinite power law the first ``dim`` are taken.
+        number of directions, so ``dim`` can be left out; an infinite power law is cut off after its first ``dim``.
     seeds
         A number of seeds, for 0 .. seeds - 1, or the seeds themselves: distinct whole numbers, zero or above.
     workers
@@ -65,9 +65,9 @@ def simulate(
     method
         How matrices are kept, which does not change the distribution of the networks. ``"explicit"``: every entry.
         ``"lazy"``: a Gaussian matrix is drawn only along the vectors that training applies it to, so that a network
-        takes time and memory proportional to its width and not to the square of it. ``"reduced"``: in addition, of
-        neurons, of samples and of inputs of equal variance only the directions that training has looked at are kept, so
-        that time and memory do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with skip
+        takes time and memory proportional to its width and not to the square of it. ``"reduced"``: in
+        addition, among neurons, samples and inputs of equal variance, only the directions that training has looked at
+        are kept. Time and memory then do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with skip
         connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of variances that
         few others have. ``"auto"``: explicit where that takes less than half a second for each network, else the
         quickest; the result says which. Orthogonal steps (``Muon``) need explicit matrices. With explicit matrices a
@@ -86,7 +86,7 @@ def simulate(
         replacement, and the test loss is the mean over all rows; means are subtracted. Without it, networks are
         trained on Gaussian samples with the spectrum of the problem. Explicit matrices on the processor only.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where as many networks are trained together as its
+        ``"cpu"``, or a PyTorch device such as ``"cuda"``, where as many networks are trained together as its
         memory holds. See ``solve``.
     progress
         True for a line on stderr; or called now and then as ``progress(done, total)``, counted in training steps of

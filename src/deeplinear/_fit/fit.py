@@ -111,7 +111,7 @@ def fit(
     order 1/D, which is not part of the errors: see ``finite_size``. ``chi2_per_dof`` far above 1 says that theory
     does not explain the curves, whatever the values of the free fields.
 
-    In 100 repeats with 8 networks each (depth 1, D = 2000; richness and noise free) intervals of 95 % held in 93 and
+    In 100 repeats with 8 networks each (depth 1, D = 2000; richness and noise free), the 95 % intervals held in 93 and
     91 cases.
 
     Examples

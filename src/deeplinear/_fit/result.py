@@ -38,8 +38,8 @@ class Fit(Drawn):
         Intervals of 95 %, from Student's t with as many degrees of freedom as there are networks, minus one for each
         run.
     covariance
-        Of what was varied, in the order of ``values``, shape (free, free): of logarithms of fields that are varied by
-        factors, of all others as they are.
+        Covariance of the varied fields, in the order of ``values``, shape (free, free): of their logarithms where a
+        field is varied by factors, and of the fields themselves otherwise.
     factors
         Names of fields whose common factor was fitted.
     chi2, dof

@@ -98,7 +98,7 @@ def landscape(
     Parameters
     ----------
     problem
-        What is trained. Weights are those that gradients are taken at.
+        What is trained. Weights are those at which gradients are taken.
     along
         ``"line"``: from the first weights to the last. ``(t1, t2)``: between the weights of two steps. ``"ema"``,
         ``EMA(decay)`` or ``TailMean(part)``: from the last weights to their average; ``"ema"`` has decay 0.99.
@@ -109,7 +109,7 @@ def landscape(
         Where on the line the losses are wanted, as in ``Landscape``, in any order: 25 from 0 to 1, or 41 from -4 to 4,
         by default.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where the equations are then solved.
+        ``"cpu"``, or a PyTorch device such as ``"cuda"``, where the equations are then solved.
     progress
         True for a line on stderr; or called as ``progress(done, total)``, counted in evaluations of the network.
 

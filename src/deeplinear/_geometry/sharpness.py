@@ -46,7 +46,7 @@ class Sharpness(Shown):
     largest, lowest
         Ends of the spectrum, shape (n,).
     largest_error, lowest_error
-        How much these may be off, shape (n,); infinite with fewer than 8 vectors, which give a bound only.
+        How far off these may be, shape (n,); infinite with fewer than 8 vectors, which give only a bound.
     edge
         Upper end of the continuous part of the spectrum, shape (n,); the largest eigenvalue itself if none stands
         beyond it, and nan if there is no continuous part.
@@ -57,7 +57,7 @@ class Sharpness(Shown):
         nan where the update rule has none: SAM, schedule-free descent, and Muon with momentum or several outputs,
         whose steps mix gradients. Otherwise Muon has that of normalised descent.
     ritz_values, ritz_weights, residuals
-        What the iteration found, largest first, with weights as seen from where it began, shape (n, vectors). A
+        What the iteration found, largest first, with weights as seen from its starting vector, shape (n, vectors). A
         residual is how far from a Ritz value the nearest eigenvalue can be.
     curvature_unit
         Factor that turns eigenvalues into raw units, those of ``1/(2P) sum Delta^2`` by the weights themselves, times
@@ -125,7 +125,7 @@ class Sharpness(Shown):
         step
             One of ``times``.
         eigenvalues
-            Where to have it, any shape.
+            Where to evaluate it, any shape.
         width
             Standard deviation of the Gaussians that stand for the Ritz values; by default what their number resolves,
             the range over the number of vectors.
@@ -192,7 +192,7 @@ def sharpness(
         ``"now"``: with the gradient at the time, which hardly sees directions that have been learned, and is lost
         in rounding once training has converged; it shows where the gradient is.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where the equations are then solved.
+        ``"cpu"``, or a PyTorch device such as ``"cuda"``, where the equations are then solved.
     progress
         True for a line on stderr; or called as ``progress(done, total)``, counted in evaluations of the network.
 

@@ -99,12 +99,12 @@ class WeightSpectra(Shown):
 def weight_spectra(
     problem: Problem, at: int | Iterable[int] | None = None, *, progress: Progress | bool | None = None
 ) -> WeightSpectra:
-    """Predict the singular values of each weight matrix over training: its bulk, and what has left it.
+    """Predict the singular values of each weight matrix over training: its bulk, and those that have left it.
 
     Parameters
     ----------
     problem
-        What is trained, with hidden layers of finite width that are all solved.
+        What is trained. Hidden layers have a finite width, and every one of them is solved.
     at
         Step or steps to look at; ten of them, evenly spaced, by default.
     progress

@@ -29,7 +29,7 @@ _RATES = 24
 
 @dataclass(frozen=True, eq=False)
 class CriticalBatch:
-    """How many steps reach a loss with batches of different sizes.
+    """How many steps it takes to reach a loss with batches of different sizes.
 
     Attributes
     ----------
@@ -40,8 +40,8 @@ class CriticalBatch:
     batches
         Batch sizes, increasing, shape (batches,).
     steps
-        Updates that reach the loss with the best constant rate, interpolated between whole numbers; ``inf`` where it is
-        not reached within the problem's steps.
+        Number of updates that reach the loss with the best constant rate, interpolated between whole numbers; ``inf``
+        where it is not reached within the problem's steps.
     lrs
         These rates, of rates a factor 1.19 apart.
     critical

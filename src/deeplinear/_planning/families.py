@@ -47,7 +47,7 @@ _NEARBY = 1e-4
 
 @dataclass(frozen=True)
 class TunedSchedule:
-    """A schedule of a named shape at its best.
+    """The best schedule of a named shape.
 
     Attributes
     ----------

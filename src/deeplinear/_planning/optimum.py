@@ -120,13 +120,13 @@ def optimal(
     objective
         ``"test"`` or ``"train"`` loss.
     margin
-        By how much, as a fraction, the learning rate must be able to rise: what is left of the loss, less label noise,
-        may rise by a tenth then, and more counts against the place. Without a margin (0) descents end in narrow dips at
+        By how much, as a fraction, the learning rate must be able to rise: the loss, less label noise, may then rise by
+        a tenth, and a larger rise counts against the place. Without a margin (0) descents end in narrow dips at
         the edge of stability.
     starts
         Number of starts, at least 1.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved.
+        ``"cpu"``, or a PyTorch device such as ``"cuda"``, where all problems are then solved.
     progress
         True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
         a guess until the end.

@@ -57,7 +57,7 @@ class Plan(Drawn):
     compute
         The budget.
     grid
-        Values that were tried of each field but the number of steps.
+        Values that were tried for each field except the number of steps.
     horizons
         Numbers of updates, shape (horizons,).
     losses, costs, lrs
@@ -124,8 +124,8 @@ def plan(
     """Find what a budget is best spent on.
 
     Every model of a grid is solved at a ladder of constant learning rates, each a factor 1.19 from the next, and after
-    every number of updates the best of them counts: so every model and every horizon has its own rate. From these
-    losses follows what is best at each budget, and with which exponents it grows.
+    every number of updates the best of them counts: so every model and every horizon has its own rate. These
+    losses give what is best at each budget, and the exponents with which it grows.
 
     Parameters
     ----------
@@ -136,17 +136,17 @@ def plan(
     over
         What may be chosen: some of ``"width"``, ``"steps"``, ``"batch"``, ``"depth"`` and ``"samples"``.
     values
-        Values to try, by name, for fields but ``"steps"``; by default a quarter to four times the problem's own.
+        Values to try, by name, for all fields but ``"steps"``; by default a quarter to four times the problem's own.
     cost
         What a problem costs; by default ``training_cost``, the operations of training its network.
     objective
         ``"test"`` or ``"train"`` loss.
     store
-        Folder in which models that are solved are kept. A plan that was interrupted resumes, other budgets, costs and
-        values are planned with what is there, and processes that share the folder, on one machine or on several, share
-        the work: run the same call in all of them.
+        Folder in which solved models are kept. A plan that was interrupted resumes, and plans with other budgets, costs
+        and values use what is there. Processes that share the folder, on one machine or on several, share the work: run
+        the same call in all of them.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved.
+        ``"cpu"``, or a PyTorch device such as ``"cuda"``, where all problems are then solved.
     progress
         True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions; ``total`` is
         a guess until the end.

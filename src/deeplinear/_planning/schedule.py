@@ -112,7 +112,7 @@ class OptimalSchedule(Drawn):
         return higher > _STEEPER * max(lower, _TOLERANCE * self.loss)
 
     def to_xarray(self) -> "xr.Dataset":
-        """Return rates and losses with named axes, family and time; the problem stands in the attributes, as TOML."""
+        """Return rates and losses with named axes, family and time; the problem is in the attributes, as TOML."""
         import xarray as xr  # slow to import
 
         names, steps = ["optimal", *self.families], self.problem.steps

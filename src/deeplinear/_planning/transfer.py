@@ -105,7 +105,7 @@ def transfer(
         at all rates, or at 17 values of another field, and at about ten more near their optimum, which
         ``MeasuredOptima`` defines.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all problems are then solved, and networks trained
+        ``"cpu"``, or a PyTorch device such as ``"cuda"``, where all problems are then solved, and networks trained
         unless ``experiment`` says otherwise.
     progress
         True for a line on stderr; or called as ``progress(done, total)``, counted in solutions and trained networks.

@@ -56,7 +56,7 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     """Draw a result, or theory and experiment together.
 
     Theory is dashed, networks are solid with their standard error as a band. Axes and fonts fit a column of a paper;
-    ``figure.savefig("picture.pdf")`` keeps it.
+    ``figure.savefig("picture.pdf")`` saves the figure.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     Raises
     ------
     ValueError
-        If there is no picture of this.
+        If there is no picture for such a result.
 
     Examples
     --------

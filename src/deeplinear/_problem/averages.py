@@ -28,7 +28,7 @@ class EMA:
     Parameters
     ----------
     decay
-        From 0, which is the last weights, up to but not including 1.
+        From 0, which gives the last weights, up to but not including 1.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class EMA:
         check_fields(self)
 
     def weights(self, steps: int) -> NDArray[np.float64]:
-        """How much the average at time t has of the weights at each time, shape (steps, steps)."""
+        """Share of the weights of each time in the average at time t, shape (steps, steps)."""
         age = np.arange(steps)[:, None] - np.arange(steps)
         share = np.where(np.arange(steps) == 0, 1.0, 1.0 - self.decay)
         with np.errstate(divide="ignore"):
@@ -53,12 +53,12 @@ class EMA:
 
 @dataclass(frozen=True)
 class TailMean:
-    """The mean of the weights over the last part of the time that has passed; of all of it if ``part`` is 1.
+    """The mean of the weights over the last part of training so far, or over all of it if ``part`` is 1.
 
     Parameters
     ----------
     part
-        Above 0 and at most 1: the mean at time t is that over t - floor(part t) .. t.
+        Above 0 and at most 1: the mean at time t is taken over the steps t - floor(part t) .. t.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class TailMean:
         return math.floor(self.part * t) + 1
 
     def weights(self, steps: int) -> NDArray[np.float64]:
-        """How much the average at time t has of the weights at each time, shape (steps, steps)."""
+        """Share of the weights of each time in the average at time t, shape (steps, steps)."""
         time = np.arange(steps)
         length = np.array([self.length(t) for t in range(steps)])
         inside = (time[None] <= time[:, None]) & (time[None] > (time - length)[:, None])

@@ -259,13 +259,13 @@ class MLP(Network):
     parameterization
         ``"mup"`` keeps gamma0 = richness whatever the width; ``"ntk"`` takes gamma0 = richness / sqrt(width), with the
         width of the last hidden layer. ``"standard"`` does so too, and multiplies the learning rate of hidden weights
-        and readout by their fan-in, as weights of variance 1 / fan-in with one raw learning rate do. Rules whose steps
-        have a size of their own (``Muon``, ``NormalizedDescent``) take the steps of such weights, too.
+        and readout by their fan-in, as if weights had variance 1 / fan-in and one raw learning rate. Rules whose steps
+        have a size of their own (``Muon``, ``NormalizedDescent``) also take the steps of such weights.
     centered
         Whether the function at initialisation is subtracted from the output.
     init_scale
         Standard deviation of the initial weights of each weight layer, in units of the usual one: one number for each
-        of L + 1, first to last, or a mapping with some of ``input``, ``hidden`` and ``readout``.
+        of the L + 1 layers, first to last, or a mapping with some of ``input``, ``hidden`` and ``readout``.
 
     Examples
     --------
@@ -308,7 +308,7 @@ class ResNet(Network):
         the depth that makes a step change the stream equally at every depth: depth^(2 p - 1) where steps are as large
         as gradients, and depth^(p - 1) where those of each layer have a size of their own, as in Muon and in descent
         that is normalised by layer. ``"depth-mup"`` stands for 1/2, and 1 is the rule called CompleteP. ``"none"``
-        takes beta = branch, and changes no rate.
+        takes beta = branch and changes no rate.
 
     Examples
     --------

@@ -292,7 +292,7 @@ class GradientDescent(Optimizer):
     weight_decay
         Zero or above; it may depend on the step as ``lr`` does.
     layer_lr, layer_decay
-        Factors on the rate and the weight decay of each weight layer: one for each of L + 1, first to last, or a
+        Factors on the rate and the weight decay of each weight layer: one for each of the L + 1, first to last, or a
         mapping with some of ``input``, ``hidden`` and ``readout``. A rate of 0 freezes a layer.
     clip
         Largest norm of a gradient: larger ones are scaled down to it. Norms are those of G_t over the root of the

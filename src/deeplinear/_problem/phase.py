@@ -60,19 +60,19 @@ _PHASE_OPTIMIZER = About(
 
 @dataclass(frozen=True)
 class Phase:
-    """Part of the steps of a problem, with a target, samples or rules of its own.
+    """A part of training with its own target, samples or rules.
 
     Parameters
     ----------
     steps
-        Number of steps; those of all phases add up to the steps of the problem.
+        Number of steps; the steps of all phases add up to those of the problem.
     target_overlap
         Overlap of the target with that of the phase before, from -1 to 1; the rest of it is a new random direction of
         the same size. It is 1 in the first phase, which has nothing before it.
     new_samples
-        Whether a data set is drawn anew at the start of the phase, or is that of the phase before.
+        Whether a new data set is drawn at the start of the phase; otherwise that of the phase before is kept.
     sampling, noise
-        What replaces those of the problem; None for the same. Samples are kept only under the same rule of sampling.
+        What replaces those of the problem; None keeps them. Samples are kept only under the same sampling rule.
     optimizer
         A rule that starts afresh; its schedules run over this phase and those after it that keep the rule. None keeps
         the rule of the phase before.

@@ -58,7 +58,7 @@ class Problem:
     steps
         Number T of values on each curve, at t = 0 .. T-1, each taken before its update.
     phases
-        Parts of the steps that follow each other, whose targets, samples or rules differ; none where all are alike.
+        Parts of training that follow one another and differ in targets, samples or rules; empty if there is one.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class Problem:
 
     @property
     def hint(self) -> str:
-        """What was probably meant where a ratio looks like a count, such as a width of 512; empty if none does.
+        """What was probably meant if a ratio looks like a count, such as a width of 512; empty if none does.
 
         Examples
         --------

@@ -179,9 +179,9 @@ multiplicity=None, proportional=False, noise=0.0)
         over samples and outputs. So the test loss is predicted on the data set itself, and
         the samples and batches of a problem are counts of rows drawn from it.
 
-        Theory then takes a Gaussian surrogate in place of the rows: it leaves out that real inputs are not Gaussian and
+        Theory then uses a Gaussian surrogate in place of the rows: it ignores that real inputs are not Gaussian and
         that residuals depend on them. ``simulate`` trains on this surrogate too, unless it is given the rows,
-        ``simulate(problem, data=(x, y))``; its ``inputs``, and those of ``compare``, say which of the two it was.
+        ``simulate(problem, data=(x, y))``; its ``inputs``, and those of ``compare``, say which of the two was used.
 
         Parameters
         ----------
@@ -213,8 +213,8 @@ multiplicity=None, proportional=False, noise=0.0)
         c up to 1.9 / lam_max. The tolerance is relative, until a sum is a thousandth of its initial value. Training
         at the very edge of stability on a continuum of largest eigenvalues is not covered.
 
-        A smooth spectrum takes about 7 modes per decade of eigenvalues, a rough target up to twice as many. The
-        result can be solved but in general not simulated, since its multiplicities are not whole.
+        A smooth spectrum takes about 7 modes per decade of eigenvalues, and a rough target up to twice as many. The
+        result can be solved but not, in general, simulated, since its multiplicities are not whole.
 
         Parameters
         ----------

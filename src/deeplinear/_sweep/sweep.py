@@ -48,7 +48,8 @@ def sweep(
 
     With a ``store``, results are written to disk as soon as they are finished: a sweep that was interrupted or killed
     resumes when it is called again. Several processes may work on one store at the same time, even on several machines
-    that share a file system; each takes what no other has taken. Theory is solved in batches of points of equal shape.
+    that share a file system; each takes points that no other has taken. Theory is solved in batches of points of
+    equal shape.
 
     Parameters
     ----------
@@ -71,13 +72,13 @@ def sweep(
         Address of the scheduler of a Dask cluster ("tcp://host:8786"), or a ``distributed.Client``, to run there. Its
         workers need deeplinear, and no access to the store.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"``, where all points are then computed one batch after the
+        ``"cpu"``, or a PyTorch device such as ``"cuda"``, where all points are then computed one batch after the
         other by this process.
     progress
         True for a line on stderr; or called as ``progress(done, total)``, counted in points of theory and of the
         experiment. What an earlier call finished is reported first.
     resume
-        Whether to resume a sweep that is already in the store; if not, the store is refused.
+        Whether to resume a sweep that is already in the store; otherwise such a store is refused.
 
     Returns
     -------
@@ -93,8 +94,8 @@ def sweep(
           standard error; ``measured_diverged``: how many of them diverged; ``measured_failure``,
           ``measured_failure_type``, ``measured_done``.
 
-        Where ``steps`` is in the grid, shorter curves are filled up with nan. Beyond 1000 steps losses are kept at
-        about 400 of them, as many in each decade, and at the last of each curve.
+        Where ``steps`` is in the grid, shorter curves are filled up with nan. Beyond 1000 steps, losses are kept at
+        about 400 steps, equally many in each decade, and at the last step of each curve.
 
     Raises
     ------
@@ -178,7 +179,7 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     Warns
     -----
     UserWarning
-        If files of the store are damaged: it names them and says what to do. What is returned is right in any case.
+        If files of the store are damaged; it names them and says what to do. What is returned is right in any case.
     """
     root, manifest = local_path(store), read_manifest(store)
     damaged: list[Path] = []

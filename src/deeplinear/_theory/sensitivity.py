@@ -44,7 +44,7 @@ _STEP = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity(Drawn):
-    """How the losses answer to small changes of a problem's fields.
+    """How the losses respond to small changes in the fields of a problem.
 
     From the step of a divergence on, losses are ``inf`` and derivatives ``nan``.
 
@@ -86,7 +86,7 @@ class Sensitivity(Drawn):
     status: Status
 
     def to_xarray(self) -> "xr.Dataset":
-        """Return everything with named axes, field and time; the problem stands in the attributes, as TOML."""
+        """Return everything with named axes, field and time; the problem is in the attributes, as TOML."""
         import xarray as xr  # slow to import
 
         names = list(self.at)
@@ -115,7 +115,7 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
 
     Each field costs about two to three solutions of the problem. Long runs that ``solve`` would give to panels are
     solved, and differentiated, by them, to a relative error of about 1e-8, and other long ones with a condensed past.
-    Panels cannot have momentum, so for derivatives with respect to it every step is solved.
+    Panels do not work with momentum, so derivatives with respect to momentum are found by solving every step.
 
     Parameters
     ----------
@@ -124,8 +124,9 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     wrt
         Names of fields: ``lr``, ``richness``, ``width``, ``samples``, ``batch``, ``noise``, ``branch``, ``momentum``,
         ``weight_decay``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them; by default all of
-        these, but ``momentum`` only where every step is solved anyway. All else is held fixed: ``richness`` rather than
-        gamma0 when the width of an NTK network changes, say, and what phases have of their own. Fields of phases, which
+        these, but ``momentum`` only where every step is solved anyway. All else is held fixed: when
+        the width of an NTK network changes, for example, ``richness`` is fixed rather than gamma0, and so is whatever
+        phases have of their own. Fields of phases, which
         are counted from 0, and of a rule inside another are given with their path: ``phases.1.lr``, ``phases.1.noise``,
         ``phases.1.target_overlap``, ``other.lr``. For a number that depends on the step, and for widths given by layer,
         the derivative is with respect to a common factor, at 1.
@@ -133,8 +134,8 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     Raises
     ------
     ValueError
-        If a name is not a continuous field of the problem; an infinite ``width`` is not continuous, nor is a field of a
-        phase that is None.
+        If a name is not a continuous field of the problem; an infinite ``width`` is not continuous, and neither is
+        a field of a phase that is None.
     MemoryError
         Before solving, if the matrices do not fit into the memory available.
     ArithmeticError

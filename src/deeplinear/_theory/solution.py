@@ -41,12 +41,12 @@ class Solution(Drawn):
 
     Two-time functions have axes of length n = T C, time-major over (time, output): entry
     (t C + c, t' C + c') belongs to output c at time t and output c' at time t'. They are built when
-    first asked for. With a condensed past they are known at some steps only, ``pair_times``, which count as T here.
-    If training diverges, everything from that step on is ``inf`` and ``status`` says so.
+    first asked for. With a condensed past they are known only at some steps, ``pair_times``, whose number
+    takes the place of T here. If training diverges, everything from that step on is ``inf`` and ``status`` says so.
 
     A file from ``save`` has everything. A pickle, which is how a solution comes back from another process, is small: it
-    has the curves, and of the two-time functions those that were asked for before; the others are solved again when
-    they are asked for.
+    has the curves, and only those two-time functions that were asked for before. The others are solved again when
+    they are needed.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Solution(Drawn):
         ``error_floor`` times the initial loss where that is larger. Coarse steps have the same entries except
         ``lengths``, and the number of ``exact`` steps that come first; with a condensed past ``nodes`` is the largest
         number of times that were kept at once. ``rounding_at`` is there if ``status`` has it; ``error`` is then that of
-        the losses before.
+        the losses before that step.
 
     Examples
     --------
@@ -278,7 +278,7 @@ class Solution(Drawn):
         """Draw neurons: independent samples of the fields h_l(t) and g_l(t) of every hidden layer.
 
         In the limit, each neuron of a layer follows an independent copy of one Gaussian process over
-        training time; its layer's fields h and g belong together.
+        training time. The fields h and g that are drawn together belong to the same neuron.
 
         Parameters
         ----------
@@ -333,14 +333,14 @@ class Solution(Drawn):
         Returns
         -------
         matplotlib.figure.Figure
-            It has ``savefig``.
+            The figure, which has ``savefig``.
         """
         from deeplinear._plots.plot import plot  # drawing is slow to import, and not always wanted
 
         return plot(self, experiment, ax=ax)
 
     def to_xarray(self) -> "xr.Dataset":
-        """Return every observable with named axes; the problem stands in the attributes, as TOML."""
+        """Return every observable with named axes; the problem is in the attributes, as TOML."""
         return written(self)
 
     def save(self, path: str | Path) -> None:

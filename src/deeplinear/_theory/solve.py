@@ -50,13 +50,13 @@ def solve(
     memory as depth * (steps * outputs)^2. Data with several modes add a matrix, and two products with it per step,
     for each mode.
 
-    Panels solve the same equations, for every network, at a few nodes in time, whose number grows as the
-    logarithm of the steps: millions of steps take seconds. They need losses that become smooth: training on
-    all data or on the population loss, without momentum. While a run oscillates they take exact steps.
+    Panels solve the same equations, for every network, at a few nodes in time. The number of nodes grows as the
+    logarithm of the number of steps, so millions of steps take seconds. They need losses that become smooth: training
+    on all data or on the population loss, without momentum. While a run oscillates they take exact steps.
 
     A condensed past lets long runs be solved at every step, with noise, momentum, any schedule, and at the edge of
-    stability: the longer ago something was, the fewer rows are kept for it, so that time grows little faster than the
-    number of steps, by about a millisecond each. Two-time functions are found at pairs of up to 200 steps.
+    stability: the longer ago something happened, the fewer rows are kept for it. Time then grows little faster than
+    the number of steps, by about a millisecond per step. Two-time functions are found at pairs of up to 200 steps.
 
     Coarse steps, each of which stands for several, are extrapolated to single steps in long runs of stochastic gradient
     descent. They pay off for very many steps with a small learning rate, and give curves only.
@@ -72,7 +72,7 @@ def solve(
         fewer. If one of them does not resolve a run, or panels do not pay, the next one is tried, and finally the dense
         method if that takes no more than a minute or two and fits into memory; otherwise the run is refused, and the
         message says what the dense method would take. ``"reference"`` is slow and plain, and shares no code with the
-        others: it checks them, over some dozens of steps.
+        others: it is there to check them, over a few dozen steps.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
@@ -81,11 +81,11 @@ def solve(
         to that scale only. All else is exact to rounding; ``Solution.status`` says where rounding errors have grown
         into the losses.
     device
-        ``"cpu"``, or a device of PyTorch such as ``"cuda"`` or ``"cuda:1"`` (this needs
-        ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays for many
-        problems of equal shape, all of which are solved together there, and for large dense ones. Runs count as
-        long there from 4000 steps times outputs; panels and a condensed past stay on the processor even so. Solutions
-        have arrays of NumPy; matrices stay on the device until they are asked for.
+        ``"cpu"``, or a PyTorch device such as ``"cuda"`` or ``"cuda:1"`` (this needs
+        ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays off
+        for many problems of equal shape, which are all solved together there, and for large dense ones. Runs count as
+        long there from 4000 steps times outputs on, but panels and a condensed past stay on the processor even so.
+        Solutions hold NumPy arrays; matrices stay on the device until they are asked for.
     averages
         Averages of the weights, such as ``EMA(0.99)`` and ``TailMean(0.5)``, whose test losses are wanted beside those
         of the weights themselves.

@@ -19,7 +19,7 @@ class Status:
         Step at which the loss leaves all bounds, None if it does not.
     rounding_at
         First step whose losses depend on rounding, None if there is none. Training has then become unstable after
-        everything that could grow had been trained away, so that rounding errors grow in its place. In exact arithmetic
+        everything that could grow had been trained away, so that rounding errors grow instead. In exact arithmetic
         the losses leave their smooth course later or not at all, and in finite networks at another step.
 
     Examples

@@ -34,7 +34,7 @@ _ATTRIBUTES = ("problem", *_STATUS, "axis", "solver", "stats")
 
 
 def written(solution: "Solution") -> "xr.Dataset":
-    """Return every observable with named axes; the problem stands in the attributes, as TOML."""
+    """Return every observable with named axes; the problem is in the attributes, as TOML."""
     matrices = MATRICES if solution.axis.has_two_time else ()
     values = {name: getattr(solution, name) for name in (*CURVES, *matrices)}
     values |= {name: getattr(solution.decomposition, name) for name in PARTS}
