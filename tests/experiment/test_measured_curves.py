@@ -207,7 +207,7 @@ def test_event_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("events.out.tfevents.1", b"no record at all", "is not an event file of TensorBoard, or is damaged"),
+        ("events.out.tfevents.1", b"no record at all", "is not a TensorBoard event file, or is damaged"),
         ("events.out.tfevents.1", VERSION, 'have no loss; name its tag, test_loss="...", among: $'),
         ("a.csv", b"", "must have a line of names and lines of numbers, got 0 lines"),
         ("a.csv", b"\xff\xfe\x00\x01,\n1,2", "is neither a CSV file nor an event file"),

@@ -141,7 +141,7 @@ REFUSED = [
     (lambda: problem(phases=("first",)), r"phases must be a sequence of Phase, got 'first'"),
     (
         lambda: problem(phases=(dl.Phase(6), dl.Phase(6, new_samples=False, sampling=dl.Population()))),
-        r"new_samples must be True where the rule of sampling changes, got False",
+        r"new_samples must be True where the sampling rule changes, got False",
     ),
     (
         lambda: problem(network=dl.ResNet(float("inf"), 1.0), optimizer=dl.Muon(0.1)),

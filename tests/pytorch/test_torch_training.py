@@ -213,7 +213,7 @@ def test_a_centered_network_with_an_activation_starts_from_zero():
 def test_what_cannot_be_done_is_refused():
     problem = make()
     module = dt.network(problem, DIM)
-    with pytest.raises(ValueError, match="activation must be None or a function of PyTorch"):
+    with pytest.raises(ValueError, match="activation must be None or a PyTorch function"):
         dt.network(problem, DIM, activation="relu")
     with pytest.raises(ValueError, match=r"module must be a module that .* made, got Linear"):
         dt.optimizer(problem, torch.nn.Linear(3, 3))

@@ -115,5 +115,5 @@ def _data_set(stages: Sequence[Stage], unit: int) -> DataSet:
 
 
 def _of_steps(stage: Stage, values: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Values of a rule of sampling at the steps of a stage."""
+    """Values of a sampling rule at the steps of a stage."""
     return values(stage.of_samples)[stage.since_samples : stage.since_samples + stage.steps]

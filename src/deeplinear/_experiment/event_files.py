@@ -45,7 +45,7 @@ def read_scalars(path: Path) -> Scalars:
                     for tag, value in _values(summary):
                         found.setdefault(tag, {})[step] = value
     except (IndexError, struct.error, UnicodeDecodeError, TypeError):
-        raise ValueError(f"{path} is not an event file of TensorBoard, or is damaged") from None
+        raise ValueError(f"{path} is not a TensorBoard event file, or is damaged") from None
     return found
 
 

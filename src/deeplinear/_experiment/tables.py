@@ -49,11 +49,11 @@ def read_path(path: Path, asked: Columns) -> dict[str, list[Series]]:
     if files := event_files(path):
         return _of_scalars(files, asked)
     if path.is_dir():
-        raise ValueError(f"{path} has no event files of TensorBoard; name a CSV file or an event file")
+        raise ValueError(f"{path} has no TensorBoard event files; name a CSV file or an event file")
     try:
         return read_table(_csv(path), asked, str(path))
     except (UnicodeDecodeError, csv.Error):
-        raise ValueError(f"{path} is neither a CSV file nor an event file of TensorBoard") from None
+        raise ValueError(f"{path} is neither a CSV file nor a TensorBoard event file") from None
 
 
 def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str, list[Series]]:

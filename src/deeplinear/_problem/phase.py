@@ -110,7 +110,7 @@ class Stage:
     of, since
         Number of steps of the optimizer's schedules, and which of these is the first of this phase.
     of_samples, since_samples
-        The same of the rule of sampling.
+        The same of the sampling rule.
     target_overlap, new_samples
         As in ``Phase``; the first stage has new samples.
     """
@@ -159,7 +159,7 @@ def stages(
             optimizer, of, begun = phase.optimizer, _lasting(phases[index:]), start
         mine = phase.sampling or sampling
         if not phase.new_samples and found and mine != before:
-            raise Refusal("new_samples", False, "True where the rule of sampling changes")
+            raise Refusal("new_samples", False, "True where the sampling rule changes")
         of_samples, since_samples = (phase.steps, 0) if phase.sampling else (steps, start)
         found.append(
             Stage(

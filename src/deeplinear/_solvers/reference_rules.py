@@ -187,7 +187,7 @@ def newton_schulz(M: Array, above: Array, below: Array, iterations: int) -> Arra
 
 
 def _batches(stage: Stage) -> Array:
-    """Size of the batch at each step of the rule of sampling; 1 where none are drawn."""
+    """Size of the batch at each step of the sampling rule; 1 where none are drawn."""
     match stage.sampling:
         case OnlineSGD() | MultiPassSGD():
             return stage.sampling.batches(stage.of_samples)

@@ -163,7 +163,7 @@ def network(
     """
     seed = checks.whole("seed", seed, at_least=0)
     if activation is not None and not callable(activation):
-        raise Refusal("activation", activation, "None or a function of PyTorch such as torch.nn.functional.relu")
+        raise Refusal("activation", activation, "None or a PyTorch function such as torch.nn.functional.relu")
     sizes = checked_sizes(problem, dim)
     drawn = explicit_network(problem, sizes, generator(seed, INIT))
     weights = [torch.from_numpy(weight) for weight in drawn.weights]
