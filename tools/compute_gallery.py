@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from deeplinear._reproduce import SCALES
 from deeplinear._reproduce.compute import compute, plan_panels
-from deeplinear._reproduce.panel import SCALES
 from deeplinear._reproduce.store import Store
 
 

@@ -16,15 +16,15 @@ from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
 from deeplinear._cli._options import AVERAGES, DEVICE, FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
+from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
 from deeplinear._cli._tables import curves_table, more_losses, observables_table
+from deeplinear._core.files import PICTURES
 from deeplinear._core.threads import count_cores
 from deeplinear._core.words import INFINITE, in_bytes, in_time
 from deeplinear._cost.estimate import Estimate, check_experiment, solve_seconds
 from deeplinear._cost.estimate import estimate as estimate_cost
-from deeplinear._plots.loss import plot_comparison, plot_solution
-from deeplinear._plots.style import FORMATS, save_figure
 from deeplinear._plots.words import in_words
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
@@ -110,7 +110,7 @@ def command(*groups: Group) -> Callable[[Callable[..., int]], Callable[..., None
     return register
 
 
-@command(PROBLEM, FINITE, AVERAGES, DEVICE, REPORT, TOLERANCE, out("compare.png", FORMATS))
+@command(PROBLEM, FINITE, AVERAGES, DEVICE, REPORT, TOLERANCE, out("compare.png", PICTURES))
 def compare(
     problem: Problem,
     finite: Finite,
@@ -132,7 +132,7 @@ def compare(
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
-        save_figure(plot_comparison(theory, experiment, comparison), out)
+        save_picture(out, comparison)
     document = document_of("compare", problem, out) | {
         "comparison": comparison.to_dict(),
         "theory": theory.stats,
@@ -144,7 +144,7 @@ def compare(
     return DISAGREES if comparison.verdict is Verdict.DISAGREES else OK
 
 
-@command(PROBLEM, AVERAGES, DEVICE, REPORT, out("solve.nc", (".nc", *FORMATS)))
+@command(PROBLEM, AVERAGES, DEVICE, REPORT, out("solve.nc", (".nc", *PICTURES)))
 def solve(problem: Problem, averages: _Averages, device: str, report: Report, out: Path | None) -> int:
     """Predict the losses from theory; write everything to a file that xarray opens, or a picture.
 
@@ -153,8 +153,8 @@ def solve(problem: Problem, averages: _Averages, device: str, report: Report, ou
     Example: deeplinear solve --width infinite --lr 0.05 --steps 400 --out theory.nc
     """
     theory = _solve(problem, averages, device, report)
-    if out is not None and out.suffix.lower() in FORMATS:
-        save_figure(plot_solution(theory), out)
+    if out is not None and out.suffix.lower() in PICTURES:
+        save_picture(out, theory)
     elif out is not None:
         theory.save(out)
     document = document_of("solve", problem, out) | {

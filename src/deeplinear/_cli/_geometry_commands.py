@@ -14,11 +14,11 @@ from deeplinear._cli._commands import check_finite, command, document_of, words_
 from deeplinear._cli._errors import DIVERGED, OK, fail
 from deeplinear._cli._geometry_options import LINE, LOOK, MEASURED, Line, Look
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, Finite, out
+from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._report import Report, table
 from deeplinear._core.failures import in_words
+from deeplinear._core.files import PICTURES
 from deeplinear._core.statistics import standard_error
-from deeplinear._plots.geometry import plot_landscape, plot_sharpness
-from deeplinear._plots.style import FORMATS, figure_of, save_figure
 
 _FOUND = (
     "times", "largest", "largest_error", "lowest", "lowest_error", "edge", "outliers", "limit", "ritz_values",
@@ -28,7 +28,7 @@ _SHOWN = 11
 """Most rows of a table."""
 
 
-@command(PROBLEM, LOOK, MEASURED, DEVICE, REPORT, out("sharpness.png", FORMATS))
+@command(PROBLEM, LOOK, MEASURED, DEVICE, REPORT, out("sharpness.png", PICTURES))
 def sharpness(
     problem: Problem, look: Look, finite: Finite | None, device: str, report: Report, out: Path | None
 ) -> int:
@@ -47,7 +47,7 @@ def sharpness(
         found = find_sharpness(problem, look.at, look.vectors, operator=look.operator, device=device, progress=progress)
     networks = None if finite is None else _simulate(problem, look, found, finite, device, report)
     if out is not None:
-        save_figure(figure_of(plot_sharpness(found, experiment=networks)), out)
+        save_picture(out, found, networks)
     document = document_of("sharpness", problem, out) | {
         "operator": found.operator,
         **{name: getattr(found, name) for name in _FOUND},
@@ -58,7 +58,7 @@ def sharpness(
     return OK if np.isfinite(found.largest[-1]) else DIVERGED
 
 
-@command(PROBLEM, LINE, DEVICE, REPORT, out("landscape.png", FORMATS))
+@command(PROBLEM, LINE, DEVICE, REPORT, out("landscape.png", PICTURES))
 def landscape(problem: Problem, line: Line, device: str, report: Report, out: Path | None) -> int:
     """Predict train and test loss along a straight line in weight space, and whether there is a barrier; draw them.
 
@@ -72,7 +72,7 @@ def landscape(problem: Problem, line: Line, device: str, report: Report, out: Pa
     except ArithmeticError as error:
         fail(in_words(error), DIVERGED)
     if out is not None:
-        save_figure(figure_of(plot_landscape(found)), out)
+        save_picture(out, found)
     document = document_of("landscape", problem, out) | {
         "along": line.along if isinstance(line.along, str | tuple) else str(line.along),
         **{name: getattr(found, name) for name in ("positions", "train_loss", "test_loss", "barrier")},

@@ -8,14 +8,14 @@ from deeplinear import plan as find_plan
 from deeplinear._cli._commands import command, document_of, words_of, written_lines
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
+from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._planning_options import BUDGET, CHOICE, Budget, Choice
 from deeplinear._cli._report import Report, table
+from deeplinear._core.files import PICTURES
 from deeplinear._core.words import percent
-from deeplinear._plots.planning import plot_optimum, plot_plan
-from deeplinear._plots.style import FORMATS, save_figure
 
 
-@command(PROBLEM, CHOICE, DEVICE, REPORT, out("optimal.png", FORMATS))
+@command(PROBLEM, CHOICE, DEVICE, REPORT, out("optimal.png", PICTURES))
 def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: Path | None) -> int:
     """Find the values of several fields that together leave the least loss at the last step; draw the loss around them.
 
@@ -35,7 +35,7 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
             progress=progress,
         )
     if out is not None:
-        save_figure(plot_optimum(found), out)
+        save_picture(out, found)
     names = ("values", "loss", "binding", "at_margin", "stable_factor", "curvature", "bounds", "objective")
     document = document_of("optimal", found.problem, out) | {
         **{name: getattr(found, name) for name in names},
@@ -52,7 +52,7 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
     return OK
 
 
-@command(PROBLEM, BUDGET, DEVICE, REPORT, out("plan.png", FORMATS))
+@command(PROBLEM, BUDGET, DEVICE, REPORT, out("plan.png", PICTURES))
 def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Path | None) -> int:
     """Find what a budget is best spent on, and how that grows with the budget; draw the frontier.
 
@@ -74,7 +74,7 @@ def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Pat
             progress=progress,
         )
     if out is not None:
-        save_figure(plot_plan(found), out)
+        save_picture(out, found)
     best = found.frontier
     document = document_of("plan", found.problem, out) | {
         **{name: getattr(found, name) for name in ("values", "loss", "cost", "compute", "objective", "label_noise")},

@@ -16,8 +16,8 @@ from deeplinear._cli._options import REPORT, Group, make_option
 from deeplinear._cli._report import Report, table
 from deeplinear._core.device import find_device
 from deeplinear._core.words import in_bytes, in_time
+from deeplinear._reproduce import SCALES
 from deeplinear._reproduce.claim import Outcome
-from deeplinear._reproduce.panel import SCALES
 
 if TYPE_CHECKING:  # the problems of all figures take longer to load than the other commands
     from deeplinear._reproduce.plan import Plan

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from rich.table import Table
 
 from deeplinear import Problem, Transfer
@@ -14,16 +13,19 @@ from deeplinear import transfer as find_transfer
 from deeplinear._cli._commands import command, document_of, words_of, written_lines
 from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
+from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEORY, Along, Place
 from deeplinear._core.dataset import write_dataset
+from deeplinear._core.files import PICTURES
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
-from deeplinear._plots.style import FORMATS, save_figure
-from deeplinear._plots.transfer import plot_transfer
 from deeplinear._sweep.sweep import default_store
 from deeplinear._sweep.sweep import sweep as run_sweep
 from deeplinear._sweep.work import OUT_OF_MEMORY
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _SHOWN = 5
 """Most failures that are shown."""
@@ -88,7 +90,7 @@ def sweep(
     return _code(points, failures, diverged)
 
 
-@command(PROBLEM, ALONG, EXPERIMENT, DEVICE, REPORT, out("transfer.png", (".nc", *FORMATS)))
+@command(PROBLEM, ALONG, EXPERIMENT, DEVICE, REPORT, out("transfer.png", (".nc", *PICTURES)))
 def transfer(
     problem: Problem, along: Along, experiment: dict[str, Any] | None, device: str, report: Report, out: Path | None
 ) -> int:
@@ -111,12 +113,12 @@ def transfer(
             device=device,
             progress=progress,
         )
-    if out is not None and out.suffix.lower() in FORMATS:
-        save_figure(plot_transfer(found), out)
+    if out is not None and out.suffix.lower() in PICTURES:
+        save_picture(out, found)
     elif out is not None:
         write_dataset(out, found.to_xarray())
     document = document_of("transfer", problem, out) | _transfer_document(found)
-    what = "picture" if out is not None and out.suffix.lower() in FORMATS else "result"
+    what = "picture" if out is not None and out.suffix.lower() in PICTURES else "result"
     report.result(document, *words_of(problem), _optima(found), *_conclusions(found), *written_lines(what, out))
     return OK
 
@@ -138,11 +140,11 @@ def _since_start(advance: Callable[[int, int], None]) -> Callable[[int, int], No
     return since_start
 
 
-def _dims(found: xr.Dataset) -> list[str]:
+def _dims(found: "xr.Dataset") -> list[str]:
     return [str(name) for name in found[next(iter(found.data_vars))].dims if name != "time"]
 
 
-def _failures(found: xr.Dataset) -> list[dict[str, Any]]:
+def _failures(found: "xr.Dataset") -> list[dict[str, Any]]:
     """List points that failed: where, and why."""
     failures = []
     for kind, name in _FAILURES.items():
@@ -154,7 +156,7 @@ def _failures(found: xr.Dataset) -> list[dict[str, Any]]:
     return [each for each in failures if each not in twice]  # values that are not allowed fail both
 
 
-def _best(found: xr.Dataset) -> dict[str, dict[str, Any]]:
+def _best(found: "xr.Dataset") -> dict[str, dict[str, Any]]:
     """Where the test loss at the last step is least, of theory and of the experiment."""
     best = {}
     for kind, name in _LOSSES.items():
@@ -166,7 +168,7 @@ def _best(found: xr.Dataset) -> dict[str, dict[str, Any]]:
     return best
 
 
-def _coordinates(point: xr.DataArray) -> dict[str, Any]:
+def _coordinates(point: "xr.DataArray") -> dict[str, Any]:
     return {str(name): value.item() for name, value in point.coords.items() if name != "time"}
 
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+PICTURES = (".png", ".svg", ".pdf")
+"""File formats of pictures, by their suffixes."""
+
 _SEAL = b"\nsha256 of all before this line: "
 _SEAL_LENGTH = len(_SEAL) + 2 * hashlib.sha256().digest_size + 1
 

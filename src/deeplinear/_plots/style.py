@@ -16,14 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from deeplinear._core.files import write_atomically
+from deeplinear._core.files import PICTURES, write_atomically
 from deeplinear._core.refusal import Refusal
 
 SCREEN_DPI = 110
 """Resolution of pictures on a screen."""
-
-FORMATS = (".png", ".svg", ".pdf")
-"""File formats of pictures."""
 
 THEORY: dict[str, Any] = {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 1.1, "zorder": 3}
 """Look of what theory says."""
@@ -66,8 +63,8 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 def picture_suffix(path: str | Path) -> str:
     """Return the suffix of ``path`` if it names a format that can be written."""
     suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
-        raise Refusal("a picture", str(path), f"in {' or '.join(FORMATS)}", verb="end")
+    if suffix not in PICTURES:
+        raise Refusal("a picture", str(path), f"in {' or '.join(PICTURES)}", verb="end")
     return suffix
 
 

@@ -4,3 +4,6 @@
 them into ``jobs``, which ``compute`` runs and ``store`` keeps; ``results`` and ``measure`` serve the claims,
 ``draw`` and ``page`` show them; ``run`` does all of it.
 """
+
+SCALES = ("tiny", "quick", "full")
+"""How large experiments are: for tests, for a look, for pictures to keep."""

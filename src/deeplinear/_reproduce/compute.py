@@ -11,11 +11,10 @@ from deeplinear._core.device import CPU
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import count_cores
-from deeplinear._reproduce import jobs
+from deeplinear._reproduce import SCALES, jobs
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import PANELS
 from deeplinear._reproduce.jobs import Job
-from deeplinear._reproduce.panel import SCALES
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.store import Store
 from deeplinear._sweep.runners import LocalProcesses

@@ -9,9 +9,6 @@ import deeplinear as dl
 from deeplinear._reproduce.claim import Claim
 from deeplinear._reproduce.results import Costs, Edges, Optima, Trainings
 
-SCALES = ("tiny", "quick", "full")
-"""How large experiments are: for tests, for a look, for pictures to keep."""
-
 
 @dataclass(frozen=True)
 class Size:
