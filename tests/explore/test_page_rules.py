@@ -115,4 +115,4 @@ def test_averages_of_weights_are_drawn(explorer: Explorer, address: str) -> None
     np.testing.assert_allclose(np.array(trace["y"], dtype=float), expected, rtol=1e-6)
     explorer.wait_for("decodeURIComponent(location.hash).includes('tail-0.5')")
     page.locator("#view-kernel").click()
-    assert page.locator("#averages").is_hidden()
+    page.locator("#averages").wait_for(state="hidden", timeout=SLOW)
