@@ -344,6 +344,13 @@ class TestProcess:
         assert json.loads(done.stdout)["command"] == "solve"
         assert done.stderr == ""
 
+    def test_what_takes_long_to_load_is_loaded_when_it_is_needed(self) -> None:
+        """Pictures, tables with named axes and PyTorch would each take longer to load than all the rest."""
+        code = "import sys, deeplinear._cli; print(*sys.modules)"
+        loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        assert "deeplinear._planning.plan" in loaded
+        assert not {"matplotlib", "xarray", "pandas", "torch", "array_api_compat", "scipy.stats"} & set(loaded)
+
     def test_errors_have_no_traceback(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setattr(sys, "argv", ["deeplinear", "solve", "--depth", "0"])
         with pytest.raises(SystemExit) as ended:
