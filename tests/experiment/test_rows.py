@@ -1,5 +1,7 @@
 """Networks trained on the rows of a real data set."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,7 +14,13 @@ from real_data import digits, losses
 from spectra import REGIMES, make
 
 X, Y = digits(standardised=True)
-DATA = dl.Spectrum.from_data(X, Y)
+
+
+@cache
+def spectrum():
+    return dl.Spectrum.from_data(X, Y)
+
+
 LEVEL = 0.001
 """Of all tests of distributions together."""
 SIZES = {"width": 24.0, "samples": 100.0, "batch": 20.0, "lr": 0.01, "steps": 25}
@@ -21,7 +29,7 @@ SIZES = {"width": 24.0, "samples": 100.0, "batch": 20.0, "lr": 0.01, "steps": 25
 @pytest.mark.parametrize("regime", some_slow(REGIMES, "full batch"))  # multiple passes draw samples too
 def test_losses_are_those_of_a_trainer_on_the_original_columns(regime):
     """Networks of independent draws, in a basis and a code of their own; logarithms, since inputs have heavy tails."""
-    problem = make(DATA, regime, **SIZES)
+    problem = make(spectrum(), regime, **SIZES)
     ours = np.log(dl.simulate(problem, seeds=150, record="losses", data=(X, Y)).test_loss)
     with one_blas_thread():
         theirs = np.log(losses(problem, X, Y, 100))
@@ -32,9 +40,9 @@ def test_losses_are_those_of_a_trainer_on_the_original_columns(regime):
 
 
 def test_the_test_loss_is_the_mean_over_all_rows():
-    problem = make(DATA, "online", **SIZES | {"steps": 1})
+    problem = make(spectrum(), "online", **SIZES | {"steps": 1})
     both = np.column_stack([Y, np.roll(Y, 1)])
-    for y, data in ((Y, DATA), (both, dl.Spectrum.from_data(X, both))):
+    for y, data in ((Y, spectrum()), (both, dl.Spectrum.from_data(X, both))):
         problem = make(data, "online", **SIZES | {"steps": 1}, centered=True)
         centred = y - y.mean(axis=0)
         expected = np.sum(centred**2) / len(X)  # the network says nothing yet
@@ -42,12 +50,12 @@ def test_the_test_loss_is_the_mean_over_all_rows():
 
 
 def test_with_all_data_rows_and_gaussian_samples_are_the_same():
-    problem = make(DATA, "population", **SIZES)
+    problem = make(spectrum(), "population", **SIZES)
     rows, gaussian = dl.simulate(problem, seeds=3, data=(X, Y)), dl.simulate(problem, seeds=3)
     assert (rows.inputs, gaussian.inputs) == ("rows", "gaussian")
     assert "inputs='gaussian'" in repr(gaussian)
     assert_allclose(rows.residual_correlation[:, 0, 0], rows.train_loss[:, 0])
-    centered = make(DATA, "population", **SIZES | {"steps": 1}, centered=True)
+    centered = make(spectrum(), "population", **SIZES | {"steps": 1}, centered=True)
     assert_allclose(dl.simulate(centered, data=(X, Y)).test_loss, dl.simulate(centered).test_loss, rtol=1e-10)
 
 
@@ -62,7 +70,7 @@ def test_residuals_between_outputs_with_all_data():
 
 def test_comparison_says_what_it_compared():
     """Heavy tails: theory of Gaussian inputs is too optimistic for rows, and right for its own."""
-    problem = make(DATA, "full batch", width=128.0, samples=256.0, lr=0.01, steps=60)
+    problem = make(spectrum(), "full batch", width=128.0, samples=256.0, lr=0.01, steps=60)
     theory = dl.solve(problem)
     rows, gaussian = (
         dl.compare(theory, dl.simulate(problem, seeds=24, record="losses", data=data)) for data in ((X, Y), None)
@@ -75,7 +83,7 @@ def test_comparison_says_what_it_compared():
 
 
 def test_seeds_and_files(tmp_path):
-    problem = make(DATA, "multi-pass", **SIZES)
+    problem = make(spectrum(), "multi-pass", **SIZES)
     alone = dl.simulate(problem, seeds=[3], data=(X, Y), workers=1)
     together = dl.simulate(problem, seeds=4, data=(X, Y), workers=2)
     assert_array_equal(alone.test_loss[0], together.test_loss[3])
@@ -96,6 +104,6 @@ def test_seeds_and_files(tmp_path):
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message):
-    problem = make(DATA, **SIZES)
+    problem = make(spectrum(), **SIZES)
     with pytest.raises(ValueError, match=message):
         dl.simulate(**{"problem": problem, "data": (X, Y), **arguments})
