@@ -89,9 +89,9 @@ def test_time_and_memory_of_revealed_matrices_are_counted(method: str, dim: int,
 def test_more_work_costs_more() -> None:
     short, long = (problem(steps=steps, sampling=dl.OnlineSGD(0.5)) for steps in (100, 1000))  # dense, both
     objects = 3 * 3000  # of the layers, whatever the steps
-    assert estimate(long).theory.bytes - objects == 100 * (estimate(short).theory.bytes - objects)
-    ratio = estimate(long).theory.seconds / estimate(short).theory.seconds
-    assert 50 < ratio < 10**4, "between quadratic and beyond cubic, as matrices leave the cache"
+    quick, slow = estimate(short).theory, estimate(long).theory
+    assert slow.bytes - objects == 100 * (quick.bytes - objects)
+    assert 50 < slow.seconds / quick.seconds < 10**4, "between quadratic and beyond cubic, as matrices leave the cache"
     small, large = (estimate(problem(), dim, 4, method="explicit").experiment for dim in (100, 5000))
     assert large.seconds > 100 * small.seconds
     assert large.bytes > 100 * small.bytes

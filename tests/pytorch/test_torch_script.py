@@ -1,8 +1,7 @@
 """The scripts that problems write for plain PyTorch."""
 
 import itertools
-import subprocess
-import sys
+import runpy
 
 import numpy as np
 import pytest
@@ -109,11 +108,13 @@ def test_a_script_draws_what_simulate_draws_in_distribution(sampling):
         assert error[-1] < 0.05 * wanted[-1].mean()
 
 
-def test_a_script_runs_by_itself(tmp_path):
+def test_a_script_runs_by_itself(tmp_path, capsys):
     path = tmp_path / "script.py"
     path.write_text(make().to_pytorch_code(DIM))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
+    torch.set_default_dtype(torch.float32)
+    runpy.run_path(str(path), run_name="__main__")
+    assert torch.get_default_dtype() == torch.float64
+    lines = capsys.readouterr().out.splitlines()
     assert len(lines) == STEPS
     assert lines[0].startswith("    0  train loss ")
     assert "deeplinear" not in [name.split(".")[0] for name in path.read_text().split("import ")[1:]]
