@@ -1,8 +1,14 @@
 import gc
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+# Matrices of tests are small, and tests run beside each other: threads of BLAS would mostly wait for one another, in
+# loops that take whole cores. Read when NumPy and SciPy are loaded, here and in the processes that tests start.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 pytest.register_assert_rewrite("agreement", "command_line", "explorer", "explorer_page", "sweeps")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import deeplinear as dl
 from deeplinear._core.dataset import to_dataset
@@ -350,14 +350,14 @@ def blas_threads():
 
 
 def test_blas_limit_is_lifted_by_the_last_to_leave():
-    before = blas_threads()
-    first, second = one_blas_thread(), one_blas_thread()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert set(blas_threads()) == {1}
-    second.__exit__(None, None, None)
-    assert blas_threads() == before
+    with threadpool_limits(2, user_api="blas"):  # tests have one
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert set(blas_threads()) == {2}
 
 
 # --- divergence, progress, memory -----------------------------------------------------------------------------
