@@ -210,7 +210,7 @@ def test_event_files_are_read(tmp_path: Path) -> None:
         ("events.out.tfevents.1", b"no record at all", "is not a TensorBoard event file, or is damaged"),
         ("events.out.tfevents.1", VERSION, 'have no loss; name its tag, test_loss="...", among: $'),
         ("a.csv", b"", "must have a line of names and lines of numbers, got 0 lines"),
-        ("a.csv", b"\xff\xfe\x00\x01,\n1,2", "is neither a CSV file nor an event file"),
+        ("a.csv", b"\xff\xfe\x00\x01,\n1,2", "is neither a CSV file nor a TensorBoard event file"),
         ("a.csv", b"x,y\n1,2\n", 'has no column of a loss; name it, test_loss="...", among: x, y'),
         ("a.csv", b"step,test_loss\n0,one\n", "has no column of a loss"),
         ("a.csv", b"step,test_loss\n0,-1\n", "test_loss must be zero or above, got -1.0"),
