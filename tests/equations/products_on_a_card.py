@@ -71,8 +71,8 @@ def check(t, lead, parts):
     rows.fill_sandwich(filled, F, [(None, factor, profile), (None, None, None)], SIZE, BLOCK)
     agree(filled[..., own, :], expected)
     expected = (factor * F[0] * C + 2 * factor * d.mT * d * F[1])[..., own, :]
-    agree(rows.sum_of_rows(F[0], C, factor, F[1], 2 * factor, profile), expected)
-    agree(rows.sum_of_rows(F[0], C, None, F[1], None, None), (F[0] * C + F[1])[..., own, :])
+    agree(rows.sum_of_rows(F[0], C, factor, F[1], 2 * factor, profile, SIZE), expected)
+    agree(rows.sum_of_rows(F[0], C, None, F[1], None, None, SIZE), (F[0] * C + F[1])[..., own, :])
     filled = torch.zeros_like(C)
     rows.fill_sum(filled, C, C, factor, profile, SIZE)
     agree(filled[..., own, :], (C + factor * d.mT * d * C)[..., own, :])

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 import deeplinear as dl
 from deeplinear._equations import products
-from deeplinear._equations.products import SETS
+from deeplinear._equations.layers import _weight_kernel
+from deeplinear._equations.products import SETS, times
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, fill_sum
-from deeplinear._equations.two_time import Causal, Room, Symmetric
+from deeplinear._equations.two_time import Causal, Given, Room, Symmetric
+from deeplinear._equations.weights import Weights
 from deeplinear._problem.edit import replace_unchecked
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import curves
@@ -145,6 +147,23 @@ def test_sums(in_numpy, kind, has_factor, decays):
 
 
 @pytest.mark.parametrize("kind", [float, complex])
+@pytest.mark.parametrize("decays", [False, True])
+def test_kernels_of_weights(in_numpy, kind, decays):
+    """From whole functions and from the one row of a response that is asked for; with and without factors."""
+    R, a = (causal_matrix(kind, 3, 12, 12, blocks=False) for _ in range(2))
+    C = symmetric(kind, 3, 12, 12)
+    d, variance = numbers(kind, 3, 12), numbers(kind, 3, 1, 1)
+    w = Weights(d, a, d - 1, decays, variance)
+    rows, profile = slice(6, 7), d[:, 6, None, None] * d[:, None, :7] if decays else 1.0
+    for initial, learned in ((None, None), (numbers(kind, 3, 1, 1), numbers(kind, 3, 1, 1))):
+        for response in (R, Given(R[rows])):
+            fill = partial(_weight_kernel, w, response, C, rows, initial, learned)
+            expected = times(learned, a[rows] * C[rows]) + times(initial, variance * profile * R[rows])
+            np.testing.assert_allclose(fill(), expected, rtol=1e-12)
+            np.testing.assert_allclose(fill(), in_numpy(fill), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [float, complex])
 @pytest.mark.parametrize("batch", [(1,), (3,), (3, 2)])
 @pytest.mark.parametrize("decays", [False, True])
 def test_a_site(in_numpy, batch, kind, decays):
@@ -161,13 +180,14 @@ def test_a_site(in_numpy, batch, kind, decays):
         room = Room(size, np.zeros(1, kind))
         site = Site(room, batch, gamma0)
         Cg, Ch = room.symmetric(*batch), room.symmetric(*batch)
+        of_g, of_h = site.correlation_of_g(u, r, Cg), site.correlation_of_h(u, r, Ch)
         for t in range(size):
             rows = slice(t, t + 1)
             site.backward(B[..., rows, : t + 1], rows)
-            site.correlate_g(u, r, Cg, rows)
+            of_g.fill(rows)
             site.A = A[..., rows, : t + 1]
             site.forward(rows)
-            site.correlate_h(u, r, Ch, rows)
+            of_h.fill(rows)
         return [each.matrix for each in (site.dh, site.dg, Ch, Cg)]
 
     for found, expected in zip(run(), in_numpy(run), strict=True):

@@ -238,9 +238,10 @@ def fill_sandwich(filled, responses, weighted, Py_ssize_t e, Py_ssize_t block):
 cdef int _fill_sandwich(
     number[:, :, :] filled, const number[:, :, :, :] responses, weighted, Py_ssize_t e, Py_ssize_t block
 ) except -1:
-    cdef Py_ssize_t i, j, k, s, t = e - 1, size = filled.shape[2], batch = filled.shape[0]
-    cdef number[:] row = np.empty(e, complex if number is Complex else float)
-    cdef number[:] through = np.empty(e, complex if number is Complex else float)
+    cdef Py_ssize_t i, j, k = 0, s, t = e - 1, size = filled.shape[2], batch = filled.shape[0]
+    cdef number[:, :] spare = np.empty((2, e), complex if number is Complex else float)
+    cdef number *through = &spare[0, 0]
+    cdef const number *row
     cdef const number[:, :, :] matrices
     cdef const number[:] factors
     cdef const number[:, :] profiles
@@ -252,21 +253,23 @@ cdef int _fill_sandwich(
         matrices = _stacked(matrix, 3)
         factors = None if factor is None else factor.reshape(-1)
         profiles = _rows_of(profile)
+        if matrices is not None:
+            _check_layout(matrices, e)
         for j in range(batch):
-            if profiles is None:
-                row[:] = responses[i, j, t, :e]
-            else:
+            row = &responses[i, j, t, 0]
+            if profiles is not None:
                 k = j * profiles.shape[0] // batch
                 for s in range(e):
-                    row[s] = responses[i, j, t, s] * profiles[k, s]
+                    spare[1, s] = row[s] * profiles[k, s]
+                row = &spare[1, 0]
             if matrices is not None:
-                _check_layout(matrices, e)
-                times_symmetric(&through[0], &row[0], &matrices[j, 0, 0], size, e)
+                times_symmetric(through, row, &matrices[j, 0, 0], size, e)
             else:  # 1 for all times
                 common = 0
                 for s in range(e):
                     common = common + row[s]
-                through[:] = common
+                for s in range(e):
+                    through[s] = common
             if profiles is not None:
                 for s in range(e):
                     through[s] = profiles[k, s] * through[s]
@@ -274,7 +277,7 @@ cdef int _fill_sandwich(
                 common = factors[j // (batch // factors.shape[0])]
                 for s in range(e):
                     through[s] = common * through[s]
-            times_upper(&filled[j, t, 0], &through[0], &responses[i, j, 0, 0], size, e, block)
+            times_upper(&filled[j, t, 0], through, &responses[i, j, 0, 0], size, e, block)
     for j in range(batch):
         _mirror(filled, j, t)
     return 0
@@ -311,6 +314,53 @@ cdef int _fill_sum(
             filled[j, t, s] = filled[j, t, s] + x[j, t, s]
         _mirror(filled, j, t)
     return 0
+
+
+def sum_of_rows(x, y, of_product, z, of_last, profile, Py_ssize_t e):
+    """Return row e - 1 of a x o y + b p z p, shape (batch, 1, e), with factors a and b and a profile p over rows.
+
+    Here o is the product entry by entry. None stands for a factor or a profile of 1. Each of x, y and z is a stack of
+    matrices (batch, rows, rows), or has this one row of them (batch, 1, e).
+    """
+    total = np.empty((z.shape[0], 1, e), z.dtype)
+    if z.dtype.char == "d":
+        _sum_of_rows[double](total, x, y, of_product, z, of_last, profile)
+    else:
+        _sum_of_rows[Complex](total, x, y, of_product, z, of_last, profile)
+    return total
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+cdef int _sum_of_rows(
+    number[:, :, :] total,
+    const number[:, :, :] x,
+    const number[:, :, :] y,
+    const number[:, :, :] of_product,
+    const number[:, :, :] z,
+    const number[:, :, :] of_last,
+    const number[:, :] profile,
+) except -1:
+    cdef Py_ssize_t j, s, e = total.shape[2], t = e - 1
+    cdef Py_ssize_t of_x = _row_number(x, e), of_y = _row_number(y, e), of_z = _row_number(z, e)
+    cdef number a, b
+    for j in range(total.shape[0]):
+        a = 1 if of_product is None else of_product[j, 0, 0]
+        b = 1 if of_last is None else of_last[j, 0, 0]
+        if profile is None:
+            for s in range(e):
+                total[j, 0, s] = a * (x[j, of_x, s] * y[j, of_y, s]) + b * z[j, of_z, s]
+        else:
+            for s in range(e):
+                total[j, 0, s] = a * (x[j, of_x, s] * y[j, of_y, s]) + b * (profile[j, t] * profile[j, s] * z[j, of_z, s])
+    return 0
+
+
+cdef Py_ssize_t _row_number(const number[:, :, :] m, Py_ssize_t e) except -1:
+    """Return where row e - 1 stands in a stack of matrices, or in one that has this row only."""
+    if m.shape[2] < e or 1 < m.shape[1] < e:
+        raise ValueError("rows must be as long as the one that is wanted")
+    return min(e, m.shape[1]) - 1
 
 
 @cython.boundscheck(False)

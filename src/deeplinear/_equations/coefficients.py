@@ -108,6 +108,11 @@ class Coefficients:
         return len(self.gamma0)
 
     @cached_property
+    def is_isotropic(self) -> bool:
+        """Whether there is one mode, of eigenvalue and weight 1, so that sums over modes are what they sum."""
+        return self.structure.modes == 1 and bool(((self.eigenvalues == 1) & (self.weight == 1)).all())
+
+    @cached_property
     def moments(self) -> tuple[Array, Array, Array]:
         """Weight of each mode times its eigenvalue to the power 0, 1, 2, shape (batch, modes, 1, 1)."""
         return self.weight, self.weight * self.eigenvalues, self.weight * self.eigenvalues**2

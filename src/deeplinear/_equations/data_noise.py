@@ -40,6 +40,7 @@ class DataNoise:
         self._mean_eigenvalue = self.c.moments[1].sum(axis=1)
         # sigma(t) sigma(s) for every pair of times, within one output, but for the first factor.
         self._sigma = self.c.sigma if s.outputs == 1 else self.c.xp.repeat(self.c.sigma, s.outputs, axis=-1)
+        self._constant_noise = self._sigma[:, :1, None] ** 2
         self._within = self.c.xp.tile(identity(s.outputs, self.c.sigma), (1, size // s.outputs))
 
     def remember(self, rows: slice) -> None:
@@ -144,7 +145,7 @@ class DataNoise:
         if is_panel(rows, outputs):
             within = self.c.xp.tile(within, ((rows.stop - rows.start) // outputs, 1))
         if sigma.shape[1] == outputs:  # the same at all times
-            noise = sigma[:, :1, None] ** 2 * within
+            noise = self._constant_noise if outputs == 1 else self._constant_noise * within
         else:
             noise = sigma[:, rows, None] * sigma[:, None, : rows.stop] * within
         errors: Array = self._Cv[rows] + noise
@@ -152,8 +153,9 @@ class DataNoise:
 
     def _fresh_block(self, rows: slice) -> Array:
         """C_v + sigma^2 at pairs of the rows of one time."""
-        sigma = self._sigma if self._sigma.shape[1] == self.c.structure.outputs else self._sigma[:, rows]
-        errors: Array = self._Cv.block(rows) + sigma[:, :1, None] ** 2 * self._within[..., rows]
+        is_constant = self._sigma.shape[1] == self.c.structure.outputs
+        noise = self._constant_noise if is_constant else self._sigma[:, rows][:, :1, None] ** 2
+        errors: Array = self._Cv.block(rows) + noise * self._within[..., rows]
         return errors
 
     def _draws(self, x: Array) -> Array:

@@ -45,8 +45,10 @@ class DataResponses:
         self.RDelta: Causal | None = room.causal(c.batch) if s.reuses_data else None
         self._mean_H = room.causal(c.batch) if s.modes > 1 else None
         self.H: Causal = room.causal(c.batch, s.modes)
+        self._first_H = self.H.part(slice(None), 0)
         self.H1: Array = room.series((c.batch, s.modes, room.size, s.sets.count * s.outputs), axis=-2)
         self.subsampling: Array = c.subsampling
+        self._minus_eigenvalues, self._reuse = -c.eigenvalues, c.reuse[..., None]
         self._shares = _shares(c) if s.sets.sets else None
         self.mixed: list[tuple[slice, Array]] = []  # rows whose signal is a sum over earlier ones, with its factors
 
@@ -65,7 +67,7 @@ class DataResponses:
         self.K[rows] = K
         KR, panel = rows_times(K, self.RDelta), not passive and is_panel(rows, outputs)
 
-        H = fill_resolvent(self.H, -c.eigenvalues * KR[:, None], rows, panel)  # eq-H
+        H = fill_resolvent(self.H, self._minus_eigenvalues * KR[:, None], rows, panel)  # eq-H
         self.H1[..., rows, :] = over_tasks(H, outputs, c.structure.sets.tasks)
         if not residuals:
             return
@@ -93,7 +95,7 @@ class DataResponses:
 
     def reused(self, x: Array, rows: slice) -> Array:
         """Rows of reuse S o x, given those of x."""
-        shared: Array = (self.c.reuse[..., None] if self._shares is None else self._shares[:, rows, : rows.stop]) * x
+        shared: Array = (self._reuse if self._shares is None else self._shares[:, rows, : rows.stop]) * x
         return shared
 
     def _feel_the_draw_again(self, felt: Array, rows: slice) -> None:
@@ -117,8 +119,8 @@ class DataResponses:
     def _mean_product(self, product: Callable[[Array, Causal], Array], x: Array) -> Array:
         if self._mean_H is not None:
             return product(x, self._mean_H)
-        scaled: Array = self.c.moments[1][:, 0] * product(x, self.H.part(slice(None), 0))
-        return scaled
+        one = product(x, self._first_H)
+        return one if self.c.is_isotropic else self.c.moments[1][:, 0] * one
 
     def response_to_r0(self, index: int, rows: slice | None = None) -> Array:
         """R_hr^0 for one problem; in a centered network r0 acts through r0(t) - r0(0). Shape (rows, rows).
@@ -164,6 +166,6 @@ def _shares(c: Coefficients) -> Array:
 
 def mode_sum(c: Coefficients, x: Array, power: int) -> Array:
     """sum_k p_k lam_k^power x_k over the axis of modes."""
-    each = c.moments[power] * x
+    each = x if c.is_isotropic else c.moments[power] * x
     total: Array = each.sum(axis=1) if c.structure.modes > 1 else each[:, 0]
     return total

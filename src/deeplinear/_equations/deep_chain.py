@@ -97,6 +97,9 @@ class DeepChain:
         self._from_above = backward_source(c, self._hidden, self.Cg_up, nodes=True)
         self._from_below = Source(self.Ch_low, self._from_above.factor, self._from_above.d)
         self._readout = backward_source(c, weights.readout, None, nodes=True)._replace(d=weights.readout.d[:, None])
+        self._fill_Cg_up = self.upper.correlation_of_g(Source(self.S_up), Source(self.Theta_up), self.Cg_up)
+        self._fill_Cg_low = self.lower.correlation_of_g(Source(self.S_low), Source(self.Theta_low), self.Cg_low)
+        self._fill_Ch_low = self.lower.correlation_of_h(Source(self.S_low), Source(self.Theta_low), self.Ch_low)
 
     def _make_responses(self, room: Room, lead: tuple[int, int]) -> None:
         def site() -> Site:
@@ -130,7 +133,7 @@ class DeepChain:
                 self.upper.backward(Q, rows)
             if correlate:
                 self.Theta_up[rows] = Theta
-                self.upper.correlate_g(self.upper.on_g(Source(self.S_up)), Source(self.Theta_up), self.Cg_up, rows)
+                self._fill_Cg_up.fill(rows)
             if respond:
                 self.B[rows] = kernel_on_h(c, self._hidden, self.upper.dg_du, self.Cg_up, rows, None, None)
                 P = self._through_edge(Q, self.A, self.P, rows)
@@ -146,9 +149,7 @@ class DeepChain:
                     self.lower.backward(self.Q[rows] + self._edge * dQ, rows)
                 if dTheta is not None:
                     self.Theta_low[rows] = self.Theta_up[rows] + self._edge * dTheta
-                    self.lower.correlate_g(
-                        self.lower.on_g(Source(self.S_low)), Source(self.Theta_low), self.Cg_low, rows
-                    )
+                    self._fill_Cg_low.fill(rows)
             return Q, Theta
 
         self._sweeps.settle("backward", sweep, above, self.Q, self.Theta_up, rows)
@@ -174,7 +175,7 @@ class DeepChain:
                 self.lower.forward(rows)
             if correlate:
                 self.S_low[rows] = S
-                self.lower.correlate_h(Source(self.S_low), Source(self.Theta_low), self.Ch_low, rows)
+                self._fill_Ch_low.fill(rows)
             Ch = self.Ch_low[rows]
             if respond:
                 self.A[rows] = kernel_on_g(c, self._hidden, self.lower.dh_dr, self.Ch_low, rows, None, learned)

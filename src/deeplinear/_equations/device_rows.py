@@ -92,10 +92,17 @@ class DeviceRows:
         )  # fmt: skip
 
     def sum_of_rows(
-        self, x: Array, y: Array, of_product: Array | None, z: Array, of_last: Array | None, profile: Array | None
+        self,
+        x: Array,
+        y: Array,
+        of_product: Array | None,
+        z: Array,
+        of_last: Array | None,
+        profile: Array | None,
+        e: int,
     ) -> Array:
         """Row of factor x o y + factor (profile profile^T) o z, from matrices (batch, e, e), shape (batch, 1, e)."""
-        e, C = z.shape[-1], 256
+        C = 256
         out = z.new_empty((len(z), 1, e))
         kernels.sum_of_rows[(triton.cdiv(e, C), len(z))](
             out, x, y, z, self._row, *_factors(z, of_product, of_last, profile), e,

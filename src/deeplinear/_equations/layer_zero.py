@@ -45,7 +45,7 @@ from deeplinear._equations.data_noise import DataNoise
 from deeplinear._equations.data_responses import DataResponses, mode_sum
 from deeplinear._equations.increments import backward_source, without_initial
 from deeplinear._equations.products import add_identity, is_panel, row_products, rows_times_transpose
-from deeplinear._equations.source import Source, fill_sandwich
+from deeplinear._equations.source import Sandwich, Source
 from deeplinear._equations.two_time import Room, Symmetric
 
 
@@ -71,6 +71,8 @@ class DataCovariances:
         self.Ch: Symmetric = room.symmetric(batch)
         self._Cv2 = room.symmetric(batch) if s.modes > 1 else None
         self._Psi = room.symmetric(batch) if s.reuses_data else self.Ch
+        RDelta = responses.RDelta
+        self._signal_of_data = None if RDelta is None else Sandwich(self.Ch, RDelta.part(None), Source(self._Psi))
         self.noise: DataNoise = DataNoise(responses, self.Cv, room, same_data)
         self.noisy: bool = self.noise.is_there
         # <v_k(t)^2> / B for each mode.
@@ -141,7 +143,7 @@ class DataCovariances:
         learned = -H
         add_identity(learned, rows)
         learned_Z = for_all_modes(self.noise.times_Z, learned)
-        data = learned_Z / self._eigenvalues
+        data = learned_Z if self.c.is_isotropic else learned_Z / self._eigenvalues
         if self._own is not None:
             data = data + learned * self._own[..., : rows.stop]  # eq-small-batch
         return learned, learned_Z, data
@@ -166,8 +168,8 @@ class DataCovariances:
             # <u_k u_k> + lam_k <v_k u_k>; lam_k^2 <v_k v_k> has its part of it.
             Psi = Psi + mode_sum(c, R.H[rows] * self._own[..., : rows.stop], 2)
         self._Psi[rows] = Psi
-        if R.RDelta is not None:
-            fill_sandwich(self.Ch, R.RDelta.part(None), (Source(self._Psi),), rows)
+        if self._signal_of_data is not None:
+            self._signal_of_data.fill(rows)
         for own, factors in R.mixed:
             mixed = self.Ch.matrix[:, rows, : own.start] @ factors.mT
             self.Ch.matrix[:, rows, own] = mixed

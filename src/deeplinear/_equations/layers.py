@@ -33,7 +33,7 @@ from deeplinear._equations.increments import (
     times_E,
     times_inverse_of_E,
 )
-from deeplinear._equations.products import rows_times_transpose, times, times_or_one
+from deeplinear._equations.products import compiled, rows_times_transpose, times, times_or_one
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, fill_sum
 from deeplinear._equations.two_time import Causal, Given, Room, Symmetric, TwoTime
@@ -143,27 +143,32 @@ class HiddenCovariances:
         # All that reaches h_l from below, and g_l from above.
         self._below = self.u | {layer: Source(S) for layer, S in self._S.items()}
         self._above = self.r | {layer: Source(Theta) for layer, Theta in self._Theta.items()}
-        self._on_g = {layer: responses.sites[layer].on_g(source) for layer, source in self._below.items()}
-        self._u_on_g = {layer: site.on_g(self.u[layer]) for layer, site in responses.right.items()}
+        sites, below, above = responses.sites, self._below, self._above
+        self._fill_Cg = {n: sites[n].correlation_of_g(below[n], above[n], C) for n, C in self.Cg.items()}
+        self._fill_Ch = {n: sites[n].correlation_of_h(below[n], above[n], self.Ch[n]) for n in needed}
+        self._fill_Gamma = {
+            n: responses.right[n].correlation_of_g(self.u[n], above[n], C) for n, C in self._Gamma.items()
+        }
+        self._fill_cov_a = {
+            n: responses.left[n].correlation_of_h(below[n], self.r[n], C) for n, C in self._cov_a.items()
+        }
 
     def backward(self, layer: int, rows: slice) -> None:
         """Rows of C_g^l."""
-        R = self.responses
         if layer in self._Theta:
             fill_sum(self._Theta[layer], self._Gamma[layer + 1], self.r[layer], rows)
-        R.sites[layer].correlate_g(self._on_g[layer], self._above[layer], self.Cg[layer], rows)
-        if layer in R.right:
-            R.right[layer].correlate_g(self._u_on_g[layer], self._above[layer], self._Gamma[layer], rows)
+        self._fill_Cg[layer].fill(rows)
+        if layer in self._fill_Gamma:
+            self._fill_Gamma[layer].fill(rows)
 
     def forward(self, layer: int, rows: slice) -> None:
         """Rows of C_h^l, and of what reaches h_{l+1} from below; of the last layer there is nothing to fill."""
-        R = self.responses
         if layer in self._S:
             fill_sum(self._S[layer], self._cov_a[layer - 1], self.u[layer], rows)
-        if layer in self.Ch:
-            R.sites[layer].correlate_h(self._below[layer], self._above[layer], self.Ch[layer], rows)
-        if layer in R.left:
-            R.left[layer].correlate_h(self._below[layer], self.r[layer], self._cov_a[layer], rows)
+        if layer in self._fill_Ch:
+            self._fill_Ch[layer].fill(rows)
+        if layer in self._fill_cov_a:
+            self._fill_cov_a[layer].fill(rows)
 
     @cached_property
     def last_Ch(self) -> Array:
@@ -254,9 +259,10 @@ def _weight_kernel(
     transposed: bool = False,
 ) -> Array:
     """Rows of initial dd o R + learned a o C; None stands for 1."""
-    if R.replayed is not None and C.replayed is not None and w.X is None and R.matrix.ndim == 3:
+    fast, e = compiled(R, rows.stop - rows.start), rows.stop
+    if fast is not None and compiled(C, 1) is not None and w.X is None and R.matrix.ndim == 3:
         own = times_or_one(initial, w.variance)
-        added: Array = R.replayed.sum_of_rows(w.a.matrix, C.matrix, learned, R.matrix, own, w.d_or_none)
+        added: Array = fast.sum_of_rows(w.a.matrix, C.matrix, learned, R.matrix, own, w.d_or_none, e)
         return added
     kernel: Array = times(learned, w.learned(C[rows], rows, transposed=transposed))  # eq-kernels
     kernel += times(initial, w.initial(R[rows], rows))

@@ -74,17 +74,18 @@ def compiled(function: TwoTime, rows: int, most: int = 1) -> Any:
 
 def times(*factors: Array | None) -> Array:
     """Product, entry by entry, of factors of which None stands for 1, but not all of them."""
-    total = None
-    for factor in factors:
-        if factor is not None:
-            total = factor if total is None else total * factor
+    total = times_or_one(*factors)
     assert total is not None
     return total
 
 
 def times_or_one(*factors: Array | None) -> Array | None:
     """Product of factors of which None stands for 1, itself None if all are."""
-    return None if all(factor is None for factor in factors) else times(*factors)
+    total = None
+    for factor in factors:
+        if factor is not None:
+            total = factor if total is None else total * factor
+    return total
 
 
 def _least_width(lower: Array, e: int) -> int:

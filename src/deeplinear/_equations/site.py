@@ -17,18 +17,20 @@ time, with the rows of both kernels as they were given last.
 
 from deeplinear._core.arrays import Array
 from deeplinear._equations.products import SETS, add_identity, compiled, is_panel, rows_times, solve_block
-from deeplinear._equations.source import Source, fill_sandwich
+from deeplinear._equations.source import Sandwich, Source
 from deeplinear._equations.two_time import Causal, Room, Symmetric
 
 
 class Site:
     """Responses of one site; ``dh`` and ``dg`` have leading axes (2, *batch), sources (u, r) first.
 
-    ``A`` and ``Bhat`` are the rows of the kernels, B divided by gamma0, that were given last.
+    ``A`` and ``Bhat`` are the rows of the kernels, B divided by gamma0, that were given last. ``dh_dr`` is the response
+    of h to r, and ``dg_du`` that of g to u, over gamma0.
     """
 
     def __init__(self, room: Room, batch: tuple[int, ...], gamma0: Array, outputs: int = 1) -> None:
         self.dh, self.dg = room.causal(2, *batch), room.causal(2, *batch)
+        self.dh_dr, self.dg_du = self.dh.part(1), self.dg.part(0)
         self.A = self.Bhat = self.dh.matrix[0, ..., :0, :0]
         self.gamma0, self._gamma0_squared, self._outputs = gamma0, gamma0**2, outputs
 
@@ -53,16 +55,6 @@ class Site:
     def _fill_dh(self, rows: slice) -> None:
         self._respond(self.A, self.dg, self.dh, 0, rows)
 
-    @property
-    def dh_dr(self) -> Causal:
-        """Response of h to r."""
-        return self.dh.part(1)
-
-    @property
-    def dg_du(self) -> Causal:
-        """Response of g to u, over gamma0."""
-        return self.dg.part(0)
-
     def _respond(self, kernel: Array, other: Causal, own: Causal, source: int, rows: slice) -> None:  # eq-site
         """Fill rows of a field's responses, of which that to its own source goes through B and has the identity."""
         if (fast := compiled(own, kernel.shape[-2])) is not None:
@@ -85,14 +77,10 @@ class Site:
         feedback[1] *= self.gamma0
         self.dg[rows] = self.dg[rows] + feedback
 
-    def on_g(self, u: Source) -> Source:
-        """Return a source u as ``dg`` responds to it, which is divided by gamma0."""
-        return u.scaled(self._gamma0_squared)
+    def correlation_of_g(self, u: Source, r: Source, filled: Symmetric) -> Sandwich:
+        """Return what fills <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T."""
+        return Sandwich(filled, self.dg, u.scaled(self._gamma0_squared), r)  # as dg/du is divided by gamma0
 
-    def correlate_g(self, u_on_g: Source, r: Source, filled: Symmetric, rows: slice) -> None:
-        """Fill rows of <g g> = dg/du <u u> dg/du^T + dg/dr <r r> dg/dr^T."""
-        fill_sandwich(filled, self.dg, (u_on_g, r), rows)
-
-    def correlate_h(self, u: Source, r: Source, filled: Symmetric, rows: slice) -> None:
-        """Fill rows of <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T."""
-        fill_sandwich(filled, self.dh, (u, r), rows)
+    def correlation_of_h(self, u: Source, r: Source, filled: Symmetric) -> Sandwich:
+        """Return what fills <h h> = dh/du <u u> dh/du^T + dh/dr <r r> dh/dr^T."""
+        return Sandwich(filled, self.dh, u, r)

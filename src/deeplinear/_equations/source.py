@@ -1,6 +1,5 @@
 """Random sources that drive the fields, by their covariances, and what responses make of these."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from deeplinear._core.arrays import Array, identity, namespace, zeros
@@ -119,18 +118,25 @@ class Source(NamedTuple):
         return self._transposed(own)
 
 
-def fill_sandwich(filled: Symmetric, responses: Causal, sources: Sequence[Source], rows: slice) -> None:
-    """Fill rows of sum_i F_i S_i F_i^T, with responses F_i (i, *batch, ...) to independent sources."""
-    e = rows.stop
-    fast = compiled(filled, e - rows.start)
-    if fast is not None and all(source.compiled for source in sources):
-        weighted = [source.arguments for source in sources]
-        fast.fill_sandwich(filled.matrix, responses.matrix, weighted, e, SETS)
-        return
-    own = responses[rows]
-    through = namespace(own).concat([source.times(own[i])[None] for i, source in enumerate(sources)])
-    first, *others = rows_times_transpose(through, responses)  # eq-sandwich
-    filled[rows] = sum(others, start=first)
+class Sandwich:
+    """The correlation sum_i F_i S_i F_i^T that responses F_i (i, *batch, ...) make of independent sources S_i."""
+
+    def __init__(self, filled: Symmetric, responses: Causal, *sources: Source) -> None:
+        self._filled, self._responses, self._sources = filled, responses, sources
+        are_compiled = all(source.compiled for source in sources)
+        self._weighted = [source.arguments for source in sources] if are_compiled else None
+
+    def fill(self, rows: slice) -> None:
+        """Fill rows of the correlation."""
+        filled, responses, e = self._filled, self._responses, rows.stop
+        fast = compiled(filled, e - rows.start)
+        if fast is not None and self._weighted is not None:
+            fast.fill_sandwich(filled.matrix, responses.matrix, self._weighted, e, SETS)
+            return
+        own = responses[rows]
+        through = namespace(own).concat([source.times(own[i])[None] for i, source in enumerate(self._sources)])
+        first, *others = rows_times_transpose(through, responses)  # eq-sandwich
+        filled[rows] = sum(others, start=first)
 
 
 def fill_sum(filled: Symmetric, other: Symmetric, source: Source, rows: slice) -> None:
