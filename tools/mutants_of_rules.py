@@ -208,7 +208,8 @@ CONDENSED = Suite(
         ],
         "_equations/training.py": [
             ("for numbers in (track.change, track.velocity):", "for numbers in (track.change,):"),
-            ("own.change[:, :known], own.velocity[:, :known] = track", "own.change[:, :known], _ = track"),
+            ("(track.change, own.change), (track.velocity, own.velocity)", "(track.change, own.change),"),
+            ("new[:, :known], new[:, -1] = old[:, :known], old[:, -1]", "new[:, :known] = old[:, :known]"),
         ],
         "_equations/layer_zero.py": [
             ("size), is_density=True)", "size))"),

@@ -126,6 +126,25 @@ def test_overlaps_of_replicas_agree(name):
         assert np.abs(z_scores(values, expected[kind])).max() < 4.5, kind
 
 
+def test_weights_that_have_decayed_below_rounding_grow_again_as_in_networks():
+    """To 1e-24 of what they were, over 60 steps: what is left of 1 less all that is lost would be rounding.
+
+    A network falls below half of the loss at a step that scatters by 0.1; by such a difference it was 0.35 later.
+    """
+    early = np.arange(230) < 60
+    rule = dl.GradientDescent(np.where(early, 0.02, 0.5), weight_decay=np.where(early, 30.0, 0.0))
+    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.1), dl.Population(), rule, steps=230)
+
+    def falls_at(losses):
+        return np.interp(-0.5, -losses[60:], np.arange(60, 230))
+
+    networks = dl.simulate(problem, dim=400, seeds=32, record="losses")
+    steps = [falls_at(losses) for losses in networks.test_loss]
+    error = np.std(steps, ddof=1) / np.sqrt(len(steps))
+    assert error < 0.04
+    assert abs(falls_at(dl.solve(problem, method="dense").test_loss) - np.mean(steps)) < 4 * error
+
+
 def test_sites_are_distributed_as_neurons():
     """Second moments of drawn sites over time are the correlations, h and g belonging together."""
     solution = dl.solve(CASES["deep and rich"])

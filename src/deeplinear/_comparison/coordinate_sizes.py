@@ -100,7 +100,7 @@ def _responses(problem: Problem, steps: int) -> Array:
     track = Track((count,), steps, rates)
     for t in range(steps - 1):
         track.step(t, rates[t][:, None], momenta[t], decays[t][:, None], rule.nesterov)
-    return np.asarray(track.change[:, 1:])
+    return np.asarray(track.change[:, 1:-1])
 
 
 def _last(matrix: Array, outputs: int) -> Array:

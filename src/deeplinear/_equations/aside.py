@@ -52,7 +52,7 @@ class Aside:
         self._shares = [c.xp.astype(beside(each.weights(steps), c.gamma0), c.gamma0.dtype) for each in averages]
         # Weights of all steps so far, which averages are made of.
         self._history: dict[int, Array] = {}
-        self._room = (steps, c.batch * (1 + c.structure.steps)) if averages else (0, 0)
+        self._room = (steps, c.batch * (2 + c.structure.steps)) if averages else (0, 0)
         self._reported: list[dict[int, Array]] = []
         self.steps: list[tuple[int, int]] = []
         # Nodes in depth settle row by row, and a matrix over pairs of rows is that of one row.
@@ -64,7 +64,7 @@ class Aside:
         return bool(self._shares) or any(rule.averages for rule in self._c.structure.rules)
 
     def add(self, evaluation: Evaluation, weights: Mapping[int, Array]) -> None:
-        """Let the weights of a step wait, given as d - 1 and the numbers of gradients of each group."""
+        """Let the weights of a step wait, given as a ``Track`` has those of each group."""
         if not self._shares and not evaluation.rule.averages:
             return
         step = evaluation.step
@@ -122,16 +122,16 @@ class Aside:
         self._fill(row, every)
 
     def _mean(self, shares: Array, history: Array) -> Array:
-        """Averages of weights, shape (batch, averages, 1 + times)."""
+        """Averages of weights, shape (batch, averages, 2 + times)."""
         count, past = shares.shape
         means = (shares @ history[:past]).reshape(count, self._c.batch, -1)  # eq-average
         by_problem: Array = namespace(means).moveaxis(means, 0, 1)
         return by_problem
 
     def _fill(self, row: int, where: Mapping[int, Array]) -> None:
-        """Fill the rows from one on with weights of each group (batch, rows, 1 + times)."""
+        """Fill the rows from one on with weights of each group (batch, rows, 2 + times)."""
         outputs = self._c.structure.outputs
         for group, weights in where.items():
             end = row + weights.shape[1]
             rows = slice(row * outputs, end * outputs)
-            self._weights.append(group, rows, weights[..., 0], weights[..., 1 : 1 + end])  # eq-rows
+            self._weights.append(group, rows, weights[..., 0], weights[..., 1 : 1 + end], weights[..., -1])  # eq-rows

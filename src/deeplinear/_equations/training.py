@@ -78,7 +78,7 @@ class Training:
         self._growing = growing_weights(c, room)
         self.layers: WeightLayers = self._growing.layers
         self._tracks = {group: Track((c.batch,), s.steps, c.gamma0) for group in dict.fromkeys(s.groups)}
-        self._means = {group: zeros((c.batch, 1 + s.steps), c.gamma0) for group in self._tracks}
+        self._means = {group: track.change for group, track in self._tracks.items()}
         self._matrices = {
             group: MatrixTrack(self._growing.X(group), averages) for group in orthogonal_layers(s.rules, len(s.groups))
         }
@@ -99,7 +99,7 @@ class Training:
         groups = list(self._tracks)
         rates, decays = (numbers[name][:, groups] for name in ("rate", "decay"))
         track = Track((len(groups), c.batch), s.steps, rates)
-        history = zeros((len(groups), c.batch, s.steps, 1 + s.steps), rates)
+        history = zeros((len(groups), c.batch, s.steps, 2 + s.steps), rates)
         for rule, step, _, row in evaluations(s.rules):
             if step == rule.start and not rule.since:
                 track.velocity = namespace(track.velocity).zeros_like(track.velocity)
@@ -107,7 +107,7 @@ class Training:
             track.step(row, rates[step], numbers["momentum"][step], decays[step], rule.nesterov)
         for group, rows in zip(groups, history, strict=True):
             rows = beside(rows, c.gamma0) if isinstance(rows, np.ndarray) else rows
-            self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:])
+            self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:-1], rows[..., -1])
 
     def place(self, evaluation: Evaluation) -> None:
         """Let the weights be those of an evaluation."""
@@ -124,8 +124,9 @@ class Training:
     def go_on(self, before: "Training") -> None:
         """Continue where other weights of the same problems have come to, which have room for fewer rows."""
         for group, track in before._tracks.items():
-            known, own = track.change.shape[-1], self._tracks[group]
-            own.change[:, :known], own.velocity[:, :known] = track.change, track.velocity
+            known, own = track.change.shape[-1] - 1, self._tracks[group]
+            for old, new in ((track.change, own.change), (track.velocity, own.velocity)):
+                new[:, :known], new[:, -1] = old[:, :known], old[:, -1]
             self._means[group] = own.change
         self._squares, self._gradients = before._squares, before._gradients
 
@@ -165,7 +166,7 @@ class Training:
             beta = self._numbers["averaging"][evaluation.step]
             where = {group: (1.0 - beta) * z + beta * self._means[group] for group, z in where.items()}
         if evaluation.number:
-            last = zeros((1, 1 + self._c.structure.steps), self._c.gamma0)
+            last = zeros((1, 2 + self._c.structure.steps), self._c.gamma0)
             last[:, evaluation.row] = 1.0  # the gradient of the row before
             where = {group: weights - self._up * last for group, weights in where.items()}  # eq-sam
         for matrix in self._matrices.values():
@@ -179,7 +180,7 @@ class Training:
         outputs, row = self._c.structure.outputs, evaluation.row
         for group, weights in where.items():
             rows = slice(row * outputs, (row + 1) * outputs)
-            self._growing.append(group, rows, weights[:, :1], weights[:, None, 1 : 2 + row])  # eq-rows
+            self._growing.append(group, rows, weights[:, :1], weights[:, None, 1 : 2 + row], weights[:, -1:])  # eq-rows
 
     def _step(self, evaluation: Evaluation, scales: dict[int, Array] | None) -> None:
         """Take a step along the gradient of an evaluation."""

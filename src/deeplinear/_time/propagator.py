@@ -47,26 +47,28 @@ def propagator(
            [0.1, 0. , 0. ],
            [0.1, 0.2, 0. ]])
     """
-    lost, a = changes(rates, momentum, weight_decay, nesterov)
-    return 1.0 + lost, a
+    _, d, a = changes(rates, momentum, weight_decay, nesterov)
+    return d, a
 
 
-def changes(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> tuple[Array, Array]:
-    """Return (d - 1, a) of ``propagator``, the first with all its digits, however close to 1 d is.
+def changes(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> tuple[Array, Array, Array]:
+    """Return (d - 1, d, a) of ``propagator``: d and d - 1 with all their digits, however small they are.
 
     Examples
     --------
     >>> changes(np.full(3, 0.1), 0.0, 1e-20, False)[0]
     array([ 0.e+00, -1.e-21, -2.e-21])
+    >>> changes(np.full(100, 0.1), 0.0, 5.0, False)[1][-1] == 0.5**99
+    True
     """
     *batch, steps = rates.shape
     track = Track(tuple(batch), steps, rates)
-    history = zeros((*batch, steps, 1 + steps), rates)
+    history = zeros((*batch, steps, 2 + steps), rates)
     with computing(rates):  # rates that no training bears overflow here already
         for t in range(steps):
             history[..., t, :] = track.change
             track.step(t, rates[..., t : t + 1], momentum, weight_decay, nesterov)
-    return history[..., 0], history[..., 1:]
+    return history[..., 0], history[..., -1], history[..., 1:-1]
 
 
 class Track:
@@ -75,14 +77,16 @@ class Track:
     Attributes
     ----------
     change
-        Shape (..., 1 + rows). Column 0 is the response to the initial value, less 1; column 1 + s that to a unit
-        gradient at row s.
+        Shape (..., 2 + rows). Column 0 is the response to the initial value, less 1, and column 1 + s that to a unit
+        gradient at row s. The last column is the response to the initial value as it is: what is left of a weight that
+        has decayed by more than rounding leaves of 1 may grow again.
     velocity
         The momentum, likewise.
     """
 
     def __init__(self, batch: tuple[int, ...], rows: int, like: Array) -> None:
-        self.change, self.velocity = zeros((2, *batch, 1 + rows), like)
+        self.change, self.velocity = zeros((2, *batch, 2 + rows), like)
+        self.change[..., -1] = 1.0
 
     def step(self, row: int, rate: Any, momentum: Any, weight_decay: Any, nesterov: bool, scale: Any = 1.0) -> None:
         """Take a step along the gradient of a row times a scale; numbers have shape (..., 1).
@@ -123,8 +127,8 @@ class GridPropagator:
         kind = np.result_type(self._rates, weight_decay, float)
         self._rate, self._decay, self._log_d = (np.zeros(0, kind) for _ in range(3))  # at the nodes
 
-    def rows(self) -> tuple[NDArray[Any], NDArray[Any], float]:
-        """Values of d - 1 (r,) and a (r, nodes) for the last set of the grid, and how badly a polynomial fits them."""
+    def rows(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]:
+        """Values of d - 1 (r,), d and a (r, nodes) for the last set of the grid, and how badly a polynomial fits."""
         nodes, sums = self._grid.last, self._grid.sums()
         rate, misfit = self._fit()
         decay = np.log1p(-rate * self._weight_decay)
@@ -133,7 +137,7 @@ class GridPropagator:
         log_d = sums @ self._decay
         self._log_d = np.append(self._log_d[: nodes.start], log_d)
         a = sums * self._rate * np.exp(log_d[:, None] - self._log_d - self._decay)
-        return np.expm1(log_d), a, max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))
+        return np.expm1(log_d), np.exp(log_d), a, max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))
 
     @property
     def rate(self) -> NDArray[Any]:

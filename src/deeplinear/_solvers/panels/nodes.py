@@ -70,8 +70,8 @@ class NodesInTime:
             self.resize(self._larger())
         rows, misfits = self.rows(nodes), [0.0]
         for group, propagator in self.propagators.items():
-            lost, a, misfit = propagator.rows()
-            self._weights.append(group, rows, lost[None], a[None])
+            lost, d, a, misfit = propagator.rows()
+            self._weights.append(group, rows, lost[None], a[None], d[None])
             misfits.append(misfit)
         return rows, max(misfits)
 
