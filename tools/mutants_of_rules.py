@@ -226,10 +226,11 @@ CONDENSED = Suite(
             ("outputs=self._outputs, is_density=True)", "outputs=self._outputs)"),
             ("for index in range(len(self.blocks) - 3, 0, -1):", "for index in range(len(self.blocks) - 3, -1, -1):"),
             ("1.0 / whole)[0, :end]", "1.0 * whole)[0, :end]"),
+            ("self._left() if self._may_come_back else None", "None"),
         ],
         "_solvers/condensed/remainder.py": [
             ("float(ratio.max(initial=0.0))", "1e-4 * float(ratio.max(initial=0.0))"),
-            ("np.maximum(np.concatenate(norms), floor * self._largest_sums)", "np.concatenate(norms)"),
+            ("np.maximum(np.concatenate(norms), floor[last].min() * self._largest_sums)", "np.concatenate(norms)"),
             ("np.maximum(self._largest_sums, before._largest_sums)", "self._largest_sums"),
         ],
     },

@@ -11,7 +11,8 @@ _LAST = 2
 
 _ROUNDING = 1e-13
 """What rounding leaves of correlations, relative to their initial values, and of responses, relative to the largest
-ones that there were: it is never smooth, and what has died out need not be known any better."""
+ones that there were: it is never smooth, and what has died out need not be known any better, unless it was weights that
+died out and they may come back."""
 
 _SMALL_SLOPE = 1e-3
 """Derivatives that are this fraction of the largest one of a function, or less, are judged by that scale."""
@@ -32,11 +33,22 @@ class LastRows:
         Part of a row that may be lost.
     before
         The rows that were looked at before these, if there were any.
+    left
+        What is left of the kernel at each time, at most 1, where weights that have died out may come back: then all
+        that is made of them must be known as closely as before, relative to what is left. None if they may not.
     """
 
-    def __init__(self, room: Room, outputs: int, end: int, allowed: float, before: "LastRows | None" = None) -> None:
+    def __init__(
+        self,
+        room: Room,
+        outputs: int,
+        end: int,
+        allowed: float,
+        before: "LastRows | None" = None,
+        left: Array | None = None,
+    ) -> None:
         self._outputs, self._end, size = outputs, outputs * end, room.size
-        floor = min(1.0, _ROUNDING / allowed)
+        floor = min(1.0, _ROUNDING / allowed) * (np.ones(self._end) if left is None else np.repeat(left, outputs))
         last = slice(max(0, self._end - _LAST * outputs), self._end)
         moments, sums, norms, values, scales, sizes = [], [], [], [], [], []
         for function in room.two_time:
@@ -57,7 +69,7 @@ class LastRows:
         self._moments, self._largest_sums = np.concatenate(moments), np.concatenate(sums)
         if before is not None:
             self._largest_sums = np.maximum(self._largest_sums, before._largest_sums)
-        self._norms = np.maximum(np.concatenate(norms), floor * self._largest_sums)
+        self._norms = np.maximum(np.concatenate(norms), floor[last].min() * self._largest_sums)
         self._values, self._scales, self._sizes = (np.concatenate(each) for each in (values, scales, sizes))
 
     def left_out(self, how: Condensation) -> float:

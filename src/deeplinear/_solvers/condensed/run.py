@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from deeplinear._core import memory
-from deeplinear._core.arrays import computing
+from deeplinear._core.arrays import Array, computing
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients, is_complex, row_set, structure
@@ -99,6 +99,10 @@ class CondensedRun:
         self._kept: list[Values] = []
         self._rows: LastRows | None = None  # that were looked at last
         self._subsampling = coefficients([problem], 0, 1).subsampling
+        # Weights that decay by one rule for good do not grow again, and in a centered network, which is known by its
+        # difference from the initial one, rounding errors would grow in their place.
+        rule, centered = problem.optimizer, problem.network.centered
+        self._may_come_back = rule.has_decay(problem.steps) and rule.changes_in_time and not centered
         self._allocate(_ROOM)
 
     def fill(self, progress: Progress | None = None) -> None:
@@ -195,7 +199,8 @@ class CondensedRun:
     def _condense(self) -> None:
         """Let neighbouring blocks be one, newest first, but not the last, nor the first, in which time 0 is."""
         allowed = PART * self.tolerance
-        rows = self._rows = LastRows(self.equations.room, self._outputs, self.count, allowed, self._rows)
+        left = self._left() if self._may_come_back else None
+        rows = self._rows = LastRows(self.equations.room, self._outputs, self.count, allowed, self._rows, left)
         for index in range(len(self.blocks) - 3, 0, -1):
             first, second = self.blocks[index : index + 2]
             longer, shorter = max(first.length, second.length), min(first.length, second.length)
@@ -214,6 +219,12 @@ class CondensedRun:
                     self.most_left_out = max(self.most_left_out, left_out)
                     self.error = max(self.error, left_out / PART)
                     break
+
+    def _left(self) -> Array:
+        """Part of the initial kernel that is left at each time that is kept, at most 1: products of all weights."""
+        kernel = np.abs(self.equations.chain.kernel()[0, : self.count].real)
+        left: Array = np.fmin(1.0, kernel / kernel[0])  # 1 where there is no kernel
+        return left
 
     def _replace(self, how: Condensation) -> None:
         """Let fewer times stand for some."""
