@@ -9,6 +9,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.merged_steps import EXACT, MergedSteps
+from deeplinear._time.axis import spline
 from factories import maker
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
@@ -184,21 +185,26 @@ def test_merged_steps_beyond_the_edge_are_given_up_in_seconds():
     "change",
     [
         {"data": dl.Isotropic(0.1, np.eye(2).tolist()), "lr": 1e-4, "steps": 600},
+        {"centered": True, "noise": 0.3, "sampling": dl.MultiPassSGD(2.0, 0.5), "lr": 4e-4, "steps": 10**4},
         pytest.param({"steps": 1200}, marks=pytest.mark.slow),  # longer ones: cost/test_estimate
         pytest.param(
             {"network": LAZY, "noise": 0.0, "sampling": dl.OnlineSGD(0.5), "lr": 5e-4, "steps": 6000},
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["two outputs", "noise", "no noise"],
+    ids=["two outputs", "more than foreseen", "noise", "no noise"],
 )
 def test_what_merged_steps_take_is_foreseen(change):
-    """Numbers 839 and 1405 of ``make fuzz``: the first steps, which are exact, and losses that fall by many decades."""
+    """Numbers 839 and 1405 of ``make fuzz``: the first steps, which are exact, and losses that fall by many decades.
+
+    Some runs need a quarter more steps than is foreseen, and half as much memory again, which is counted.
+    """
     problem = make(**change)
     work = MergedSteps().estimate(problem)
+    spline(np.arange(20.0), np.zeros(20))  # what it imports is held only once
     tracemalloc.start()
     solution = dl.solve(problem, method="coarse")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1.5 * work.bytes
+    assert peak < 1.3 * work.bytes
     assert max(solution.axis.intervals, EXACT) / 2 < work.shape.steps < 2 * max(solution.axis.intervals, EXACT)

@@ -54,6 +54,9 @@ _MOST_ROWS = 4000
 _ALL_RUNS = 2.5
 """Cost of all runs, in units of the finest."""
 
+_MORE = 1.25
+"""Steps that the finest run may have, in units of what is foreseen: there must be memory for these."""
+
 _GAIN = 0.7
 """Nothing is gained if the finest run has this fraction of all steps."""
 
@@ -102,7 +105,8 @@ class MergedSteps(Solver):
         decades = max(0.0, -math.log10(max(noise, _remaining(problem, times))))
         steps = max(EXACT, _FEWEST * _FINEST, round((12 + 6 * decades) * times**0.8 * problem.steps**0.15))
         shape = replace(self._dense.shape(problem), steps=min(problem.steps, steps))
-        return Work(shape, depth.passes(shape) * _ALL_RUNS, round(depth.copies(shape) * system.memory(shape)))
+        longer = replace(shape, steps=max(EXACT, min(self.most_steps(problem), round(_MORE * shape.steps))))
+        return Work(shape, depth.passes(shape) * _ALL_RUNS, round(depth.copies(longer) * system.memory(longer)))
 
     def most_steps(self, problem: Problem) -> int:
         """Return the steps of a finest run beyond which this gives up."""
