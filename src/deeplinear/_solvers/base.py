@@ -62,8 +62,9 @@ class Run(Protocol):
         """Overlaps of networks that share only part of their randomness."""
         ...
 
-    def test_losses(self, steps: NDArray[np.int64]) -> Array:
-        """Test losses at whole steps, shape (steps, batch)."""
+    @property
+    def test_losses(self) -> Callable[[NDArray[np.int64]], Array]:
+        """Test losses at whole steps, shape (steps, batch), as a function that keeps nothing else of the run."""
         ...
 
 

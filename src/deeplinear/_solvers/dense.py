@@ -72,8 +72,10 @@ class Dense(Solver):
     def estimate(self, problem: Problem) -> Work:
         """One pass; where nodes stand for layers also those on fewer nodes, to compare with."""
         shape = self.shape(problem)
-        kept = system.memory(shape, averages=self.averages)
-        return Work(shape, depth.passes(shape), round(depth.copies(shape) * kept))
+        kept = round(depth.most_nodes(problem, shape) * system.memory(shape, averages=self.averages))
+        if shape.depth_nodes and depth.may_need_layers(problem):
+            kept = max(kept, system.memory(structure(problem, 0), averages=self.averages))
+        return Work(shape, depth.passes(shape), kept)
 
     def shape(self, problem: Problem) -> Structure:
         """Return the structure of the equations."""
@@ -257,11 +259,13 @@ class DenseRun:
             independent=eq.equal_times.bias,
         )
 
-    def test_losses(self, steps: NDArray[np.int64]) -> Array:
-        """Test losses at several steps, shape (steps, batch)."""
-        losses = self.equations.loss_curve(slice(0, self.equations.c.structure.steps))
+    @property
+    def test_losses(self) -> Callable[[NDArray[np.int64]], Array]:
+        """Test losses at whole steps, shape (steps, batch), as a function that keeps nothing else of the run."""
+        losses: NDArray[Any] = to_numpy(self.equations.loss_curve(slice(0, self.equations.c.structure.steps))).T
         reported = self.equations.c.structure.reported
-        return to_numpy(losses).T[steps if reported is None else reported[steps]]
+        known = losses if reported is None else losses[reported]
+        return lambda steps: known[steps]
 
     def _watch(self, steps: slice) -> None:
         diverges = self.equations.diverges(steps)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,31 @@ from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure, structure
 from deeplinear._equations.depth_sweeps import FEW_LAYERS
 from deeplinear._problem.problem import Problem
-from deeplinear._solvers.base import Run, Unresolved
+from deeplinear._solvers.base import Array, Run, Unresolved
 
 AnyRun = TypeVar("AnyRun", bound=Run)
+
+
+class Compared(Protocol):
+    """What two solutions on different numbers of nodes are compared by."""
+
+    @property
+    def diverged_at(self) -> NDArray[np.int64]:
+        """Step at which each problem diverged, -1 if it did not."""
+        ...
+
+    @property
+    def test_losses(self) -> Callable[[NDArray[np.int64]], Array]:
+        """Test losses at whole steps, shape (steps, batch)."""
+        ...
+
+
+class Coarser(NamedTuple):
+    """What is kept of a solution on fewer nodes; its matrices would be held beside those of the next one."""
+
+    diverged_at: NDArray[np.int64]
+    test_losses: Callable[[NDArray[np.int64]], Array]
+
 
 NODES = (5, 7, 9, 12, 16, 21, 28)
 """Numbers of nodes in depth that are tried in turn."""
@@ -49,11 +71,28 @@ def _trains_alike(problem: Problem) -> bool:
     return len(groups) <= 1 or problem.network.depth == math.inf
 
 
-def copies(shape: Structure) -> float:
-    """Size of a solution and of the one on fewer nodes that it is compared with, in units of the first."""
+def most_nodes(problem: Problem, shape: Structure) -> float:
+    """Size of the largest solution that may be needed, in units of one on the nodes that are likely to be enough.
+
+    The next number of nodes is often tried. Where training blows up no two numbers may agree, and all are tried.
+    """
     if not shape.depth_nodes:
         return 1.0
-    return 1.0 + max([nodes for nodes in NODES if nodes < shape.depth_nodes], default=0) / shape.depth_nodes
+    following = min([nodes for nodes in NODES if nodes > shape.depth_nodes], default=NODES[-1])
+    return (NODES[-1] if blows_up(problem) else following) / shape.depth_nodes
+
+
+def blows_up(problem: Problem) -> bool:
+    """Whether plain descent is beyond the edge of stability at first, by the kernel of the first and last weights."""
+    optimizer, network, steps = problem.stages[0].optimizer, problem.network, problem.stages[0].of
+    kernel = 2.0 * math.exp(float(np.real(network.log_initial_gain)))
+    fastest = float(np.abs(problem.data.modes.eigenvalues).max())
+    return optimizer.is_plain and optimizer.highest_rate(steps) * fastest * kernel > 2.0
+
+
+def may_need_layers(problem: Problem) -> bool:
+    """Whether the layers, as they are not too many, are likely to be solved one by one after all."""
+    return problem.network.depth <= FEW_LAYERS and blows_up(problem)
 
 
 def passes(shape: Structure) -> float:
@@ -82,21 +121,8 @@ def resolved(
     """
     if nodes is not None or not likely_nodes(problem):
         return run(nodes or 0, progress), {"depth_nodes": nodes} if nodes else {}, nodes or 0
-    coarse = run(NODES[0], progress)
-    for count in NODES[1:]:
-        fine = run(count, None)
-        error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
-        unsettled = fine.equations.chain.unsettled
-        # Whether a step can be solved may hang on the last digit with few nodes, so that these agree by chance.
-        few = problem.network.depth <= FEW_LAYERS or count < NODES[-1]
-        unresolved = unsettled & ((fine.diverged_at < 0) | few)
-        if error <= tolerance and not unresolved.any():
-            return fine, {"depth_nodes": count, "depth_error": error}, count
-        if count < NODES[-1]:
-            coarse = fine
-    if problem.network.depth > FEW_LAYERS and (end := _parting(coarse, fine, problem.steps, tolerance)):
-        fine.diverged_at[:] = end
-        return fine, {"depth_nodes": count, "depth_error": tolerance}, count
+    if found := _on_nodes(run, problem, tolerance, progress):
+        return found
     if problem.network.depth == math.inf:
         raise Unresolved(
             f"infinite depth was not resolved to tolerance {tolerance:g} with {NODES[-1]} nodes in layer time; "
@@ -110,6 +136,32 @@ def resolved(
         ) from None
 
 
+def _on_nodes(
+    run: Callable[[int, Progress | None], AnyRun], problem: Problem, tolerance: float, progress: Progress | None
+) -> tuple[AnyRun, dict[str, Any], int] | None:
+    """Solve with more and more nodes, and hold the matrices of one solution at a time; None if none are enough."""
+    coarse = _without_matrices(run(NODES[0], progress))
+    for count in NODES[1:]:
+        fine, is_last = run(count, None), count == NODES[-1]
+        error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
+        unsettled = fine.equations.chain.unsettled
+        # Whether a step can be solved may hang on the last digit with few nodes, so that these agree by chance.
+        few = problem.network.depth <= FEW_LAYERS or not is_last
+        unresolved = unsettled & ((fine.diverged_at < 0) | few)
+        if error <= tolerance and not unresolved.any():
+            return fine, {"depth_nodes": count, "depth_error": error}, count
+        if not few and (end := _parting(coarse, fine, problem.steps, tolerance)):
+            fine.diverged_at[:] = end
+            return fine, {"depth_nodes": count, "depth_error": tolerance}, count
+        coarse = _without_matrices(fine)
+        del fine
+    return None
+
+
+def _without_matrices(run: Run) -> Coarser:
+    return Coarser(run.diverged_at, run.test_losses)
+
+
 def _initial_error(run: Run, problem: Problem) -> float:
     """Relative error of what nodes in depth make of the initial weights, which is known in closed form."""
     gain = to_numpy(run.equations.chain.Cg_first.matrix[:, 0, 0])
@@ -118,7 +170,7 @@ def _initial_error(run: Run, problem: Problem) -> float:
     return error if np.isfinite(error) else math.inf
 
 
-def _disagreement(coarse: Run, fine: Run, steps: int) -> float:
+def _disagreement(coarse: Compared, fine: Run, steps: int) -> float:
     """Largest relative difference of the test losses of two solutions.
 
     On its way to a divergence a run amplifies the last digit, so there steps whose loss is above twice its initial
@@ -132,7 +184,7 @@ def _disagreement(coarse: Run, fine: Run, steps: int) -> float:
     return float(worst) if np.isfinite(worst) else math.inf
 
 
-def _parting(coarse: Run, fine: Run, steps: int, tolerance: float) -> int:
+def _parting(coarse: Compared, fine: Compared, steps: int, tolerance: float) -> int:
     """Step at which two solutions that both diverge begin to differ; 0 if their loss has not grown by then.
 
     What grows along the depth beyond what nodes resolve differs from one number of nodes to the next from there on.
@@ -146,7 +198,7 @@ def _parting(coarse: Run, fine: Run, steps: int, tolerance: float) -> int:
     return end if agreed > _GROWN * first else 0
 
 
-def _differences(coarse: Run, fine: Run, steps: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _differences(coarse: Compared, fine: Compared, steps: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Relative differences of the test losses at some steps before a divergence, as ``_disagreement`` counts them."""
     end = np.minimum(*(np.where(run.diverged_at < 0, steps, run.diverged_at) for run in (coarse, fine)))
     compared = np.unique(np.geomspace(1, end.max(), _COMPARED).astype(int)) - 1

@@ -106,7 +106,9 @@ class MergedSteps(Solver):
         steps = max(EXACT, _FEWEST * _FINEST, round((12 + 6 * decades) * times**0.8 * problem.steps**0.15))
         shape = replace(self._dense.shape(problem), steps=min(problem.steps, steps))
         longer = replace(shape, steps=max(EXACT, min(self.most_steps(problem), round(_MORE * shape.steps))))
-        return Work(shape, depth.passes(shape) * _ALL_RUNS, round(depth.copies(longer) * system.memory(longer)))
+        return Work(
+            shape, depth.passes(shape) * _ALL_RUNS, round(depth.most_nodes(problem, longer) * system.memory(longer))
+        )
 
     def most_steps(self, problem: Problem) -> int:
         """Return the steps of a finest run beyond which this gives up."""

@@ -7,9 +7,11 @@ single steps, which are exact, where panels do not work.
 """
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array
 from deeplinear._core.cached import cached_property
@@ -109,11 +111,11 @@ class PanelRun:
         """The hidden layers."""
         return self.equations.chain
 
-    def test_losses(self, steps: Array) -> Array:
-        """Test losses at integer steps, shape (steps, 1)."""
-        at_nodes = self.equations.loss_curve(slice(0, len(self.grid))).T
-        losses: Array = self.grid.interpolation(steps) @ at_nodes
-        return losses
+    @property
+    def test_losses(self) -> Callable[[NDArray[np.int64]], Array]:
+        """Test losses at whole steps, shape (steps, 1), as a function that keeps nothing else of the run."""
+        grid, at_nodes = self.grid, self.equations.loss_curve(slice(0, len(self.grid))).T
+        return lambda steps: grid.interpolation(steps) @ at_nodes
 
     def _single_steps(self, count: int) -> None:
         """Take exact steps."""

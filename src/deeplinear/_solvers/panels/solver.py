@@ -99,7 +99,9 @@ class Panels(Solver):
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
         shape = self._shape(problem)
         passes = depth.passes(shape) * (_PASSES_IN_DEPTH if shape.depth_nodes else _PASSES)
-        return Work(replace(shape, steps=count), passes, round(depth.copies(shape) * panels_memory(shape, count)))
+        return Work(
+            replace(shape, steps=count), passes, round(depth.most_nodes(problem, shape) * panels_memory(shape, count))
+        )
 
     def begins(self, problem: Problem) -> bool:
         """Whether a panel is found soon, so that ``estimate`` applies: training has become smooth and stable."""
