@@ -12,8 +12,10 @@ from numpy.polynomial import legendre
 
 import deeplinear as dl
 from deeplinear._equations.two_time import Causal, Symmetric
+from deeplinear._solvers import choose
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
+from deeplinear._solvers.panels import solver
 from deeplinear._solvers.panels.error import rest
 from deeplinear._solvers.panels.run import PanelRun
 from deeplinear._solvers.panels.settle import Unknown, settle
@@ -562,3 +564,19 @@ def test_panels_that_are_not_asked_for_are_given_up_after_several_times_their_us
     with pytest.raises(Unresolved, match="far more work than usual"):
         Panels(overrun=0.2).solve([slow])
     assert Choice().solver(slow).overrun < Panels().overrun
+
+
+def test_panels_that_are_asked_for_are_given_up_too_where_every_step_takes_too_long(monkeypatch):
+    """Before minutes are spent on a run that hardly becomes smooth; 10^5 steps took many."""
+    slow = replace(AT_THE_EDGE, optimizer=dl.GradientDescent(0.02))
+    monkeypatch.setattr(solver, "_OVERRUN", 0.2)
+    monkeypatch.setattr(choose, "_MOST_NUMBERS", 0)
+    with pytest.raises(Unresolved, match="far more work than usual"):
+        dl.solve(slow, method="panels")
+    assert Choice("panels", hurries=False).solver(slow) == Panels()
+
+
+def test_a_refusal_says_that_a_condensed_past_may_do(monkeypatch):
+    monkeypatch.setattr(choose, "_MOST_NUMBERS", 0)
+    with pytest.raises(Unresolved, match=r'lower lr; or take method="condensed", which may take some \d.* oscillates$'):
+        dl.solve(AT_THE_EDGE)

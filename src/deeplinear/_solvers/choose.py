@@ -128,8 +128,12 @@ class Choice:
         return solver.hurried(self.patience if self.instead(problem, solver) else math.inf)
 
     def _bounded(self, problem: Problem, solver: Solver) -> Solver:
-        """Return what was asked for; a past that does not condense is given up where every step takes too long."""
-        if solver.name != Condensed.name or not self.hurries or _is_quick(Dense(self.tolerance).estimate(problem)):
+        """Return what was asked for, with a bound on its work where every step takes too long.
+
+        A past that does not condense, and panels of a run that hardly becomes smooth, would take many minutes.
+        """
+        bounded = solver.name in (Condensed.name, Panels.name) and self.hurries
+        if not bounded or _is_quick(Dense(self.tolerance).estimate(problem)):
             return solver
         return solver.hurried(math.inf)
 
@@ -226,7 +230,10 @@ def _or_every_step(problem: Problem, solver: Solver, choice: Choice) -> str:
     """End of a sentence: what it would take to solve every step, where that was left out for the time it takes."""
     if choice.method != "auto" or solver.name == Dense.name:
         return ""
-    work = Dense(choice.tolerance).estimate(problem)
+    condensed, work = Condensed(choice.tolerance), Dense(choice.tolerance).estimate(problem)
+    if solver.name != condensed.name and condensed.why_not(problem) is None:
+        takes = in_time(condensed.estimate_of_oscillations(problem).numbers / _NUMBERS_PER_SECOND)
+        return f'; or take method="condensed", which may take some {takes} where training oscillates'
     if work.bytes > CPU.available():
         return ""
     takes = f"{in_bytes(work.bytes)} and some {in_time(work.numbers / _NUMBERS_PER_SECOND)}"
