@@ -143,6 +143,17 @@ class TestDamage:
         with pytest.raises(ValueError, match=r"is not a deeplinear.* file: its kind is None"):
             kind.load(path)
 
+    def test_a_solution_of_a_version_without_a_step_of_the_status_is_read(self, tmp_path: Path) -> None:
+        problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.1), steps=3)
+        solution, path = dl.solve(problem), tmp_path / "result.nc"
+        solution.save(path)
+        dataset = xr.load_dataset(path, engine="h5netcdf")
+        del dataset.attrs["rounding_at"]
+        dataset.to_netcdf(path, engine="h5netcdf")
+        again = dl.Solution.load(path)
+        assert again.status == solution.status == dl.Status()
+        np.testing.assert_array_equal(again.test_loss, solution.test_loss)
+
     def test_what_makes_no_sense_is_refused(self, saved: tuple[Any, Path]) -> None:
         kind, path = saved
         dataset = xr.load_dataset(path, engine="h5netcdf")

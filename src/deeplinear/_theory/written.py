@@ -30,7 +30,10 @@ SETS = ("averaged_test_loss", "task_loss")
 MATRICES = tuple(TWO_TIME)
 
 _STATUS = tuple(each.name for each in fields(Status))
-_ATTRIBUTES = ("problem", *_STATUS, "axis", "solver", "stats")
+_LATER = ("rounding_at",)
+"""Steps of a status that files of the first versions do not have: nothing was said about them."""
+
+_ATTRIBUTES = ("problem", *(name for name in _STATUS if name not in _LATER), "axis", "solver", "stats")
 
 
 def written(solution: "Solution") -> "xr.Dataset":
@@ -63,7 +66,7 @@ def read(path: str | Path) -> dict[str, Any]:
     with reading(path, dataset, _ATTRIBUTES, ("time", *CURVES, *PARTS)):
         names = (*CURVES, *PARTS, *MATRICES, *SETS)
         arrays = {name: array for name in names if (array := from_dataset(dataset, name)) is not None}
-        steps = {name: int(dataset.attrs[name]) for name in _STATUS}
+        steps = {name: int(dataset.attrs.get(name, -1)) for name in _STATUS}
         return {
             "problem": Problem.from_toml(dataset.attrs["problem"]),
             "axis": axes.read(json.loads(dataset.attrs["axis"])),
