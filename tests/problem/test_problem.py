@@ -12,6 +12,7 @@ import deeplinear as dl
 from deeplinear._core import checks
 from deeplinear._core.about import described, parts_of
 from deeplinear._core.refusal import Refusal
+from deeplinear._problem.series import series_values
 from strategies import problems
 
 
@@ -231,3 +232,20 @@ def test_a_ratio_that_looks_like_a_count_gets_a_hint() -> None:
     counted = dl.Spectrum([1.0], [1.0])
     for fine in (problem(16.0), problem(100.5), problem(1e6), problem("infinite"), problem(512, data=counted)):
         assert fine.hint == ""
+
+
+def test_schedules_of_millions_of_steps_are_checked_at_once() -> None:
+    """Step by step they took seconds, also of an estimate; what is wrong is still named by its step."""
+    asked = []
+
+    def holds(value: float) -> bool:
+        asked.append(value)
+        return 0 <= value < math.inf
+
+    each = checks.Number("a number in a range", holds)
+    values = series_values("lr", dl.schedules.cosine(0.1), 10**6, each)
+    assert len(asked) == 2
+    np.testing.assert_array_equal(values, dl.schedules.cosine(0.1).values(10**6))
+    below = checks.Number("a number in a range", lambda value: value < 0.05)
+    with pytest.raises(ValueError, match=r"lr\[0\] must be a number in a range, got 0.1"):
+        series_values("lr", dl.schedules.cosine(0.1), 100, below)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.checks import Check
+from deeplinear._core.checks import Check, Number
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.schedules import Schedule, from_dict
 
@@ -43,7 +43,8 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
     array([0.1 , 0.05])
     """
     if isinstance(series, Schedule):
-        return np.array(_checked(name, series.values(steps).tolist(), each))
+        values = series.values(steps)
+        return values if _all_hold(values, each) else np.array(_checked(name, values.tolist(), each))
     if callable(series):
         return np.array(_checked(name, (series(step) for step in range(steps)), each))
     if not isinstance(series, tuple):
@@ -57,6 +58,13 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
 def is_constant(series: Series) -> bool:
     """Whether a series is one number for all steps."""
     return not (isinstance(series, tuple | Schedule) or callable(series))
+
+
+def _all_hold(values: NDArray[Any], each: Check) -> bool:
+    """Whether a range holds all values, as it does if it holds the smallest and the largest; of millions, at once."""
+    if not isinstance(each, Number) or values.dtype != np.float64 or not values.size:
+        return False
+    return bool(each.holds(values.min()) and each.holds(values.max()))
 
 
 def _checked(name: str, values: Iterable[Any], each: Check) -> tuple[float, ...]:
