@@ -58,7 +58,7 @@ def changes(rates: Array, momentum: Any, weight_decay: Any, nesterov: bool) -> t
     --------
     >>> changes(np.full(3, 0.1), 0.0, 1e-20, False)[0]
     array([ 0.e+00, -1.e-21, -2.e-21])
-    >>> changes(np.full(100, 0.1), 0.0, 5.0, False)[1][-1] == 0.5**99
+    >>> float(changes(np.full(100, 0.1), 0.0, 5.0, False)[1][-1]) == 0.5**99
     True
     """
     *batch, steps = rates.shape
