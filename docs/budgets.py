@@ -9,6 +9,8 @@ import math
 import sys
 from collections.abc import Callable
 
+import numpy as np
+
 import deeplinear as dl
 from deeplinear._scaling import loglog_slope
 
@@ -25,6 +27,8 @@ RATES = {"lazy": (1, 1e-3), "rich, L = 1": (1, 5.0), "rich, L = 2": (2, 5.0)}
 SOURCE = 0.5
 UPDATES, LATE = 200, 16
 """Longest run, and from where on exponents are fitted."""
+PER_RUN = 25
+"""Horizons of a run that are fitted, evenly spaced in their logarithm."""
 
 
 def features(source: float) -> dl.Problem:
@@ -79,7 +83,8 @@ def rich_frontiers() -> Table:
     table = [["network", f"loss after {UPDATES}", *(each for name in names for each in (name, "law"))]]
     for name, (depth, richness) in RATES.items():
         found = dl.plan(rich_problem(name), UPDATES, ("steps",), cost=lambda each: each.steps - 1.0)
-        late = found.horizons >= LATE
+        late = np.unique(np.rint(np.geomspace(1, UPDATES, PER_RUN)).astype(int)) - 1
+        late = late[found.horizons[late] >= LATE]
         t, rates, losses = found.horizons[late].astype(float), found.lrs[late], found.losses[late]
         law = dl.rich_exponent(SOURCE, depth) if richness > 1 else dl.lazy_exponent(SOURCE)
         cells = [f"{losses[-1]:.4f}"]

@@ -90,7 +90,16 @@ class TestPlan:
         assert dl.Problem.from_dict(parsed["problem"]) == found.problem
         assert parsed["values"] == found.values
         assert parsed["frontier"]["loss"] == found.frontier.loss.tolist()
+        assert parsed["frontier"]["notes"] == list(found.frontier.notes)
         assert parsed["cost"] == found.cost
+        assert parsed["runs"]["loss"][-1] == parsed["loss"]
+
+    def test_the_last_row_of_the_table_is_the_answer(self) -> None:
+        lines = run("plan", *FAST, *self.OPTIONS).stdout.splitlines()
+        last = [each.strip() for each in [line for line in lines if line.startswith("│")][-1].split("│")[1:-1]]
+        found = dl.plan(PROBLEM, 20.0, values={"width": [0.5, 1, 2]})
+        lr = float(found.problem.optimizer.rates(1)[0])
+        assert last[:5] == [f"{each:.4g}" for each in (20.0, found.loss, *found.values.values(), lr)]
 
     def test_models_are_kept(self) -> None:
         assert run("plan", *FAST, *self.OPTIONS, "--store", "kept").exit_code == 0

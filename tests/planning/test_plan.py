@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import deeplinear as dl
 from deeplinear._core.claims import Claims
@@ -20,6 +21,7 @@ from deeplinear._planning.budget import Envelope, envelope
 from deeplinear._planning.frontier import frontier
 from deeplinear._planning.kept import _name, _opened, _write, solve_kept
 from factories import maker
+from strategies import on_random
 
 make = maker("sampling", "steps", depth=1, width=1.0, noise=0.3, lr=0.05)
 ONLINE = make(dl.OnlineSGD(0.5), 16)
@@ -60,6 +62,18 @@ def test_ends_of_the_grid_are_not_fitted() -> None:
     assert not result.is_inside[[0, -1]].any()
     assert np.isnan(result.exponents["loss"][0]) or result.is_inside.sum() > 2
     assert result.values["width"][-1] == 4.0
+    # The smallest first; then the larger neighbour is too dear, or a smaller one has had the longest run.
+    assert result.notes[0] == "smallest width"
+    assert result.notes[-1] == "longest run, largest width"
+    assert [not note for note in result.notes] == result.is_inside.tolist()
+
+
+def test_why_a_budget_is_left_out() -> None:
+    """Inside the grid too, a neighbour may be too dear for one update, or have had the longest run already."""
+    width, steps = np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0])
+    steep = np.array([[9.0, 8.5, 8.0], [4.0, 2.0, 1.0], [6.0, 5.0, 4.0]])
+    result = frontier({"width": width}, steps, steep, width[:, None] * steps, np.array([2.0, 4.0]))
+    assert result.notes == ("one update at width 4 costs more", "width 1 is at the longest run")
 
 
 def test_the_lazy_exponent_of_steps() -> None:
@@ -98,6 +112,40 @@ def test_brute_force(found: dl.Plan) -> None:
     assert dl.solve(found.problem).test_loss[-1] == pytest.approx(found.loss, rel=1e-9)
 
 
+@on_random(st.data(), 2, 12)
+def test_nothing_within_the_budget_is_better(data: st.DataObject) -> None:
+    """Every width, every number of updates and 150 rates: none of the runs within the budget has less loss."""
+    draw = data.draw
+    problem = make(dl.OnlineSGD(draw(st.sampled_from([0.5, 1.0, 2.0]))), draw(st.integers(8, 30)))
+    problem = problem.replace(depth=draw(st.integers(1, 2)), noise=draw(st.sampled_from([0.0, 0.3])))
+    widths = [0.5, 1.0, 2.0]
+    dearest = dl.training_cost(problem.replace(width=widths[-1]))
+    compute = dearest * draw(st.floats(0.05, 0.9))
+    found = dl.plan(problem, compute, values={"width": widths})
+    assert found.cost == dl.training_cost(found.problem) <= compute
+    assert dl.solve(found.problem).test_loss[-1] == pytest.approx(found.loss, rel=1e-9)
+    for width in widths:
+        model = problem.replace(width=width)
+        one = dl.training_cost(model) / (model.steps - 1)
+        longest = min(int(compute / one), model.steps - 1)
+        if longest:
+            runs = dl.solve([model.replace(lr=lr) for lr in np.geomspace(0.01, 1.0, 150).tolist()])
+            assert found.loss <= min(run.test_loss[1 : longest + 1].min() for run in runs) * (1 + 1e-6)
+
+
+def test_the_last_run_of_the_table_is_the_answer() -> None:
+    """A budget that a ladder of horizons would waste a tenth of, on the problem of the command line."""
+    problem = make(dl.FullBatch(2.0), 120).replace(depth=3)
+    result = dl.plan(problem, 1000.0)
+    assert result.values == {"width": 0.5, "steps": 84.0}
+    assert result.loss == pytest.approx(0.21966, rel=1e-4)
+    last = {name: float(each[-1]) for name, each in result.runs.items()}
+    lr = float(result.problem.optimizer.rates(1)[0])
+    assert last == {"loss": result.loss, "cost": result.cost, "lr": lr} | result.values
+    assert (np.diff(result.runs["loss"]) <= 0).all()
+    assert (result.runs["cost"] <= result.frontier.compute * (1 + 1e-9)).all()
+
+
 def test_costs_of_networks() -> None:
     """6 operations for each weight, example and update, counted by hand."""
     data = dl.Spectrum([1.0, 0.5], [1.0, 1.0], multiplicity=[1.0, 7.0])
@@ -114,7 +162,9 @@ def test_words_and_the_picture(found: dl.Plan) -> None:
     assert str(found).startswith(f"test loss {found.loss:.4g} for {found.cost:.4g} of 20: width ")
     figure = found.plot()
     assert figure.axes[0].get_ylabel() == "test loss above label noise"
-    labels = figure.axes[0].get_legend_handles_labels()[1]
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    star = handles[labels.index("best run")]
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == (found.cost, found.loss - found.label_noise)
     assert labels[:3] == ["width 0.5", "width 1", "width 2"]
     np.testing.assert_allclose(figure.axes[0].get_lines()[0].get_ydata(), found.losses[0] - 0.09)
 

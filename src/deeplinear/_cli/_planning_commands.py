@@ -75,17 +75,18 @@ def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Pat
         )
     if out is not None:
         save_picture(out, found)
-    best = found.frontier
+    best, runs = found.frontier, found.runs
+    names = ("compute", "loss", "values", "is_inside", "notes", "exponents")
     document = document_of("plan", found.problem, out) | {
         **{name: getattr(found, name) for name in ("values", "loss", "cost", "compute", "objective", "label_noise")},
-        "frontier": {name: getattr(best, name) for name in ("compute", "loss", "values", "is_inside", "exponents")},
+        "runs": found.runs,
+        "frontier": {name: getattr(best, name) for name in names},
     }
     rows = [
-        [f"{best.compute[i]:.4g}", f"{best.loss[i] + found.label_noise:.4g}"]
-        + [f"{values[i]:.4g}" for values in best.values.values()]
-        + ["" if best.is_inside[i] else "at an end of the grid"]
+        [f"{best.compute[i]:.4g}", *(f"{runs[name][i]:.4g}" for name in ("loss", *found.values, "lr")), best.notes[i]]
         for i in range(len(best.compute))
     ]
-    shown = table("best at each budget", ["compute", f"{found.objective} loss", *best.values, ""], rows)
+    columns = ["compute", f"{found.objective} loss", *found.values, "lr", "not in the exponents"]
+    shown = table("best at each budget", columns, rows)
     report.result(document, *words_of(found.problem), shown, str(found), *written_lines("picture", out))
     return OK

@@ -23,9 +23,12 @@ class Frontier:
         Least loss, less label noise, at each.
     values
         Best value of each field at each budget, shape (budgets,). Between values of the grid the place is that of a
-        parabola through the logarithms of the three nearest.
+        parabola through the logarithms of the three nearest. ``"steps"`` are updates, which need not be whole numbers.
     is_inside
-        Whether no field is at the end of its grid, shape (budgets,). The exponents are fitted to these.
+        Whether the best can be compared with a smaller and a larger value of every field, and with longer runs, shape
+        (budgets,). The exponents are fitted to these.
+    notes
+        Why it cannot, for each budget; empty where it can.
     exponents
         Of ``"loss"`` and of each field against the budget, with the scatter about the power law as error; nan where
         fewer than three budgets are inside.
@@ -35,6 +38,7 @@ class Frontier:
     loss: Array
     values: Mapping[str, Array]
     is_inside: NDArray[np.bool_]
+    notes: tuple[str, ...]
     exponents: Mapping[str, tuple[float, float]]
 
 
@@ -66,34 +70,56 @@ def frontier(grid: Mapping[str, Array], horizons: Array, loss: Array, cost: Arra
     rows = [_at(np.log(c), grid, shape, horizons, heights, prices) for c in compute]
     names = [*grid, "steps"]
     values = {name: np.array([row[1][i] for row in rows]) for i, name in enumerate(names)}
-    least, inside = np.exp([row[0] for row in rows]), np.array([row[2] for row in rows])
+    least, notes = np.exp([row[0] for row in rows]), tuple(row[2] for row in rows)
+    inside = np.array([not note for note in notes])
     fitted = {"loss": least} | {name: each for name, each in values.items() if len(np.unique(each)) > 1}
     exponents = {
         name: loglog_slope(compute[inside], each[inside]) if inside.sum() > 2 else (np.nan, np.nan)
         for name, each in fitted.items()
     }
-    return Frontier(compute, least, values, inside, exponents)
+    return Frontier(compute, least, values, inside, notes, exponents)
 
 
 def _at(
     budget: float, grid: Mapping[str, Array], shape: Sequence[int], horizons: Array, heights: Array, prices: Array
-) -> tuple[float, list[float], bool]:
-    """Least log(loss) at a budget, the values that reach it, and whether they are inside the grid."""
+) -> tuple[float, list[float], str]:
+    """Least log(loss) at a budget, the values that reach it, and why they are not inside the grid, if so."""
     reached = np.array([_interp(budget, price, height) for price, height in zip(prices, heights, strict=True)])
     steps = np.array([_interp(budget, price, np.log(horizons)) for price in prices])
     table, durations = reached.reshape(shape), steps.reshape(shape)
     best = np.unravel_index(int(np.argmin(table)), shape) if shape else ()
     least, log_steps = float(table[best]), float(durations[best])
     longest = np.log(horizons[-1]) if len(horizons) > 1 else np.inf
-    values, is_inside = [], bool(log_steps < longest)
-    for axis, each in enumerate(grid.values()):
+    values, notes = [], [] if log_steps < longest else ["longest run"]
+    for axis, (name, each) in enumerate(grid.items()):
         along = tuple(slice(None) if i == axis else index for i, index in enumerate(best))
-        place, change, moved, inner = _parabola(
-            np.log(each), table[along], np.where(durations[along] < longest, durations[along], np.inf), int(best[axis])
-        )
+        heights_along = table[along]
+        durations_along = np.where(durations[along] < longest, durations[along], np.inf)
+        note = _note(name, each, heights_along, durations_along, int(best[axis]))
+        if note:
+            notes.append(note)
+            values.append(float(each[best[axis]]))
+            continue
+        place, change, moved = _parabola(np.log(each), heights_along, durations_along, int(best[axis]))
         values.append(float(np.exp(place)))
-        least, log_steps, is_inside = least + change, log_steps + moved, is_inside and inner
-    return least, [*values, float(np.exp(log_steps))], is_inside
+        least, log_steps = least + change, log_steps + moved
+    return least, [*values, float(np.exp(log_steps))], ", ".join(notes)
+
+
+def _note(name: str, values: Array, heights: Array, durations: Array, best: int) -> str:
+    """Why the best value of a field cannot be compared with its neighbours, if so."""
+    if len(values) == 1:
+        return ""
+    if best == 0:
+        return f"smallest {name}"
+    if best == len(values) - 1:
+        return f"largest {name}"
+    for near in (best - 1, best + 1):
+        if np.isinf(heights[near]):
+            return f"one update at {name} {values[near]:g} costs more"
+        if np.isinf(durations[near]):
+            return f"{name} {values[near]:g} is at the longest run"
+    return ""
 
 
 def _interp(at: float, price: Array, height: Array) -> float:
@@ -101,20 +127,15 @@ def _interp(at: float, price: Array, height: Array) -> float:
     return float(np.interp(at, price, height, left=np.inf))
 
 
-def _parabola(places: Array, heights: Array, durations: Array, best: int) -> tuple[float, float, float, bool]:
-    """Place of the minimum near a grid point, how much lower it is, how log(steps) changes, and if it is inside.
-
-    It is not where a neighbour is missing, or would go on training past the last horizon (an infinite duration).
-    """
+def _parabola(places: Array, heights: Array, durations: Array, best: int) -> tuple[float, float, float]:
+    """Place of the minimum near a grid point, how much lower it is, and how log(steps) changes."""
     if len(places) == 1:
-        return float(places[0]), 0.0, 0.0, True
+        return float(places[0]), 0.0, 0.0
     near = slice(best - 1, best + 2)
-    if not 0 < best < len(places) - 1 or not np.isfinite(heights[near] + durations[near]).all():
-        return float(places[best]), 0.0, 0.0, False
     x = places[near] - places[best]
     bend, tilt, _ = np.polyfit(x, heights[near], 2)
     if bend <= 0:
-        return float(places[best]), 0.0, 0.0, True
+        return float(places[best]), 0.0, 0.0
     at = -tilt / (2 * bend)
     moved = np.polyval(np.polyfit(x, durations[near], 2), at) - durations[best]
-    return float(places[best] + at), float(-(tilt**2) / (4 * bend)), float(moved), True
+    return float(places[best] + at), float(-(tilt**2) / (4 * bend)), float(moved)

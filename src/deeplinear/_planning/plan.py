@@ -17,13 +17,14 @@ from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate import OBJECTIVES
 from deeplinear._learning_rate.ladder import check
+from deeplinear._learning_rate.optimal import optimal_lr
 from deeplinear._learning_rate.search import Excess
 from deeplinear._planning.budget import Envelope, envelope, training_cost
 from deeplinear._planning.frontier import Frontier, frontier
 from deeplinear._planning.kept import solve_kept
 from deeplinear._problem.edit import field_names, get_field, replace
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.rate import has_schedule
+from deeplinear._problem.rate import has_schedule, rate_of
 
 Array = NDArray[np.float64]
 
@@ -32,14 +33,18 @@ OVER = ("width", "steps", "batch", "depth", "samples")
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of a problem's own value that are tried unless values are given."""
 
-_PER_FACTOR = 10
-"""Horizons for each factor of ten in steps."""
-
 _BUDGETS = 9
 """Budgets of the frontier for each factor of ten."""
 
 _RATES = 24
 """Rates that a model is solved at, about."""
+
+
+_CLOSE = 1.1
+"""How much more loss than the best a model may have at the rates of the ladder for its rate to be searched."""
+
+_SAME = 1e-12
+"""Relative difference of a budget from a cost that is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +54,7 @@ class Plan(Drawn):
     Attributes
     ----------
     problem
-        The best problem within the budget, with its learning rate.
+        The best problem within the budget, with its learning rate, which is searched as by ``optimal_lr``.
     values
         Its values of the fields that were free, which are on the grid.
     loss, cost
@@ -59,12 +64,16 @@ class Plan(Drawn):
     grid
         Values that were tried for each field except the number of steps.
     horizons
-        Numbers of updates, shape (horizons,).
+        Every number of updates, from one to the longest run, shape (horizons,).
     losses, costs, lrs
-        Loss with the best constant rate, cost, and that rate, for every model after every number of updates, shape
-        (values of the first field, ..., horizons).
+        Loss with the best constant rate of the ladder, cost, and that rate, for every model after every number of
+        updates, shape (values of the first field, ..., horizons).
     frontier
-        What is best at every budget up to this one, with exponents.
+        What is best at every budget up to this one, between values of the grid, with exponents.
+    runs
+        The best run of the grid at each budget of the frontier: its ``"loss"``, ``"cost"`` and ``"lr"``, and its value
+        of each field, as in ``values``; shape (budgets,) each. The last one is ``problem``, and the rates of the others
+        are of the ladder.
     label_noise
         Part of the loss that nothing can lower; the losses of the frontier leave it out.
     objective
@@ -82,6 +91,7 @@ class Plan(Drawn):
     costs: Array = field(repr=False)
     lrs: Array = field(repr=False)
     frontier: Frontier = field(repr=False)
+    runs: Mapping[str, Array] = field(repr=False)
     label_noise: float = field(repr=False)
     objective: str
 
@@ -104,9 +114,17 @@ class Plan(Drawn):
             what = "loss above noise" if name == "loss" else name
             if math.isfinite(exponent):
                 lines.append(f"best {what} ~ compute^{exponent:.3f}, scatter about this law ± {error:.3f}")
-        if not self.frontier.is_inside[-1]:
-            lines.append("the best model is at an end of the grid: try more values")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._ends()])
+
+    def _ends(self) -> list[str]:
+        """Lines that say where the best run is at an end of what was tried."""
+        tried = {name: each for name, each in self.grid.items() if len(each) > 1}
+        ends = [name for name, each in tried.items() if self.values[name] in (each[0], each[-1])]
+        found = ", ".join(f"{name} {self.values[name]:g}" for name in ends)
+        lines = [f"the best model is at an end of the grid ({found}): try more values"] if ends else []
+        if len(self.horizons) > 1 and self.problem.steps - 1 == self.horizons[-1]:
+            lines.append("the best run is the longest that was tried: try more steps")
+        return lines
 
 
 def plan(
@@ -125,7 +143,9 @@ def plan(
 
     Every model of a grid is solved at a ladder of constant learning rates, each a factor 1.19 from the next, and after
     every number of updates the best of them counts: so every model and every horizon has its own rate. These
-    losses give what is best at each budget, and the exponents with which it grows.
+    losses give what is best at each budget, and the exponents with which it grows. The rates of the models that come
+    closest to the best within the whole budget are then searched among all rates, and the best of these runs is the
+    answer.
 
     Parameters
     ----------
@@ -170,7 +190,7 @@ def plan(
     names, grid = _checked(problem, over, values)
     objective, compute = checks.word("objective", objective, OBJECTIVES), checks.positive("compute", compute)
     last = problem.steps - 1
-    horizons = _horizons(last) if "steps" in names else np.array([last])
+    horizons = np.arange(1, last + 1) if "steps" in names else np.array([last])
     shape = tuple(len(each) for each in grid.values())
     models = [replace(problem, dict(zip(grid, each, strict=True))) for each in itertools.product(*_plain(grid))]
     costs = np.array([[cost(replace(each, {"steps": int(t) + 1})) for t in horizons] for each in models])
@@ -187,18 +207,19 @@ def plan(
         found = list(map(solve, models)) if store is None else solve_kept(models, objective, Path(store), solve)
     losses = np.array([each.losses[horizons] for each in found])
     lrs = np.array([each.lrs[horizons] for each in found])
+    chosen, loss, spent = _answer(models, horizons, losses, lrs, costs, compute, objective)
     counter.end()
-    best = _best(losses, costs, compute)
-    chosen = replace(models[best[0]], {"steps": int(horizons[best[1]]) + 1, "lr": float(lrs[best])})
     count = max(3, round(_BUDGETS * math.log10(compute / costs.min())) + 1)
     budgets = np.geomspace(costs.min(), compute, count)
     full = (*shape, len(horizons))
     above = np.maximum(losses - excess.label_noise, excess.rounding).reshape(full)
+    runs = [_run(names, models, horizons, losses, lrs, costs, budget) for budget in budgets[:-1]]
+    runs.append({"loss": loss, "cost": spent, "lr": rate_of(chosen), **_fields(names, chosen)})
     return Plan(
         problem=chosen,
-        values={name: float(get_field(chosen, name)) for name in names},
-        loss=float(losses[best]),
-        cost=float(costs[best]),
+        values=_fields(names, chosen),
+        loss=loss,
+        cost=spent,
         compute=compute,
         grid=grid,
         horizons=horizons,
@@ -206,22 +227,60 @@ def plan(
         costs=costs.reshape(full),
         lrs=lrs.reshape(full),
         frontier=frontier(grid, horizons.astype(float), above, costs.reshape(full), budgets),
+        runs={name: np.array([run[name] for run in runs]) for name in runs[0]},
         label_noise=excess.label_noise,
         objective=objective,
     )
 
 
-def _best(losses: Array, costs: Array, compute: float) -> tuple[int, int]:
-    """Model and horizon with the least loss within the budget."""
+def _answer(
+    models: Sequence[Problem],
+    horizons: NDArray[np.int64],
+    losses: Array,
+    lrs: Array,
+    costs: Array,
+    compute: float,
+    objective: str,
+) -> tuple[Problem, float, float]:
+    """Best run within the budget, its loss and its cost, after a search of the rates of all that come close."""
     affordable = np.where(costs <= compute, losses, np.inf)
-    model, horizon = np.unravel_index(int(np.argmin(affordable)), losses.shape)
-    return int(model), int(horizon)
+    least, found = affordable.min(), []
+    for model, losses_of_model in enumerate(affordable):
+        horizon = int(np.argmin(losses_of_model))
+        if losses_of_model[horizon] <= _CLOSE * least:
+            run = replace(models[model], {"steps": int(horizons[horizon]) + 1, "lr": float(lrs[model, horizon])})
+            found.append((*_with_best_rate(run, float(losses_of_model[horizon]), objective), costs[model, horizon]))
+    best, loss, cost = min(found, key=lambda each: each[1])
+    return best, loss, float(cost)
 
 
-def _horizons(last: int) -> NDArray[np.int64]:
-    """Numbers of updates, evenly spaced in their logarithm."""
-    count = max(2, math.ceil(_PER_FACTOR * math.log10(last)) + 1) if last > 1 else 1
-    return np.unique(np.rint(np.geomspace(1, last, count)).astype(int))
+def _with_best_rate(run: Problem, loss: float, objective: str) -> tuple[Problem, float]:
+    """Return a run at its best rate with its loss; as it is, where no better rate is found."""
+    try:
+        best = optimal_lr(run, objective=objective)
+    except ArithmeticError:
+        return run, loss
+    return (replace(run, {"lr": best.lr}), best.loss) if best.loss < loss else (run, loss)
+
+
+def _run(
+    names: Sequence[str],
+    models: Sequence[Problem],
+    horizons: NDArray[np.int64],
+    losses: Array,
+    lrs: Array,
+    costs: Array,
+    compute: float,
+) -> dict[str, float]:
+    """Loss, cost, rate and fields of the best run of the grid within a budget."""
+    affordable = np.where(costs <= compute * (1 + _SAME), losses, np.inf)
+    model, horizon = divmod(int(np.argmin(affordable)), len(horizons))
+    run, at = replace(models[model], {"steps": int(horizons[horizon]) + 1}), (model, horizon)
+    return {"loss": float(losses[at]), "cost": float(costs[at]), "lr": float(lrs[at]), **_fields(names, run)}
+
+
+def _fields(names: Sequence[str], problem: Problem) -> dict[str, float]:
+    return {name: float(get_field(problem, name)) for name in names}
 
 
 def _checked(problem: Any, over: Any, values: Any) -> tuple[tuple[str, ...], dict[str, Array]]:

@@ -89,8 +89,9 @@ def plot_optimum(found: Optimum, ax: Axes | None = None) -> Figure:
 def plot_plan(found: Plan, ax: Axes | None = None) -> Figure:
     """Draw the loss of every model against its cost, with the frontier, and the best values against the budget.
 
-    Lines are models, dark to light along the first field. Points of the frontier are open where the best model is at an
-    end of the grid; the dashed line is the power law of the others.
+    Lines are models, dark to light along the first field, and the star is the best run within the budget. Points of the
+    frontier, which are between values of the grid, are open where the best cannot be compared with its neighbours (see
+    ``Frontier.notes``); the dashed line is the power law of the others.
 
     Examples
     --------
@@ -132,6 +133,8 @@ def _draw_models(ax: Axes, found: Plan) -> None:
         first, is_new = index * count // len(losses), index % (len(losses) // count) == 0
         label = names[first] if is_new and len(names) > 1 else None
         ax.plot(costs[index], losses[index], color=colors[first], linewidth=1.2, marker=marker, label=label)
+    star: dict[str, Any] = {"marker": "*", "markersize": 13, "color": "#D55E00", "markeredgecolor": "white"}
+    ax.plot(found.cost, found.loss - found.label_noise, linestyle="none", zorder=5, label="best run", **star)
     _draw_law(ax, found, "loss", found.frontier.loss)
     ax.set_ylabel(f"{found.objective} loss above label noise")
 

@@ -101,7 +101,7 @@ const WORDING = {
   plan(data, state) {
     const { width, steps, lr, cost, loss } = bestFor(budgetOf(state, data), data);
     const isEnd = width === data.widths[0] || width === data.widths.at(-1);
-    const parts = [`With this budget width ${short(width)} for ${steps} steps at a rate of ${short(lr)} is best: loss ${short(loss)} for ${short(cost)}.`];
+    const parts = [`With this budget width ${short(width)} for ${steps} steps at a rate of ${short(lr)} is best (of rates a factor 1.19 apart): loss ${short(loss)} for ${short(cost)}.`];
     if (isEnd) parts.push("That is the end of the widths that are tried, a quarter to four times yours: change the width to see others.");
     const { loss: slope, width: wider } = data.exponents;
     if (slope !== null && slope !== undefined) parts.push(`Each tenfold budget ${data.label_noise ? "leaves" : "ends at"} ${short(10 ** slope)} of the loss${data.label_noise ? " above the noise" : ""}${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
