@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+import deeplinear as dl
 from command_line import document, refused, run
 from deeplinear._cli import _report
 from deeplinear._cli._grid import read_values
@@ -137,6 +138,21 @@ class TestSweep:
         assert not list(Path("sweep.zarr/.deeplinear/claims").iterdir())
         assert open_sweep("sweep.zarr").done.any()
         assert not [each for each in os.listdir("sweep.zarr/.deeplinear/points") if each.startswith(".")]
+
+
+@pytest.mark.filterwarnings("ignore:at 1 point of 3 rounding errors")
+def test_losses_that_are_rounding_errors_are_not_the_least() -> None:
+    Path("sam.toml").write_text(
+        dl.Problem(
+            dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40
+        ).to_toml()
+    )
+    arguments = ("sweep", "--problem", "sam.toml", "--over", "lr=0.005,0.01,0.02", "--workers", "1")
+    found = document(*arguments)
+    assert found["rounding"] == 1
+    assert found["best"]["theory"]["lr"] == 0.01  # at 0.02 it is lower still
+    text = "rounding errors have grown into the losses of 1 point, which does not count above"
+    assert text in " ".join(run(*arguments).stdout.split())
 
 
 class TestTransfer:

@@ -92,6 +92,18 @@ def replace_lr(problem: dict[str, Any], lr: float) -> dl.Problem:
     return read_problem(problem | {"optimizer": problem["optimizer"] | {"lr": lr}})
 
 
+def test_a_loss_that_is_rounding_errors_is_not_the_lowest() -> None:
+    problem = dl.Problem(
+        dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40
+    )
+    lrs = [0.005, 0.01, 0.02]
+    solved = dl.solve([problem.replace(lr=lr) for lr in lrs])
+    points = [rates.Point.of(lr, theory) for lr, theory in zip(lrs, solved, strict=True)]
+    assert min(points, key=lambda point: point.test_loss).lr == 0.02
+    assert [point.fails for point in points] == [False, False, True]
+    assert points[rates.lowest(points)].lr == 0.01
+
+
 def test_a_jagged_curve_ends_where_it_cannot_be_resolved() -> None:
     def points(losses: list[float], ratio: float) -> list[rates.Point]:
         return [rates.Point(ratio**index, loss, loss, 1.0, loss > 1) for index, loss in enumerate(losses)]

@@ -101,6 +101,24 @@ def test_sweeps_are_drawn() -> None:
     np.testing.assert_array_equal(ax.get_lines()[0].get_ydata(), [*final[:2], np.nan])
 
 
+def test_losses_that_are_rounding_errors_are_marked() -> None:
+    """In a sweep as crosses beside the curve, in a solution and a comparison by a line at their step."""
+    problem = dl.Problem(
+        dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40
+    )
+    with pytest.warns(UserWarning, match="rounding errors have grown into the losses"):
+        found = dl.sweep(problem, {"lr": [0.005, 0.01, 0.02]}, workers=1)
+    curve, crosses = dl.plot(found).axes[0].get_lines()
+    assert np.isnan(curve.get_ydata()).tolist() == [False, False, True]
+    assert (crosses.get_label(), crosses.get_xdata().tolist()) == ("rounding errors", [0.02])
+    solution = dl.solve(problem)
+    step = solution.status.rounding_at
+    networks = dl.simulate(problem, dim=10, seeds=2, workers=1)
+    for figure in (solution.plot(), dl.compare(solution, networks).plot()):
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        assert handles[labels.index(f"rounding errors from step {step} on")].get_xdata()[0] == step
+
+
 def test_sweeps_are_drawn_with_networks_and_other_axes() -> None:
     both = dl.sweep(make(), {"steps": [5, 9]}, experiment={"dim": 10, "seeds": 3}, workers=1)
     ax = dl.plot(both).axes[0]

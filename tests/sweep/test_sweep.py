@@ -259,6 +259,43 @@ class TestDamage:
                 attempt()
 
 
+class TestRounding:
+    """SAM at a rate at which rounding errors grow into the losses, the lowest of all, before training diverges."""
+
+    PROBLEM = dl.Problem(
+        dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40
+    )
+    GRID: ClassVar[dict[str, list[float]]] = {"lr": [0.005, 0.01, 0.02]}
+    WORDS = "at 1 point of 3 rounding errors have grown into the losses, from step"
+
+    def test_the_data_set_says_from_which_step_on(self) -> None:
+        with pytest.warns(UserWarning, match=self.WORDS) as warned:
+            found = sweep(self.PROBLEM, self.GRID, workers=1)
+        assert len(warned) == 1
+        step = dl.solve(self.PROBLEM).status.rounding_at
+        assert step is not None
+        assert found.rounding_at.values.tolist() == [-1, -1, step]
+        assert (found.diverged_at == -1).all()
+
+    def test_a_store_keeps_it(self, tmp_path: Path) -> None:
+        with pytest.warns(UserWarning, match=self.WORDS):
+            found = sweep(self.PROBLEM, self.GRID, tmp_path / "kept", workers=1)
+        with pytest.warns(UserWarning, match=self.WORDS):
+            assert open_sweep(tmp_path / "kept").identical(found)
+        with xr.open_zarr(tmp_path / "kept") as published:
+            assert published.load().identical(found)
+
+    def test_a_store_without_it_is_refused(self, tmp_path: Path) -> None:
+        """Stores of layout 3 have no such steps, and -1 would say that there are none."""
+        sweep(self.PROBLEM, {"lr": [0.005]}, tmp_path / "kept", workers=1)
+        manifest = tmp_path / "kept" / store.WORK_FOLDER / "manifest.json"
+        document = json.loads(manifest.read_text()) | {"layout": 3}
+        document.pop("sha256")
+        manifest.write_text(records.to_json(document))
+        with pytest.raises(ValueError, match=r"they have layout 3, and this version reads layout 4"):
+            open_sweep(tmp_path / "kept")
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("grid", "words"),

@@ -69,12 +69,14 @@ def sweep(
         )
     failures, best = _failures(found), _best(found)
     diverged = {kind: int((found[name] >= least).sum()) for kind, (name, least) in _DIVERGED.items() if name in found}
+    rounding = int((found["rounding_at"] >= 0).sum()) if "rounding_at" in found else 0
     points = math.prod(found.sizes[dim] for dim in _dims(found))
     document = document_of("sweep", problem, store) | {
         "grid": grid,
         "points": points,
         "failures": failures,
         "diverged": diverged,
+        "rounding": rounding,
         "best": best,
     }
     shown: list[str | Table] = [f"{points} points: {' x '.join(f'{found.sizes[dim]} {dim}' for dim in _dims(found))}"]
@@ -83,6 +85,9 @@ def sweep(
         columns = ["", *next(iter(best.values()))]
         shown.append(table("least test loss at the last step", columns, rows))
     shown += [f"{kind}: training diverged at {count} points" for kind, count in diverged.items() if count]
+    if rounding:
+        where = "1 point, which does" if rounding == 1 else f"{rounding} points, which do"
+        shown.append(f"theory: rounding errors have grown into the losses of {where} not count above")
     shown += [f"{each['kind']}: failed at {_place_of(each)}: {each['error']}" for each in failures[:_SHOWN]]
     if len(failures) > _SHOWN:
         shown.append(f"{len(failures) - _SHOWN} more failures: see failure and measured_failure in the result")
@@ -157,11 +162,13 @@ def _failures(found: "xr.Dataset") -> list[dict[str, Any]]:
 
 
 def _best(found: "xr.Dataset") -> dict[str, dict[str, Any]]:
-    """Where the test loss at the last step is least, of theory and of the experiment."""
+    """Where the test loss at the last step is least, of theory and of the experiment; rounding errors do not count."""
     best = {}
     for kind, name in _LOSSES.items():
         if name in found:
             last = found[name].sel(time=found["steps"] - 1) if "steps" in found.dims else found[name].isel(time=-1)
+            if name == "test_loss":
+                last = last.where(found["rounding_at"] < 0)
             if np.isfinite(last).any():
                 least = last.isel(last.argmin(...))
                 best[kind] = {"loss": least.item()} | _coordinates(least)

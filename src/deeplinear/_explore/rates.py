@@ -53,7 +53,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Point:
-    """What one learning rate comes to; training fails where both losses end above their start."""
+    """What one learning rate comes to.
+
+    Training fails where both losses end above their start, or rounding errors have grown into them.
+    """
 
     lr: float
     test_loss: float
@@ -65,7 +68,8 @@ class Point:
     def of(cls, lr: float, theory: dl.Solution) -> "Point":
         """Read off a solution."""
         test, train = theory.test_loss, theory.train_loss
-        fails = not (test[-1] <= test[0] or train[-1] <= train[0])
+        ends_lower = test[-1] <= test[0] or train[-1] <= train[0]
+        fails = not ends_lower or theory.status.rounding_at is not None
         return cls(lr, float(test[-1]), float(train[-1]), float(test[0]), fails)
 
     @property
@@ -130,10 +134,13 @@ def sample(
 
 
 def lowest(points: Sequence[Point]) -> int:
-    """Return the index of the point with the least loss."""
-    return min(
-        range(len(points)), key=lambda index: (not math.isfinite(points[index].test_loss), points[index].test_loss)
-    )
+    """Return the index of the point with the least loss, of those at which training does not fail if there are any."""
+
+    def order(index: int) -> tuple[bool, bool, float]:
+        point = points[index]
+        return not math.isfinite(point.test_loss), point.fails, point.test_loss
+
+    return min(range(len(points)), key=order)
 
 
 def between(points: Sequence[Point]) -> list[float]:

@@ -68,6 +68,7 @@ def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
         "label_noise": theory.decomposition.label_noise,
         "first_task": theory.task_loss[0] if theory.task_loss.size else None,
         "diverged_at": theory.status.diverged_at,
+        "rounding_at": theory.status.rounding_at,
         "rates": problem.optimizer.rates(problem.steps)[np.asarray(theory.times, dtype=int)],
         "steps": problem.steps,
         "seconds": theory.stats["seconds"],

@@ -76,6 +76,9 @@ class OptimalLr:
         ``"test"`` or ``"train"``.
     is_factor
         Whether ``lr`` is a factor on a schedule.
+    rounding_at
+        Step from which on rounding errors have grown into the losses of the best rate, so that its loss means nothing;
+        None if there is none.
     lrs, losses
         The rates searched, increasing, and their losses; ``inf`` where training diverges. Dips are left out.
     dips
@@ -97,12 +100,15 @@ class OptimalLr:
     lrs: Array = field(repr=False, compare=False)
     losses: Array = field(repr=False, compare=False)
     dips: tuple[tuple[float, float], ...] = field(repr=False, compare=False)
+    rounding_at: int | None = None
 
     def __str__(self) -> str:
         what = "schedule factor" if self.is_factor else "learning rate"
         text = f"optimal {what} {self.lr:.4g}: {self.objective} loss {self.loss:.4g} at step {self.horizon}"
         if not self.is_resolved:
             return text + ", the loss is down to rounding"
+        if self.rounding_at is not None:
+            return text + f", but rounding errors have grown into this loss from step {self.rounding_at} on"
         if self.at_edge:
             text += f", at the edge of stability; with a margin {self.safe_lr:.4g}: {self.safe_loss:.4g}"
         if len(self.minima) > 1:
@@ -185,6 +191,7 @@ def optimal_lr(
     at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
     loss = max(found.value, 0.0) + excess.label_noise
     searched = _searched(scan, found)
+    (run,) = solve_rates(problem, [math.exp(found.x)])
     counter.end()
     return OptimalLr(
         lr=math.exp(found.x),
@@ -198,6 +205,7 @@ def optimal_lr(
         horizon=horizon,
         objective=objective,
         is_factor=has_schedule(problem),
+        rounding_at=run.rounding_at,
         lrs=np.array([rate for rate, each in searched if each >= loss]),
         losses=np.array([each for _, each in searched if each >= loss]),
         dips=tuple(pair for pair in searched if pair[1] < loss),

@@ -20,7 +20,7 @@ from deeplinear._learning_rate.measured import check_experiment, measure_optima
 from deeplinear._planning.axes import Axis, at, axes_of, check_corners, followed, searchable
 from deeplinear._planning.moves import final_losses, find_jumps, local_exponent, regret_of
 from deeplinear._planning.one_field import POINTS, WORK, OptimalValue, optimal_value, scanned
-from deeplinear._planning.transferred import Transfer
+from deeplinear._planning.transferred import Transfer, is_lost
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._scaling import loglog_slope
@@ -248,6 +248,8 @@ def _transfer(
     exponent, scatter = (nan, nan) if is_bounded else loglog_slope(models.values[finite], moving)
     kept = [at(each, {free.name: float(best[models.smallest])}) for each in models.problems]
     places = [[free.coordinate(value) for value in _minima(each)] for each in optima]
+    regret = regret_of(kept, [each.loss for each in optima], models.objective, count.advance)
+    lost = np.array([is_lost(each) for each in optima])
     return Transfer(
         problem=models.problem,
         field=free.name,
@@ -262,7 +264,7 @@ def _transfer(
         jumps=find_jumps(models.values, places, np.array(local_exponents), exponent),
         exponent=exponent,
         exponent_error=scatter,
-        regret=regret_of(kept, [each.loss for each in optima], models.objective, count.advance),
+        regret=np.where(lost | lost[models.smallest], nan, regret),
     )
 
 

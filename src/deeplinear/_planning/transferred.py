@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
+def is_lost(optimum: Any) -> bool:
+    """Whether rounding errors have grown into the loss of an optimum."""
+    return isinstance(optimum, OptimalLr) and optimum.rounding_at is not None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Transfer(Drawn):
     """How the best learning rate, or another field, depends on the size of a model, and what it costs to keep it.
@@ -59,7 +64,8 @@ class Transfer(Drawn):
         is at a bound.
     regret
         Relative extra loss of each value with what is best for the smallest one, shape (values,): 0.1 is 10 % more
-        than at its own optimum; ``inf`` where training diverges, ``nan`` where an infinite depth was not resolved.
+        than at its own optimum; ``inf`` where training diverges, ``nan`` where an infinite depth was not resolved, or
+        rounding errors have grown into the loss of an optimum.
     experiment
         The same from finite networks, or ``None``.
     """
@@ -99,7 +105,7 @@ class Transfer(Drawn):
         A value transfers if it is cheap to keep, even where a better one moves away from it.
         """
         # Where many values are equally good to rounding, the one that was found says nothing.
-        exponent = self.exponent if all(optimum.is_resolved for optimum in self.optima) else math.nan
+        exponent = self.exponent if self._is_resolved else math.nan
         known = Evidence((exponent, exponent), (self.regret, self.regret), self.jumps, self.binding)
         return judge(self._named, self.values, known)
 
@@ -130,7 +136,7 @@ class Transfer(Drawn):
     def laws(self) -> list[str]:
         """The power laws of the optima, of theory and of networks, in words; none from one value."""
         lines = []
-        if math.isfinite(self.exponent) and not self.jumps and all(each.is_resolved for each in self.optima):
+        if math.isfinite(self.exponent) and not self.jumps and self._is_resolved:
             lines.append(f"optimal {self.axis.quantity} ~ {self.over}^{self.exponent:.3f}")
             if math.isfinite(self.exponent_error):
                 lines[0] += f", scatter about this law ± {self.exponent_error:.3f}"
@@ -186,11 +192,18 @@ class Transfer(Drawn):
         return "\n".join(lines)
 
     def place(self, index: int) -> str:
-        """Say where the optimum of a value is, if that is a special place: at the edge of stability or at a bound."""
+        """Say where the optimum of a value is, if that is special: at the edge of stability, at a bound, or lost."""
         optimum = self.optima[index]
         if isinstance(optimum, OptimalValue):
             return f"at its {optimum.binding} bound" if optimum.binding else ""
+        if is_lost(optimum):
+            return "lost in rounding errors"
         return "at the edge of stability" if optimum.at_edge else ""
+
+    @property
+    def _is_resolved(self) -> bool:
+        """Whether every optimum is, and rounding errors have not grown into its loss."""
+        return all(each.is_resolved and not is_lost(each) for each in self.optima)
 
     def _where(self, at: str) -> dict[str, Any]:
         """Whether optima are at the edge of stability, or at a bound, as a variable."""

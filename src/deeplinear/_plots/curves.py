@@ -96,3 +96,11 @@ def mark_divergence(ax: Axes, theory: Solution) -> None:
     if theory.status.diverged_at is not None:
         ax.axvline(theory.status.diverged_at, color=INK, linestyle=":", linewidth=0.9)
         ax.set_title(f"theory: {theory.status}")
+
+
+def mark_rounding(ax: Axes, theory: Solution) -> None:
+    """Draw a line where rounding errors have grown into the losses, with an entry for the legend."""
+    at = theory.status.rounding_at
+    if at is not None:
+        label = f"rounding errors from step {at} on"
+        ax.axvline(at, color="#D55E00", linestyle=(0, (4, 2)), linewidth=0.9, label=label)

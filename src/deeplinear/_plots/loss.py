@@ -24,6 +24,7 @@ from deeplinear._plots.curves import (
     last_step,
     mark_divergence,
     mark_phases,
+    mark_rounding,
     step_axis,
 )
 from deeplinear._plots.layers import draw_layers
@@ -95,6 +96,7 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
         step_axis(ax, last_step(solution))
         mark_phases(ax, solution)
         mark_divergence(ax, solution)
+        mark_rounding(ax, solution)
         ax.legend(loc="best", ncols=2)
         return figure_of(ax)
 
@@ -236,6 +238,7 @@ def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble | Measured) ->
     mark_phases(ax, theory)
     ax.set_ylabel("mean squared residual")
     mark_divergence(ax, theory)
+    mark_rounding(ax, theory)
     keys = [] if len(experiment.seeds) == 1 else [_error_key()]
     _legend(ax, [Line2D([], [], label="theory", **THEORY), *keys])
 

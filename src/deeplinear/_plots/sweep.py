@@ -26,6 +26,9 @@ KIND = "deeplinear.Sweep"
 
 _MARKERS = "osD^vPXp"
 
+_ROUNDING = "rounding errors"
+"""What the legend calls losses into which these have grown."""
+
 
 def is_sweep(result: Any) -> bool:
     """Whether this is the data set of a sweep."""
@@ -35,7 +38,8 @@ def is_sweep(result: Any) -> bool:
 def plot_sweep(found: "xr.Dataset", ax: Axes | None = None) -> Figure:
     """Draw the test loss at the last step: against the last field of the grid, a curve for each value of the first.
 
-    Theory is dashed; networks have marks, and their standard error. Points that diverged are left out.
+    Theory is dashed; networks have marks, and their standard error. Points that diverged are left out, and losses into
+    which rounding errors have grown are crosses beside the curves.
 
     Raises
     ------
@@ -109,7 +113,19 @@ def _draw(ax: Axes, curve: "xr.Dataset", x: str, color: Any, label: str, marker:
     if "test_loss" in curve:
         style = theory_in(color) if "measured_test_loss" in curve else THEORY | {"color": color, "linewidth": 1.6}
         name = label if "measured_test_loss" not in curve and label else "_"
-        ax.plot(at, _last(curve["test_loss"]), marker=marker, markersize=3.5, label=name, **style)
+        last, is_rounding = _last(curve["test_loss"]), _is_rounding(curve)
+        ax.plot(at, np.where(is_rounding, np.nan, last), marker=marker, markersize=3.5, label=name, **style)
+        if is_rounding.any():
+            is_first = _ROUNDING not in ax.get_legend_handles_labels()[1]
+            crosses = {"linestyle": "none", "marker": "x", "markersize": 5, "color": color}
+            ax.plot(at[is_rounding], last[is_rounding], label=_ROUNDING if is_first else "_", **crosses)
+
+
+def _is_rounding(curve: "xr.Dataset") -> NDArray[np.bool_]:
+    """Points whose loss at the last step is one that rounding errors have grown into."""
+    if "rounding_at" not in curve:
+        return np.zeros(curve["test_loss"].isel(time=0).shape, bool)
+    return np.asarray(curve["rounding_at"].values >= 0)
 
 
 def _positions(values: NDArray[Any]) -> Array:

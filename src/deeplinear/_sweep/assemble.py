@@ -25,6 +25,7 @@ _MEANING = {
     "test_loss": "test loss, theory",
     "train_loss": "train loss, theory",
     "diverged_at": "first step beyond bounds, -1 if none",
+    "rounding_at": "step from which on rounding errors have grown into the losses, -1 if none",
     "failure": "why there is no theory, empty if there is",
     "failure_type": "type of that error, empty if there is none",
     "done": "whether the theory was computed or has failed",

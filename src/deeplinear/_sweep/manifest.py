@@ -70,7 +70,8 @@ def _manifest(root: Path) -> dict[str, Any]:
     if document["layout"] != LAYOUT:
         text = (
             f"store {root} was written by deeplinear {document.get('deeplinear_version')}, whose stores this version "
-            "does not read; choose another store, or continue with that version"
+            f"does not read (they have layout {document['layout']}, and this version reads layout {LAYOUT}); "
+            "choose another store, or continue with that version"
         )
         raise Refusal("store", root, f"a store of layout {LAYOUT}", text=text)
     return document

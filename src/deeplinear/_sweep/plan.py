@@ -31,7 +31,7 @@ LARGEST_BATCH = 32
 _EVERY_STEP = 1000
 """Longest curve that is kept whole."""
 
-LAYOUT = 3
+LAYOUT = 4
 """Number of the way in which a store is laid out."""
 
 _IDENTITY = ("problem", "grid", "theory", "experiment")

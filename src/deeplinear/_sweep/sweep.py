@@ -87,6 +87,8 @@ def sweep(
 
         - ``test_loss``, ``train_loss``: theory; ``inf`` from a divergence on;
         - ``diverged_at``: the step of the divergence, -1 if there is none;
+        - ``rounding_at``: the step from which on rounding errors have grown into the losses, which mean nothing from
+          there on; -1 if there is none;
         - ``failure``, ``failure_type``: the error of a point that could not be computed, whose losses are nan, and
           its type; empty for all others;
         - ``done``: whether a point is computed or has failed;
@@ -103,6 +105,11 @@ def sweep(
         If an argument is not allowed, no point of the grid is valid, or the store has another sweep.
     OSError
         If the store cannot be written, or the scheduler does not answer. What is finished is kept.
+
+    Warns
+    -----
+    UserWarning
+        If rounding errors have grown into the losses of some points.
 
     Notes
     -----
@@ -141,7 +148,9 @@ def sweep(
             if workers is None and isinstance(runner, LocalProcesses) and not plan.experiment:
                 drive(plan, place, InProcess(), tell, stop=_trial(runner))
             drive(plan, place, runner, tell, device=device)
-            return _in_memory(plan, place) if folder is None else _publish(plan, folder)
+            found = _in_memory(plan, place) if folder is None else _publish(plan, folder)
+            _warn_of_rounding(found)
+            return found
         finally:
             place.close()
     finally:
@@ -180,13 +189,30 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     -----
     UserWarning
         If files of the store are damaged; it names them and says what to do. What is returned is right in any case.
+        Or if rounding errors have grown into the losses of some points.
     """
     root, manifest = local_path(store), read_manifest(store)
     damaged: list[Path] = []
     results = read_results(root, manifest, damaged)
     dataset = to_dataset(Plan.from_manifest(manifest), results, manifest["deeplinear_version"])
     _warn_of_damage(root, damaged, len(batches_of(manifest)))
+    _warn_of_rounding(dataset)
     return dataset
+
+
+def _warn_of_rounding(found: "xr.Dataset") -> None:
+    if "rounding_at" not in found:
+        return
+    steps = found["rounding_at"].values
+    count = int((steps >= 0).sum())
+    if count:
+        first = int(steps[steps >= 0].min())
+        where = "1 point" if count == 1 else f"{count} points"
+        warnings.warn(
+            f"at {where} of {steps.size} rounding errors have grown into the losses, from step {first} on or later: "
+            "rounding_at says from where; lower the learning rate there",
+            stacklevel=3,
+        )
 
 
 def _warn_of_damage(root: Path, results: list[Path], total: int) -> None:

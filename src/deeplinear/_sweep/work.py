@@ -20,6 +20,9 @@ Result = dict[str, NDArray[Any]]
 FAILURES = ("failure", "failure_type")
 """Arrays with the errors of points that could not be computed, and with their types."""
 
+STEPS = ("diverged_at", "rounding_at")
+"""Steps of the status of a solution, -1 where it has none."""
+
 OUT_OF_MEMORY = MemoryError.__name__
 """Type of the failures that are worth trying again."""
 
@@ -82,7 +85,7 @@ def empty(count: int, times: int, measured: bool) -> Result:
     """Return the arrays of points that have no results."""
     curves = [*LOSSES, *(f"{name}_error" for name in LOSSES)] if measured else list(LOSSES)
     result: Result = {name: np.full((count, times), np.nan) for name in curves}
-    result["diverged" if measured else "diverged_at"] = np.full(count, 0 if measured else -1)
+    result |= {"diverged": np.zeros(count, int)} if measured else {name: np.full(count, -1) for name in STEPS}
     return result | no_failures(count)
 
 
@@ -98,14 +101,15 @@ def out_of_memory(result: Result) -> bool:
 
 def _solved(task: Task) -> Result:
     solutions = solve(task.problems, device=task.device)
-    ends = [solution.status.diverged_at for solution in solutions]
     return (
         {name: np.stack([_losses(each, name, task.times) for each in solutions]) for name in LOSSES}
-        | {
-            "diverged_at": np.array([-1 if end is None else end for end in ends]),
-        }
-        | no_failures(len(ends))
+        | {name: np.array([_step(getattr(each.status, name)) for each in solutions]) for name in STEPS}
+        | no_failures(len(solutions))
     )
+
+
+def _step(found: int | None) -> int:
+    return -1 if found is None else found
 
 
 def _losses(solution: Solution, name: str, times: NDArray[np.int64]) -> NDArray[np.float64]:

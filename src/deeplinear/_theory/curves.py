@@ -21,18 +21,20 @@ Array = NDArray[Any]
 class Curve:
     """Losses of one problem at every step, or at those of ``spaced_steps`` for a long one, as given by ``times``.
 
-    They are inf from a divergence on, and complex where a field of the problem is.
+    They are inf from a divergence on, and complex where a field of the problem is. From ``rounding_at`` on, rounding
+    errors have grown into them.
     """
 
     times: NDArray[np.int64]
     test_loss: Array
     train_loss: Array
     diverged_at: int | None
+    rounding_at: int | None = None
 
     def at(self, times: NDArray[np.int64]) -> "Curve":
         """Return the losses at some of the times."""
         kept = np.isin(self.times, times)
-        return Curve(self.times[kept], self.test_loss[kept], self.train_loss[kept], self.diverged_at)
+        return Curve(self.times[kept], self.test_loss[kept], self.train_loss[kept], self.diverged_at, self.rounding_at)
 
     def loss(self, objective: str) -> Array:
         """Return the test or the train loss."""
@@ -97,7 +99,7 @@ def _curve(problem: Problem, answer: Answer) -> Curve:
     """Losses at every step, or at spaced ones of a run that was not solved at every step."""
     axis, losses = answer.axis, answer.curves
     if axis.has_every_step:
-        return Curve(axis.times, losses.test_loss, losses.train_loss, answer.diverged_at)
+        return Curve(axis.times, losses.test_loss, losses.train_loss, answer.diverged_at, answer.rounding_at)
     times, end = spaced_steps(problem.steps - 1), answer.diverged_at
     known = times if end is None else times[times < end]
 
@@ -105,7 +107,7 @@ def _curve(problem: Problem, answer: Answer) -> Curve:
         beyond = np.full(len(times) - len(known), np.inf, curve.dtype)
         return np.append(axis.at(curve, known), beyond)
 
-    return Curve(times, at(losses.test_loss), at(losses.train_loss), end)
+    return Curve(times, at(losses.test_loss), at(losses.train_loss), end, answer.rounding_at)
 
 
 def worth_batching(problem: Problem, most: int) -> int:
