@@ -1,5 +1,6 @@
 """The commands ``optimal`` and ``plan``."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,16 @@ class TestOptimal:
     )
     def test_what_is_not_allowed(self, arguments: tuple[str, ...], words: str) -> None:
         assert words in refused("optimal", *FAST, *arguments)
+
+
+def test_tables_call_the_rates_of_a_schedule_factors() -> None:
+    options = ("--depth", "1", "--sampling", "online", "--steps", "8", "--lr", "linear(0.02)")
+    shown = run("optimal", *options, "--over", "lr", "--starts", "1").stdout
+    assert re.search(r"┃\s+lr factor ┃", shown)
+    assert "with this lr factor the largest rate of the schedule is" in shown
+    shown = run("transfer", *options, "--over", "width", "--values", "1,2").stdout
+    assert "optimal lr factor" in shown
+    assert "lr factors multiply the schedule, whose largest rate is 0.02" in shown
 
 
 class TestPlan:

@@ -373,3 +373,19 @@ def test_an_optimum_that_is_lost_in_rounding_errors_decides_nothing() -> None:
     assert found.place(1) == "lost in rounding errors"
     assert np.isnan(found.regret[1])
     assert found.verdict == "undecided: what the rate of width 1 costs at width 2 is not resolved"
+
+
+def test_the_rates_of_a_schedule_are_called_factors() -> None:
+    schedule = dl.schedules.cosine(0.02, warmup=0.1)
+    problem = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(schedule), steps=12)
+    text = str(dl.transfer(problem, "width", [1.0, 2.0]))
+    assert "optimal lr factor " in text.splitlines()[0]
+    assert "lr factors multiply the schedule, whose largest rate is 0.02" in text
+    assert "optimal lr factor ~ width^" in text
+    best = dl.optimal(problem, ["lr"], starts=1)
+    peak = best.problem.optimizer.rates(12).max()
+    assert peak == pytest.approx(0.02 * best.values["lr"])
+    assert str(best).splitlines()[1].split() == ["lr", "factor", f"{best.values['lr']:.4g}"]
+    assert f"with this lr factor the largest rate of the schedule is {peak:.4g}" in str(best)
+    assert best.plot().axes[0].get_xlabel() == "schedule factor"
+    assert str(dl.sensitivity(problem, ["lr", "noise"])).splitlines()[1].split()[:3] == ["lr", "factor", "1"]

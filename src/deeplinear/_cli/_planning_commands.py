@@ -13,6 +13,7 @@ from deeplinear._cli._planning_options import BUDGET, CHOICE, Budget, Choice
 from deeplinear._cli._report import Report, table
 from deeplinear._core.files import PICTURES
 from deeplinear._core.words import percent
+from deeplinear._problem.rate import in_words
 
 
 @command(PROBLEM, CHOICE, DEVICE, REPORT, out("optimal.png", PICTURES))
@@ -36,19 +37,21 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
         )
     if out is not None:
         save_picture(out, found)
-    names = ("values", "loss", "binding", "at_margin", "stable_factor", "curvature", "bounds", "objective")
+    kept = ("values", "loss", "binding", "at_margin", "stable_factor", "curvature", "bounds", "objective")
     document = document_of("optimal", found.problem, out) | {
-        **{name: getattr(found, name) for name in names},
+        **{name: getattr(found, name) for name in kept},
         "minima": [{"values": dict(each.values), "loss": each.loss} for each in found.minima],
     }
     rows = [
         [percent(each.loss / found.loss - 1.0), f"{each.loss:.4g}", *(f"{x:.4g}" for x in each.values.values())]
         for each in found.minima
     ]
-    shown = table("minima", ["above the best", f"{found.objective} loss", *found.values], rows)
+    names = [in_words(found.problem, name) for name in found.values]
+    shown = table("minima", ["above the best", f"{found.objective} loss", *names], rows)
     ends = [f"{name} is at its {end} bound: try beyond it" for name, end in found.binding.items()]
     stable = f"stable up to {found.stable_factor:.3g} times this learning rate"
-    report.result(document, *words_of(found.problem), shown, stable, *ends, *written_lines("picture", out))
+    lines = [*found.factors, stable, *ends]
+    report.result(document, *words_of(found.problem), shown, *lines, *written_lines("picture", out))
     return OK
 
 

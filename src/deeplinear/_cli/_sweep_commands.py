@@ -197,7 +197,7 @@ def _code(points: int, failures: list[dict[str, Any]], diverged: dict[str, int])
 def _optima(found: Transfer) -> Table:
     """One line for each curve."""
     measured = found.experiment
-    columns = [found.over, f"optimal {found.field}", f"{found.objective} loss", "local exponent", "regret", ""]
+    columns = [found.over, f"optimal {found.field_in_words}", f"{found.objective} loss", "local exponent", "regret", ""]
     rows = []
     for index, (value, optimum) in enumerate(zip(found.values, found.optima, strict=True)):
         exponent = found.local_exponents[index]
@@ -207,14 +207,14 @@ def _optima(found: Transfer) -> Table:
             row += [measured.best_in_words(index), measured.regret_in_words(index), f"{measured.diverged[index]:.2g}"]
         rows.append(row)
     if measured is not None:
-        columns += [f"measured {found.field} (95 %)", "regret (95 %)", "diverged"]
+        columns += [f"measured {found.field_in_words} (95 %)", "regret (95 %)", "diverged"]
     return table("optimum of each curve", columns, rows)
 
 
 def _conclusions(found: Transfer) -> list[str]:
     """Say how the optimum moves and whether it transfers, if there are two values or more to say it from."""
     verdicts = {"theory": found.verdict, "experiment": found.measured_verdict}
-    return [*found.laws, *(f"{what}: {verdict}" for what, verdict in verdicts.items() if verdict)]
+    return [*found.factors, *found.laws, *(f"{what}: {verdict}" for what, verdict in verdicts.items() if verdict)]
 
 
 def _transfer_document(found: Transfer) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from deeplinear._learning_rate.ladder import check
 from deeplinear._planning.axes import at, axes_of, check_corners
 from deeplinear._planning.joint import SEARCH, JointSearch
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.rate import rate_of
+from deeplinear._problem.rate import has_schedule, in_words, rate_of
 
 Array = NDArray[np.float64]
 
@@ -76,15 +76,24 @@ class Optimum(Drawn):
     bounds: Mapping[str, tuple[float, float]]
     objective: str
 
+    @property
+    def factors(self) -> list[str]:
+        """A line that says what comes of a factor on a schedule; none where there is none."""
+        if "lr" not in self.values or not has_schedule(self.problem):
+            return []
+        peak = self.problem.optimizer.rates(self.problem.steps).max()
+        return [f"with this lr factor the largest rate of the schedule is {peak:.4g}"]
+
     def __str__(self) -> str:
         lines = [f"{self.objective} loss {self.loss:.4g} at step {self.problem.steps - 1}"]
         for name, value in self.values.items():
             end = f", at its {self.binding[name]} bound" if name in self.binding else ""
-            lines.append(f"{name:14}{value:10.4g}{end}")
+            lines.append(f"{in_words(self.problem, name):14}{value:10.4g}{end}")
+        lines += self.factors
         held = ", which holds it back" if self.at_margin else ""
         lines.append(f"stable up to {self.stable_factor:.3g} times this learning rate{held}")
         for other in self.minima[1:]:
-            values = ", ".join(f"{name} {value:.4g}" for name, value in other.values.items())
+            values = ", ".join(f"{in_words(self.problem, name)} {value:.4g}" for name, value in other.values.items())
             lines.append(f"another minimum, {percent(other.loss / self.loss - 1.0)} higher: {values}")
         return "\n".join(lines)
 

@@ -15,6 +15,7 @@ from deeplinear._planning.axes import Axis
 from deeplinear._planning.one_field import OptimalValue
 from deeplinear._planning.verdict import Evidence, Named, judge
 from deeplinear._problem.problem import Problem
+from deeplinear._problem.rate import factors_in_words, in_words
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -133,17 +134,27 @@ class Transfer(Drawn):
         )
 
     @property
+    def field_in_words(self) -> str:
+        """What is followed, as tables call it: the rates of a schedule by their common factor."""
+        return in_words(self.problem, self.field)
+
+    @property
+    def factors(self) -> list[str]:
+        """A line that says what factors on a schedule multiply; none where there are none."""
+        return factors_in_words(self.problem) if self.field == "lr" else []
+
+    @property
     def laws(self) -> list[str]:
         """The power laws of the optima, of theory and of networks, in words; none from one value."""
         lines = []
         if math.isfinite(self.exponent) and not self.jumps and self._is_resolved:
-            lines.append(f"optimal {self.axis.quantity} ~ {self.over}^{self.exponent:.3f}")
+            lines.append(f"optimal {self._quantity} ~ {self.over}^{self.exponent:.3f}")
             if math.isfinite(self.exponent_error):
                 lines[0] += f", scatter about this law ± {self.exponent_error:.3f}"
         if self.experiment is not None and math.isfinite(self.experiment.exponent):
             low, high = self.experiment.exponent_low, self.experiment.exponent_high
             lines.append(
-                f"measured {self.axis.quantity} ~ {self.over}^{self.experiment.exponent:.3f} ({low:.3f} to {high:.3f})"
+                f"measured {self._quantity} ~ {self.over}^{self.experiment.exponent:.3f} ({low:.3f} to {high:.3f})"
             )
         return lines
 
@@ -176,17 +187,17 @@ class Transfer(Drawn):
         return xr.Dataset(variables, {self.over: self.values, self.field: self.tried}, attrs)
 
     def __str__(self) -> str:
-        measured, name = self.experiment, f"optimal {self.field}"
+        measured, name = self.experiment, f"optimal {self.field_in_words}"
         width = max(13, len(name) + 2)
         header = f"{self.over:>8}{name:>{width}}{f'{self.objective} loss':>13}{'exponent':>10}{'regret':>9}"
-        lines = [header + (f"{f'measured {self.field} (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
+        lines = [header + (f"{f'measured {self.field_in_words} (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
         for index, (value, optimum) in enumerate(zip(self.values, self.optima, strict=True)):
             line = f"{value:8.4g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}{self.local_exponents[index]:10.3f}"
             line += f"{percent(self.regret[index]):>9}"
             if measured:
                 line += f"  {measured.best_in_words(index):>28}  {measured.regret_in_words(index):>22}"
             lines.append(f"{line} {self.place(index)}".rstrip())
-        lines += self.laws
+        lines += [*self.factors, *self.laws]
         lines += [f"{'theory: ' if measured else ''}{self.verdict}"] if self.verdict else []
         lines += [f"networks: {self.measured_verdict}"] if self.measured_verdict else []
         return "\n".join(lines)
@@ -210,6 +221,11 @@ class Transfer(Drawn):
         if self.field != "lr":
             return {"binding": (at, list(self.binding))}
         return {"at_edge": (at, [isinstance(each, OptimalLr) and each.at_edge for each in self.optima])}
+
+    @property
+    def _quantity(self) -> str:
+        """What power laws are laws of."""
+        return self.field_in_words if self.axis.quantity == self.field else self.axis.quantity
 
     def _of_rate(self, name: str, values: Array) -> Array:
         if self.field != "lr":

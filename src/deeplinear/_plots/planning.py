@@ -18,6 +18,7 @@ from deeplinear._plots.style import INK, THEORY, figure_of, log_axis, new_figure
 from deeplinear._plots.transfer import lr_axis
 from deeplinear._plots.words import in_words
 from deeplinear._problem.edit import about_field
+from deeplinear._problem.rate import has_schedule
 
 _LOOKS: dict[str, dict[str, Any]] = {
     "constant": {"color": "#999999", "linestyle": "solid"},
@@ -169,7 +170,8 @@ def _draw_profile(ax: Axes, found: Optimum, name: str) -> None:
     if values[0] > 0:
         ax.set_xscale("log")
         lr_axis(ax)
-    ax.set_xlabel(about_field(found.problem, name).label.lower())
+    is_factor = name == "lr" and has_schedule(found.problem)
+    ax.set_xlabel("schedule factor" if is_factor else about_field(found.problem, name).label.lower())
     if name == next(iter(found.values)):
         ax.set_ylabel(f"{found.objective} loss at the last step")
 

@@ -14,6 +14,29 @@ def rate_of(problem: Problem) -> float:
     return 1.0 if has_schedule(problem) else float(problem.optimizer.rates(1)[0])
 
 
+def in_words(problem: Problem, name: str) -> str:
+    """Return what the values of a field are called where results are listed: those of a schedule of rates are factors.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> optimizer = dl.GradientDescent(lr=dl.schedules.linear(0.1))
+    >>> problem = dl.Problem(dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.Population(), optimizer, steps=5)
+    >>> in_words(problem, "lr"), in_words(problem, "width")
+    ('lr factor', 'width')
+    """
+    return "lr factor" if name == "lr" and has_schedule(problem) else name
+
+
+def factors_in_words(problem: Problem) -> list[str]:
+    """Return a line that says what factors on a schedule multiply; none where the rate is one number."""
+    if not has_schedule(problem):
+        return []
+    return [
+        f"lr factors multiply the schedule, whose largest rate is {problem.optimizer.rates(problem.steps).max():.4g}"
+    ]
+
+
 def changes_without_rate(problem: Problem) -> bool:
     """Return whether losses change at a learning rate of zero too: by another rule, or in another phase."""
     return bool(problem.phases) or problem.optimizer.other is not None

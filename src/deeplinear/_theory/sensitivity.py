@@ -102,11 +102,12 @@ class Sensitivity(Drawn):
         )
 
     def __str__(self) -> str:
-        long = max(12, *map(len, self.at))
+        names = {name: name if is_constant(get_field(self.problem, name)) else f"{name} factor" for name in self.at}
+        long = max(12, *map(len, names.values()))
         lines = [f"{f'at step {self.times[-1]}':{long}}{'value':>13}{'d test loss':>16}{'d train loss':>16}"]
         for name, value in self.at.items():
             last = f"{self.d_test_loss[name][-1]:16.4g}{self.d_train_loss[name][-1]:16.4g}"
-            lines.append(f"{name:{long}}{value:13.4g}{last}")
+            lines.append(f"{names[name]:{long}}{value:13.4g}{last}")
         return "\n".join(lines if not self.status.diverged else [*lines, str(self.status)])
 
 
