@@ -190,9 +190,26 @@ def test_regret_is_the_extra_loss_at_the_rate_of_the_smallest_value():
     found = transfer(problem, "width", [2.0, 0.5, math.inf])
     for width, regret, optimum in zip((2.0, 0.5, "infinite"), found.regret, found.optima, strict=True):
         kept = dl.solve(replace(problem, {"width": width, "lr": found.lr[1]})).test_loss[-1]
-        assert regret == pytest.approx(max(kept / optimum.loss - 1, 0.0), abs=1e-9)
+        noise = problem.data.noise**2
+        assert regret == pytest.approx(max((kept - noise) / (optimum.loss - noise) - 1, 0.0), abs=1e-9)
+    assert found.label_noise == noise
     assert found.regret[1] == 0.0
     np.testing.assert_array_equal(found.to_xarray().regret, found.regret)
+
+
+def test_more_label_noise_does_not_make_a_rate_transfer():
+    """On the whole population noise changes no optimum, and no regret."""
+    quiet, noisy = (
+        transfer(make(dl.MLP(1, 1.0, richness=4.0, parameterization="ntk"), dl.Population(), noise=noise, steps=4),
+                 "width", [0.5, 4.0])
+        for noise in (0.0, 3.0)
+    )  # fmt: skip
+    np.testing.assert_allclose(noisy.regret, quiet.regret, rtol=1e-6)
+    assert quiet.verdict.startswith("does not transfer")
+    assert noisy.verdict == quiet.verdict.replace("more loss", "more loss above the label noise")
+    assert noisy.label_noise == 9.0
+    train = transfer(make(dl.MLP(1, 1.0), dl.FullBatch(2.0), steps=8), "width", [0.5, 4.0], objective="train")
+    assert train.label_noise == 0.0
 
 
 def test_a_rate_that_diverges_at_larger_values_has_infinite_regret():

@@ -40,7 +40,7 @@ def test_theory_is_dashed_and_every_optimum_is_marked(found: Transfer) -> None:
     assert [text.get_text() for text in optima.get_xticklabels()] == ["1", "2", "∞"]
     assert "slope −" in optima.get_legend().get_texts()[0].get_text()
     assert [line.get_ydata()[0] for line in regret.get_lines()] == found.regret.tolist()
-    assert regret.get_ylabel() == "extra loss at the rate of width 1"
+    assert regret.get_ylabel() == "extra loss above noise at the rate of width 1"
 
 
 def test_the_line_goes_through_the_optimum_and_not_below(found: Transfer) -> None:

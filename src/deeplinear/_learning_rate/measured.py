@@ -86,8 +86,9 @@ class MeasuredOptima:
     diverged
         Fraction of the networks that diverge at the best value, shape (values,).
     regret, regret_low, regret_high
-        Relative extra loss at what is best for the smallest size, shape (values,): a ratio of geometric means in which
-        a loss of more than three times the median counts as three times that; ``inf`` where half the networks diverge.
+        Relative extra loss at what is best for the smallest size, shape (values,): a ratio of geometric means of the
+        loss above the label noise (test loss), in which more than three times the median counts as three times that;
+        ``inf`` where half the networks diverge.
     exponent, exponent_error, exponent_low, exponent_high
         Slope of log(best) against log(size); its error and interval follow from those of the best values. Of momentum
         and other fractions below one it is that of 1 / (1 - best). nan where a best value is at a bound.
@@ -191,6 +192,7 @@ def measure_optima(
     objective: str,
     experiment: dict[str, Any],
     counter: Counter,
+    label_noise: float = 0.0,
     followed: Followed = RATES,
     every: int = 1,
 ) -> MeasuredOptima:
@@ -198,7 +200,7 @@ def measure_optima(
 
     Of the values that are given every so many are a start. The best ones that theory predicts are among the first that
     are tried too: a narrow minimum may hide between those of a grid. The same seeds are used at every value.
-    ``counter`` counts the networks that are trained.
+    ``counter`` counts the networks that are trained, and ``label_noise`` is what the regret leaves out of the losses.
     """
     kept: list[dict[float, Array]] = [{} for _ in problems]
 
@@ -225,7 +227,7 @@ def measure_optima(
     exponent, exponent_low, exponent_high = _exponent(
         values, *(np.array([followed.log(each) for each in ends.tolist()]) for ends in (best, low, high))
     )
-    regret, regret_low, regret_high = np.array([_regret(each, first.value) for each in searches]).T
+    regret, regret_low, regret_high = np.array([_regret(each, first.value, label_noise) for each in searches]).T
     return MeasuredOptima(
         field=followed.name,
         loss=np.array([[at_first(i, k) for k in range(len(tried))] for i in range(len(problems))]),
@@ -271,15 +273,17 @@ def _exponent(values: Array, best: Array, low: Array, high: Array) -> tuple[floa
     return exponent, exponent - float(np.sqrt(down @ down)), exponent + float(np.sqrt(up @ up))
 
 
-def _regret(found: Best, value: float) -> tuple[float, float, float]:
+def _regret(found: Best, value: float, label_noise: float) -> tuple[float, float, float]:
     """Return the relative extra loss at another value and the ends of its interval; inf where half of them diverge.
 
-    The loss at a value is a geometric mean, in which more than three times the median counts as three times that.
+    The loss at a value, above the label noise, is a geometric mean, in which more than three times the median counts
+    as three times that.
     """
     at = found.nearest(value)
     if at == found.best:
         return 0.0, 0.0, 0.0
-    other, best = (capped_logs(found.losses[index : index + 1])[0] for index in (at, found.best))
+    above = np.maximum(found.losses - label_noise, np.finfo(float).tiny)
+    other, best = (capped_logs(above[index : index + 1])[0] for index in (at, found.best))
     if not np.isfinite(np.median(found.losses[[at, found.best]], axis=1)).all():
         return np.inf, np.inf, np.inf
     difference, count = other - best, len(other)

@@ -48,6 +48,11 @@ REFINING = 4 * SLOPE + 10
 """Cost that is usual after the scan: some slopes, and looks around the optimum."""
 
 
+def noise_of_new_examples(problem: Problem) -> float:
+    """Return the part of the loss on new examples that is the noise of their labels, which nothing can lower."""
+    return float(problem.data.outputs * problem.stages[-1].noise ** 2)
+
+
 @dataclass(frozen=True)
 class Excess:
     """The loss that is minimised, less the label noise in it that no rate can lower.
@@ -69,7 +74,7 @@ class Excess:
     @classmethod
     def of(cls, problem: Problem, objective: str) -> "Excess":
         is_fit = objective == "train" and problem.stages[-1].sampling.reuse > 0
-        label_noise = 0.0 if is_fit else problem.data.outputs * problem.stages[-1].noise ** 2
+        label_noise = 0.0 if is_fit else noise_of_new_examples(problem)
         (curve,) = curves([up_to(problem, 0)])
         rounding = _ROUNDING * float(curve.loss(objective)[0] - label_noise)
         return cls(objective, label_noise, max(rounding, np.finfo(float).tiny))

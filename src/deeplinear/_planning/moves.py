@@ -51,13 +51,20 @@ def find_jumps(
 
 
 def regret_of(
-    problems: Sequence[Problem], least: Sequence[float], objective: str, advance: Callable[[float], object]
+    problems: Sequence[Problem],
+    least: Sequence[float],
+    objective: str,
+    label_noise: float,
+    advance: Callable[[float], object],
 ) -> Array:
-    """Relative extra loss of problems, which is none where it is below rounding; nan where it is not resolved."""
-    runs = solve_or_none(problems, advance)
-    return np.array(
-        [math.nan if run is None else _extra(run.loss(objective), loss) for run, loss in zip(runs, least, strict=True)]
-    )
+    """Extra loss of problems over the least loss above the label noise, which no choice can lower.
+
+    It is none where it is below rounding, and nan where it is not resolved.
+    """
+    found = []
+    for run, loss in zip(solve_or_none(problems, advance), least, strict=True):
+        found.append(math.nan if run is None else _extra(run.loss(objective) - label_noise, loss - label_noise))
+    return np.array(found)
 
 
 def _extra(run: Any, least: float) -> float:

@@ -17,6 +17,7 @@ from deeplinear._core.words import INFINITE
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
 from deeplinear._learning_rate.measured import check_experiment, measure_optima
+from deeplinear._learning_rate.search import noise_of_new_examples
 from deeplinear._planning.axes import Axis, at, axes_of, check_corners, followed, searchable
 from deeplinear._planning.moves import final_losses, find_jumps, local_exponent, regret_of
 from deeplinear._planning.one_field import POINTS, WORK, OptimalValue, optimal_value, scanned
@@ -59,6 +60,11 @@ class _Models:
     @property
     def smallest(self) -> int:
         return int(np.argmin(self.values))
+
+    @property
+    def label_noise(self) -> float:
+        """What the regret leaves out: the part of the test loss that nothing can lower."""
+        return noise_of_new_examples(self.problem) if self.objective == "test" else 0.0
 
     def exponent_at(self, problem: Problem, best: float) -> float:
         return local_exponent(problem, self.over, self.axis, best, self.objective)
@@ -129,17 +135,18 @@ def transfer(
     >>> print(transfer(problem, over="width", values=[1, 2, 4]))
        width   optimal lr    test loss  exponent   regret
            1        0.104       0.2242    -0.060      0 %
-           2      0.09637       0.1717    -0.146   0.53 %
-           4      0.08701       0.1507    -0.135    2.8 %
+           2      0.09637       0.1717    -0.146    1.1 %
+           4      0.08701       0.1507    -0.135    7.1 %
     optimal lr ~ width^-0.129, scatter about this law ± 0.011
-    transfers in practice: the best rate moves as width^-0.13, but that of width 1 costs at most 2.8 % more loss
+    does not transfer: the best rate moves as width^-0.13, and that of width 1 costs 7.1 % more loss above the label \
+noise at width 4
     >>> print(transfer(problem, over="steps", values=[15, 30, 60], field="momentum"))
        steps  optimal momentum    test loss  exponent   regret
           15            0.5474       0.2186       nan      0 %
-          30            0.3704       0.1276       nan    3.8 %
-          60                 0       0.1095       nan     15 % at its low bound
-    does not transfer: the best momentum is at its low bound at steps 60, and that of steps 15 costs 15 % more loss at \
-steps 60
+          30            0.3704       0.1276       nan     13 %
+          60                 0       0.1095       nan     84 % at its low bound
+    does not transfer: the best momentum is at its low bound at steps 60, and that of steps 15 costs 84 % more loss \
+above the label noise at steps 60
     """
     check_problem(problem)
     over = checks.word("over", over, [name for name in OVER if name in field_names(problem)])
@@ -190,7 +197,7 @@ def _of_rates(models: _Models, lrs: Any, arguments: dict[str, Any] | None, progr
     found = _transfer(models, grid, loss, best, optima, local_exponents, count)
     measured = None
     if arguments is not None:
-        measured = measure_optima(problems, values, grid, best, objective, arguments, count)
+        measured = measure_optima(problems, values, grid, best, objective, arguments, count, models.label_noise)
     count.settle(0)
     count.end()
     return found if measured is None else dataclass_replace(found, experiment=measured)
@@ -223,7 +230,16 @@ def _of_values(models: _Models, arguments: dict[str, Any] | None, progress: Prog
     result = _transfer(models, tried, loss, best, optima, local_exponents, count)
     if arguments is not None:
         measured = measure_optima(
-            models.problems, models.values, tried, best, models.objective, arguments, count, followed(axis), _EVERY
+            models.problems,
+            models.values,
+            tried,
+            best,
+            models.objective,
+            arguments,
+            count,
+            models.label_noise,
+            followed(axis),
+            _EVERY,
         )
         result = dataclass_replace(result, experiment=measured)
     count.settle(0)
@@ -248,7 +264,8 @@ def _transfer(
     exponent, scatter = (nan, nan) if is_bounded else loglog_slope(models.values[finite], moving)
     kept = [at(each, {free.name: float(best[models.smallest])}) for each in models.problems]
     places = [[free.coordinate(value) for value in _minima(each)] for each in optima]
-    regret = regret_of(kept, [each.loss for each in optima], models.objective, count.advance)
+    least = [each.loss for each in optima]
+    regret = regret_of(kept, least, models.objective, models.label_noise, count.advance)
     lost = np.array([is_lost(each) for each in optima])
     return Transfer(
         problem=models.problem,
@@ -265,6 +282,7 @@ def _transfer(
         exponent=exponent,
         exponent_error=scatter,
         regret=np.where(lost | lost[models.smallest], nan, regret),
+        label_noise=models.label_noise,
     )
 
 

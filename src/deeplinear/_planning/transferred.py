@@ -65,10 +65,12 @@ class Transfer(Drawn):
         is at a bound.
     regret
         Relative extra loss of each value with what is best for the smallest one, shape (values,): 0.1 is 10 % more
-        than at its own optimum; ``inf`` where training diverges, ``nan`` where an infinite depth was not resolved, or
-        rounding errors have grown into the loss of an optimum.
+        than at its own optimum, both less ``label_noise``; ``inf`` where training diverges, ``nan`` where an infinite
+        depth was not resolved, or rounding errors have grown into the loss of an optimum.
     experiment
         The same from finite networks, or ``None``.
+    label_noise
+        What the regret leaves out, since nothing can lower it: the noise of test labels; 0 for the train loss.
     """
 
     problem: Problem
@@ -86,6 +88,7 @@ class Transfer(Drawn):
     exponent_error: float
     regret: Array
     experiment: MeasuredOptima | None = None
+    label_noise: float = 0.0
 
     @property
     def lr(self) -> Array:
@@ -102,8 +105,8 @@ class Transfer(Drawn):
         """Whether what is best for the smallest value also works for the others, in words; empty if there are none.
 
         Two things count. The exponent says whether the optimum moves, and where it will be for still larger models: up
-        to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss is cheap.
-        A value transfers if it is cheap to keep, even where a better one moves away from it.
+        to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss, above the label
+        noise, is cheap. A value transfers if it is cheap to keep, even where a better one moves away from it.
         """
         # Where many values are equally good to rounding, the one that was found says nothing.
         exponent = self.exponent if self._is_resolved else math.nan
@@ -193,7 +196,7 @@ class Transfer(Drawn):
         lines = [header + (f"{f'measured {self.field_in_words} (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
         for index, (value, optimum) in enumerate(zip(self.values, self.optima, strict=True)):
             line = f"{value:8.4g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}{self.local_exponents[index]:10.3f}"
-            line += f"{percent(self.regret[index]):>9}"
+            line += f" {percent(self.regret[index]):>8}"
             if measured:
                 line += f"  {measured.best_in_words(index):>28}  {measured.regret_in_words(index):>22}"
             lines.append(f"{line} {self.place(index)}".rstrip())
@@ -235,4 +238,5 @@ class Transfer(Drawn):
     @property
     def _named(self) -> Named:
         what, law = "rate" if self.field == "lr" else self.field.replace("_", " "), self.axis.quantity
-        return Named(self.over, what, "" if law == self.field else law)
+        loss = "loss above the label noise" if self.label_noise else "loss"
+        return Named(self.over, what, "" if law == self.field else law, loss)

@@ -20,7 +20,7 @@ STAYS = 0.1
 """Largest exponent, either way, of a rate that stays: it moves by less than 7 % when a model is doubled."""
 
 CHEAP = 0.05
-"""Largest relative extra loss that is not worth another search for the best rate."""
+"""Largest relative extra loss, above the label noise, that is not worth another search for the best rate."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,14 @@ class Named:
         What is best: ``"rate"``, or another field.
     law
         What the power law is a law of, where that is not the same.
+    loss
+        What the regret is a part of.
     """
 
     over: str
     what: str = "rate"
     law: str = ""
+    loss: str = "loss"
 
 
 def judge(named: Named, values: Array, known: Evidence) -> str:
@@ -82,11 +85,11 @@ def judge(named: Named, values: Array, known: Evidence) -> str:
     stays, how = _how(named, values, known)
     if (most <= CHEAP).all():
         word, link = ("transfers", "and") if stays else ("transfers in practice", "but")
-        return f"{word}: {how}, {link} {kept} costs at most {percent(most.max())} more loss"
+        return f"{word}: {how}, {link} {kept} costs at most {percent(most.max())} more {named.loss}"
     is_costly = _is_costly(known.regret)
     at = int(np.argmax(least if is_costly else most))
     where = _at(named.over, values[at])
-    price = f"{kept} {_price(least[at], most[at])} at {where}"
+    price = f"{kept} {_price(named.loss, least[at], most[at])} at {where}"
     if is_costly:
         return f"does not transfer: {how}, {'but' if stays else 'and'} {price}"
     return f"undecided: {how}, and {price}"
@@ -152,11 +155,11 @@ def _jump(named: Named, jumps: tuple[tuple[float, float], ...]) -> str:
     return f"the best {named.what} jumps to another minimum between {named.over} {between}"
 
 
-def _price(low: float, high: float) -> str:
+def _price(loss: str, low: float, high: float) -> str:
     if math.isinf(low):
         return "diverges"
     if math.isinf(high):
-        return f"costs {percent(low)} more loss or any amount above" if low > 0 else "may cost any amount of loss"
+        return f"costs {percent(low)} more {loss} or any amount above" if low > 0 else "may cost any amount of loss"
     if low == high:
-        return f"costs {percent(low)} more loss"
-    return f"costs {f'{percent(low)} to' if low > 0 else 'at most'} {percent(high)} more loss"
+        return f"costs {percent(low)} more {loss}"
+    return f"costs {f'{percent(low)} to' if low > 0 else 'at most'} {percent(high)} more {loss}"

@@ -167,7 +167,8 @@ def _draw_regret(ax: Axes, transfer: Transfer) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: percent(tick)))
     _value_axis(ax, transfer)
     kept = "rate" if transfer.field == "lr" else _name(transfer, transfer.field)
-    ax.set_ylabel(f"extra loss at the {kept} of {_name(transfer)} {transfer.values.min():g}")
+    extra = "extra loss above noise" if transfer.label_noise else "extra loss"
+    ax.set_ylabel(f"{extra} at the {kept} of {_name(transfer)} {transfer.values.min():g}")
 
 
 def _draw_intervals(ax: Axes, at: Array, middle: Array, low: Array, high: Array) -> None:
