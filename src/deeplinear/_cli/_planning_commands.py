@@ -1,5 +1,6 @@
 """The commands that plan a run: ``optimal`` and ``plan``."""
 
+import math
 from pathlib import Path
 
 from deeplinear import Problem
@@ -37,9 +38,10 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
         )
     if out is not None:
         save_picture(out, found)
-    kept = ("values", "loss", "binding", "at_margin", "stable_factor", "curvature", "bounds", "objective")
+    kept = ("values", "loss", "binding", "at_margin", "at_edge", "stable_factor", "curvature", "bounds", "objective")
     document = document_of("optimal", found.problem, out) | {
         **{name: getattr(found, name) for name in kept},
+        **{name: None if math.isnan(each := getattr(found, name)) else each for name in ("safe_lr", "safe_loss")},
         "minima": [{"values": dict(each.values), "loss": each.loss} for each in found.minima],
     }
     rows = [
@@ -49,8 +51,7 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
     names = [in_words(found.problem, name) for name in found.values]
     shown = table("minima", ["above the best", f"{found.objective} loss", *names], rows)
     ends = [f"{name} is at its {end} bound: try beyond it" for name, end in found.binding.items()]
-    stable = f"stable up to {found.stable_factor:.3g} times this learning rate"
-    lines = [*found.factors, stable, *ends]
+    lines = [*found.factors, *found.stability, *ends]
     report.result(document, *words_of(found.problem), shown, *lines, *written_lines("picture", out))
     return OK
 

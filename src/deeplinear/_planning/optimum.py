@@ -1,5 +1,6 @@
 """The best of several fields at once: the least loss at the last step."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from deeplinear._core.device import searching_on
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.words import percent
-from deeplinear._learning_rate import OBJECTIVES, max_stable_lr
+from deeplinear._learning_rate import OBJECTIVES, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.ladder import check
 from deeplinear._planning.axes import at, axes_of, check_corners
 from deeplinear._planning.joint import SEARCH, JointSearch
@@ -45,6 +46,12 @@ class Optimum(Drawn):
         Fields that sit at a bound, with ``"low"`` or ``"high"``: the loss would be lower beyond it.
     at_margin
         Whether the margin of stability holds the optimum back from lower losses at an edge.
+    at_edge
+        Whether the optimum is just below an edge, as ``optimal_lr`` judges it or because the margin holds it back:
+        where the loss rises steeply with the learning rate, though training may still come down.
+    safe_lr, safe_loss
+        The best rate with a margin at these values of the other fields, and its loss (see ``optimal_lr``); nan where
+        the learning rate is not searched over, or this rate is beyond its bounds.
     minima
         The optimum and other minima that descents have led to, best first. Ends with nothing higher between them are
         one minimum, such as those in a flat valley.
@@ -75,6 +82,22 @@ class Optimum(Drawn):
     stable_factor: float
     bounds: Mapping[str, tuple[float, float]]
     objective: str
+    at_edge: bool = False
+    safe_lr: float = math.nan
+    safe_loss: float = math.nan
+
+    @property
+    def stability(self) -> list[str]:
+        """Lines that say how far away an edge is."""
+        far = f"{self.stable_factor:.3g} times this learning rate"
+        if not self.at_edge:
+            return [f"stable up to {far}"]
+        held = "held back by its margin from" if self.at_margin else "just below"
+        line = f"{held} an edge, where the loss rises steeply with the learning rate"
+        if math.isfinite(self.safe_lr):
+            name = in_words(self.problem, "lr")
+            line += f"; with a margin {name} {self.safe_lr:.4g}: {self.objective} loss {self.safe_loss:.4g}"
+        return [line, f"training comes down up to {far}"]
 
     @property
     def factors(self) -> list[str]:
@@ -90,8 +113,7 @@ class Optimum(Drawn):
             end = f", at its {self.binding[name]} bound" if name in self.binding else ""
             lines.append(f"{in_words(self.problem, name):14}{value:10.4g}{end}")
         lines += self.factors
-        held = ", which holds it back" if self.at_margin else ""
-        lines.append(f"stable up to {self.stable_factor:.3g} times this learning rate{held}")
+        lines += self.stability
         for other in self.minima[1:]:
             values = ", ".join(f"{in_words(self.problem, name)} {value:.4g}" for name, value in other.values.items())
             lines.append(f"another minimum, {percent(other.loss / self.loss - 1.0)} higher: {values}")
@@ -178,6 +200,7 @@ def _optimum(search: JointSearch, starts: int) -> Optimum:
     stable = max_stable_lr(found).lr / rate_of(found)
     profiles, curvature = search.profiles(best), search.curvature(best)
     at_margin = search.penalty(best.x) > 0
+    edge = _edge(search, found)
     search.counter.end()
     return Optimum(
         problem=found,
@@ -191,4 +214,25 @@ def _optimum(search: JointSearch, starts: int) -> Optimum:
         stable_factor=stable,
         bounds={axis.name: (axis.low, axis.high) for axis in search.axes},
         objective=search.excess.objective,
+        at_edge=at_margin or (edge is not None and edge.at_edge),
+        **_safe(search, values, edge),
     )
+
+
+def _edge(search: JointSearch, found: Problem) -> OptimalLr | None:
+    """What is known of all rates at the best values of the other fields; None where the rate is not searched over."""
+    if "lr" not in (axis.name for axis in search.axes):
+        return None
+    try:
+        return optimal_lr(found, objective=search.excess.objective)
+    except ArithmeticError:
+        return None
+
+
+def _safe(search: JointSearch, values: Mapping[str, float], edge: OptimalLr | None) -> dict[str, float]:
+    """Return the rate with a margin and its loss, if it is within the bounds; that of a schedule as a factor."""
+    if edge is None:
+        return {}
+    lr = edge.safe_lr * (values["lr"] if edge.is_factor else 1.0)
+    (axis,) = (axis for axis in search.axes if axis.name == "lr")
+    return {"safe_lr": lr, "safe_loss": edge.safe_loss} if axis.low <= lr <= axis.high else {}
