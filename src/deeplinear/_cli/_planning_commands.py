@@ -14,7 +14,6 @@ from deeplinear._cli._planning_options import BUDGET, CHOICE, Budget, Choice
 from deeplinear._cli._report import Report, table
 from deeplinear._core.files import PICTURES
 from deeplinear._core.words import percent
-from deeplinear._problem.rate import in_words
 
 
 @command(PROBLEM, CHOICE, DEVICE, REPORT, out("optimal.png", PICTURES))
@@ -48,8 +47,7 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
         [percent(each.loss / found.loss - 1.0), f"{each.loss:.4g}", *(f"{x:.4g}" for x in each.values.values())]
         for each in found.minima
     ]
-    names = [in_words(found.problem, name) for name in found.values]
-    shown = table("minima", ["above the best", f"{found.objective} loss", *names], rows)
+    shown = table("minima", ["above the best", f"{found.objective} loss", *found.names_in_words], rows)
     ends = [f"{name} is at its {end} bound: try beyond it" for name, end in found.binding.items()]
     lines = [*found.factors, *found.stability, *ends]
     report.result(document, *words_of(found.problem), shown, *lines, *written_lines("picture", out))

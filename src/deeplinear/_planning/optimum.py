@@ -100,6 +100,11 @@ class Optimum(Drawn):
         return [line, f"training comes down up to {far}"]
 
     @property
+    def names_in_words(self) -> list[str]:
+        """What tables call the values: the rates of a schedule by their common factor."""
+        return [in_words(self.problem, name) for name in self.values]
+
+    @property
     def factors(self) -> list[str]:
         """A line that says what comes of a factor on a schedule; none where there is none."""
         if "lr" not in self.values or not has_schedule(self.problem):

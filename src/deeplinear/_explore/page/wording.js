@@ -19,7 +19,7 @@ const WORDING = {
     const [start, end, train] = [data.test_loss[0], last(data.test_loss), last(data.train_loss)];
     const batches = "batch" in state.problem.sampling ? ", or take larger batches" : "";
     if (data.diverged_at !== null) return `Training blows up: the loss leaves all bounds at step ${data.diverged_at}. Lower the learning rate${batches}.`;
-    if (data.rounding_at !== null) return `From step ${data.rounding_at} on, rounding errors have grown into the losses, which mean nothing there. Lower the learning rate${batches}.`;
+    if ((data.rounding_at ?? null) !== null) return `From step ${data.rounding_at} on, rounding errors have grown into the losses, which mean nothing there. Lower the learning rate${batches}.`;
     const lowest = Math.min(...data.test_loss);
     const at = data.times[data.test_loss.indexOf(lowest)];
     const parts = [`Dashed is the error on new examples: it goes from ${short(start)} to ${short(end)} in ${data.steps} steps.`];
