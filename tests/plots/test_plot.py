@@ -117,6 +117,9 @@ def test_losses_that_are_rounding_errors_are_marked() -> None:
     for figure in (solution.plot(), dl.compare(solution, networks).plot()):
         handles, labels = figure.axes[0].get_legend_handles_labels()
         assert handles[labels.index(f"rounding errors from step {step} on")].get_xdata()[0] == step
+    diverged = dl.solve(problem.replace(steps=50))
+    title = diverged.plot().axes[0].get_title(loc="left")
+    assert title == f"theory: diverged at step {diverged.status.diverged_at}: lower the learning rate"
 
 
 def test_sweeps_are_drawn_with_networks_and_other_axes() -> None:

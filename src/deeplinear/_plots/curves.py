@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deeplinear._plots.style import INK, THEORY
 from deeplinear._theory.solution import Solution
+from deeplinear._theory.status import Status
 
 Array = NDArray[np.float64]
 
@@ -95,7 +96,7 @@ def mark_divergence(ax: Axes, theory: Solution) -> None:
     """Draw a line where theory diverges, and say so."""
     if theory.status.diverged_at is not None:
         ax.axvline(theory.status.diverged_at, color=INK, linestyle=":", linewidth=0.9)
-        ax.set_title(f"theory: {theory.status}")
+        ax.set_title(f"theory: {Status(theory.status.diverged_at)}")  # the legend has what rounding errors do
 
 
 def mark_rounding(ax: Axes, theory: Solution) -> None:
