@@ -28,7 +28,7 @@ def test_keyboard_alone(own_explorer: Explorer, address: str) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.dataset.export") == "png"
     page.keyboard.press("Escape")
-    assert not page.locator("[data-export=png]").is_visible()
+    page.locator("[data-export=png]").wait_for(state="hidden", timeout=SLOW)
     unlabelled = """() => [...document.querySelectorAll('input, select, button')]
         .filter((each) => each.checkVisibility())
         .filter((each) => !(each.labels?.length || each.getAttribute('aria-label') || each.textContent.trim()))
