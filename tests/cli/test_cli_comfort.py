@@ -65,8 +65,19 @@ def test_a_file_may_say_only_what_is_special() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[network]\nwidht = 2.0\n", "part.toml: 'widht' is not known in network; allowed: type, depth, width"),
-        ("stepps = 3\n", "part.toml: 'stepps' is not known in the problem; allowed: network, data"),
+        (
+            "[network]\nwidht = 2.0\n",
+            "part.toml: 'widht' (did you mean 'width'?) is not known in network; allowed: type",
+        ),
+        ("stepps = 3\n", "part.toml: 'stepps' (did you mean 'steps'?) is not known in the problem; allowed: network"),
+        (
+            "[network]\nwidht = 2.0\n[data]\nnose = 1.0\n",
+            "in network; allowed: type, depth, width, richness, parameterization",
+        ),
+        (
+            "[network]\nwidht = 2.0\n[data]\nnose = 1.0\n",
+            "; 'nose' (did you mean 'noise'?) is not known in data; allowed",
+        ),
         ('[network]\ntype = "CNN"\n', "part.toml: network.type must be 'MLP' or 'ResNet', got 'CNN'"),
         ("network = 3\n", "part.toml: network must be a table, got 3"),
         ("[network\n", "part.toml is not valid TOML"),

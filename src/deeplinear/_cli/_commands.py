@@ -63,7 +63,7 @@ Examples:
 
     deeplinear explore
 
-Exit codes: 0 done (and theory and experiment agree or are close), 1 they disagree, 2 bad input, 3 training
+Exit codes: 0 done (and theory and experiment do not disagree), 1 they disagree, 2 bad input, 3 training
 diverged, 4 not enough memory, 5 a package is missing (the message says which to install), 130 interrupted, 141 nobody
 reads the output any more (as in a pipe into head).
 """
@@ -122,7 +122,8 @@ def compare(
 ) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
-    Exit codes: 0 they agree or are close, 1 they disagree, 2 bad input, 4 not enough memory.
+    Exit codes: 0 they agree or are close, or there are too few seeds to decide; 1 they disagree, 2 bad input, 4 not
+    enough memory.
 
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """

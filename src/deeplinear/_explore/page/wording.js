@@ -104,7 +104,7 @@ const WORDING = {
     const parts = [`With this budget width ${short(width)} for ${steps} steps at a rate of ${short(lr)} is best: loss ${short(loss)} for ${short(cost)}.`];
     if (isEnd) parts.push("That is the end of the widths that are tried, a quarter to four times yours: change the width to see others.");
     const { loss: slope, width: wider } = data.exponents;
-    if (slope !== null && slope !== undefined) parts.push(`Each tenfold budget ${data.label_noise ? "leaves" : "ends at"} ${short(10 ** slope)} of the loss${data.label_noise ? " above the noise" : ""}${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
+    if (slope !== null && slope !== undefined) parts.push(`Ten times the budget cuts the loss${data.label_noise ? " above the noise" : ""} to ${short(100 * 10 ** slope)} %${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
     return parts.join(" ");
   },
 };
