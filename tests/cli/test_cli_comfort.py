@@ -1,6 +1,7 @@
 """What makes the command line easy: help everywhere, files that say only what matters, hints, devices."""
 
 import importlib.util
+import re
 import runpy
 import sys
 import time
@@ -177,3 +178,18 @@ class TestProgress:
             while not (shown := capsys.readouterr().err) and time.monotonic() < deadline:
                 time.sleep(0.01)
         assert shown == "theory: started\n"
+
+
+def test_a_file_that_is_replaced_is_named() -> None:
+    first, second = (run("solve", "--steps", "4", "--out", "again.nc").stdout for _ in range(2))
+    assert re.search(r"result: again.nc \([\d.]+ kB\)", first)
+    assert re.search(r"result: again.nc \([\d.]+ kB, in place of an older file\)", second)
+
+
+def test_tables_have_whole_steps() -> None:
+    shown = run("solve", "--steps", "50000", "--lr", "0.01", "--out", "long.png").stdout
+    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")]
+    assert all(re.fullmatch(r"\d+", step) for step in rows)
+    assert rows[0] == "0"
+    assert rows[-1] == "49999"
+    assert len(rows) > 6

@@ -98,7 +98,7 @@ def test_experiment_with_progress_and_cancel(own_explorer: Explorer, address: st
     page.click("#train")
     page.wait_for_selector("#experiment-progress progress[value]", timeout=SLOW)
     page.close()
-    assert until(lambda: httpx.get(f"{address}api/load").json()["long"] == 0)
+    assert until(lambda: httpx.get(f"{address}api/load", timeout=60).json()["long"] == 0)
 
 
 def wait_until_idle(page: Any) -> None:

@@ -22,14 +22,19 @@ def test_sharpness_follows_the_controls(explorer: Explorer, address: str) -> Non
     np.testing.assert_array_equal(traces["largest"]["x"], found.times)
     np.testing.assert_array_equal(traces["largest"]["y"], found.largest)
     np.testing.assert_array_equal(traces["lowest"]["y"], found.lowest)
-    np.testing.assert_array_equal(traces["steps overshoot above"]["y"], found.limit)
+    np.testing.assert_array_equal(traces["edge of stability"]["y"], found.limit)
     explorer.wait_for_text("#see", f"goes from {found.largest[0]:.3g} to {found.largest[-1]:.3g}")
-    explorer.wait_for_text("#see", "Steps overshoot above 50 (solid line)")
+    explorer.wait_for_text("#see", "Steps overshoot above 50, the edge of stability (dash-dotted)")
+    ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
+    edge = "document.querySelector('#plot').data.find(({ name }) => name === 'edge of stability')"
+    assert page.evaluate(
+        f"() => {edge}.line.color === {ink} && {edge}.line.dash !== 'solid' && {edge}.showlegend !== false"
+    )
     page.click("#pin")
     explorer.control("optimizer.lr").fill("0.001")
     explorer.wait_for_value("optimizer", "lr", 0.001)
     explorer.wait_for_traces(3)  # the largest of each, and the one limit that is near
-    explorer.wait_for_text("#see", "Steps overshoot above 2.0e+3:")
+    explorer.wait_for_text("#see", "Steps overshoot above 2000, the edge of stability:")
 
 
 def test_landscapes_and_weights_follow_the_controls(explorer: Explorer, address: str) -> None:

@@ -105,7 +105,8 @@ def test_averages_of_weights_are_drawn(explorer: Explorer, address: str) -> None
     explorer.open(address)
     page = explorer.page
     page.select_option("#average", "tail-0.5")
-    explorer.wait_for("document.querySelector('#plot').data?.some((each) => each.name.endsWith('averaged'))")
+    averaged = "document.querySelector('#plot').data?.some((each) => each.name.endsWith('averaged'))"
+    explorer.wait_for(f"{DRAWN} && {averaged}")  # all of it, and not only its first steps
     (trace,) = (each for each in explorer.traces if each["name"].endswith("averaged"))
     drawn = read_problem(page.evaluate(DRAWN))
     expected = dl.solve(drawn, averages=[dl.TailMean(0.5)]).averaged_test_loss[0]

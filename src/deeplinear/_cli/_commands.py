@@ -15,7 +15,18 @@ from deeplinear import compare as compare_both
 from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
-from deeplinear._cli._options import AVERAGES, DEVICE, FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
+from deeplinear._cli._options import (
+    AVERAGES,
+    DEVICE,
+    FINITE,
+    PROBLEM,
+    REPORT,
+    TOLERANCE,
+    Finite,
+    Group,
+    is_replaced,
+    out,
+)
 from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
@@ -300,5 +311,8 @@ def words_of(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
 
 
 def written_lines(what: str, out: Path | None) -> list[str]:
-    """Say which file was written, if one was."""
-    return [] if out is None else [f"{what}: {out} ({in_bytes(out.stat().st_size)})"]
+    """Say which file was written, if one was, how large it is, and whether it replaced another."""
+    if out is None:
+        return []
+    older = ", in place of an older file" if is_replaced(out) else ""
+    return [f"{what}: {out} ({in_bytes(out.stat().st_size)}{older})"]

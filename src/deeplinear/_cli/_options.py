@@ -153,6 +153,10 @@ def _seeds(text: str) -> Any:
     return value
 
 
+_REPLACED: set[Path] = set()
+"""Files that were there before a command that writes them."""
+
+
 def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
     """Check, before any work is done, that a file of an allowed kind can be written at a path."""
     if text is None:
@@ -166,7 +170,13 @@ def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise ValueError(f"--out: cannot write into the folder {str(path.parent)!r}: {error.strerror}") from None
+    (_REPLACED.add if path.exists() else _REPLACED.discard)(path)
     return path
+
+
+def is_replaced(path: Path) -> bool:
+    """Whether there was a file at the path of ``--out`` when the command began."""
+    return path in _REPLACED
 
 
 def out(default: str, suffixes: tuple[str, ...]) -> Group:

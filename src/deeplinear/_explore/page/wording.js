@@ -66,8 +66,8 @@ const WORDING = {
     const parts = [`How sharply the training loss bends: its largest curvature goes from ${short(start)} to ${short(end)}.`];
     if (data.largest.at(-1) === null) parts.push("After that training blows up.");
     if (limit === undefined) parts.push("For this update rule no curvature is known at which steps overshoot.");
-    else if (end > limit) parts.push(`That is above ${short(limit)} (solid line), where steps overshoot by more each time unless the curvature falls.`);
-    else parts.push(`Steps overshoot above ${short(limit)}${limit < IN_SIGHT * Math.max(...data.largest) ? " (solid line)" : ""}: that is ${short(limit / end)} times as much.`);
+    else if (end > limit) parts.push(`That is above the edge of stability, ${short(limit)} (dash-dotted), where steps overshoot by more each time unless the curvature falls.`);
+    else parts.push(`Steps overshoot above ${short(limit)}, the edge of stability${limit < IN_SIGHT * Math.max(...data.largest) ? " (dash-dotted)" : ""}: that is ${short(limit / end)} times as much.`);
     parts.push(last(data.outliers.map((alone, index) => (data.largest[index] === null ? null : alone.length > 0))) ? "At the end it stands alone (filled dot)." : "At the end it is where a continuous range of curvatures ends (open dot).");
     if (low < -0.01 * end) parts.push(`Along some directions${state.pins.length ? "" : " (dotted)"} the loss still bends down: ${short(low)}.`);
     return parts.join(" ");
