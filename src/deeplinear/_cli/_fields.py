@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from deeplinear import GradientDescent, Problem
 from deeplinear._cli._readers import Reader, reader_of
 from deeplinear._core.about import About, Described, described, parts_of
-from deeplinear._core.refusal import Refusal
-from deeplinear._problem.tables import check_names, gather_unknown
+from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 
 KINDS: dict[str, dict[str, Any]] = {
     part: {kind.kind.option: kind for kind in about.listed} for part, about in parts_of(Problem).items()

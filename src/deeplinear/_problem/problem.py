@@ -15,7 +15,7 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_of
 from deeplinear._core.cached import cached_property
 from deeplinear._core.files import write_atomically
-from deeplinear._core.refusal import Refusal
+from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.layers import check_count, every_layer
 from deeplinear._problem.network import MLP, ResNet
@@ -23,7 +23,7 @@ from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
-from deeplinear._problem.tables import check_names, gather_unknown, phase_table, read_part, read_phase, table_of
+from deeplinear._problem.tables import phase_table, read_part, read_phase, table_of
 
 _NETWORK = AboutPart("Network", "What is trained: layers of linear neurons, from random weights.", (MLP, ResNet), MLP)
 _DATA = AboutPart(

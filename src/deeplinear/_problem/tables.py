@@ -1,13 +1,11 @@
 """Parts of a problem as tables of a TOML file, and back."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Any
 
 from deeplinear._core import checks
 from deeplinear._core.about import AboutPart
-from deeplinear._core.refusal import Refusal
-from deeplinear._core.words import did_you_mean
+from deeplinear._core.refusal import Refusal, check_names
 from deeplinear._problem.layers import Layers
 from deeplinear._problem.optimizer import GradientDescent, Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, SAMPLINGS, Phase
@@ -68,30 +66,3 @@ def _made(name: str, kind: type, table: dict[str, Any]) -> Any:
         return kind(**values)
     except TypeError as error:  # a required field is missing; the class's own message names it
         raise ValueError(f"{name}: {str(error).removeprefix(kind.__name__ + '.__init__() ')}") from None
-
-
-class UnknownNames(Refusal):
-    """Words in a table that nobody knows."""
-
-
-def check_names(where: str, table: dict[str, Any], allowed: list[str]) -> None:
-    """Refuse words in a table that nobody knows; say which, all of them, and which were probably meant."""
-    unknown = [key for key in table if key not in allowed]
-    if unknown:
-        words = " and ".join(f"{key!r}{did_you_mean(key, allowed)}" for key in unknown)
-        text = f"{words} {'is' if len(unknown) == 1 else 'are'} not known in {where}; allowed: {', '.join(allowed)}"
-        raise UnknownNames(unknown[0], table[unknown[0]], ", ".join(allowed), text=text)
-
-
-def gather_unknown(checks_of_tables: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Do several checks, and refuse unknown words of all of them at once."""
-    found, refusals = [], []
-    for check in checks_of_tables:
-        try:
-            found.append(check())
-        except UnknownNames as refusal:
-            refusals.append(refusal)
-    if refusals:
-        first = refusals[0]
-        raise UnknownNames(first.field, first.value, first.allowed, text="; ".join(map(str, refusals)))
-    return found
