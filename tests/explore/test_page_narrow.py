@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from explorer import PROBLEM
 from explorer_page import DRAWN, SLOW, Explorer
 from factories import some_slow
 
@@ -106,3 +107,21 @@ def test_the_keyboard_never_lands_under_the_picture(phone: Explorer) -> None:
             assert len(reached) < 100
     some = ("experiment.dim", "network.width", "steps", "pin", "view-loss")
     assert tuple(name for name in reached if name in some) == some  # from the bottom to the top, as they are seen
+
+
+def test_the_legend_of_a_narrow_picture_is_not_cut_off(browser: Any, address: str) -> None:
+    context = browser.new_context(viewport={"width": 420, "height": 900})
+    explorer = Explorer(context.new_page())
+    pins = [{"problem": PROBLEM | {"network": PROBLEM["network"] | {"width": width}}} for width in (0.25, 4.0)]
+    explorer.open(address, pins=pins)
+    explorer.control("experiment.dim").fill("20")
+    explorer.page.click("#train")
+    explorer.wait_for("document.querySelector('#plot').layout.legend.title.text.includes('networks')")
+    ends = "[...document.querySelectorAll('#plot .legend text')].map((each) => each.getBoundingClientRect().right)"
+    explorer.wait_for(f"{ends}.length >= 5")
+    right = explorer.page.evaluate(f"() => Math.max(...{ends})")
+    assert right <= explorer.page.evaluate("() => document.querySelector('#plot').getBoundingClientRect().right")
+    place = "(which) => document.querySelector(`#plot ${which}`).getBoundingClientRect()"
+    title, first = explorer.page.evaluate(f"() => ['.legendtitletext', '.legendtext'].map({place})")
+    assert title["bottom"] < first["top"] + 5  # above the names, and not beside them
+    context.close()
