@@ -52,6 +52,15 @@ def test_landscapes_and_weights_follow_the_controls(explorer: Explorer, address:
     page.select_option("#along", "twins")  # which a full batch does not have
     explorer.wait_for("document.querySelector('#status').textContent.includes('unless batches are drawn')")
 
+    page.select_option("#along", "line")
+    explorer.wait_for("document.querySelector('#plot').layout.legend.title.text === 'dashed: theory'")
+    page.click("#pin")  # with several curves, only test losses are named
+    explorer.control("optimizer.lr").fill("0.021")
+    explorer.wait_for("document.querySelector('#plot').layout.legend.title.text === 'dashed: theory<br>dotted: train'")
+    explorer.control("optimizer.lr").fill("0.02")
+    page.get_by_role("button", name="Remove").click()
+    explorer.wait_for_value("optimizer", "lr", 0.02)
+
     page.click("#view-weights")
     explorer.wait_for("document.querySelector('#plot').data[0]?.name === 'layer 0'")
     spectra = dl.weight_spectra(moved, looked_at(moved))
