@@ -46,6 +46,17 @@ class Explorer:
     def wait_for(self, condition: str) -> None:
         self.page.wait_for_function(f"() => {condition}", timeout=SLOW)
 
+    def wait_for_text(self, selector: str, text: str) -> None:
+        """Wait until an element shows some text: what follows an action may come a little later than its curve."""
+        self.wait_for(f"document.querySelector({json.dumps(selector)})?.textContent.includes({json.dumps(text)})")
+
+    def wait_for_chips(self, texts: list[str]) -> None:
+        chips = "[...document.querySelectorAll('#pins .chip')].map((each) => each.textContent)"
+        self.wait_for(f"JSON.stringify({chips}) === JSON.stringify({json.dumps(texts)})")
+
+    def wait_for_count(self, selector: str, count: int) -> None:
+        self.wait_for(f"document.querySelectorAll({json.dumps(selector)}).length === {count}")
+
     def wait_for_traces(self, count: int) -> None:
         self.wait_for(f"document.querySelector('#plot').data?.length === {count}")
 

@@ -22,7 +22,7 @@ def need(word: str, found: bool, advice: str) -> None:
 
 def need_torch() -> tuple[ModuleType, ModuleType]:
     """Return PyTorch and ``deeplinear.torch``, or skip the test or the file that asks."""
-    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[torch]'")
+    need("torch", importlib.util.find_spec("torch") is not None, "pip install 'deeplinear[gpu]'")
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)  # networks of tests are small, and tests run beside each other
     return torch, importlib.import_module("deeplinear.torch")

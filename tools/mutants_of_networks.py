@@ -21,7 +21,7 @@ NETWORKS = Suite(
             ("branch = beta if beta is not None and layer else 1.0", "branch = 1.0"),
             ("fan_in = (sizes.unit, *sizes.widths[:-1])", "fan_in = (sizes.unit, *sizes.widths[1:])"),
             ("np.sqrt(counts[alike])[:, None, None] * ", ""),
-            ("if (data.keeps == 1.0).all() else None", "if True else None"),
+            ("return None if chooses else outputs", "return None if False else outputs"),
             ("backward += stage.steps * (losses + averages)", "backward += stage.steps * losses"),
         ],
         "_experiment/draws.py": [

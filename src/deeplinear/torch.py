@@ -1,6 +1,6 @@
 """A problem in PyTorch: its network, its update rule and its data, for one's own training loop.
 
-Import it by its name, which needs PyTorch (``pip install 'deeplinear[torch]'``)::
+Import it by its name, which needs PyTorch (``pip install 'deeplinear[gpu]'``)::
 
     import deeplinear.torch
 
@@ -31,7 +31,7 @@ True
 try:
     import torch as _pytorch  # noqa: F401
 except ImportError:
-    raise ImportError("deeplinear.torch needs PyTorch: pip install 'deeplinear[torch]'") from None
+    raise ImportError("deeplinear.torch needs PyTorch: pip install 'deeplinear[gpu]'") from None
 
 from deeplinear._torch.data import Batch, Data, data
 from deeplinear._torch.network import Network, network

@@ -233,7 +233,7 @@ class TestRefusals:
 
     def test_an_unknown_word_in_a_file(self) -> None:
         message = refused("solve", "--problem", _file(TOML.replace("noise", "nose")))
-        assert "'nose' is not known in data; allowed: type, noise" in message
+        assert "'nose' (did you mean 'noise'?) is not known in data; allowed: type, noise" in message
         assert "problem.toml" in message
 
     def test_a_file_that_is_not_toml(self) -> None:
@@ -244,7 +244,19 @@ class TestRefusals:
         assert "record must be 'all' or 'losses'" in refused("simulate", "--record", "some")
         assert "method must be 'auto' or 'explicit'" in refused("simulate", "--method", "exact")
         assert "an infinitely wide network can be solved, not simulated" in refused("simulate", "--width", "infinite")
-        assert "'--dim'" in refused("simulate", "--dim", "1.5")
+        assert "--dim must be a whole number, got '1.5'" in refused("simulate", "--dim", "1.5")
+        assert "--dim must be a whole number, got 'inf'" in refused("simulate", "--dim", "inf")
+        assert "dim must be a whole number, at least 1, got 0" in refused("simulate", "--dim", "0")
+
+    def test_counts_are_read_as_steps_are(self) -> None:
+        found = document("simulate", "--dim", "2e1", "--seeds", "3.0", "--steps", "2e0", "--workers", "1.0")
+        assert found["dim"] == 20
+        assert len(found["seeds"]) == 3
+        assert len(found["times"]) == 2
+
+    def test_matrices_that_do_not_fit_are_to_be_reduced(self) -> None:
+        words = refused("simulate", "--dim", "1e6", "--method", "explicit", "--record", "losses", code=4)
+        assert words.rstrip().endswith("lower dim, seeds, steps or workers, or use method='reduced'")
 
     def test_compare_refuses_before_it_solves(self) -> None:
         start = time.process_time()

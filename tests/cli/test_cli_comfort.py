@@ -1,6 +1,7 @@
 """What makes the command line easy: help everywhere, files that say only what matters, hints, devices."""
 
 import importlib.util
+import re
 import runpy
 import sys
 import time
@@ -65,8 +66,19 @@ def test_a_file_may_say_only_what_is_special() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[network]\nwidht = 2.0\n", "part.toml: 'widht' is not known in network; allowed: type, depth, width"),
-        ("stepps = 3\n", "part.toml: 'stepps' is not known in the problem; allowed: network, data"),
+        (
+            "[network]\nwidht = 2.0\n",
+            "part.toml: 'widht' (did you mean 'width'?) is not known in network; allowed: type",
+        ),
+        ("stepps = 3\n", "part.toml: 'stepps' (did you mean 'steps'?) is not known in the problem; allowed: network"),
+        (
+            "[network]\nwidht = 2.0\n[data]\nnose = 1.0\n",
+            "in network; allowed: type, depth, width, richness, parameterization",
+        ),
+        (
+            "[network]\nwidht = 2.0\n[data]\nnose = 1.0\n",
+            "; 'nose' (did you mean 'noise'?) is not known in data; allowed",
+        ),
         ('[network]\ntype = "CNN"\n', "part.toml: network.type must be 'MLP' or 'ResNet', got 'CNN'"),
         ("network = 3\n", "part.toml: network must be a table, got 3"),
         ("[network\n", "part.toml is not valid TOML"),
@@ -166,3 +178,25 @@ class TestProgress:
             while not (shown := capsys.readouterr().err) and time.monotonic() < deadline:
                 time.sleep(0.01)
         assert shown == "theory: started\n"
+
+
+def test_a_file_that_is_replaced_is_named() -> None:
+    first, second = (run("solve", "--steps", "4", "--out", "again.nc").stdout for _ in range(2))
+    assert re.search(r"result: again.nc \([\d.]+ kB\)", first)
+    assert re.search(r"result: again.nc \([\d.]+ kB, in place of an older file\)", second)
+
+
+def test_tables_have_whole_steps() -> None:
+    shown = run("solve", "--steps", "50000", "--lr", "0.01", "--out", "long.png").stdout
+    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")]
+    assert all(re.fullmatch(r"\d+", step) for step in rows)
+    assert rows[0] == "0"
+    assert rows[-1] == "49999"
+    assert len(rows) > 6
+
+
+def test_too_few_seeds_to_decide_are_no_disagreement() -> None:
+    found = run("compare", "--steps", "5", "--dim", "30", "--seeds", "2", "--json")
+    assert '"verdict": "undecided"' in found.stdout
+    assert found.exit_code == 0
+    assert "or there are too few seeds to decide" in " ".join(run("compare", "--help").stdout.replace("│", " ").split())

@@ -85,6 +85,10 @@ class TestSweep:
             ((), "a sweep needs a grid"),
             (("--over", "lr"), "--over must be FIELD=VALUES"),
             (("--over", "lr=1:2:x"), "lr must be"),
+            (
+                ("--over", "lr=0.01:0.1"),
+                "--over lr: a range is low:high:count, or low:high:countlog for equal ratios; '0.01",
+            ),
             (("--over", "lr=0:2:3log"), "--over lr must be values between commas"),
             (("--over", "lr=[1,"), "--over lr must be values between commas"),
             (("--over", "lr=0.1", "--over", "lr=0.2"), "--over must have every field once, got lr twice"),

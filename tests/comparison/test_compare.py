@@ -156,7 +156,7 @@ def test_stated_deviation_is_the_least_that_these_networks_reject():
         assert p_value(off(theory, 1 + side * least), experiment) < LEVEL
         assert p_value(off(theory, 1 + side * least.max()), experiment) < LEVEL
     assert any(p_value(off(theory, 1 + side * 0.99 * least), experiment) >= LEVEL for side in (-1, 1))
-    assert f"a test loss off by {100 * least.max():.2g} % or a train loss off by" in comparison.explanation
+    assert f"an error of {100 * least.max():.2g} % or more in the test loss or an error of " in comparison.explanation
     assert f"{100 * least.max():.3g} %" in str(comparison)
     assert comparison.to_dict()["observables"][0]["max_detectable"] == least.max()
 
@@ -325,6 +325,7 @@ def test_both_diverge():
     comparison = compare(dl.solve(problem), dl.simulate(problem, dim=60, seeds=4))
     assert comparison.verdict is Verdict.AGREES
     assert "4 of 4 seeds do" in comparison.explanation
+    assert "; there is nothing more to compare; in the mean" in comparison.explanation
     assert comparison.near_edge
     assert 1 <= comparison.steps < problem.steps
     assert all(np.isfinite(each.mean).all() for each in comparison.observables)
@@ -440,8 +441,8 @@ def test_dictionary_and_summary():
     assert layers[3] == ("feature_correlation", 1)
     assert len(document["observables"][0]["theory"]) == 12
     lines = str(comparison).splitlines()
-    assert lines[0].startswith("agrees: no deviation beyond the scatter of the seeds; a test loss off by ")
-    assert lines[0].endswith("throughout would have been noticed")
+    assert lines[0].startswith("agrees: no deviation beyond the scatter of the seeds; an error of ")
+    assert lines[0].endswith("in the train loss throughout would have been detected")
     assert lines[1].startswith("seeds: 16, dim: 120, inputs: gaussian, steps: 12; sign-flip test: p = ")
     assert len(lines) == 3 + len(comparison.observables)
 

@@ -10,6 +10,7 @@ import deeplinear as dl
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost import estimate as cost
 from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
+from deeplinear._experiment.data_sets import data_sets, data_totals
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.condensed.solver import Condensed
@@ -329,3 +330,57 @@ def test_long_sgd_runs_that_coarse_steps_give_up_have_their_past_condensed() -> 
     cost = estimate(each)
     assert cost.method == "condensed"
     assert cost.theory.seconds < 3 * solver.estimate(each).passes * solve_seconds(each)(4000)  # a busy machine
+
+
+@pytest.mark.parametrize("steps", [10**9, 10**12])
+@pytest.mark.parametrize("sampling", [dl.FullBatch(2.0), dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 0.5)])
+def test_an_estimate_holds_nothing_as_long_as_the_run(sampling: object, steps: int) -> None:
+    each = problem(sampling=sampling, steps=steps)
+    found: list[dl.Estimate] = []
+    assert peak_bytes(lambda: found.append(estimate(each, dim=20))) < 2e8
+    assert found[0].experiment is not None
+    assert found[0].experiment.bytes > 8 * steps**2 > 0  # all correlations
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer": dl.SAM(0.02, rho=0.1)}, "steps must be at most 200000 for an estimate with SAM, got 1000000000"),
+        ({"lr": lambda step: 0.02}, "at most 10000000 where lr depends on the step, got 1000000000"),
+        ({"lr": dl.schedules.cosine(0.02)}, "at most 10000000 where lr depends on the step, got 1000000000"),
+        ({"weight_decay": 0.01}, "at most 2000000 for an estimate with weight decay"),
+        ({"lr": dl.schedules.cosine(0.02), "steps": 3 * 10**6}, "at most 2000000 for an estimate with a schedule"),
+        ({"lr": lambda step: 0.02, "steps": 3 * 10**5}, "at most 200000 for an estimate with functions of the step"),
+        ({"phases": (dl.Phase(1), dl.Phase(10**9 - 1))}, "at most 200000 for an estimate with phases"),
+    ],
+)
+def test_runs_too_long_for_an_estimate_are_refused_before_arrays_are_made(changes, message) -> None:
+    """What is made before is a schedule of three million steps, and the list of a function of fewer."""
+
+    def refused() -> None:
+        with pytest.raises(ValueError, match=message):
+            estimate(problem(steps=10**9).replace(changes))
+
+    assert peak_bytes(refused) < 2e8
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sampling": dl.Population()},
+        {"sampling": dl.FullBatch(1.3)},
+        {"sampling": dl.OnlineSGD(dl.schedules.cosine(0.7, end=0.2))},
+        {"sampling": dl.MultiPassSGD(2.0, 0.5), "optimizer": dl.SAM(0.02, rho=0.1)},
+        {"sampling": dl.MultiPassSGD(2.0, 2.0)},
+        {"phases": (dl.Phase(30), dl.Phase(30, new_samples=False), dl.Phase(40, sampling=dl.OnlineSGD(0.3)))},
+    ],
+)
+@pytest.mark.parametrize("probes", [0, 7])
+def test_totals_of_data_sets_are_sums_over_their_steps(changes, probes) -> None:
+    each = problem(steps=100).replace(changes)
+    for data, totals in zip(data_sets(each, 13, probes), data_totals(each, 13, probes), strict=True):
+        assert totals.steps == data.stop - data.start == len(data.samples)
+        assert (totals.drawn, totals.fresh, totals.looks) == (data.drawn, data.fresh, data.looks)
+        assert (totals.largest, totals.summed) == (data.samples.max(), data.samples.sum())
+        assert totals.chooses == (data.keeps < 1.0).any()
+        assert totals.asked == (data.residuals.sum(), data.signals.sum())

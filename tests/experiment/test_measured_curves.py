@@ -204,6 +204,14 @@ def test_event_files_are_read(tmp_path: Path) -> None:
     assert_array_equal(both.test_loss, [[2.5, 0.75], [1.5, 0.25]])
 
 
+def test_naming_one_loss_leaves_the_other_out() -> None:
+    table = {"step": [0, 1], "run0/val_loss": [1.0, 0.5]} | {f"run{run}/train_loss": [1.0, 0.4] for run in range(3)}
+    assert repr(dl.measured(table, test_loss="run0/val_loss")) == "Measured(1 run, steps 0 to 1: test loss at 2 steps)"
+    assert dl.measured(table, train_loss=["run0/train_loss", "run2/train_loss"]).train_loss.shape == (2, 2)
+    with pytest.raises(ValueError, match=r"test_loss must have 3 runs, as the other loss has, got 1 run$"):
+        dl.measured(table)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -212,7 +220,8 @@ def test_event_files_are_read(tmp_path: Path) -> None:
         ("a.csv", b"", "must have a line of names and lines of numbers, got 0 lines"),
         ("a.csv", b"\xff\xfe\x00\x01,\n1,2", "is neither a CSV file nor a TensorBoard event file"),
         ("a.csv", b"x,y\n1,2\n", 'has no column of a loss; name it, test_loss="...", among: x, y'),
-        ("a.csv", b"step,test_loss\n0,one\n", "has no column of a loss"),
+        ("a.csv", b"step,test_loss\n0,one\n", r"the values of column 'test_loss' of .*a.csv are not numbers: 'one'$"),
+        ("a.csv", b"step;test_loss\n0;1\n1;0,5\n", "not numbers: '0,5' has a decimal comma; write a decimal point"),
         ("a.csv", b"step,test_loss\n0,-1\n", "test_loss must be zero or above, got -1.0"),
         ("a.csv", b"step,test_loss\n0.5,1\n", "steps must be whole numbers, zero or above, got 0.5"),
         ("a.csv", b"step,test_loss\n0,\n", "no value was recorded: all are nan"),

@@ -22,11 +22,11 @@ def test_newcomer_sees_a_curve_and_words(own_explorer: Explorer, address: str) -
     assert page.locator("#tour button").all_text_contents() == [
         "Width", "Depth", "Richness", "Data", "Batch", "Learning rate",
     ]  # fmt: skip
-    assert "Wider networks" in page.locator("#see").inner_text()
+    explorer.wait_for_text("#see", "Wider networks")
     page.get_by_role("button", name="Batch", exact=True).click()
     explorer.wait_for_value("sampling", "type", "OnlineSGD")
     explorer.wait_for_traces(4)
-    assert "fresh batch" in page.locator("#see").inner_text()
+    explorer.wait_for_text("#see", "fresh batch")
 
 
 def test_moving_a_control_moves_the_curve(explorer: Explorer, address: str) -> None:
@@ -78,11 +78,11 @@ def test_a_preset_a_pin_and_a_link(own_explorer: Explorer, address: str) -> None
     other.page.goto(link)
     other.wait_for_traces(5)
     assert other.traces == traces
-    assert other.page.locator("#log-x").get_attribute("aria-pressed") == "true"
+    other.page.wait_for_selector("#log-x[aria-pressed=true]", timeout=SLOW)
     other.page.goto("about:blank")
     other.page.goto(f"{address}#nonsense")
     other.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
-    assert "could not be read" in other.page.locator("#status").inner_text()
+    other.wait_for_text("#status", "could not be read")
     assert other.state["preset"] == "width"  # the usual settings
 
 
@@ -125,16 +125,16 @@ def test_views_and_hover(explorer: Explorer, address: str) -> None:
     explorer.wait_for(
         f"Math.abs(document.querySelector('#plot').data[0].z[3][2] - {theory.error_correlation[3, 2]}) < 1e-12"
     )
-    assert page.locator("#layer").is_hidden()
+    page.locator("#layer").wait_for(state="hidden", timeout=SLOW)
     page.click("#view-rates")
     explorer.wait_for("document.querySelector('#plot').data.some((trace) => trace.mode === 'markers')")
     best = next(trace for trace in explorer.traces if trace["mode"] == "markers")
     assert best["x"][0] == pytest.approx(dl.optimal_lr(read_problem(PROBLEM)).lr)
-    assert "The best learning rate" in page.locator("#see").inner_text()
+    explorer.wait_for_text("#see", "The best learning rate")
     line = next(trace for trace in explorer.traces if trace["mode"] == "lines" and "test" in trace["name"])
     assert best["x"][0] in line["x"]  # on the curve, which is nowhere lower
     assert best["y"][0] == min(loss for loss in line["y"] if loss is not None)
-    assert "Shaded: training is unstable" in page.locator("#see").inner_text()
+    explorer.wait_for_text("#see", "Shaded: training is unstable")
     shapes = page.evaluate("() => document.querySelector('#plot').layout.shapes.filter(({type}) => type === 'rect')")
     (shaded,) = shapes
     assert all(loss is None for lr, loss in zip(line["x"], line["y"], strict=True) if lr > shaded["x0"])
@@ -158,10 +158,8 @@ def test_the_rate_with_a_margin_and_others_nearly_as_good_are_marked(explorer: E
     )
     assert marked["best"]["x"][0] + bar["array"][0] == pytest.approx(found.minima[0].high)
     assert marked["best"]["x"][0] - bar["arrayminus"][0] == pytest.approx(found.minima[0].low)
-    words = explorer.page.locator("#see").inner_text()
-    assert "at the edge of stability" in words
-    assert "With a margin take" in words
-    assert "(bar) the loss is at most 5 % more" in words
+    for words in ("at the edge of stability", "With a margin take", "(bar) the loss is at most 5 % more"):
+        explorer.wait_for_text("#see", words)
 
 
 def test_nothing_offers_to_send_data_away(explorer: Explorer, address: str) -> None:
@@ -173,19 +171,14 @@ def test_nothing_offers_to_send_data_away(explorer: Explorer, address: str) -> N
 def test_curves_are_called_by_what_tells_them_apart(explorer: Explorer, address: str) -> None:
     explorer.open(address)
     page = explorer.page
-
-    def names() -> list[str]:
-        texts: list[str] = page.locator("#pins .chip").all_text_contents()
-        return texts
-
-    assert names() == ["theory (now)"]
+    explorer.wait_for_chips(["theory (now)"])
     page.click("#pin")
     explorer.control("network.width").fill("2")
     explorer.wait_for_value("network", "width", 2)
-    assert names() == ["width 2 (now)", "width 1×"]
+    explorer.wait_for_chips(["width 2 (now)", "width 1×"])
     page.select_option('[id="sampling-type"]', "Population")
     explorer.wait_for_value("sampling", "type", "Population")
-    assert names() == ["unlimited data, width 2 (now)", "full batch, width 1, data set size 2×"]
+    explorer.wait_for_chips(["unlimited data, width 2 (now)", "full batch, width 1, data set size 2×"])
 
 
 def shorter(preset: dict[str, Any]) -> dict[str, Any]:
@@ -217,5 +210,5 @@ def test_every_preset_is_drawn(own_explorer: Explorer, address: str) -> None:
         page.wait_for_selector(IS_DRAWN, timeout=SLOW)
         count = 1 + len(preset["pins"])
         explorer.wait_for(f"document.querySelector('#plot').data.filter({theory}).length === {count}")
-        assert page.locator("#pins .chip").count() == count
+        explorer.wait_for_count("#pins .chip", count)
         assert page.locator("#status.is-error").count() == 0

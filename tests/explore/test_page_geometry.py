@@ -6,14 +6,14 @@ import deeplinear as dl
 from deeplinear._explore.curvature import VECTORS, looked_at
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM
-from explorer_page import Explorer
+from explorer_page import SLOW, Explorer
 
 
 def test_sharpness_follows_the_controls(explorer: Explorer, address: str) -> None:
     problem = PROBLEM | {"steps": 100, "network": PROBLEM["network"] | {"depth": 3, "richness": 2.0}}
     explorer.open(address, problem=problem, view="sharpness", x="linear", y="linear")
     page = explorer.page
-    assert page.get_attribute("#view-sharpness", "aria-selected") == "true"
+    page.wait_for_selector("#view-sharpness[aria-selected=true]", timeout=SLOW)
     explorer.control("optimizer.lr").fill("0.04")
     explorer.wait_for_value("optimizer", "lr", 0.04)
     moved = read_problem(problem | {"optimizer": PROBLEM["optimizer"] | {"lr": 0.04}})
@@ -22,15 +22,19 @@ def test_sharpness_follows_the_controls(explorer: Explorer, address: str) -> Non
     np.testing.assert_array_equal(traces["largest"]["x"], found.times)
     np.testing.assert_array_equal(traces["largest"]["y"], found.largest)
     np.testing.assert_array_equal(traces["lowest"]["y"], found.lowest)
-    np.testing.assert_array_equal(traces["steps overshoot above"]["y"], found.limit)
-    words = page.locator("#see").inner_text()
-    assert f"goes from {found.largest[0]:.3g} to {found.largest[-1]:.3g}" in words
-    assert "Steps overshoot above 50 (solid line)" in words
+    np.testing.assert_array_equal(traces["edge of stability"]["y"], found.limit)
+    explorer.wait_for_text("#see", f"goes from {found.largest[0]:.3g} to {found.largest[-1]:.3g}")
+    explorer.wait_for_text("#see", "Steps overshoot above 50, the edge of stability (dash-dotted)")
+    ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
+    edge = "document.querySelector('#plot').data.find(({ name }) => name === 'edge of stability')"
+    assert page.evaluate(
+        f"() => {edge}.line.color === {ink} && {edge}.line.dash !== 'solid' && {edge}.showlegend !== false"
+    )
     page.click("#pin")
     explorer.control("optimizer.lr").fill("0.001")
     explorer.wait_for_value("optimizer", "lr", 0.001)
     explorer.wait_for_traces(3)  # the largest of each, and the one limit that is near
-    assert "Steps overshoot above 2.0e+3:" in page.locator("#see").inner_text()
+    explorer.wait_for_text("#see", "Steps overshoot above 2000, the edge of stability:")
 
 
 def test_landscapes_and_weights_follow_the_controls(explorer: Explorer, address: str) -> None:
@@ -48,11 +52,20 @@ def test_landscapes_and_weights_follow_the_controls(explorer: Explorer, address:
     page.select_option("#along", "twins")  # which a full batch does not have
     explorer.wait_for("document.querySelector('#status').textContent.includes('unless batches are drawn')")
 
+    page.select_option("#along", "line")
+    explorer.wait_for("document.querySelector('#plot').layout.legend.title.text === 'dashed: theory'")
+    page.click("#pin")  # with several curves, only test losses are named
+    explorer.control("optimizer.lr").fill("0.021")
+    explorer.wait_for("document.querySelector('#plot').layout.legend.title.text === 'dashed: theory<br>dotted: train'")
+    explorer.control("optimizer.lr").fill("0.02")
+    page.get_by_role("button", name="Remove").click()
+    explorer.wait_for_value("optimizer", "lr", 0.02)
+
     page.click("#view-weights")
     explorer.wait_for("document.querySelector('#plot').data[0]?.name === 'layer 0'")
     spectra = dl.weight_spectra(moved, looked_at(moved))
     over = [each[0][0] / end[0] if each[0] else 1.0 for each, end in zip(spectra.outliers, spectra.edge, strict=True)]
     np.testing.assert_allclose(explorer.traces[0]["y"], over, rtol=1e-12)
-    assert page.get_attribute("#about", "href") == "reference/weight_spectra"
+    page.wait_for_selector("#about[href='reference/weight_spectra']", state="attached", timeout=SLOW)
     page.goto(f"{address}reference/weight_spectra")
-    assert "Predict the singular values of each weight matrix" in page.locator("pre").inner_text()
+    explorer.wait_for_text("pre", "Predict the singular values of each weight matrix")

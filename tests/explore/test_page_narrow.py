@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from explorer import PROBLEM
 from explorer_page import DRAWN, SLOW, Explorer
 from factories import some_slow
 
@@ -28,7 +29,7 @@ def test_keyboard_alone(own_explorer: Explorer, address: str) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.dataset.export") == "png"
     page.keyboard.press("Escape")
-    assert not page.locator("[data-export=png]").is_visible()
+    page.locator("[data-export=png]").wait_for(state="hidden", timeout=SLOW)
     unlabelled = """() => [...document.querySelectorAll('input, select, button')]
         .filter((each) => each.checkVisibility())
         .filter((each) => !(each.labels?.length || each.getAttribute('aria-label') || each.textContent.trim()))
@@ -106,3 +107,21 @@ def test_the_keyboard_never_lands_under_the_picture(phone: Explorer) -> None:
             assert len(reached) < 100
     some = ("experiment.dim", "network.width", "steps", "pin", "view-loss")
     assert tuple(name for name in reached if name in some) == some  # from the bottom to the top, as they are seen
+
+
+def test_the_legend_of_a_narrow_picture_is_not_cut_off(browser: Any, address: str) -> None:
+    context = browser.new_context(viewport={"width": 420, "height": 900})
+    explorer = Explorer(context.new_page())
+    pins = [{"problem": PROBLEM | {"network": PROBLEM["network"] | {"width": width}}} for width in (0.25, 4.0)]
+    explorer.open(address, pins=pins)
+    explorer.control("experiment.dim").fill("20")
+    explorer.page.click("#train")
+    explorer.wait_for("document.querySelector('#plot').layout.legend.title.text.includes('networks')")
+    ends = "[...document.querySelectorAll('#plot .legend text')].map((each) => each.getBoundingClientRect().right)"
+    explorer.wait_for(f"{ends}.length >= 5")
+    right = explorer.page.evaluate(f"() => Math.max(...{ends})")
+    assert right <= explorer.page.evaluate("() => document.querySelector('#plot').getBoundingClientRect().right")
+    place = "(which) => document.querySelector(`#plot ${which}`).getBoundingClientRect()"
+    title, first = explorer.page.evaluate(f"() => ['.legendtitletext', '.legendtext'].map({place})")
+    assert title["bottom"] < first["top"] + 5  # above the names, and not beside them
+    context.close()

@@ -6,7 +6,7 @@ import deeplinear as dl
 from deeplinear._explore.planning import FACTORS
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM, changed
-from explorer_page import DRAWN, Explorer
+from explorer_page import DRAWN, SLOW, Explorer
 
 SHORT = changed("network", depth=1) | {"steps": 10}
 
@@ -15,7 +15,7 @@ def test_a_schedule_is_drawn_by_hand_and_the_loss_follows(explorer: Explorer, ad
     explorer.open(address, problem=SHORT, view="schedule")
     page = explorer.page
     dots = page.locator(".schedule-picture .dot")
-    assert dots.count() == 5
+    explorer.wait_for_count(".schedule-picture .dot", 5)
     box = dots.nth(2).bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -40,7 +40,7 @@ def test_a_schedule_is_drawn_by_hand_and_the_loss_follows(explorer: Explorer, ad
     explorer.wait_for(f"{DRAWN}?.optimizer.knots?.length === 5")
     page.click(".schedule-head [value=cosine]")
     explorer.wait_for_value("optimizer", "schedule", "cosine")
-    assert dots.count() == 9
+    explorer.wait_for_count(".schedule-picture .dot", 9)
     page.click(".schedule-head [value=constant]")
     explorer.wait_for(f"{DRAWN} && !{DRAWN}.optimizer.schedule")
 
@@ -65,8 +65,9 @@ def test_a_budget_has_its_best_width_and_steps(explorer: Explorer, address: str)
     frontier = explorer.traces[-2]
     np.testing.assert_allclose(frontier["x"], found.frontier.compute, rtol=1e-12)
     np.testing.assert_allclose(frontier["y"], found.frontier.loss + found.label_noise, rtol=1e-12)
-    assert page.locator("#pins .chip").all_text_contents() == ["theory (now)"]  # the pinned one is not drawn here
-    assert page.locator("#pin").is_hidden()
+    explorer.wait_for_chips(["theory (now)"])  # the pinned one is not drawn here
+    page.locator("#pin").wait_for(state="hidden", timeout=SLOW)
+    explorer.wait_for_text("#see", "Ten times the budget cuts the loss above the noise to ")
 
     page.locator("#budget").fill("200")  # half way
     budget = np.sqrt(found.costs.min() * found.costs.max())
@@ -76,4 +77,4 @@ def test_a_budget_has_its_best_width_and_steps(explorer: Explorer, address: str)
     page.click("#take")
     explorer.wait_for_value("network", "width", found.grid["width"][width])
     assert page.evaluate(DRAWN)["steps"] == found.horizons[horizon] + 1
-    assert page.locator("#pins .chip").count() == 2
+    explorer.wait_for_count("#pins .chip", 2)

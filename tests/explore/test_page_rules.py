@@ -17,7 +17,7 @@ def test_update_rules_have_their_controls(explorer: Explorer, address: str) -> N
     page.select_option("[id='optimizer-type']", "Muon")
     explorer.wait_for_value("optimizer", "type", "Muon")
     explorer.wait_for_value("optimizer", "momentum", 0.95)
-    assert explorer.control("optimizer.clip").is_hidden()
+    explorer.control("optimizer.clip").wait_for(state="hidden", timeout=SLOW)
     explorer.control("optimizer.other").fill("0.1")
     explorer.wait_for_value("optimizer", "other", 0.1)
     page.select_option("[id='optimizer-type']", "SAM")
@@ -47,16 +47,13 @@ def test_schedules_layers_and_clipping_are_typed(explorer: Explorer, address: st
     explorer.wait_for("decodeURIComponent(location.hash).includes('\"clip\":0.5')")
     page.reload()  # a link has it all
     page.wait_for_selector(IS_DRAWN, timeout=SLOW)
-    assert explorer.control("optimizer.layer_lr").input_value() == "input=0, readout=2"
+    explorer.wait_for("document.getElementById('optimizer.layer_lr').value === 'input=0, readout=2'")
     page.locator("details.more:has([id='optimizer.clip']) > summary").click()
     explorer.control("optimizer.clip").fill("")
     explorer.wait_for(f"{DRAWN}?.optimizer.clip === undefined")
     explorer.control("optimizer.layer_lr").fill("head=0")
     explorer.wait_for("!document.getElementById('optimizer.layer_lr-error').hidden")
-    assert (
-        "layer_lr must be given for input, hidden, readout"
-        in page.locator("[id='optimizer.layer_lr-error']").inner_text()
-    )
+    explorer.wait_for_text("[id='optimizer.layer_lr-error']", "layer_lr must be given for input, hidden, readout")
 
 
 def test_a_second_task_follows(explorer: Explorer, address: str) -> None:
@@ -71,7 +68,7 @@ def test_a_second_task_follows(explorer: Explorer, address: str) -> None:
     first_task, _, test = (np.array(trace["y"], dtype=float) for trace in explorer.traces)
     np.testing.assert_allclose(test, theory.test_loss, rtol=1e-6)
     np.testing.assert_allclose(first_task, theory.task_loss[0], rtol=1e-6)
-    assert "what is forgotten of it" in page.locator("#see").inner_text()
+    explorer.wait_for_text("#see", "what is forgotten of it")
     explorer.control("phases.steps").fill("20")
     explorer.wait_for("!document.getElementById('phases.steps-error').hidden")
     page.select_option("[id='phases-type']", "One")
@@ -87,10 +84,10 @@ def test_bad_values_are_shown_beside_their_control(explorer: Explorer, address: 
     width.fill("-3")
     error = explorer.control("network.width-error")
     error.wait_for(state="visible", timeout=SLOW)
-    assert "width must be a positive finite number, got -3" in error.inner_text()
-    assert width.get_attribute("aria-invalid") == "true"
+    explorer.wait_for_text("[id='network.width-error']", "width must be a positive finite number, got -3")
+    page.wait_for_selector("[id='network.width'][aria-invalid=true]", timeout=SLOW)
     assert [trace["y"] for trace in explorer.traces] == [trace["y"] for trace in before]  # the last good curve stays
-    assert "last curve that could be drawn" in page.locator("#pins").inner_text()
+    explorer.wait_for_text("#pins", "last curve that could be drawn")
     width.fill("wide")
     explorer.wait_for("document.getElementById('network.width-error').textContent.includes('wide')")
     width.fill("0.5, 2")
@@ -100,7 +97,7 @@ def test_bad_values_are_shown_beside_their_control(explorer: Explorer, address: 
     page.click("#train")
     dim = explorer.control("experiment.dim-error")
     dim.wait_for(state="visible", timeout=SLOW)
-    assert "from 1 to 1000000" in dim.inner_text()
+    explorer.wait_for_text("[id='experiment.dim-error']", "from 1 to 1000000")
 
 
 def test_averages_of_weights_are_drawn(explorer: Explorer, address: str) -> None:
@@ -108,7 +105,8 @@ def test_averages_of_weights_are_drawn(explorer: Explorer, address: str) -> None
     explorer.open(address)
     page = explorer.page
     page.select_option("#average", "tail-0.5")
-    explorer.wait_for("document.querySelector('#plot').data?.some((each) => each.name.endsWith('averaged'))")
+    averaged = "document.querySelector('#plot').data?.some((each) => each.name.endsWith('averaged'))"
+    explorer.wait_for(f"{DRAWN} && {averaged}")  # all of it, and not only its first steps
     (trace,) = (each for each in explorer.traces if each["name"].endswith("averaged"))
     drawn = read_problem(page.evaluate(DRAWN))
     expected = dl.solve(drawn, averages=[dl.TailMean(0.5)]).averaged_test_loss[0]

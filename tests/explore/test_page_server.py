@@ -123,7 +123,7 @@ def test_server_from_start_to_end() -> None:
 
 def test_workers_end_when_the_server_is_killed() -> None:
     with running_explorer() as (address, process):
-        httpx.get(address + "api/page")
+        httpx.get(address + "api/page", timeout=60)
         assert until(lambda: len(workers_of(process.pid)) == 2)
         workers = workers_of(process.pid)
         os.kill(process.pid, 9)

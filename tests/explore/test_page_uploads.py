@@ -9,7 +9,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM
-from explorer_page import DRAWN, Explorer
+from explorer_page import DRAWN, SLOW, Explorer
 
 
 @pytest.fixture
@@ -34,11 +34,13 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
     bad.write_text("epoch,accuracy\n1,0.5\n2,0.6\n")
     page.set_input_files("#curves-input", bad)
     explorer.wait_for("document.querySelector('#measured-result').classList.contains('is-error')")
-    assert "the file has no column of a loss (it has: epoch, accuracy). Wanted: a CSV file" in result.inner_text()
+    explorer.wait_for_text(
+        "#measured-result", "the file has no column of a loss (it has: epoch, accuracy). Wanted: a CSV"
+    )
     explorer.wait_for_traces(2)
 
     page.set_input_files("#curves-input", curves)
-    result.locator(".verdict").wait_for()
+    result.locator(".verdict").wait_for(timeout=SLOW)
     measured = dl.measured(curves)
     comparison = dl.compare(dl.solve(read_problem(PROBLEM)), measured)
     assert result.locator(".verdict").get_attribute("class") == f"verdict {comparison.verdict.value}"
@@ -60,8 +62,8 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
     page.click("#reset")  # to what a newcomer sees
     explorer.wait_for("!document.querySelector('#plot').data.some(({name}) => name.includes('yours'))")
     explorer.wait_for_traces(3)
-    assert result.inner_text() == ""
-    assert page.input_value("#preset") == "width"
+    explorer.wait_for("document.querySelector('#measured-result').textContent === ''")
+    explorer.wait_for("document.querySelector('#preset').value === 'width'")
     page.go_back()
     explorer.wait_for_value("optimizer", "lr", 0.02)
 
@@ -78,17 +80,16 @@ def test_data_give_a_spectrum_and_networks_are_trained_on_the_rows(
     explorer.open(address)
     page = explorer.page
     page.select_option("#data-type", "Uploaded")
-    error = explorer.control("data.file-error")
     explorer.wait_for("document.getElementById('data.file-error').textContent === 'choose a file'")
     page.set_input_files("[id='data.file-input']", tmp_path / "bad.csv")
     explorer.wait_for("document.getElementById('data.file-error').textContent.includes('line 3 should have 3 numbers')")
-    assert "or an npz file with arrays x and y" in error.inner_text()
+    explorer.wait_for_text("[id='data.file-error']", "or an npz file with arrays x and y")
 
     page.set_input_files("[id='data.file-input']", tmp_path / "rows.npz")
     explorer.wait_for_value("data", "type", "Uploaded")
     spectrum = dl.Spectrum.from_data(x, y)
     expected = f"rows.npz: 120 examples, 4 directions, noise {spectrum.noise:.3g}"
-    assert page.locator(".file-name").inner_text() == expected
+    explorer.wait_for_text(".file-name", expected)
     explorer.control("network.width").fill("32")
     explorer.control("sampling.samples").fill("64")
     explorer.wait_for(f"{DRAWN}?.sampling.samples === 64")
@@ -98,7 +99,7 @@ def test_data_give_a_spectrum_and_networks_are_trained_on_the_rows(
     np.testing.assert_allclose(explorer.traces[-1]["y"], theory.test_loss, rtol=1e-12)
 
     page.click("#train")
-    page.locator("#experiment-result .verdict").wait_for()
+    page.locator("#experiment-result .verdict").wait_for(timeout=SLOW)
     networks = dl.simulate(problem, seeds=8, data=(x, y), record="losses")
     shown = next(trace for trace in explorer.traces if trace["name"] == "networks, test" and trace["showlegend"])
     np.testing.assert_allclose(shown["y"], networks.mean("test_loss"), rtol=1e-9)

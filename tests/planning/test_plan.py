@@ -348,5 +348,5 @@ def test_repeating_against_collecting() -> None:
     assert cheap.values["samples"] > dear.values["samples"]
     for each in (cheap, dear):
         assert each.epochs == pytest.approx((each.problem.steps - 1) * 0.5 / each.values["samples"])
-    assert f"which is {dear.epochs:.3g} times over the data" in str(dear)
+    assert f"which is {dear.epochs:.3g} passes over the data" in str(dear)
     assert math.isnan(dl.plan(SHORT, 20.0, values=WIDTHS).epochs)

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import deeplinear as dl
+from deeplinear._plots.style import log_axis, new_figure
 from factories import maker
 
 make = maker("lr", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=21)
@@ -96,6 +97,7 @@ def test_sweeps_are_drawn() -> None:
     ax = dl.plot(found).axes[0]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["width 1", "width 2", "width ∞"]
+    assert dl.plot(found.isel(width=0)).axes[0].get_legend() is None  # there is one curve
     final = found.test_loss.isel(time=-1).values[0]
     assert np.isinf(final[2]), "diverged"
     np.testing.assert_array_equal(ax.get_lines()[0].get_ydata(), [*final[:2], np.nan])
@@ -152,3 +154,65 @@ def test_a_comparison_shows_one_screen() -> None:
     assert f"\n{farthest.label} " in repr(deep)
     assert len(repr(deep.observables[0])) < 120
     assert len(repr(deep.experiment)) < 120
+
+
+@pytest.mark.parametrize("name", ["Transfer", "Sensitivity", "Sharpness"])
+def test_a_result_shows_what_it_prints_and_not_its_whole_problem(name: str) -> None:
+    result = results()[name]
+    assert repr(result) == str(result)
+    assert "Problem(" not in repr(result)
+
+
+def test_no_result_that_is_drawn_begins_with_its_problem() -> None:
+    kinds = (dl.Plan, dl.Transfer, dl.Optimum, dl.OptimalSchedule, dl.Sensitivity, dl.Fit, dl.FiniteSize)
+    for kind in (*kinds, dl.Sharpness, dl.Landscape, dl.WeightSpectra):
+        assert kind.__repr__ is kind.__str__
+
+
+def test_several_theories_are_drawn_over_each_other() -> None:
+    wider = dl.solve(make().replace(width=4.0, steps=30))
+    theories = (dl.solve(make()), wider, dl.solve(make().replace(momentum=0.5)))
+    figure = dl.plot(*theories)
+    (ax,) = figure.axes
+    named = {line.get_label(): line for line in ax.get_lines() if not line.get_label().startswith("_")}
+    first = [theory.test_loss[0] for theory in theories]
+    np.testing.assert_array_equal([line.get_ydata()[0] for line in named.values()], first)
+    assert [name.replace("\n", " ") for name in named] == [
+        "width 1, 21 steps",
+        "width 4, 30 steps",
+        "width 1, momentum 0.5, 21 steps",
+    ]
+    assert "width" not in figure.get_suptitle()
+    own = Figure().add_subplot()
+    assert dl.plot(theories[0], wider, ax=own) is own.figure
+    message = "result must be a Solution, as all are where more than two are drawn, got int"
+    with pytest.raises(ValueError, match=message):
+        dl.plot(theories[0], wider, 3)
+
+
+def test_legends_of_losses_cover_no_curve() -> None:
+    figure = dl.plot(dl.solve(make().replace(lr=0.5, steps=80)))
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
+
+
+@pytest.mark.parametrize("low", [0.09, 0.0021, 0.4])
+@pytest.mark.parametrize("ratio", [1.05, 1.2, 2.0, 5.0, 30.0, 200.0])
+def test_logarithmic_axes_have_three_numbers_or_more(low: float, ratio: float) -> None:
+    ax = new_figure(4.0, 3.0).add_subplot()
+    ax.plot([1, 2], [low, low * ratio])
+    log_axis(ax)
+    inside = [tick for tick in ax.get_yticks() if ax.get_ylim()[0] <= tick <= ax.get_ylim()[1]]
+    assert 3 <= len(inside) <= 12
+
+
+def test_a_run_of_few_steps_has_every_step_on_its_axis() -> None:
+    (ax,) = dl.plot(dl.solve(make().replace(steps=5))).axes
+    assert ax.get_xticks().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_weights_of_which_nothing_is_learned_yet_say_so() -> None:
+    (ax,) = dl.plot(dl.weight_spectra(make().replace(steps=2, lr=1e-6), at=[0, 1])).axes
+    assert ax.get_ylim() == (0.0, 2.0)
+    assert [text.get_text() for text in ax.texts] == ["no singular value has left the bulk yet"]

@@ -43,9 +43,13 @@ def test_a_law_is_replaced_by_what_it_is_made_from(problem):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"widht": 1.0}, "'widht' is not a field of this problem; allowed: depth, width"),
+        ({"widht": 1.0}, r"'widht' is not a field of this problem \(did you mean 'width'\?\); allowed: depth, width"),
         ({"data.width": 1.0}, "'data.width' is not a field"),
-        ({"sampling": dl.Population(), "samples": 1.0}, "'samples' is not a field of this problem"),
+        (
+            {"sampling": dl.Population(), "samples": 1.0},
+            "'samples' is not a field of this problem: sampling is Population, and FullBatch and MultiPassSGD have it",
+        ),
+        ({"rho": 1.0}, "'rho' is not a field of this problem: optimizer is GradientDescent, and SAM has it; allowed"),
         ({"width": 1.0, "network.width": 2.0}, "width must be given once, got it as width and network.width"),
         ({"width": -1.0}, "width must be a positive finite number, got -1.0"),
         ({"batch": 5.0}, r"batch must be at most samples \(2.0\), got 5.0"),
@@ -96,7 +100,10 @@ def test_phases_may_be_given_with_fields_of_theirs_and_set_the_steps(program):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"phases.2.noise": 1.0}, "'phases.2.noise' is not a field of this problem; allowed: depth, .*phases.1.noise"),
+        (
+            {"phases.2.noise": 1.0},
+            "'phases.2.noise' is not a field of this problem .*; allowed: depth, .*phases.1.noise",
+        ),
         ({"phases.0.lr": 1.0}, "'phases.0.lr' is not a field of this problem"),
         ({"phases.0.steps": 5, "steps": 6}, r"phases must add up to the 6 steps of the problem"),
         ({"phases.1.noise": -1.0}, "noise must be a finite number, zero or above, got -1.0"),

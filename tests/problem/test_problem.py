@@ -169,8 +169,14 @@ def test_a_file_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("depth", "dept", r"'dept' is not known in network; allowed: type, depth, width"),
-        ("steps", "step", r"'step' is not known in the problem; allowed: network, data, sampling, optimizer, steps"),
+        ("depth", "dept", r"'dept' \(did you mean 'depth'\?\) is not known in network; allowed: type, depth, width"),
+        ("steps", "step", r"'step' \(did you mean 'steps'\?\) is not known in the problem; allowed: network, data, "),
+        (
+            "depth = 2",
+            "dept = 2\nwidht = 3",
+            r"'dept' .* and 'widht' .*'width'\?\) are not known in network",
+        ),
+        ("[data]", "[data]\nlr = 1\n[extra]", r"'extra' is not known in the problem.*'lr' is not known in data"),
         ('"MLP"', '"CNN"', r"network.type must be 'MLP' or 'ResNet', got 'CNN'"),
         ("samples = 2.0", "", r"sampling: missing 1 required positional argument: 'samples'"),
         ("depth = 2", "depth = ", r"is not valid TOML"),

@@ -163,7 +163,7 @@ FILE = problem(optimizer=dl.Muon(s.cosine(0.1), other=dl.GradientDescent(0.1)), 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("iterations", "iteration", r"'iteration' is not known in optimizer; allowed: type, lr, momentum"),
+        ("iterations", "iteration", r"'iteration' \(did you mean 'iterations'\?\) is not known in optimizer"),
         ("peak", "top", r"lr must be a cosine schedule of peak, warmup, end, got 'top'"),
         ('"cosine"', '"cos"', r"lr.shape must be 'constant' or 'linear' or 'cosine'"),
         ("peak = 0.1", "peak = -0.1", r"lr.peak must be a finite number, zero or above, got -0.1"),

@@ -247,4 +247,4 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "deeplinear.torch needs PyTorch: pip install 'deeplinear[torch]'\n"
+    assert done.stdout == "deeplinear.torch needs PyTorch: pip install 'deeplinear[gpu]'\n"

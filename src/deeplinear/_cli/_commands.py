@@ -15,7 +15,18 @@ from deeplinear import compare as compare_both
 from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
-from deeplinear._cli._options import AVERAGES, DEVICE, FINITE, PROBLEM, REPORT, TOLERANCE, Finite, Group, out
+from deeplinear._cli._options import (
+    AVERAGES,
+    DEVICE,
+    FINITE,
+    PROBLEM,
+    REPORT,
+    TOLERANCE,
+    Finite,
+    Group,
+    is_replaced,
+    out,
+)
 from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
@@ -63,7 +74,7 @@ Examples:
 
     deeplinear explore
 
-Exit codes: 0 done (and theory and experiment agree or are close), 1 they disagree, 2 bad input, 3 training
+Exit codes: 0 done (and theory and experiment do not disagree), 1 they disagree, 2 bad input, 3 training
 diverged, 4 not enough memory, 5 a package is missing (the message says which to install), 130 interrupted, 141 nobody
 reads the output any more (as in a pipe into head).
 """
@@ -122,7 +133,8 @@ def compare(
 ) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
-    Exit codes: 0 they agree or are close, 1 they disagree, 2 bad input, 4 not enough memory.
+    Exit codes: 0 they agree or are close, or there are too few seeds to decide; 1 they disagree, 2 bad input, 4 not
+    enough memory.
 
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """
@@ -299,5 +311,8 @@ def words_of(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
 
 
 def written_lines(what: str, out: Path | None) -> list[str]:
-    """Say which file was written, if one was."""
-    return [] if out is None else [f"{what}: {out} ({in_bytes(out.stat().st_size)})"]
+    """Say which file was written, if one was, how large it is, and whether it replaced another."""
+    if out is None:
+        return []
+    older = ", in place of an older file" if is_replaced(out) else ""
+    return [f"{what}: {out} ({in_bytes(out.stat().st_size)}{older})"]

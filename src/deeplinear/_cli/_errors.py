@@ -16,7 +16,7 @@ from deeplinear_command import end
 OK, DISAGREES, BAD_INPUT, DIVERGED, NO_MEMORY, MISSING, INTERRUPTED, NOBODY_READS = 0, 1, 2, 3, 4, 5, 130, 141
 
 # What is wrong with the options themselves is click's UsageError, wherever this version of typer keeps it.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Commands(typer.core.TyperGroup):
@@ -69,7 +69,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
         fail(f"{error.filename}: {error.strerror}" if error.filename else in_words(error), BAD_INPUT)
     except (ValueError, ArithmeticError, RecursionError) as error:
         fail(in_words(error), BAD_INPUT)
-    except _UsageError as error:
+    except UsageError as error:
         fail(getattr(error, "format_message", error.__str__)(), BAD_INPUT)
     except KeyboardInterrupt:
         _say("interrupted")

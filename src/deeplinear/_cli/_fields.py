@@ -7,13 +7,14 @@ import tomllib
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from deeplinear import GradientDescent, Problem
 from deeplinear._cli._readers import Reader, reader_of
 from deeplinear._core.about import About, Described, described, parts_of
-from deeplinear._core.refusal import Refusal
+from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 
 KINDS: dict[str, dict[str, Any]] = {
     part: {kind.kind.option: kind for kind in about.listed} for part, about in parts_of(Problem).items()
@@ -121,12 +122,14 @@ def _from_file(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text())
         if _is_whole(document):
             return tomllib.loads(Problem.from_dict(document).to_toml())
-        for name, table in document.items():
-            if name in KINDS:
-                document[name] = _checked_table(name, table)
-            elif name not in ("steps", "phases"):
-                allowed = ", ".join([*KINDS, "steps", "phases"])
-                raise ValueError(f"{name!r} is not known in the problem; allowed: {allowed}")
+        given = [name for name in document if name in KINDS]
+        _, *tables = gather_unknown(
+            [
+                partial(check_names, "the problem", document, [*KINDS, "steps", "phases"]),
+                *(partial(_checked_table, name, document[name]) for name in given),
+            ]
+        )
+        document |= dict(zip(given, tables, strict=True))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     except ValueError as error:
@@ -152,10 +155,7 @@ def _checked_table(part: str, table: Any) -> dict[str, Any]:
     by_type, word = _by_type(part), table.get("type", _first(part))
     if word not in by_type:
         raise Refusal(f"{part}.type", word, " or ".join(map(repr, by_type)))
-    allowed = ["type", *(each.name for each in fields(by_type[word]) if each.init)]
-    for key in table:
-        if key not in allowed:
-            raise ValueError(f"{key!r} is not known in {part}; allowed: {', '.join(allowed)}")
+    check_names(part, table, ["type", *(each.name for each in fields(by_type[word]) if each.init)])
     return {"type": word} | table
 
 

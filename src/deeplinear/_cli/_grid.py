@@ -12,6 +12,7 @@ from deeplinear._cli._readers import number, series
 from deeplinear._core.refusal import Refusal
 
 _RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")
+_UNCOUNTED = re.compile(r"[-+.\deE]+:[-+.\deE]+")
 _BETWEEN = re.compile(r",(?![^(]*\))")  # a comma that is not in the parentheses of a schedule
 _MOST_VALUES = 1_000_000
 _FORMS = f"values between commas, low:high:count (at most {_MOST_VALUES}), low:high:countlog, or JSON"
@@ -43,6 +44,9 @@ def read_values(name: str, text: str) -> list[Any]:
             return values
     except ValueError:
         raise Refusal(name, text, _FORMS) from None
+    if _UNCOUNTED.fullmatch(text):
+        low_high = "a range is low:high:count, or low:high:countlog for equal ratios"
+        raise Refusal(name, text, _FORMS, text=f"{name}: {low_high}; {text!r} has no count, such as {text}:5")
     return [_word(each.strip()) for each in _BETWEEN.split(text) if each.strip()]
 
 

@@ -1,6 +1,7 @@
 """Options of the command line, each declared once, in groups that commands share."""
 
 import inspect
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
@@ -10,9 +11,11 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from deeplinear import EMA, TailMean
+from deeplinear._cli._errors import UsageError
 from deeplinear._cli._fields import FIELDS, KINDS, Field, problem_from
 from deeplinear._cli._readers import number, numbers
 from deeplinear._cli._report import Report
+from deeplinear._core import checks
 from deeplinear._core.about import About
 from deeplinear._core.device import find_device
 from deeplinear._core.refusal import Refusal
@@ -47,9 +50,26 @@ class Group(NamedTuple):
 
 
 def make_option(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> inspect.Parameter:
-    """Return an option as a parameter of a command, with the settings of ``typer.Option``."""
+    """Return an option as a parameter of a command, with the settings of ``typer.Option``.
+
+    Whole numbers are read as those of a problem are: 1e4 is one.
+    """
+    if kind in (int, int | None):
+        settings |= {"parser": _whole_number(flags[0])}
     annotation = Annotated[kind, typer.Option(*flags, **settings)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _whole_number(flag: str) -> Callable[[Any], int]:
+    """Return what reads the value of an option that is a whole number."""
+
+    def read(text: Any) -> int:
+        try:
+            return checks.whole(flag, number(str(text)), at_least=-sys.maxsize)
+        except (ValueError, OverflowError):
+            raise UsageError(f"{flag} must be a whole number, got {str(text)!r}") from None
+
+    return read
 
 
 def _problem_options() -> Iterator[inspect.Parameter]:
@@ -99,9 +119,9 @@ def _sentence(about: About) -> str:
     """Help of a field, with what may be typed in place of a number."""
     sentences = [about.help]
     if about.form in ("numbers", "list"):
-        sentences.append("Several values stand between commas.")
+        sentences.append("Separate several values with commas.")
     if about.form == "series":
-        sentences.append(f"One value for each step stands between commas; a schedule is like {_SCHEDULE}.")
+        sentences.append(f"Separate one value for each step with commas; a schedule is like {_SCHEDULE}.")
     if about.form == "layers":
         sentences.append("One number for each weight layer, or some such as 'input=1,readout=0'.")
     if about.form in ("list", "matrix"):
@@ -133,6 +153,10 @@ def _seeds(text: str) -> Any:
     return value
 
 
+_REPLACED: set[Path] = set()
+"""Files that were there before a command that writes them."""
+
+
 def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
     """Check, before any work is done, that a file of an allowed kind can be written at a path."""
     if text is None:
@@ -146,7 +170,13 @@ def output_path(text: str | None, suffixes: tuple[str, ...]) -> Path | None:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise ValueError(f"--out: cannot write into the folder {str(path.parent)!r}: {error.strerror}") from None
+    (_REPLACED.add if path.exists() else _REPLACED.discard)(path)
     return path
+
+
+def is_replaced(path: Path) -> bool:
+    """Whether there was a file at the path of ``--out`` when the command began."""
+    return path in _REPLACED
 
 
 def out(default: str, suffixes: tuple[str, ...]) -> Group:

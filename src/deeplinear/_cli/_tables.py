@@ -33,10 +33,16 @@ def observables_table(comparison: Comparison) -> Table:
 
 
 def curves_table(title: str, columns: dict[str, Any]) -> Table:
-    """Show curves at a few steps that grow in proportion."""
-    last = len(columns["step"]) - 1
-    shown = sorted({0, last, *np.geomspace(1, max(last, 1), 8).round().astype(int).clip(max=last).tolist()})
-    rows = [[f"{values[step]:.4g}" for values in columns.values()] for step in shown]
+    """Show curves at a few steps that grow in proportion; of times that are not whole steps none is shown."""
+    times = np.asarray(columns["step"], dtype=float)
+    whole = np.flatnonzero(times == times.round())
+    wanted = np.geomspace(1, max(times[whole[-1]], 1), 8)
+    nearest = np.abs(times[whole] - wanted[:, None]).argmin(axis=1)
+    shown = np.unique([0, len(whole) - 1, *nearest])
+    rows = [
+        [f"{values[at]:.0f}" if name == "step" else f"{values[at]:.4g}" for name, values in columns.items()]
+        for at in whole[shown]
+    ]
     return table(title, list(columns), rows)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.words import counted
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -120,7 +122,7 @@ class CoordinateCheck:
         return float(np.nanmax(np.where(np.isfinite(each), each, np.nan)))
 
     def __str__(self) -> str:
-        lines = [f"{f'after {self.step} steps':<22}" + "".join(f"{name:>12}" for name in self.names)]
+        lines = [f"after {counted(self.step, 'step')}".ljust(22) + "".join(f"{name:>12}" for name in self.names)]
         for what in ("size", "update"):
             for index, width in enumerate(self.widths):
                 lines += self._rows(what, index, f"{what} at width {width:g}")

@@ -153,6 +153,8 @@ class FiniteSize:
     def __str__(self) -> str:
         return self.summary()
 
+    __repr__ = __str__
+
 
 def finite_size(
     problem: Problem,

@@ -115,7 +115,8 @@ def explain(
     if experiment.inputs == "rows":
         sentences.append("the networks were trained on rows of the data set, theory takes Gaussian inputs instead")
     if verdict is Verdict.AGREES:
-        sentences += _would_notice(observables)
+        shared = ["there is nothing more to compare"]
+        sentences += shared if divergence.is_shared else _would_detect(observables)
     larger = "width, samples or batch" if in_counts else "dim"
     if math.isnan(finite_size) and isinstance(experiment, Measured) and experiment.dim is None:
         sentences.append("say measured(..., dim=...) to know what deviation is expected of networks of this size")
@@ -168,16 +169,16 @@ def _beyond_size(observables: tuple[ObservableComparison, ...]) -> float:
     return float(np.max([each.max_z_beyond_size for each in observables if each.name in LOSSES]))
 
 
-def _would_notice(observables: tuple[ObservableComparison, ...]) -> list[str]:
-    """Say what the test could have seen; nothing if no curve scatters."""
+def _would_detect(observables: tuple[ObservableComparison, ...]) -> list[str]:
+    """Say what the test could have seen, if less than the losses themselves; nothing if no curve scatters."""
     losses = {each.name.replace("_", " "): each.max_detectable for each in observables if each.name in LOSSES}
     losses = {name: least for name, least in losses.items() if not math.isnan(least)}
-    seen = [f"a {name} off by {percent(least)}" for name, least in losses.items() if math.isfinite(least)]
+    seen = [f"an error of {percent(least)} or more in the {name}" for name, least in losses.items() if least < 1.0]
     if not losses:
         return []
     if not seen:
-        return ["but no deviation of the losses would have been noticed; use more seeds"]
-    return [f"{' or '.join(seen)} throughout would have been noticed"]
+        return ["but not even an error of 100 % in the losses would have been detected; use more seeds"]
+    return [f"{' or '.join(seen)} throughout would have been detected"]
 
 
 def in_percent(fraction: float) -> str:

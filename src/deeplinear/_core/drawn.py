@@ -8,7 +8,15 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A result that ``plot`` draws, and that notebooks show as a small picture and a table."""
+    """A result that ``plot`` draws, and that notebooks show as a small picture and a table.
+
+    Its ``repr`` is what it prints, unless it has one of its own: a dataclass would begin with its whole problem.
+    """
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "__str__" in vars(cls) and "__repr__" not in vars(cls):
+            cls.__repr__ = cls.__str__  # type: ignore[method-assign]
 
     def _repr_html_(self) -> str:
         """Return a small picture and a table."""

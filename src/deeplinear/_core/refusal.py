@@ -1,6 +1,9 @@
 """The error that says which value was refused, and what would be allowed in its place."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from deeplinear._core.words import did_you_mean
 
 
 class Refusal(ValueError):
@@ -61,3 +64,30 @@ class Refusal(ValueError):
 
 def _made(field: str, value: Any, allowed: str, text: str) -> Refusal:
     return Refusal(field, value, allowed, text=text)
+
+
+class UnknownNames(Refusal):
+    """Words in a table that nobody knows."""
+
+
+def check_names(where: str, table: dict[str, Any], allowed: list[str]) -> None:
+    """Refuse words in a table that nobody knows; say which, all of them, and which were probably meant."""
+    unknown = [key for key in table if key not in allowed]
+    if unknown:
+        words = " and ".join(f"{key!r}{did_you_mean(key, allowed)}" for key in unknown)
+        text = f"{words} {'is' if len(unknown) == 1 else 'are'} not known in {where}; allowed: {', '.join(allowed)}"
+        raise UnknownNames(unknown[0], table[unknown[0]], ", ".join(allowed), text=text)
+
+
+def gather_unknown(checks_of_tables: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Do several checks, and refuse unknown words of all of them at once."""
+    found, refusals = [], []
+    for check in checks_of_tables:
+        try:
+            found.append(check())
+        except UnknownNames as refusal:
+            refusals.append(refusal)
+    if refusals:
+        first = refusals[0]
+        raise UnknownNames(first.field, first.value, first.allowed, text="; ".join(map(str, refusals)))
+    return found

@@ -1,6 +1,8 @@
 """Numbers as people write them."""
 
+import difflib
 import math
+from collections.abc import Iterable
 
 INFINITE = "infinite"
 """The word for the limit of infinite width, ``MLP(width="infinite")``."""
@@ -34,6 +36,29 @@ def in_bytes(count: float) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count:.0f} B"
+
+
+def counted(count: int, what: str) -> str:
+    """Write a number of things whose plural ends in s.
+
+    Examples
+    --------
+    >>> counted(1, "run"), counted(10, "run")
+    ('1 run', '10 runs')
+    """
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Ask for the nearest of some known words, in parentheses; empty if none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("widht", ["depth", "width"]), did_you_mean("colour", ["depth", "width"])
+    (" (did you mean 'width'?)", '')
+    """
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def percent(fraction: float) -> str:

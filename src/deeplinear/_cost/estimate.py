@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 
 from deeplinear._core.device import CPU
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.model import numbers_per_step
@@ -25,7 +26,9 @@ from deeplinear._experiment.arguments import read_arguments, read_method
 from deeplinear._experiment.methods import EXPLICIT, Counts
 from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem, check_problem
+from deeplinear._problem.schedules import Schedule
 from deeplinear._problem.spectrum import Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
@@ -39,6 +42,11 @@ _PROBE_SECONDS = 0.03
 """A shorter run does not stand out from the noise."""
 _MOST_PROBED = 6e8
 """Numbers that the beginning of a run may go through, in half a second: counted, so that all machines do the same."""
+
+_MOST_LISTED = 200_000
+"""Most steps of a run of which an estimate goes through every step in turn, which takes seconds then."""
+_MOST_TABULATED = 2_000_000
+"""Most steps of a run of which an estimate holds a number for every step."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +111,10 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of solving a problem, and of simulating it if ``dim`` is given.
 
-    This takes about a second at most, or a few seconds for millions of inputs. The cost of ``solve`` is that of the
-    method with which it begins. Where a long run still oscillates after a few hundred steps, it is that of giving up
-    and of solving every step. Where a run oscillates only later, more of the past is kept, which takes more memory and
-    time than this estimate.
+    This takes about a second, however many steps there are, or a few seconds for millions of inputs. The cost of
+    ``solve`` is that of the method with which it begins. Where a long run still oscillates after a few hundred steps,
+    it is that of giving up and of solving every step. Where a run oscillates only later, more of the past is kept,
+    which takes more memory and time than this estimate.
 
     Parameters
     ----------
@@ -119,7 +127,8 @@ def estimate(
     Raises
     ------
     ValueError
-        If an argument is not allowed, or an infinitely wide network is to be simulated.
+        If an argument is not allowed, or an infinitely wide network is to be simulated; or if there are more than
+        200 000 steps and phases, SAM or a function of the step, or more than 2 000 000 and a schedule or weight decay.
 
     Examples
     --------
@@ -131,12 +140,36 @@ def estimate(
     (False, 'dense', '184 TB')
     """
     check_problem(problem)
+    _check_steps(problem)
     experiment = None
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record, method)
         experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record, method), memory)
     method, theory = _solving(problem)
     return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
+
+
+def _check_steps(problem: Problem) -> None:
+    """Refuse runs so long that an estimate would itself take the memory and the time that it is to warn of."""
+    rules = [stage.optimizer for stage in problem.stages]
+    listed = {
+        "phases": bool(problem.phases),
+        "SAM": any(rule.ascent is not None for rule in rules),
+        "functions of the step": any(_has_function(rule) for rule in rules),
+    }
+    limits = [(name, _MOST_LISTED) for name, found in listed.items() if found]
+    if any(stage.optimizer.changes_in_time or stage.sampling.changes_in_time for stage in problem.stages):
+        limits.append(("a schedule", _MOST_TABULATED))
+    elif any(rule.plain.has_decay(1) for rule in rules):
+        limits.append(("weight decay", _MOST_TABULATED))
+    for name, most in limits:
+        if problem.steps > most:
+            raise Refusal("steps", problem.steps, f"at most {most} for an estimate with {name}")
+
+
+def _has_function(rule: AnyOptimizer) -> bool:
+    values = (getattr(rule, name) for name in rule.series)
+    return any(callable(value) and not isinstance(value, Schedule) for value in values)
 
 
 def _solving(problem: Problem) -> tuple[str, Cost]:

@@ -12,6 +12,7 @@ from deeplinear._core import checks
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
+from deeplinear._core.words import counted
 from deeplinear._experiment.ensemble import LOSSES, Ensemble
 from deeplinear._experiment.tables import Columns, Series, is_table, read_path, read_table
 
@@ -83,8 +84,8 @@ class Measured(Drawn):
 
     def __repr__(self) -> str:
         counts = {name.replace("_", " "): len(recorded(self, name)[0]) for name in LOSSES}
-        curves = ", ".join(f"{name} at {count} steps" for name, count in counts.items() if count)
-        runs = f"{len(self.seeds)} run{'s' if len(self.seeds) > 1 else ''}"
+        curves = ", ".join(f"{name} at {counted(count, 'step')}" for name, count in counts.items() if count)
+        runs = counted(len(self.seeds), "run")
         return f"Measured({runs}, steps {self.times[0]} to {self.times[-1]}: {curves})"
 
 
@@ -118,7 +119,7 @@ def measured(
     test_loss, train_loss
         Arrays of shape (steps,) for one run or (runs, steps) for several, or one array for each run. With a table, the
         name of the column or tag, or a list of names, one for each run; columns such as ``test_loss``, ``val_loss`` or
-        ``run 3 - train/loss`` are found without. Either may be missing.
+        ``run 3 - train/loss`` are found where neither is named. Either may be missing.
     steps
         The step of each value, or one array for each run; a number if every so many steps were recorded. With a table,
         the name of the column, unless it is ``step`` or the like. By default there is one value for each step.
@@ -216,7 +217,8 @@ def _assembled(series: Mapping[str, Sequence[Series]], dim: int | None, has_step
     runs = max(len(each) for each in series.values())
     for name, each in series.items():
         if len(each) != runs:
-            raise Refusal(name, each, f"{runs} runs, as the other loss has", verb="have", got=f"{len(each)} runs")
+            allowed = f"{counted(runs, 'run')}, as the other loss has"
+            raise Refusal(name, each, allowed, verb="have", got=counted(len(each), "run"))
         for at, values in each:
             _check(name, at, values)
     used = [at[~np.isnan(values)] for each in series.values() for at, values in each]

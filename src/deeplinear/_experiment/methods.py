@@ -9,6 +9,7 @@ they predict, which is right within a factor of two or three). They are fixed, s
 seed means, depends on the problem alone; memory decides only where the quickest way does not fit.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ import numpy as np
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.averages import kept_copies
 from deeplinear._experiment.curvature import POSITIONS, Curvature
-from deeplinear._experiment.data_sets import DataSet, data_sets
+from deeplinear._experiment.data_sets import DataTotals, data_totals
 from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.singular_values import steps_needed
@@ -170,7 +171,7 @@ class Counts:
 
     def need(self, method: str) -> Need:
         """Return what one network needs if its matrices are kept in this way."""
-        results = sum(int(np.prod(shape)) for shape in self.result_shapes.values())
+        results = sum(math.prod(shape) for shape in self.result_shapes.values())
         averages = len(self.averages)
         kept = coordinates(self.problem, self.sizes, self.finite, averages, self.probes, reduced=method == REDUCED)
         sites = 2 * kept.dim + 2 * sum(kept.widths) + kept.samples if self.record == "all" else 0
@@ -194,10 +195,10 @@ class Counts:
         seconds += 2 * PASS * weights * self.probes
         samples = 0
         for data in self._data:
-            looks = 2 * self.probes + int(data.residuals.sum() + data.signals.sum())
-            drawings = data.samples.sum() if data.fresh else data.samples[0]
-            seconds += kept.dim * (PASS * looks * float(data.samples.mean()) + _DRAW * int(drawings))
-            samples = max(samples, int(data.samples.max()))
+            looks = 2 * self.probes + sum(data.asked)
+            drawings = data.summed if data.fresh else data.largest
+            seconds += kept.dim * (PASS * looks * data.summed / data.steps + _DRAW * drawings)
+            samples = max(samples, data.largest)
         copies = 1 + sum(kept_copies(average, steps) for average in self.averages)
         return seconds, copies * weights + most + samples * (kept.dim + 2 * kept.outputs)
 
@@ -213,7 +214,7 @@ class Counts:
         for data in self._data:
             if data.drawn:
                 sites, alive = kept.dim + kept.samples, outputs * sum(data.looks)
-                turns = data.stop - data.start if data.fresh else 1
+                turns = data.steps if data.fresh else 1
                 products += turns * alive
                 passes, entries = passes + turns * 5 * (alive / 2) ** 2 * sites, entries + turns * alive / 2 * sites
                 most = max(most, alive * sites)
@@ -243,15 +244,15 @@ class Counts:
         return products, passes, most
 
     @property
-    def _data(self) -> list[DataSet]:
-        return data_sets(self.problem, self.sizes.unit, self.probes)
+    def _data(self) -> list[DataTotals]:
+        return data_totals(self.problem, self.sizes.unit, self.probes)
 
 
 def _rule_cost(optimizer: Optimizer, steps: int) -> tuple[int, int]:
     """Passes over all weights in a step, and copies of them that are kept beside them."""
     if optimizer.averaging is not None:
         return 9, 2
-    has_momentum = bool(optimizer.plain.momenta(steps).any()) or optimizer.orthogonal is not None
+    has_momentum = optimizer.plain.has_momentum(steps) or optimizer.orthogonal is not None
     return (5 if has_momentum else 3) + (4 if optimizer.ascent is not None else 0), 1 if has_momentum else 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from deeplinear._core.arrays import Array, identity
 from deeplinear._core.device import Device
-from deeplinear._experiment.data_sets import DataSet, data_sets, evaluations
+from deeplinear._experiment.data_sets import DataSet, data_totals, evaluations
 from deeplinear._experiment.draws import Draws
 from deeplinear._experiment.network import FiniteNetwork, Outer
 from deeplinear._experiment.revealed import Revealed, Weight
@@ -64,10 +64,10 @@ class Looks:
         return cls(gradients, backward, probes, inputs, neurons)
 
 
-def sample_looks(data: DataSet, outputs: int) -> int | None:
+def sample_looks(looks: tuple[int, int], chooses: bool, outputs: int) -> int | None:
     """Directions of the samples: label noise and X v. None where a step chooses samples, so that they are not alike."""
-    residuals, _ = data.looks
-    return outputs * (1 + residuals) if (data.keeps == 1.0).all() else None
+    residuals, _ = looks
+    return None if chooses else outputs * (1 + residuals)
 
 
 def coordinates(
@@ -78,9 +78,9 @@ def coordinates(
         return sizes
     looks = Looks.of(problem, averages, probes)
     samples = 0
-    for data in data_sets(problem, sizes.unit, probes):
-        most, count = sample_looks(data, sizes.outputs), int(data.samples.max())
-        samples = max(samples, count if most is None else min(count, most))
+    for data in data_totals(problem, sizes.unit, probes):
+        most = sample_looks(data.looks, data.chooses, sizes.outputs)
+        samples = max(samples, data.largest if most is None else min(data.largest, most))
     return replace(
         sizes,
         dim=int(kept_coordinates(_counts(finite), looks.inputs).sum()),
@@ -150,7 +150,7 @@ def draw_network(
 
 def draw_stream(data: DataSet, outputs: int, inputs: Inputs, space: Space, draws: Draws, *, reduced: bool) -> Stream:
     """Draw data on a space of inputs."""
-    most = sample_looks(data, outputs) if reduced else None
+    most = sample_looks(data.looks, bool((data.keeps != 1.0).any()), outputs) if reduced else None
     residuals, signals = (outputs * looks for looks in data.looks)
 
     def draw(count: int) -> tuple[Array, Array]:

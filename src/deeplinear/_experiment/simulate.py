@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -204,7 +205,8 @@ def train_all(
     matrices are not explicit; ``rows`` are samples in place of Gaussian ones, where they are.
     """
     problem, dim, record = counts.problem, counts.sizes.dim, counts.record
-    parts, trainers = _parts(counts.need(method), method, len(seeds), workers, device)
+    instead = _less_memory(counts, method, given_rows=rows is not None)
+    parts, trainers = _parts(counts.need(method), method, len(seeds), workers, device, instead)
     results = {name: np.empty((len(seeds), *shape)) for name, shape in counts.result_shapes.items()}
     diverged_at = np.full(len(seeds), -1)
     counter = Counter(progress, len(seeds) * problem.steps, every=_REPORT)
@@ -235,19 +237,35 @@ def train_all(
     return results, diverged_at
 
 
-def _parts(need: Need, method: str, seeds: int, workers: int, device: Device) -> tuple[Sequence[int | slice], int]:
-    """Return which seeds are trained together, and how many of these parts at once; MemoryError if none fits."""
-    advice = "lower dim or steps, or use record='losses'"
+def _less_memory(counts: Counts, method: str, given_rows: bool) -> str:
+    """Say which other arguments take less memory, as the end of a sentence; empty if none does."""
+    needs = counts.need(method).in_flight
+    options = []
+    can_reduce = method == EXPLICIT and REDUCED in counts.methods and counts.resolves(REDUCED) and not given_rows
+    if can_reduce and counts.need(REDUCED).in_flight < needs:
+        options.append("method='reduced'")
+    if counts.record == "all" and replace(counts, record="losses").need(method).in_flight < 0.5 * needs:
+        options.append("record='losses'")
+    return f", or use {' or '.join(options)}" if options else ""
+
+
+def _parts(
+    need: Need, method: str, seeds: int, workers: int, device: Device, instead: str
+) -> tuple[Sequence[int | slice], int]:
+    """Return which seeds are trained together, and how many of these parts at once; MemoryError if none fits.
+
+    ``instead`` is the end of the advice.
+    """
     if device == CPU:
         together = 1 if method == EXPLICIT else need.together(seeds, workers)
         while together > 1 and workers * together * need.in_flight + seeds * need.result > device.available():
             together //= 2
         needed = workers * together * need.in_flight + seeds * need.result
-        memory.require(needed, "the simulation", "lower dim, seeds, steps or workers, or use record='losses'")
+        memory.require(needed, "the simulation", f"lower dim, seeds, steps or workers{instead}")
         if method == EXPLICIT:
             return range(seeds), workers
         return [slice(first, first + together) for first in range(0, seeds, together)], workers
-    memory.require(seeds * need.result, "keeping the results", "lower seeds or steps, or use record='losses'")
-    memory.require(need.in_flight, "one network", advice, device)
+    memory.require(seeds * need.result, "keeping the results", f"lower seeds or steps{instead}")
+    memory.require(need.in_flight, "one network", f"lower dim or steps{instead}", device)
     together = device.available() // need.in_flight
     return [slice(first, first + together) for first in range(0, seeds, together)], 1

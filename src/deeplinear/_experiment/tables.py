@@ -36,6 +36,12 @@ class Columns(NamedTuple):
     train_loss: str | Sequence[str] | None
     steps: str | None
 
+    @property
+    def losses(self) -> dict[str, str | Sequence[str] | None]:
+        """Losses to look for, with the columns that were named; where one was, nothing is found out about the other."""
+        both = {"test_loss": self.test_loss, "train_loss": self.train_loss}
+        return {name: column for name, column in both.items() if column is not None} or both
+
 
 def is_table(value: Any) -> bool:
     """Whether a value has named columns: a dictionary, or a data frame of any kind."""
@@ -62,7 +68,7 @@ def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str
     steps = _steps(columns, asked.steps, where)
     groups = _groups(table)
     found = {}
-    for name, wanted in (("test_loss", asked.test_loss), ("train_loss", asked.train_loss)):
+    for name, wanted in asked.losses.items():
         runs = [row for column in _chosen(columns, name, wanted, where) for row in np.atleast_2d(column)]
         for row in runs:
             if steps is not None and len(row) != len(steps):
@@ -72,7 +78,7 @@ def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str
     if not any(found.values()):
         listed = ", ".join(columns) or "none"
         text = f'{where} has no column of a loss; name it, test_loss="...", among: {listed}'
-        raise Refusal("test_loss", None, listed, text=text)
+        raise Refusal("test_loss", None, listed, text=_not_numbers(table, columns, where) or text)
     return {name: runs for name, runs in found.items() if runs}
 
 
@@ -131,6 +137,22 @@ def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: s
     return found
 
 
+def _not_numbers(table: Any, columns: Mapping[str, Array | None], where: str) -> str:
+    """Say which column has the name of a loss, but values that are not numbers; empty if none does."""
+    for name in map(str, _names(table)):
+        is_loss = any(_MEANING[loss].search(_plain(name)) for loss in ("test_loss", "train_loss"))
+        if is_loss and columns[name] is None:
+            return f"the values of column {name!r} of {where} are not numbers: {_not_a_number(table[name])}"
+    return ""
+
+
+def _not_a_number(column: Any) -> str:
+    """Show the first value of a column that is not a number."""
+    first = next((value for value in column if _numbers([value]) is None), None)
+    comma = isinstance(first, str) and _numbers([first.replace(",", ".")]) is not None
+    return f"{first!r:.40}" + (" has a decimal comma; write a decimal point" if comma else "")
+
+
 def _groups(table: Any) -> list[NDArray[np.bool_]]:
     """Rows of each run, where a column says to which a row belongs."""
     by = next((name for name in _names(table) if _MEANING["seed"].fullmatch(_plain(str(name)))), None)
@@ -145,7 +167,7 @@ def _of_scalars(files: list[Path], asked: Columns) -> dict[str, list[Series]]:
     runs = [read_scalars(file) for file in files]
     tags = list(dict.fromkeys(tag for run in runs for tag in run))
     found: dict[str, list[Series]] = {}
-    for name, wanted in (("test_loss", asked.test_loss), ("train_loss", asked.train_loss)):
+    for name, wanted in asked.losses.items():
         chosen = [wanted] if isinstance(wanted, str) else wanted
         names = list(chosen) if chosen else [tag for tag in tags if _MEANING[name].search(_plain(tag))]
         series = [next((run[tag] for tag in names if tag in run), {}) for run in runs]

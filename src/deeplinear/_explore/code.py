@@ -182,7 +182,7 @@ def _draw_sharpness(curves: list[dict[str, Any]], _: bool) -> list[str]:
         f"    found = dl.sharpness(problem, at, vectors={VECTORS})",
         '    ax.errorbar(at, found.largest, found.largest_error, fmt="--o", color=color, label=f"{name}: largest")',
         '    ax.errorbar(at, found.lowest, found.lowest_error, fmt=":o", color=color, label=f"{name}: lowest")',
-        '    ax.plot(at, found.limit, color=color, linewidth=1, label=f"{name}: steps overshoot above")',
+        '    ax.plot(at, found.limit, "k-.", linewidth=1, label=f"{name}: edge of stability")',
     ]
 
 

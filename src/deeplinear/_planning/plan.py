@@ -109,7 +109,7 @@ class Plan(Drawn):
         spent = f"{self.cost:.4g} of {self.compute:.4g}"
         lines = [f"{self.objective} loss {self.loss:.4g} for {spent}: {best}, lr {lr:.4g}"]
         if math.isfinite(self.epochs):
-            lines.append(f"which is {self.epochs:.3g} times over the data")
+            lines.append(f"which is {self.epochs:.3g} passes over the data")
         for name, (exponent, error) in self.frontier.exponents.items():
             what = "loss above noise" if name == "loss" else name
             if math.isfinite(exponent):

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from deeplinear._comparison.coordinates import CoordinateCheck
+from deeplinear._core.words import counted
 from deeplinear._plots.style import THEORY, log_axis, new_figure, put_title, styled, theory_in
 from deeplinear._plots.transfer import MARKERS
 
@@ -36,7 +37,7 @@ def plot_coordinates(check: CoordinateCheck) -> Figure:
         _draw(right, check, "update")
         left.set_ylabel("size")
         right.set_ylabel("size of the update")
-        put_title(figure, f"after {check.step} steps", check.verdict.replace("-", "−"))
+        put_title(figure, f"after {counted(check.step, 'step')}", check.verdict.replace("-", "−"))
         return figure
 
 

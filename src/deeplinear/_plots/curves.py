@@ -17,6 +17,9 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-9
 """Values this far below those at the start are left out of the picture: rounding, not training."""
 
+_EVERY = 8
+"""Up to so many steps each has its number on the axis."""
+
 _FEW = 25
 """Up to so many recorded steps each has a mark."""
 
@@ -68,7 +71,8 @@ def step_axis(ax: Axes, last: int, label: bool = True) -> None:
     ax.set_xscale("function", functions=(_log1p, np.expm1))
     ax.set_xlim(0, last)
     coarse = [10**k for k in range(math.floor(math.log10(last)) + 1)]
-    ticks = coarse if len(coarse) > 4 else sorted({m * power for power in coarse for m in (1, 3) if m * power <= last})
+    some = sorted({m * power for power in coarse for m in (1, 3) if m * power <= last})
+    ticks = list(range(1, last + 1)) if last <= _EVERY else coarse if len(coarse) > 4 else some
     ax.xaxis.set_major_locator(FixedLocator([0, *ticks]))
     ax.xaxis.set_minor_locator(FixedLocator([m * power for power in coarse for m in range(2, 10) if m * power <= last]))
     ax.xaxis.set_major_formatter(

@@ -166,6 +166,10 @@ def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Axes:
             for step, end, outliers in zip(spectra.times, edge, every, strict=True):
                 ax.plot([step] * len(outliers), np.array(outliers) / end, "o", color=color, markersize=3.5)
         ax.axhline(1.0, color=INK, linewidth=0.8, zorder=0)
+        if not any(any(each) for each in spectra.outliers):  # nothing but lines at 1, of which all but one are covered
+            ax.set_ylim(0.0, 2.0)
+            nothing = "no singular value has left the bulk yet"
+            ax.text(0.5, 0.56, nothing, transform=ax.transAxes, ha="center", fontsize=8)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.set_xlabel("training step $t$")
         ax.set_ylabel("singular value over end of bulk")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib
@@ -15,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from deeplinear._core.statistics import standard_error
+from deeplinear._core.words import percent
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured, recorded
 from deeplinear._plots.curves import (
@@ -29,7 +32,7 @@ from deeplinear._plots.curves import (
 )
 from deeplinear._plots.layers import draw_layers
 from deeplinear._plots.style import BAND, INK, THEORY, figure_of, labelled, log_axis, new_figure, put_title, styled
-from deeplinear._plots.words import in_words
+from deeplinear._plots.words import in_words, told_apart
 from deeplinear._theory.solution import Solution
 from deeplinear._theory.written import PARTS
 
@@ -51,6 +54,18 @@ _PARTS: dict[str, dict[str, Any]] = {
 }
 _MORE = {"averaged_test_loss": "YlGnBu", "task_loss": "YlOrBr"}
 """Losses of averaged weights and of the tasks of phases, with the colours of their curves, dark to light."""
+
+
+_LONG_LABEL = 28
+"""Letters of a label beyond which it takes several lines."""
+
+_BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+"""Where the legend of a picture with many curves stands: beside them, to cover none."""
+
+
+def theory_with(color: Any) -> dict[str, Any]:
+    """Look of one of several theories."""
+    return THEORY | {"color": color, "linewidth": 1.6}
 
 
 def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
@@ -76,8 +91,9 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
     ['mean squared residual']
     """
     with styled(solution.problem.steps):
+        place: dict[str, Any] = {"loc": "best", "ncols": 2}
         if ax is None:
-            figure = new_figure(4.6, 3.3)
+            figure, place = new_figure(6.0, 3.3), _BESIDE
             ax = figure.add_subplot()
             put_title(figure, *in_words(solution.problem))
         for name, (label, color) in losses_of(solution).items():
@@ -97,7 +113,44 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
         mark_phases(ax, solution)
         mark_divergence(ax, solution)
         mark_rounding(ax, solution)
-        ax.legend(loc="best", ncols=2)
+        ax.legend(**place)
+        return figure_of(ax)
+
+
+def plot_solutions(solutions: Sequence[Solution], ax: Axes | None = None) -> Figure:
+    """Draw the losses of several solutions over each other, each called by what its problem does not share with all.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> narrow = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=50
+    ... )
+    >>> figure = plot_solutions([dl.solve(narrow), dl.solve(narrow.replace(width=4.0, lr=0.1))])
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['width 1, lr 0.05', 'width 4, lr 0.1', 'train loss']
+    """
+    shared, labels = told_apart([each.problem for each in solutions])
+    with styled(max(each.problem.steps for each in solutions)):
+        place: dict[str, Any] = {"loc": "best"}
+        if ax is None:
+            figure, place = new_figure(6.0, 3.3), _BESIDE
+            ax = figure.add_subplot()
+            put_title(figure, *shared)
+        colors = matplotlib.colormaps["cividis"](np.linspace(0.05, 0.88, len(solutions)))
+        dotted: dict[str, Any] = {"linestyle": ":", "linewidth": 1.2}
+        has_train = False
+        for solution, label, color in zip(solutions, labels, colors, strict=True):
+            name = "\n".join(textwrap.wrap(label, _LONG_LABEL))
+            ax.plot(solution.times, drawable(solution.test_loss), label=name, **theory_with(color))
+            if "train_loss" in losses_of(solution):
+                has_train = True
+                ax.plot(solution.times, drawable(solution.train_loss), color=color, **dotted)
+        log_axis(ax)
+        ax.set_ylabel("mean squared residual")
+        step_axis(ax, max(map(last_step, solutions)))
+        keys = [Line2D([], [], color=INK, label="train loss", **dotted)] if has_train else []
+        ax.legend(handles=[*labelled(ax), *keys], title="test loss", title_fontsize=7, **place)
         return figure_of(ax)
 
 
@@ -211,7 +264,7 @@ def _verdict(comparison: Comparison) -> str:
     verdict = f"verdict: {comparison.verdict}, p = {comparison.p_value:.2g}"
     first = comparison.observables[0]
     least, name = first.max_detectable, first.name.replace("_", " ")
-    return f"{verdict}, would notice a {name} off by {100 * least:.2g} %" if math.isfinite(least) else verdict
+    return f"{verdict}, would detect an error of {percent(least)} in the {name}" if least < 1.0 else verdict
 
 
 def _size(experiment: Ensemble | Measured) -> str:

@@ -21,7 +21,7 @@ from deeplinear._planning.schedule import OptimalSchedule
 from deeplinear._planning.transferred import Transfer
 from deeplinear._plots.fit import plot_fit
 from deeplinear._plots.geometry import plot_landscape, plot_sharpness, plot_weight_spectra
-from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution
+from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution, plot_solutions
 from deeplinear._plots.planning import plot_optimum, plot_plan, plot_schedule
 from deeplinear._plots.sensitivity import plot_sensitivity
 from deeplinear._plots.style import figure_of
@@ -52,8 +52,8 @@ _PICTURES: dict[type, Draw] = {
 _DRAWN = f"a {', '.join(kind.__name__ for kind in _PICTURES)}, or the data set of a sweep"
 
 
-def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figure:
-    """Draw a result, or theory and experiment together.
+def plot(result: Any, experiment: Any = None, *more: Any, ax: Axes | None = None) -> Figure:
+    """Draw a result, theory and experiment together, or several theories over each other.
 
     Theory is dashed, networks are solid with their standard error as a band. Axes and fonts fit a column of a paper;
     ``figure.savefig("picture.pdf")`` saves the figure.
@@ -65,7 +65,10 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
         ``landscape``, ``weight_spectra``, ``optimal_schedule``, ``optimal``, ``plan`` or ``sweep`` returned. For
         a sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
     experiment
-        Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it.
+        Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it; or
+        another ``Solution``.
+    more
+        Further solutions. Each is called by what its problem does not share with all of the others.
     ax
         Axes to draw into: then only the main panel is drawn, without a title. A new figure by default.
 
@@ -89,6 +92,8 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     >>> [ax.get_ylabel() for ax in dl.plot(theory, logged).axes]
     ['mean squared residual', 'deviation (%)']
     """
+    if more or (isinstance(result, Solution) and isinstance(experiment, Solution)):
+        return plot_solutions(_solutions(result, experiment, *more), ax)
     if experiment is not None:
         return plot_comparison(result, checked_experiment(result, experiment), ax=ax)
     for kind, draw in _PICTURES.items():
@@ -97,3 +102,12 @@ def plot(result: Any, experiment: Any = None, *, ax: Axes | None = None) -> Figu
     if is_sweep(result):
         return plot_sweep(result, ax)
     raise Refusal("result", result, _DRAWN, got=type(result).__name__)
+
+
+def _solutions(*results: Any) -> list[Solution]:
+    """Refuse anything but solutions beside several others."""
+    for result in results:
+        if not isinstance(result, Solution):
+            got = type(result).__name__
+            raise Refusal("result", result, "a Solution, as all are where more than two are drawn", got=got)
+    return list(results)

@@ -10,11 +10,12 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter
 
 from deeplinear._core.files import PICTURES, write_atomically
 from deeplinear._core.refusal import Refusal
@@ -66,6 +67,17 @@ def picture_suffix(path: str | Path) -> str:
     if suffix not in PICTURES:
         raise Refusal("a picture", str(path), f"in {' or '.join(PICTURES)}", verb="end")
     return suffix
+
+
+_FEWEST_TICKS = 3
+_DIGITS: tuple[tuple[float, ...], ...] = (
+    (1, 2, 5),
+    (1, 2, 3, 5),
+    (1, 1.5, 2, 3, 4, 5, 7),
+    (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
+    tuple(digit / 10 for digit in range(10, 100)),
+)
+"""Digits of round numbers, coarse to fine."""
 
 
 @contextmanager
@@ -133,9 +145,42 @@ def labelled(ax: Axes) -> list[Line2D]:
 def log_axis(ax: Axes) -> None:
     """Logarithmic values: plain numbers if they span little, powers of ten otherwise."""
     ax.set_yscale("log")
-    low, high = ax.get_ylim()
+    log_ticks(ax.yaxis, *ax.get_ylim())
+
+
+def log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Mark a logarithmic axis that goes from ``low`` to ``high``: plain numbers if that is little, or powers of ten."""
     decades = math.log10(high / low)
-    if decades < 2.5:
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if decades < 1 else (1, 2, 5)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    if decades < 3.0:
+        axis.set_major_locator(_PlainTicks())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+class _PlainTicks(Locator):
+    """Ticks at round numbers, wherever a logarithmic axis begins and ends."""
+
+    def __call__(self) -> list[float]:
+        assert self.axis is not None
+        return self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two values."""
+        return plain_ticks(min(vmin, vmax), max(vmin, vmax))
+
+
+def plain_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers from ``low`` to ``high``, as few as three or more.
+
+    Examples
+    --------
+    >>> plain_ticks(0.095, 0.19), plain_ticks(0.5, 30.0), plain_ticks(0.4, 0.45)
+    ([0.1, 0.12, 0.14, 0.16, 0.18], [0.5, 1.0, 2.0, 5.0, 10.0, 20.0], [0.4, 0.41, 0.42, 0.43, 0.44, 0.45])
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in _DIGITS:
+        marks = [float(f"{digit * 10.0**power:.6g}") for power in powers for digit in digits]
+        inside = [mark for mark in marks if low <= mark <= high]
+        if len(inside) >= _FEWEST_TICKS:
+            return inside
+    return [float(each) for each in MaxNLocator(4).tick_values(low, high) if low <= each <= high]

@@ -11,7 +11,17 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
-from deeplinear._plots.style import THEORY, figure_of, labelled, log_axis, new_figure, put_title, styled, theory_in
+from deeplinear._plots.style import (
+    THEORY,
+    figure_of,
+    labelled,
+    log_axis,
+    log_ticks,
+    new_figure,
+    put_title,
+    styled,
+    theory_in,
+)
 from deeplinear._plots.words import in_words
 from deeplinear._problem.edit import about_field
 from deeplinear._problem.problem import Problem
@@ -68,7 +78,8 @@ def plot_sweep(found: "xr.Dataset", ax: Axes | None = None) -> Figure:
         both = is_theory and "measured_test_loss" in found
         keys = [*labelled(ax), *([Line2D([], [], label="theory", **THEORY)] if both else [])]
         title = "theory" if is_theory and not both else None
-        ax.legend(handles=keys, title=title, title_fontsize=7, **place)
+        if keys:
+            ax.legend(handles=keys, title=title, title_fontsize=7, **place)
         return figure_of(ax)
 
 
@@ -139,10 +150,12 @@ def _positions(values: NDArray[Any]) -> Array:
 def _axes(ax: Axes, found: "xr.Dataset", problem: Problem, x: str) -> None:
     values = found[x].values
     at = _positions(values)
-    if values.dtype.kind in "iuf" and at.min() > 0 and at.max() > 3 * at.min():
+    if is_log := values.dtype.kind in "iuf" and at.min() > 0 and at.max() > 3 * at.min():
         ax.set_xscale("log")
     if len(at) <= 10:
         ax.set_xticks(at, [_short(value) for value in values.tolist()])
+    elif is_log:
+        log_ticks(ax.xaxis, *ax.get_xlim())
     else:
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())

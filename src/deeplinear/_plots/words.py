@@ -1,6 +1,6 @@
 """A problem in a few words, for titles and tables."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from deeplinear._core.about import Described, described
@@ -33,6 +33,33 @@ def in_words(problem: Problem) -> list[str]:
         ", ".join([_rule(problem.optimizer), f"{problem.steps} steps"]),
         *phases,
     ]
+
+
+def told_apart(problems: Sequence[Problem]) -> tuple[list[str], list[str]]:
+    """Return what several problems share, as ``in_words`` has it, and what each of them alone is called by.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> network, optimizer = dl.MLP(depth=3, width=0.5), dl.GradientDescent(lr=0.05)
+    >>> problem = dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), optimizer, steps=10)
+    >>> told_apart([problem, problem.replace(momentum=0.9)])[1]
+    ['without momentum 0.9', 'momentum 0.9']
+    """
+    every = [[line.split(", ") for line in in_words(problem)] for problem in problems]
+    words = [[word for line in lines for word in line] for lines in every]
+    common = set(words[0]).intersection(*words)
+    own = [[word for word in each if word not in common] for each in words]
+    shared = [", ".join(word for word in line if word in common) for line in every[0]]
+    return [line for line in shared if line], [_called(index, own) for index in range(len(own))]
+
+
+def _called(index: int, own: Sequence[Sequence[str]]) -> str:
+    """Name one of several by its own words, or by those of another that it lacks, or else by its number."""
+    others = [words for number, words in enumerate(own) if number != index]
+    if own[index]:
+        return ", ".join(own[index])
+    return f"without {', '.join(others[0])}" if len(others) == 1 and others[0] else f"theory {index + 1}"
 
 
 def _sampling(sampling: Any) -> str:

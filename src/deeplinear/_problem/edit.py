@@ -11,8 +11,9 @@ from dataclasses import is_dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, NamedTuple
 
-from deeplinear._core.about import About, described
+from deeplinear._core.about import About, described, parts_of
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.words import did_you_mean
 from deeplinear._problem.problem import PARTS, Problem
 
 _RULES = ("sampling", "optimizer", "other")
@@ -67,10 +68,28 @@ def find_field(problem: Problem, name: Any) -> Field:
     every = all_fields(problem)
     found = [field for field in every if name in (field.short, str(field))]
     if len(found) != 1:
-        what = "is not a field of this problem" if not found else "is a field of more than one part"
+        short = [field.short for field in every]
+        what = "is a field of more than one part"
+        if not found:
+            what = f"is not a field of this problem{_whose(problem, str(name)) or did_you_mean(str(name), short)}"
         allowed = ", ".join([field.short for field in every] if not found else [str(field) for field in found])
         raise Refusal(str(name), name, allowed, text=f"{name!r} {what}; allowed: {allowed}")
     return found[0]
+
+
+def _whose(problem: Problem, name: str) -> str:
+    """Say which other kinds of a part have a field, where that of a problem has not; empty if none has."""
+    for part, about in parts_of(Problem).items():
+        having = [kind.__name__ for kind in about.kinds if name.removeprefix(f"{part}.") in _names(kind)]
+        if having:
+            own = type(getattr(problem, part)).__name__
+            verb = "has" if len(having) == 1 else "have"
+            return f": {part} is {own}, and {' and '.join(having)} {verb} it"
+    return ""
+
+
+def _names(kind: Any) -> list[str]:
+    return [each.name for each in described(kind)]
 
 
 def get_field(problem: Problem, name: str) -> Any:

@@ -62,7 +62,7 @@ _BETA = About(
 )
 _RHO = About(
     "Radius",
-    "How far up the slope gradients are taken, in norms of the weights.",
+    "How far up the slope the gradient is taken, as a norm of the change of the weights.",
     symbol=r"\rho",
     check=checks.positive,
     start=0.05,

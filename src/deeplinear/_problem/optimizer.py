@@ -266,6 +266,10 @@ class Optimizer:
         """Whether weights decay at any of ``steps`` steps."""
         return bool(self.weight_decay != 0 if is_constant(self.weight_decay) else self.decays(steps).any())
 
+    def has_momentum(self, steps: int) -> bool:
+        """Whether any of ``steps`` steps has momentum."""
+        return bool(self.momentum != 0 if is_constant(self.momentum) else self.momenta(steps).any())
+
     def _values(self, name: str, steps: int) -> NDArray[Any]:
         each = checks.fraction_below_one if name == "momentum" else checks.non_negative
         return series_values(name, getattr(self, name), steps, each)

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_of
 from deeplinear._core.cached import cached_property
 from deeplinear._core.files import write_atomically
-from deeplinear._core.refusal import Refusal
+from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.layers import check_count, every_layer
 from deeplinear._problem.network import MLP, ResNet
@@ -22,7 +23,7 @@ from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
-from deeplinear._problem.tables import check_names, phase_table, read_part, read_phase, table_of
+from deeplinear._problem.tables import phase_table, read_part, read_phase, table_of
 
 _NETWORK = AboutPart("Network", "What is trained: layers of linear neurons, from random weights.", (MLP, ResNet), MLP)
 _DATA = AboutPart(
@@ -269,15 +270,22 @@ class Problem:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Problem":
         """Build a problem from nested dictionaries, as read from TOML."""
-        check_names("the problem", document, [*PARTS, "steps", "phases"])
-        missing = [name for name in [*PARTS, "steps"] if name not in document]
-        if missing:
-            raise ValueError(f"the problem must have {', '.join([*PARTS, 'steps'])}; missing: {', '.join(missing)}")
-        parts = {name: read_part(name, document[name], about) for name, about in parts_of(cls).items()}
+        given = {name: about for name, about in parts_of(cls).items() if name in document}
         tables = document.get("phases", [])
         if not isinstance(tables, list):
             raise Refusal("phases", tables, "a list of tables")
-        return cls(**parts, steps=document["steps"], phases=tuple(read_phase(table) for table in tables))
+        _, *read = gather_unknown(
+            [
+                partial(check_names, "the problem", document, [*PARTS, "steps", "phases"]),
+                *(partial(read_part, name, document[name], about) for name, about in given.items()),
+                *(partial(read_phase, table) for table in tables),
+            ]
+        )
+        missing = [name for name in [*PARTS, "steps"] if name not in document]
+        if missing:
+            raise ValueError(f"the problem must have {', '.join([*PARTS, 'steps'])}; missing: {', '.join(missing)}")
+        parts = dict(zip(given, read, strict=False))
+        return cls(**parts, steps=document["steps"], phases=tuple(read[len(given) :]))
 
     def to_pytorch_code(self, dim: int | None = None) -> str:
         """Return a short script that trains a network of this problem with plain PyTorch, and prints its losses.

@@ -12,6 +12,9 @@ from deeplinear._problem.schedules import Schedule, from_dict
 
 Series = float | tuple[float, ...] | Schedule | Callable[[int], float]
 
+MOST_STEPS = 10**7
+"""Most steps at which a schedule or a function is evaluated: each of them is a number that is held in memory."""
+
 
 def check_series(name: str, value: Any, one: Check, each: Check) -> Series:
     """Return a series as it is kept.
@@ -42,6 +45,8 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
     >>> series_values("lr", lambda step: 0.1 / (1 + step), 2, checks.non_negative)
     array([0.1 , 0.05])
     """
+    if callable(series) or isinstance(series, Schedule):
+        _check_steps(name, steps)
     if isinstance(series, Schedule):
         values = series.values(steps)
         return values if _all_hold(values, each) else np.array(_checked(name, values.tolist(), each))
@@ -58,6 +63,11 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
 def is_constant(series: Series) -> bool:
     """Whether a series is one number for all steps."""
     return not (isinstance(series, tuple | Schedule) or callable(series))
+
+
+def _check_steps(name: str, steps: int) -> None:
+    if steps > MOST_STEPS:
+        raise Refusal("steps", steps, f"at most {MOST_STEPS} where {name} depends on the step")
 
 
 def _all_hold(values: NDArray[Any], each: Check) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from deeplinear._core import checks
 from deeplinear._core.about import AboutPart
-from deeplinear._core.refusal import Refusal
+from deeplinear._core.refusal import Refusal, check_names
 from deeplinear._problem.layers import Layers
 from deeplinear._problem.optimizer import GradientDescent, Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, SAMPLINGS, Phase
@@ -66,11 +66,3 @@ def _made(name: str, kind: type, table: dict[str, Any]) -> Any:
         return kind(**values)
     except TypeError as error:  # a required field is missing; the class's own message names it
         raise ValueError(f"{name}: {str(error).removeprefix(kind.__name__ + '.__init__() ')}") from None
-
-
-def check_names(where: str, table: dict[str, Any], allowed: list[str]) -> None:
-    """Refuse words in a table that nobody knows."""
-    for key in table:
-        if key not in allowed:
-            text = f"{key!r} is not known in {where}; allowed: {', '.join(allowed)}"
-            raise Refusal(key, table[key], ", ".join(allowed), text=text)

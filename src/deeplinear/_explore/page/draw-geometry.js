@@ -7,8 +7,9 @@ export const IN_SIGHT = 2.5; // times the largest curvature up to which the limi
 export const GEOMETRY = {
   sharpness(_, curves) {
     const isOnly = curves.length === 1;
-    const traces = curves.filter(({ data }) => data).flatMap(({ name, color, data }) => [...ends(name, color, data, isOnly), ...limitOf(name, color, data, isOnly)]);
-    return { traces, up: "curvature of the training loss", legend: DASHED };
+    const known = curves.filter(({ data }) => data);
+    const traces = known.flatMap(({ name, color, data }) => ends(name, color, data, isOnly));
+    return { traces: [...traces, ...limits(known)], up: "curvature of the training loss", legend: DASHED };
   },
 
   landscape(_, curves) {
@@ -19,7 +20,7 @@ export const GEOMETRY = {
     ]);
     const ends = { line: "first weights (0) to last weights (1)", ema: "last weights (0) to their average (1)", twins: "one run (0) to the other (1)" };
     const across = ends[curves[0].data?.along] ?? "distance from the last weights, in units of the next step";
-    return { traces, across, up: "loss (mean squared error)", legend: DASHED };
+    return { traces, across, up: "loss (mean squared error)", legend: isOnly ? DASHED : `${DASHED}, dotted: train` };
   },
 
   // The largest singular value of each layer over the end of its bulk, dots for all that are beyond it, and dotted the
@@ -63,10 +64,9 @@ function ends(name, color, data, isOnly) {
   ];
 }
 
-// The limit above which steps overshoot, unless it is far above all that is seen.
-function limitOf(name, color, data, isOnly) {
-  const seen = Math.max(...data.largest.filter(Number.isFinite));
-  const nearest = Math.min(...data.limit.filter(Number.isFinite));
-  if (!(nearest < IN_SIGHT * seen)) return [];
-  return [line(data.times, data.limit, isOnly ? "steps overshoot above" : `${name}, overshoots above`, isOnly ? css("--ink") : color, { line: { dash: "solid", width: 1.4 }, showlegend: isOnly })];
+// The edges of stability, above which steps overshoot, unless they are far above all that is seen; equal ones once.
+function limits(curves) {
+  const near = curves.filter(({ data }) => Math.min(...data.limit.filter(Number.isFinite)) < IN_SIGHT * Math.max(...data.largest.filter(Number.isFinite)));
+  const distinct = [...new Map(near.map((curve) => [String(curve.data.limit), curve])).values()];
+  return distinct.map(({ name, data }) => line(data.times, data.limit, distinct.length === 1 ? "edge of stability" : `${name}, edge of stability`, css("--ink"), { line: { dash: "8px,3px,2px,3px", width: 1.4 } }));
 }

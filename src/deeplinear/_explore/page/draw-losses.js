@@ -3,7 +3,7 @@
 import { colorOf, css, DASHED, faded, line } from "./look.js";
 
 export const PARTS = {
-  bias: ["left to learn", 6],
+  bias: ["bias (left to learn)", 6],
   width: ["random weights", 2],
   data: ["finite data", 3],
   label_noise: ["label noise", 4],

@@ -48,7 +48,7 @@ export function figure(view, state, curves, size) {
       hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: ink, size: 12 } },
       showlegend: listed > 1 || Boolean(legend),
       legend: {
-        title: { text: legend.replaceAll(", ", isNarrow ? ", " : "<br>"), font: { size: isNarrow ? 11 : 12, color: muted } },
+        title: { text: legend.replaceAll(", ", isNarrow ? ", " : "<br>"), side: "top", font: { size: isNarrow ? 11 : 12, color: muted } },
         ...(isNarrow
           ? { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal", font: { size: 11 } }
           : { x: 1.01, xanchor: "left", y: 1, traceorder: "normal", font: { size: 12 } }),

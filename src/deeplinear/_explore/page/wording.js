@@ -67,8 +67,8 @@ const WORDING = {
     const parts = [`How sharply the training loss bends: its largest curvature goes from ${short(start)} to ${short(end)}.`];
     if (data.largest.at(-1) === null) parts.push("After that training blows up.");
     if (limit === undefined) parts.push("For this update rule no curvature is known at which steps overshoot.");
-    else if (end > limit) parts.push(`That is above ${short(limit)} (solid line), where steps overshoot by more each time unless the curvature falls.`);
-    else parts.push(`Steps overshoot above ${short(limit)}${limit < IN_SIGHT * Math.max(...data.largest) ? " (solid line)" : ""}: that is ${short(limit / end)} times as much.`);
+    else if (end > limit) parts.push(`That is above the edge of stability, ${short(limit)} (dash-dotted), where steps overshoot by more each time unless the curvature falls.`);
+    else parts.push(`Steps overshoot above ${short(limit)}, the edge of stability${limit < IN_SIGHT * Math.max(...data.largest) ? " (dash-dotted)" : ""}: that is ${short(limit / end)} times as much.`);
     parts.push(last(data.outliers.map((alone, index) => (data.largest[index] === null ? null : alone.length > 0))) ? "At the end it stands alone (filled dot)." : "At the end it is where a continuous range of curvatures ends (open dot).");
     if (low < -0.01 * end) parts.push(`Along some directions${state.pins.length ? "" : " (dotted)"} the loss still bends down: ${short(low)}.`);
     return parts.join(" ");
@@ -105,7 +105,7 @@ const WORDING = {
     const parts = [`With this budget width ${short(width)} for ${steps} steps at a rate of ${short(lr)} is best (of rates a factor 1.19 apart): loss ${short(loss)} for ${short(cost)}.`];
     if (isEnd) parts.push("That is the end of the widths that are tried, a quarter to four times yours: change the width to see others.");
     const { loss: slope, width: wider } = data.exponents;
-    if (slope !== null && slope !== undefined) parts.push(`Each tenfold budget ${data.label_noise ? "leaves" : "ends at"} ${short(10 ** slope)} of the loss${data.label_noise ? " above the noise" : ""}${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
+    if (slope !== null && slope !== undefined) parts.push(`Ten times the budget cuts the loss${data.label_noise ? " above the noise" : ""} to ${short(100 * 10 ** slope)} %${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
     return parts.join(" ");
   },
 };

@@ -11,7 +11,7 @@ export const WORDS = {
   residual_response: "response of residuals",
 };
 
-export const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
+export const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1e5 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
 
 export const AVERAGES = {
   "": "none",
