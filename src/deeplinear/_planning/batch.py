@@ -64,6 +64,9 @@ class CriticalBatch:
         """Examples that are drawn on the way, shape (batches,)."""
         return self.batches * self.steps
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         lines = [f"{'batch':>10}{'steps':>10}{'examples':>10}{'lr':>10}"]
         for row in zip(self.batches, self.steps, self.examples, self.lrs, strict=True):
