@@ -205,9 +205,9 @@ def plan(
 
     with searching_on(device):
         found = list(map(solve, models)) if store is None else solve_kept(models, objective, Path(store), solve)
-    losses = np.array([each.losses[horizons] for each in found])
-    lrs = np.array([each.lrs[horizons] for each in found])
-    chosen, loss, spent = _answer(models, horizons, losses, lrs, costs, compute, objective)
+        losses = np.array([each.losses[horizons] for each in found])
+        lrs = np.array([each.lrs[horizons] for each in found])
+        chosen, loss, spent = _answer(models, horizons, losses, lrs, costs, compute, objective)
     counter.end()
     count = max(3, round(_BUDGETS * math.log10(compute / costs.min())) + 1)
     budgets = np.geomspace(costs.min(), compute, count)
