@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._reproduce.agreement import distance
+from deeplinear._reproduce.agreement import Distance, distance
 from deeplinear._reproduce.claim import LINE_WIDTH, MOVES, Check, Claim
 from deeplinear._reproduce.results import Optima, Trained, Trainings
 
@@ -81,25 +81,29 @@ def ordered(
 
 def follows(results: Trainings) -> Claim:
     """Theory follows the networks on every line."""
-    return _following("over all steps", {e.label: (e.deviation, e.error) for e in results.agreements})
+    found = {each.line.label: distance(each.theory(), each.networks()) for each in results.trained}
+    return _following("over all steps", found)
 
 
 def follows_in_log_time(results: Trainings) -> Claim:
     """Theory follows the networks on every line, where steps are shown on a logarithmic axis."""
 
-    def deviation(each: Trained) -> tuple[float, float]:
+    def deviation(each: Trained) -> Distance:
         return distance(each.theory()[1:], each.networks()[:, 1:], 1 / np.arange(1.0, len(each.theory())))
 
     found = {each.line.label: deviation(each) for each in results.trained}
     return _following("over the logarithm of the step, as in the picture,", found)
 
 
-def _following(over: str, deviations: dict[str, tuple[float, float]]) -> Claim:
+def _following(over: str, deviations: dict[str, Distance]) -> Claim:
     return Claim(
         "theory follows the networks on every curve",
         f"the relative deviation, its root mean square {over} is below {LINE_WIDTH:g}: a line of the picture is about "
         "that wide",
-        tuple(Check(f"deviation at {label}", "networks", *each, high=LINE_WIDTH) for label, each in deviations.items()),
+        tuple(
+            Check(f"deviation at {label}", "networks", each.value, each.error_towards(LINE_WIDTH), high=LINE_WIDTH)
+            for label, each in deviations.items()
+        ),
         why="Networks of finite size deviate in proportion to 1/D (on power-law data, 1/N and 1/B), and the more the "
         "further the loss has fallen; it takes many of them to tell deviation from scatter.",
     )

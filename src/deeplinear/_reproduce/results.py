@@ -72,8 +72,8 @@ class Trained(Computed):
         """How well theory and networks agree in the test loss."""
         if not self.has_networks:
             return None
-        parts = *distance(self.theory(), self.networks()), rms_z(self.theory(), self.mean(), self.error())
-        return Agreement(self.line.label, *parts, str(self.data.attrs["verdict"]))
+        off, z = distance(self.theory(), self.networks()), rms_z(self.theory(), self.mean(), self.error())
+        return Agreement(self.line.label, off.value, off.below, z, str(self.data.attrs["verdict"]))
 
 
 class Tuned(Computed):
@@ -125,7 +125,8 @@ class Tuned(Computed):
         loss, theory = self.networks, np.asarray(self.data["loss"].values[0])
         use = np.isfinite(loss).all(axis=1) & np.isfinite(theory) & (self.lrs <= self.lr)
         z = rms_z(theory[use], loss[use].mean(axis=1), standard_error(loss[use], axis=1))
-        return Agreement(self.line.label, *distance(theory[use], loss[use].T), z)
+        off = distance(theory[use], loss[use].T)
+        return Agreement(self.line.label, off.value, off.below, z)
 
 
 class Edge(Computed):
@@ -143,10 +144,10 @@ class Edge(Computed):
 
     @property
     def measured(self) -> tuple[float, float]:
-        """Geometric mean over networks and its standard error."""
+        """Geometric mean over networks and its standard error, that of rates which are some way apart included."""
         logs = np.log(self.data["measured_lr"].values)
-        mean = float(np.exp(logs.mean()))
-        return mean, mean * float(standard_error(logs, axis=0))
+        mean, between = float(np.exp(logs.mean())), self.number("log_lr_apart") / np.sqrt(12)
+        return mean, mean * float(np.hypot(standard_error(logs, axis=0), between))
 
     @property
     def agreement(self) -> Agreement | None:
@@ -156,7 +157,8 @@ class Edge(Computed):
         mean, error = self.measured
         rates = self.data["measured_lr"].values[:, None]
         z = rms_z(np.array([self.lr]), np.array([mean]), np.array([error]))
-        return Agreement(self.line.label, *distance(np.array([self.lr]), rates), z)
+        off = distance(np.array([self.lr]), rates)
+        return Agreement(self.line.label, off.value, off.below, z)
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,7 +136,7 @@ PANELS = (
         ),
         OverSteps(x="log"),
         (follows_in_log_time,),
-        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 16), "full": Size(1000, 256)},
+        {"tiny": Size(30, 2, 10, 2), "quick": Size(300, 16), "full": Size(1000, 640)},
     ),
     Panel(
         "6b",
@@ -147,7 +147,7 @@ PANELS = (
         widths((32, 128, 512), EASY, 0.5, 0.05),
         OverSteps(x="log", xlim=(1, 300), guides=guides(EASY)),
         (lazy_exponent, bends_away, follows_in_log_time),
-        {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(500, 512)},
+        {"tiny": Size(30, 2, 40), "quick": Size(200, 16), "full": Size(500, 1536)},
     ),
     Panel(
         "6c",
@@ -158,6 +158,6 @@ PANELS = (
         widths((16, 64, 256), HARD, 1.0, 0.01),
         OverSteps(x="log", xlim=(1, 300), guides=guides(HARD, 2 * HARD / (1 + HARD))),
         (faster_than_lazy, paper_exponent, follows_in_log_time),
-        {"tiny": Size(30, 2, 40), "quick": Size(500, 16), "full": Size(1000, 192)},
+        {"tiny": Size(30, 2, 40), "quick": Size(500, 16), "full": Size(1000, 768)},
     ),
 )

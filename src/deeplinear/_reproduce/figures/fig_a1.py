@@ -124,6 +124,6 @@ PANELS = (
         Stability((*stable(1, "ntk"), *stable(2, "ntk"), *stable(3, "ntk"), *stable(3, "mup"))),
         RateOverValues("width  ν = N/D"),
         (flat_in_mup, grows_in_ntk, grows_by_our_law, saturates),
-        {"tiny": Size(8, 3, 6), "quick": Size(10**4, 16), "full": Size(10**5, 64)},
+        {"tiny": Size(8, 3, 6), "quick": Size(10**4, 16), "full": Size(10**5, 256)},
     ),
 )
