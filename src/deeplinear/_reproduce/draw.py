@@ -76,11 +76,10 @@ def to_png(figure: Figure) -> bytes:
 def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
     ax = figure.add_subplot()
     first = 1 if view.x == "log" else 0
-    last = max(len(each.mean()) - 1 if each.has_networks else 0 for each in results) or max(
-        e.times[-1] for e in results
-    )
+    drawn = [each for each in results if each.line.drawn]
+    last = max(len(each.mean()) - 1 if each.has_networks else 0 for each in drawn) or max(e.times[-1] for e in drawn)
     keys: list[_Key] = []
-    for color, each in zip(_sequence(len(results)), results, strict=True):
+    for color, each in zip(_sequence(len(drawn)), drawn, strict=True):
         for name in view.losses:
             thin = 0.55 if name == "train_loss" else 1.0
             _curve(ax, each, name, color, first, last, thin)

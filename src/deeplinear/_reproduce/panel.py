@@ -36,7 +36,8 @@ class Size:
 class Line:
     """One curve: a problem, the value in which it differs from the other curves, and what to call it.
 
-    ``networks`` is False for what can only be solved, such as infinite width.
+    ``networks`` is False for what can only be solved, such as infinite width, and ``drawn`` for what claims ask for and
+    the picture does not show.
     """
 
     value: float
@@ -44,6 +45,7 @@ class Line:
     problem: dl.Problem
     networks: bool = True
     group: str = ""
+    drawn: bool = True
 
     def at(self, size: Size) -> "Line":
         """Return the line with as many steps as the size allows."""

@@ -33,22 +33,23 @@ def lines(problems: dict[int, dl.Problem]) -> tuple[Line, ...]:
     return tuple(Line(size, f"{size}", problem) for size, problem in problems.items())
 
 
-DIM = 64
-"""Input dimension where widths and data sets grow."""
+DIM, WIDE = 64, 16
+"""Input dimension where widths and data sets grow, and N / D where data sets do: N^2 L is then what a step takes."""
 
 STEPS = (25, 35, 50, 71, 100, 141, 200, 283, 400)
 DEPTHS = (2, 3, 4, 6, 8, 11, 16, 23, 32)
 RATIOS = (2, 4, 8, 16, 32, 64, 128)
-HORIZONS = (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+WIDTHS = (4, 6, 8, 11, 16, 23, 32, 45, 64)
+HORIZONS = (1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 
 SERIES = (
-    Series("network", "network, T", lines({t: mlp(steps=t) for t in STEPS}), 200, 1.0),
+    Series("network", "network, T", lines({8 * t: mlp(steps=8 * t) for t in STEPS}), 200, 1.0),
     Series("network", "network, L", lines({n: mlp(n, steps=20) for n in DEPTHS}), 300, 1.0),
-    Series("network", "network, N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in DEPTHS}), DIM, 2.0),
-    Series("network", "network, P", lines({DIM * n: mlp(3, 4, n, 50) for n in RATIOS}), DIM, 1.0),
-    Series("theory", "MLP theory, T", lines({2 * t: mlp(2, steps=2 * t) for t in STEPS}), None, 3.0),
+    Series("network", "network, N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in WIDTHS}), DIM, 2.0),
+    Series("network", "network, P", lines({DIM * n: mlp(3, WIDE, n, 20) for n in RATIOS}), DIM, 1.0),
+    Series("theory", "MLP theory, T", lines({4 * t: mlp(2, steps=4 * t) for t in STEPS}), None, 3.0),
     Series("theory", "MLP theory, L", lines({n: mlp(n) for n in DEPTHS}), None, 1.0),
-    Series("theory", "residual theory, T", lines({2 * t: resnet(2, 2 * t) for t in STEPS}), None, 3.0),
+    Series("theory", "residual theory, T", lines({4 * t: resnet(2, 4 * t) for t in STEPS}), None, 3.0),
     Series("theory", "residual theory, L", lines({2 * n: resnet(2 * n) for n in DEPTHS}), None, 2.0),
     Series("panels", "panels, T", lines({t: mlp(2, steps=t) for t in HORIZONS})),
 )
@@ -75,7 +76,7 @@ def samples(results: Costs) -> Claim:
         "and grows in proportion to P on top of that",
         NEAREST,
         (power(results, "network, P", 1.0),),
-        "from P/D = 2 to 128 at N = 4 D",
+        f"from P/D = {RATIOS[0]} to {RATIOS[-1]} at N = {WIDE} D",
         "In a linear network sums over examples can be taken first: a step takes N^2 L + P D, not N^2 L P.",
     )
 
