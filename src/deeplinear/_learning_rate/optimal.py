@@ -226,7 +226,18 @@ def _searched(scan: Scan, found: Minimum) -> list[tuple[float, float]]:
 def _refine(
     problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
 ) -> Minimum:
-    """Find the exact optimum in the best valley; a solved rate if it is down to rounding."""
+    """Find the exact optimum in the best valley; a solved rate where no exact one counts."""
+    for _ in range(2):
+        found = _exact(problem, excess, scan, valleys, tolerance, counter)
+        if valleys.counts(found):
+            return found
+    return valleys.solved()
+
+
+def _exact(
+    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
+) -> Minimum:
+    """Find the exact optimum from the best place; a solved rate if it is down to rounding."""
     known = valleys.best()
     if known[1][1] <= excess.rounding and max(known[0][1], known[2][1]) <= _FLAT * excess.rounding:
         return Minimum(*known[1], math.nan)

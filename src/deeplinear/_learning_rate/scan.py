@@ -72,6 +72,11 @@ class Scan(KnownRates):
         What these losses leave out of those by which rates are judged: the label noise.
     resolution
         Distance in log(lr) below which nothing is looked for.
+
+    Attributes
+    ----------
+    rough_from
+        Least log(lr) at which the loss was found to be rough; inf if it was nowhere.
     """
 
     def __init__(
@@ -84,17 +89,16 @@ class Scan(KnownRates):
     ) -> None:
         super().__init__(solve, together, floor)
         self.offset, self._resolution = offset, resolution
-        self._rough: list[tuple[float, float]] = []
+        self.rough_from = math.inf
 
     def divide(self) -> None:
         """Divide intervals until none promises less loss than is known; rough stretches throughout."""
         self._divide()
         while len(self.probes) < _MOST_POINTS:
-            rough = min((low for low, _ in self._rough), default=math.inf)
             wide = [
                 index
                 for index, (a, b) in enumerate(itertools.pairwise(self.probes))
-                if b.x - a.x > self._resolution and a.x >= rough and self._is_in_reach(index)
+                if b.x - a.x > self._resolution and a.x >= self.rough_from and self._is_in_reach(index)
             ]
             if not wide:
                 return
@@ -212,7 +216,7 @@ class Scan(KnownRates):
         for (low, high), x, log_loss, before in zip(ends, middles, expected, errors, strict=True):
             error = abs(self.height(self.probe(x)) - log_loss)
             if error > _ROUGH and high - low < _SHORT:
-                self._rough.append((low, high))
+                self.rough_from = min(low, self.rough_from)
             # A prediction may be right by chance, so doubt fades slowly, and less slowly the less likely that was.
             if not math.isnan(error):
                 most = _FADING * before * (1.0 if (low, high) in self.errors else _FADING)

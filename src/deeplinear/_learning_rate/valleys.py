@@ -14,6 +14,9 @@ from deeplinear._learning_rate.scan import Scan
 _WIDTH = 0.002
 """Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
 
+_INSIDE = 8
+"""Rates that are solved inside that interval where the loss is rough."""
+
 _NEAR = 0.03
 """Distance in log(lr) beyond which points are not too near to each other."""
 
@@ -74,6 +77,8 @@ class Valleys:
     def __init__(self, scan: Scan, offset: float) -> None:
         self._scan, self._offset = scan, offset
         self._worst: dict[float, float] = {}
+        self._sure: set[float] = set()
+        self._is_strict = False
 
     def best(self) -> list[tuple[float, float]]:
         """Points of the scan from the one before the best minimum that counts, in pairs (log(lr), loss).
@@ -111,13 +116,30 @@ class Valleys:
     def is_beaten(self, loss: float) -> bool:
         """Whether a rate with less loss than this counts, as those do around which the loss is all less."""
         lower = sorted((probe.final, probe.x) for probe in self._scan.probes[1:-1] if probe.final < loss)
-        return any(self._worst_near(x) < loss for _, x in lower[:_MOST_DIPS])
+        return any(self._worst_near(x) < loss and self._surely_worst(x) < loss for _, x in lower[:_MOST_DIPS])
+
+    def counts(self, found: Minimum) -> bool:
+        """Whether an exact minimum is as good as the best place all over an interval, and not only by itself.
+
+        Where the loss is rough, looking for the exact minimum leads into any gap between the rates that were looked at.
+        From now on places are compared for sure.
+        """
+        is_wide = 0.5 * found.curvature * _WIDTH**2 <= (_BARRIER - 1) * (found.value + self._offset)
+        if is_wide and found.x < self._scan.rough_from:
+            return True
+        self._is_strict = True
+        return self._surely_worst(found.x) <= _BARRIER * self._worst[self._best_place()]
+
+    def solved(self) -> Minimum:
+        """Return the best place as it was solved."""
+        x = self._best_place()
+        return Minimum(x, self._scan.at(x), math.nan)
 
     def _best_place(self) -> float:
         """Rate of a minimum, or of one that was looked at, for which the largest loss all around is least."""
         waiting = {probe.x: probe.final for probe in self._minima()} | self._worst
-        while (x := min(waiting, key=waiting.__getitem__)) not in self._worst:
-            waiting[x] = self._worst_near(x)
+        while (x := min(waiting, key=waiting.__getitem__)) not in (self._sure if self._is_strict else self._worst):
+            waiting[x] = self._surely_worst(x) if x in self._worst else self._worst_near(x)
         return x
 
     def minima(self, best: Minimum) -> tuple[LrMinimum, ...]:
@@ -127,7 +149,7 @@ class Valleys:
         self._scan.add([x for x, loss in self._expected_minima() if loss <= limit])
         others = sorted((probe for probe in self._minima() if probe.final <= limit), key=lambda probe: probe.final)
         for probe in others[: _MOST_OTHERS + 1]:
-            if all(self._is_apart(probe, other) for other in found) and self._worst_near(probe.x) <= limit:
+            if all(self._is_apart(probe, other) for other in found) and self._counts(probe.x, limit):
                 found.append(Minimum(probe.x, probe.final, math.nan))
         return tuple(self._described(each) for each in found)
 
@@ -176,22 +198,61 @@ class Valleys:
             if np.abs(solved - at[index]).min() > _NEAR and np.abs(self._scan.best.x - at[index]) > _FAR
         ]
 
+    def _counts(self, x: float, limit: float) -> bool:
+        """Whether the loss all around a rate is at most this."""
+        return self._worst_near(x) <= limit and self._surely_worst(x) <= limit
+
     def _worst_near(self, x: float) -> float:
-        """Largest loss on the best interval of 0.2 % of the rate that has x in its middle or at an end."""
-        if x in self._worst:
-            return self._worst[x]
-        beside = [loss for step in (-1, 1) if not math.isnan(loss := self._scan.expected(x + step * _WIDTH))]
-        if beside:
-            self._worst[x] = max(self._scan.at(x), math.exp(min(beside)))
-        else:
-            half = 0.5 * _WIDTH
-            self._scan.add([x - half, x + half])
-            around = [self._scan.at(x + shift * half) for shift in (-1, 0, 1)]
-            if max(around) > _BARRIER * around[1]:
-                self._scan.add([x - 2 * half, x + 2 * half])
-                around = [self._scan.at(x + shift * half) for shift in (-2, -1, 0, 1, 2)]
-            self._worst[x] = min(max(around[start : start + 3]) for start in range(len(around) - 2))
+        """Largest loss on the best interval of 0.2 % of the rate that has x in its middle or at an end.
+
+        Where the loss does not follow from runs, three points of an interval stand for it.
+        """
+        if x not in self._worst:
+            known = [loss for step in (-1, 1) if (loss := self._known_worst(x, x + step * _WIDTH)) is not None]
+            if known:
+                self._worst[x] = max(self._scan.at(x), min(known))
+                self._sure |= {x} if x + _WIDTH < self._scan.rough_from else set()
+            else:
+                _, self._worst[x] = self._best_interval(x)
         return self._worst[x]
+
+    def _surely_worst(self, x: float) -> float:
+        """The same, with more points inside the interval where the loss is rough or the three differ."""
+        self._worst_near(x)
+        if x not in self._sure:
+            middle, worst = self._best_interval(x)
+            half = 0.5 * _WIDTH
+            least = min(self._scan.at(middle + shift * half) for shift in (-1, 0, 1))
+            if middle + half > self._scan.rough_from or worst > _BARRIER * least:
+                places = np.linspace(middle - half, middle + half, _INSIDE + 2)[1:-1]
+                self._scan.add(places.tolist())
+                worst = max(worst, *(self._scan.at(place) for place in places))
+            self._worst[x] = worst
+            self._sure.add(x)
+        return self._worst[x]
+
+    def _known_worst(self, x: float, end: float) -> float | None:
+        """Largest loss from one rate to another where it follows from runs or is interpolated; None elsewhere."""
+        low, high = sorted((x, end))
+        probes = self._scan.probes
+        inside = [index for index in range(len(probes) - 1) if probes[index].x < high and probes[index + 1].x > low]
+        if not inside or probes[0].x > low or any(self._scan.followed(index) is None for index in inside):
+            return None
+        between = [probe.final for probe in probes if low <= probe.x <= high]
+        return max([math.exp(self._scan.expected(end)), *between])
+
+    def _best_interval(self, x: float) -> tuple[float, float]:
+        """Middle of that interval, as far as its ends and its middle tell, and the largest loss there."""
+        half = 0.5 * _WIDTH
+        self._scan.add([x - half, x + half])
+        around = {shift: self._scan.at(x + shift * half) for shift in (-1, 0, 1)}
+        if max(around.values()) > _BARRIER * around[0]:
+            self._scan.add([x - 2 * half, x + 2 * half])
+            around |= {shift: self._scan.at(x + shift * half) for shift in (-2, 2)}
+        middles = [shift for shift in around if {shift - 1, shift + 1} <= around.keys()]
+        worst = {shift: max(around[each] for each in (shift - 1, shift, shift + 1)) for shift in middles}
+        best = min(worst, key=worst.__getitem__)
+        return x + best * half, worst[best]
 
     def _bottom(self, x: float) -> int:
         """Index of the minimum to which solved rates lead down from one of them."""
