@@ -500,7 +500,7 @@ def test_sizes_of_gradients_that_scatter_are_named(rule, modes, said):
     found = compare(theory, off)
     assert found.verdict is Verdict.DISAGREES
     assert ("about 4.4 directions" in found.explanation) == said
-    assert ("scatters at any width" in found.explanation) == said
+    assert ("varies at any width" in found.explanation) == said
 
 
 def test_curvature_that_networks_measured_is_compared():

@@ -118,7 +118,7 @@ def test_many_directions_are_fewer_with_the_same_predictions(folder: Path) -> No
     ("content", "words"),
     [
         (b"", "it has 0 lines"),
-        (b"x\n1\n2\n", "it has one column"),
+        (b"x\n1\n2\n", "it has only one column"),
         (b"\xff\xfe\x00", "it is not text"),
         (b"a,b\n1,2\n3\n", "line 3 should have 2 numbers, but is '3'"),
         (b"a,b\n1,2\n3,nan\n5,6\n7,9\n", "y must be finite, got nan at [1, 0]"),

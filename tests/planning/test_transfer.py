@@ -224,7 +224,7 @@ def test_what_is_lost_in_rounding_is_no_regret():
     found = transfer(problem, "width", [1.0, 1.1], lrs=[0.1])
     assert not found.optima[1].is_resolved
     assert found.regret.tolist() == [0.0, 0.0]
-    assert found.verdict.startswith("transfers in practice: how the best rate moves with width cannot be told, but")
+    assert found.verdict.startswith("transfers in practice: it is not clear how the best rate moves with width, but")
 
 
 @pytest.mark.parametrize(

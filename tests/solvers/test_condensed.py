@@ -242,7 +242,7 @@ def test_says_what_it_cannot_solve(change, why):
 def test_a_past_that_does_not_condense_is_given_up():
     """Momentum and a large rate: responses swing, and stay as they are for hundreds of steps."""
     problem = make(depth=3, width=1.0, sampling=dl.OnlineSGD(1.0), momentum=0.9, lr=0.05, steps=2000)
-    with pytest.raises(Unresolved, match=r"the past of step \d+ of 2000 was not condensed to fewer than \d+ times"):
+    with pytest.raises(Unresolved, match=r"at step \d+ of 2000 the past still takes \d+ times"):
         Condensed(most_rows=200).solve([problem])
 
 

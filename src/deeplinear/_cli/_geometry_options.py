@@ -85,7 +85,7 @@ MEASURED = Group(
             "--dim",
             metavar="D",
             show_default="no networks",
-            help="Train networks of this input dimension too, and measure the same of them.",
+            help="Also train networks of this input dimension, and measure the same in them.",
             rich_help_panel="Experiment",
         ),
         *(each for each in FINITE.parameters if each.name in ("seeds", "workers", "method")),

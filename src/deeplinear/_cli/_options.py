@@ -287,8 +287,8 @@ AVERAGES = Group(
             None,
             "--average",
             metavar="ema=DECAY|tail=PART",
-            help="Have the test loss of averaged weights too: a moving average, or the mean of the last part of all "
-            "steps; repeat for more.",
+            help="Also compute the test loss of averaged weights: a moving average, or the mean of the last part of "
+            "all steps; repeat for more.",
             rich_help_panel="Output",
         ),
     ),

@@ -42,7 +42,7 @@ class Comparison(Drawn):
     verdict
         In one word; ``verdict.advice`` is a sentence.
     p_value
-        That of the sign-flip test on all observables together: the probability of a deviation this large
+        p-value of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
         Relative deviation of the losses to be expected of networks of this size, largest over steps; it falls as 1/D.

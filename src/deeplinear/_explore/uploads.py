@@ -195,7 +195,7 @@ def _table(text: str) -> tuple[Columns, Array]:
     split = max(",;\t", key=lines[0].count)
     first = [cell.strip().strip('"') for cell in lines[0].split(split)]
     if len(first) < 2:
-        raise ValueError("it has one column")
+        raise ValueError("it has only one column")
     skip = 0 if all(_is_number(cell) for cell in first) else 1
     targets = [index for index, name in enumerate(first) if skip and _TARGET.fullmatch(name)]
     if not 0 < len(targets) < len(first):

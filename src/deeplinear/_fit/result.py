@@ -159,13 +159,10 @@ class Fit(Drawn):
 
 
 def _words(comparison: Comparison) -> str:
-    says = {"agrees": "agree", "close": "are close to", "disagrees": "disagree", "undecided": "are too few to judge"}
+    says = {"agrees": "agree with", "close": "are close to", "disagrees": "disagree with"}
     networks = f"the curves of {comparison.seeds} network{'s' if comparison.seeds > 1 else ''}"
-    verdict = says[comparison.verdict]
-    with_theory = {"agree": " with theory", "are close to": " theory", "disagree": " with theory"}.get(
-        verdict, " theory by"
-    )
-    return f"{networks} {verdict}{with_theory} at these values (p = {comparison.p_value:.2g})"
+    verdict = says.get(comparison.verdict, "are too few to test")
+    return f"{networks} {verdict} theory at these values (p = {comparison.p_value:.2g})"
 
 
 def _losses_of(problem: Problem, experiment: Ensemble | Measured) -> Measured:

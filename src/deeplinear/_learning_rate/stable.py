@@ -96,7 +96,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     ----------
     problem
         What to train, for at least 2 steps. Its own learning rate does not matter. A schedule is scaled as a whole.
-        Rates that are not the problem's stay as they are: those of phases with an optimizer of their own, and of the
+        Rates set elsewhere are left unchanged: those of phases with an optimizer of their own, and of the
         ``other`` weights of Muon where these have a rule of their own.
     tolerance
         Relative distance between ``lr`` and ``unstable_lr``; ``largest_lr`` is as close to the next unstable rate.

@@ -20,7 +20,7 @@ class Frontier:
     compute
         Budgets, increasing, shape (budgets,).
     loss
-        Least loss, less label noise, at each.
+        Lowest loss at each budget, without the label noise.
     values
         Best value of each field at each budget, shape (budgets,). Between values of the grid the place is that of a
         parabola through the logarithms of the three nearest. ``"steps"`` are updates, which need not be whole numbers.

@@ -50,7 +50,7 @@ class OptimalValue:
         False where the loss, less the label noise that nothing can lower, is lost in rounding, so that many values are
         equally good.
     minima
-        The optimum and other minima whose loss is at most 5 % higher, those that count for more first.
+        The optimum and other minima whose loss is at most 5 % higher, most important first.
     losses
         Loss at each value of the scan, shape (49,); ``inf`` where training diverges.
     """

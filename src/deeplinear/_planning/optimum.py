@@ -53,8 +53,8 @@ class Optimum(Drawn):
         The best rate with a margin at these values of the other fields, and its loss (see ``optimal_lr``); nan where
         the learning rate is not searched over, or this rate is beyond its bounds.
     minima
-        The optimum and other minima that descents have led to, best first. Ends with nothing higher between them are
-        one minimum, such as those in a flat valley.
+        The optimum and other minima found, best first. End points with no barrier between them, such as those in a flat
+        valley, count as one minimum.
     profiles
         For each field values around the optimum, and the loss there with the others held, each of shape (41,).
     curvature
@@ -66,7 +66,7 @@ class Optimum(Drawn):
         How many times higher the learning rate can be before training no longer comes down: the margin of stability.
         It counts to the end of the first stable interval (see ``max_stable_lr``); below 1 the optimum is beyond it.
     bounds
-        Between which values were searched.
+        Lowest and highest value searched, for each field.
     objective
         ``"test"`` or ``"train"``.
     """
@@ -148,11 +148,11 @@ def optimal(
         What to train, and the first start.
     over
         Names of fields with one finite value each: ``lr``, ``momentum``, ``weight_decay``, ``richness``, ``width``,
-        ``samples``, ``batch``, ``branch``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them. A
+        ``samples``, ``batch``, ``branch``, ``clip``, ``beta2``, ``rho``, ``beta``, if the problem has them. A
         schedule of learning rates is scaled as a whole.
     bounds
-        Lowest and highest value of fields in ``over``. By default all rates; weight decay up to 1; of others what is
-        usual, such as a momentum up to 0.99, extended to the problem's own value.
+        Lowest and highest value of fields in ``over``. By default all rates, weight decay up to 1, and the usual range
+        for other fields, such as a momentum up to 0.99, extended to the problem's own value.
     objective
         ``"test"`` or ``"train"`` loss.
     margin

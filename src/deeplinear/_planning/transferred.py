@@ -54,8 +54,8 @@ class Transfer(Drawn):
     local_exponents
         d log(best) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field that is
         changed is not continuous (depth, steps) or infinite, where the optimum is at a bound, and where it or an
-        infinite depth is not resolved. Of momentum and other fractions below one it is that of 1 / (1 - best), the
-        number of steps that they remember.
+        infinite depth is not resolved. For momentum and other fractions below one, the exponent is that of 1 / (1 -
+        best), the number of steps that they remember.
     jumps
         Pairs of neighbouring values between which the best value switches to another minimum of the loss. Across these
         the exponent says little.

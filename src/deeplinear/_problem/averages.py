@@ -13,7 +13,7 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, check_fields
 from deeplinear._core.refusal import Refusal
 
-_DECAY = About("Decay", "How much of the average is carried on at each step.", check=checks.fraction_below_one)
+_DECAY = About("Decay", "How much of the average is carried over at each step.", check=checks.fraction_below_one)
 _PART = About(
     "Part",
     "Fraction of the time that has passed over which the mean is taken, up to now.",

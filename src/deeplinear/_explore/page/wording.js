@@ -18,7 +18,7 @@ const WORDING = {
   loss(data, state, networks) {
     const [start, end, train] = [data.test_loss[0], last(data.test_loss), last(data.train_loss)];
     const batches = "batch" in state.problem.sampling ? ", or take larger batches" : "";
-    if (data.diverged_at !== null) return `Training blows up: the loss leaves all bounds at step ${data.diverged_at}. Lower the learning rate${batches}.`;
+    if (data.diverged_at !== null) return `Training diverges: the loss blows up at step ${data.diverged_at}. Lower the learning rate${batches}.`;
     if ((data.rounding_at ?? null) !== null) return `From step ${data.rounding_at} on, rounding errors have grown into the losses, which mean nothing there. Lower the learning rate${batches}.`;
     const lowest = Math.min(...data.test_loss);
     const at = data.times[data.test_loss.indexOf(lowest)];
@@ -82,7 +82,7 @@ const WORDING = {
       const whole = data.along === "gradient" ? "Along the gradient" : "Along the direction in which it bends most";
       return `${whole}, in units of the next step. The loss on the training examples (dotted) is lowest ${where}: ${short(lowest)}.`;
     }
-    const between = { line: "Straight from the first weights to the last", ema: "From the last weights to their average", twins: "Between two networks that began alike and saw other batches" }[data.along];
+    const between = { line: "Straight from the first weights to the last", ema: "From the last weights to their average", twins: "Between two networks that started alike and saw different batches" }[data.along];
     const barrier = data.barrier > 1e-6 * first ? `over a barrier of ${short(data.barrier)}` : "without a barrier";
     return `${between}, the loss on the training examples (dotted) goes from ${short(first)} to ${short(end)} ${barrier}. Dashed is the loss on new examples.`;
   },
@@ -105,7 +105,7 @@ const WORDING = {
     const parts = [`With this budget width ${short(width)} for ${steps} steps at a rate of ${short(lr)} is best (of rates a factor 1.19 apart): loss ${short(loss)} for ${short(cost)}.`];
     if (isEnd) parts.push("That is the end of the widths that are tried, a quarter to four times yours: change the width to see others.");
     const { loss: slope, width: wider } = data.exponents;
-    if (slope !== null && slope !== undefined) parts.push(`Ten times the budget cuts the loss${data.label_noise ? " above the noise" : ""} to ${short(100 * 10 ** slope)} %${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
+    if (slope !== null && slope !== undefined) parts.push(`With ten times the budget, the loss${data.label_noise ? " above the noise" : ""} falls to ${short(100 * 10 ** slope)} %${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
     return parts.join(" ");
   },
 };
