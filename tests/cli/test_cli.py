@@ -214,7 +214,7 @@ class TestRefusals:
             (["--sampling", "sometimes"], "sampling must be full-batch or population or online or multi-pass"),
             (["--depth", "2.5"], "depth must be a whole number, at least 1, got 2.5"),
             (["--depth", "two"], "--depth must be a number, got 'two'"),
-            (["--width", "wide"], "--width must be a number, or several between commas, or infinite, got 'wide'"),
+            (["--width", "wide"], "--width must be a number, or several separated by commas, or infinite, got 'wide'"),
             (["--target-gram", "[1"], "--target-gram must be a matrix"),
             (["--width", "1,2"], "width must be one number or one per hidden layer (3), got 2 values"),
             (["--lr", "-1"], "lr must be a positive finite number, got -1"),

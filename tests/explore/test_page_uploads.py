@@ -34,9 +34,7 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
     bad.write_text("epoch,accuracy\n1,0.5\n2,0.6\n")
     page.set_input_files("#curves-input", bad)
     explorer.wait_for("document.querySelector('#measured-result').classList.contains('is-error')")
-    explorer.wait_for_text(
-        "#measured-result", "the file has no column of a loss (it has: epoch, accuracy). Wanted: a CSV"
-    )
+    explorer.wait_for_text("#measured-result", "the file has no loss column (it has: epoch, accuracy). Expected: a CSV")
     explorer.wait_for_traces(2)
 
     page.set_input_files("#curves-input", curves)

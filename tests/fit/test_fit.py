@@ -126,7 +126,7 @@ def test_long_runs_are_fitted_by_panels() -> None:
 def test_one_network_has_the_errors_of_drawn_ones() -> None:
     unknown = dl.fit(some(0, 1), make(noise=0.2), "noise")
     assert np.isnan(unknown.errors["noise"])
-    assert "errors are not known: give three networks or more, or their dim" in str(unknown)
+    assert "errors are not known: provide at least three networks, or their dim" in str(unknown)
     known = dl.fit(some(0, 1), make(noise=0.2), "noise", dim=2000)
     many = dl.fit(some(0), make(noise=0.2), "noise")
     ratio = known.errors["noise"] / many.errors["noise"]

@@ -120,7 +120,7 @@ def test_the_first_step_without_anything_to_learn():
     assert dl.first_step_growth(nested) == 1.0
     noisy = problem(dl.MLP(2, 1.0, centered=True), data=dl.Spectrum([1.0], [0.0], proportional=True, noise=0.1))
     assert dl.first_step_growth(noisy) == math.inf
-    with pytest.raises(ValueError, match="there is no first rate of rise"):
+    with pytest.raises(ValueError, match="no rate is the smallest that does"):
         dl.first_rise_lr(still)
 
 

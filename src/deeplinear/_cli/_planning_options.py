@@ -68,7 +68,7 @@ def _over(default: str, allowed: str) -> Any:
         default,
         "--over",
         metavar="FIELDS",
-        help=f"What may be chosen, between commas: {allowed}.",
+        help=f"What may be chosen, separated by commas: {allowed}.",
         rich_help_panel=_PANEL,
     )
 

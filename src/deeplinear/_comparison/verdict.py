@@ -113,7 +113,7 @@ def explain(
         if divergence.is_alike and not divergence.is_shared:
             sentences.append(f"before that, {verdict.advice}")
     if experiment.inputs == "rows":
-        sentences.append("the networks were trained on rows of the data set, theory takes Gaussian inputs instead")
+        sentences.append("the networks were trained on rows of the data set, while theory assumes Gaussian inputs")
     if verdict is Verdict.AGREES:
         shared = ["there is nothing more to compare"]
         sentences += shared if divergence.is_shared else _would_detect(observables)

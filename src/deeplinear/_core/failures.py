@@ -17,7 +17,7 @@ def in_words(error: BaseException) -> str:
     """
     text = " ".join(str(error).split())
     if isinstance(error, RecursionError):
-        return "the values are nested too deeply: lists of lists are all that is needed"
+        return "the values are nested too deeply: lists of lists are enough"
     if isinstance(error, MemoryError):
         return text or "there is not enough memory: lower the steps or the sizes"
     from_arithmetic = isinstance(error, ArithmeticError) and type(error) is not ArithmeticError  # ours are sentences

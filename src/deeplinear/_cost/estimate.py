@@ -121,8 +121,8 @@ def estimate(
     problem
         What would be solved.
     dim, seeds, workers, record, method
-        As for ``simulate``. Time is measured for explicit matrices and counted for the others, where it is right
-        within a factor of two or three.
+        As for ``simulate``. Time is measured for explicit matrices and estimated from counts for the others, where it
+        is right to within a factor of two or three.
 
     Raises
     ------

@@ -141,7 +141,7 @@ def critical_batch(
             lrs[index] = found.lrs[math.ceil(steps[index])]
     counter.end()
     if np.isinf(steps).all():
-        raise Refusal("loss", loss, f"at least {least:.4g}, the least that is reached within {problem.steps} steps")
+        raise Refusal("loss", loss, f"at least {least:.4g}, the lowest that is reached within {problem.steps} steps")
     return CriticalBatch(problem, loss, sizes, steps, lrs, critical_size(sizes, steps), objective)
 
 

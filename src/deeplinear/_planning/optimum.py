@@ -32,7 +32,7 @@ class JointMinimum:
 
 @dataclass(frozen=True, eq=False)
 class Optimum(Drawn):
-    """The values of several fields that together leave the least loss at the last step.
+    """The values of several fields that together leave the lowest loss at the last step.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Optimum(Drawn):
         The optimum and other minima found, best first. End points with no barrier between them, such as those in a flat
         valley, count as one minimum.
     profiles
-        For each field values around the optimum, and the loss there with the others held, each of shape (41,).
+        For each field, values around the optimum and the loss there with the others held fixed, each of shape (41,).
     curvature
         Second derivatives of the loss with respect to the coordinates of the fields, shape (fields, fields), in the
         order of ``values``. Coordinates are logarithms: log(x); log(x + 0.001) where the lower bound is zero; and
@@ -64,7 +64,8 @@ class Optimum(Drawn):
         1e-4 of the largest entry.
     stable_factor
         How many times higher the learning rate can be before training no longer comes down: the margin of stability.
-        It counts to the end of the first stable interval (see ``max_stable_lr``); below 1 the optimum is beyond it.
+        It is measured to the end of the first stable interval (see ``max_stable_lr``); below 1 the optimum lies
+        beyond it.
     bounds
         Lowest and highest value searched, for each field.
     objective
@@ -136,7 +137,7 @@ def optimal(
     device: str = "cpu",
     progress: Progress | bool | None = None,
 ) -> Optimum:
-    """Find the values of several fields that together leave the least loss at the last step.
+    """Find the values of several fields that together leave the lowest loss at the last step.
 
     From several starts, spread over the bounds, all fields descend together along exact derivatives of the loss. The
     learning rate of each start is the best of all rates, and at the end it is looked for again among all rates, so that
@@ -156,9 +157,9 @@ def optimal(
     objective
         ``"test"`` or ``"train"`` loss.
     margin
-        By how much, as a fraction, the learning rate must be able to rise: the loss, less label noise, may then rise by
-        a tenth, and a larger rise counts against the place. Without a margin (0) descents end in narrow dips at
-        the edge of stability.
+        Safety margin: by what fraction the learning rate must be able to rise. The loss, without the label noise, may
+        then rise by a tenth; a larger rise counts against the values. Without a margin (0) descents end in narrow dips
+        at the edge of stability.
     starts
         Number of starts, at least 1.
     device

@@ -23,7 +23,7 @@ from deeplinear._problem.optimizer import (
 from deeplinear._problem.series import Series
 
 _PER_WHAT = About(
-    "Measure gradients by",
+    "Measure gradients over",
     "Whether the gradient of each layer is divided by its own size, or by that of all weights together.",
     "choice",
     check=checks.Word(tuple(_PER)),

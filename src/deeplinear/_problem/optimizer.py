@@ -74,7 +74,7 @@ _CLIP = About(
     log=True,
 )
 _CLIP_BY = About(
-    "Measure gradients by",
+    "Measure gradients over",
     "Whether the gradient of all weights together is clipped, or that of each layer.",
     "choice",
     check=checks.Word(tuple(_PER)),

@@ -290,7 +290,7 @@ class Problem:
     def to_pytorch_code(self, dim: int | None = None) -> str:
         """Return a short script that trains a network of this problem with plain PyTorch, and prints its losses.
 
-        The script needs PyTorch and nothing of this library. It draws its own target, data and weights, so that its
+        The script needs PyTorch but nothing from this library. It draws its own target, data and weights, so that its
         losses are those of ``simulate`` in distribution; ``deeplinear.torch`` gives them exactly.
 
         Parameters
@@ -301,7 +301,7 @@ class Problem:
         Raises
         ------
         ValueError
-            If the network is infinite, or ``torch.optim.SGD`` does not have the rule: there are phases, the optimiser
+            If the network is infinite, or ``torch.optim.SGD`` does not offer the rule: there are phases, the optimiser
             is not a ``GradientDescent``, it clips, or momentum or weight decay depend on the step.
 
         Examples
