@@ -69,7 +69,7 @@ def test_one_run_leaves_the_question_open(pair) -> None:
     found = dl.compare(theory, experiment.test_loss[0])
     assert found.verdict == "undecided"
     assert np.isnan(found.finite_size)
-    assert "dim=" in found.explanation
+    assert "pass dim to measured" in found.explanation
 
 
 def test_theories_without_finite_networks_take_curves_too() -> None:

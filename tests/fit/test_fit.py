@@ -165,7 +165,7 @@ def test_what_curves_do_not_determine_is_said() -> None:
         ({"free": ["lr", "lr"]}, "free must be one or more distinct names"),
         ({"free": "lr", "problem": [make(), make()]}, "curves must be a list of 2, one for each problem"),
         ({"free": "lr", "problem": 3}, "problem must be a Problem, or a list of them, got 3"),
-        ({"free": "lr", "curves": np.ones(5)}, "the curve has 5 values and theory 21 steps"),
+        ({"free": "lr", "curves": np.ones(5)}, "the curve has 5 values and theory has 21 steps"),
         ({"free": "width", "problem": make(width="infinite")}, "free must be a field with a number, got width = 'inf"),
         ({"free": "clip"}, "free must be a field with a number, got clip = None"),
         ({"free": "lr", "loss": "all"}, "loss must be 'test' or 'train' or 'both', got 'all'"),

@@ -101,7 +101,7 @@ def transfer(
 ) -> int:
     """Find the best learning rate, or another field, at several sizes, say whether it transfers, and draw a picture.
 
-    Exit codes: 0 done, 2 bad input (among it: no learning rate lowers the loss), 4 not enough memory.
+    Exit codes: 0 done, 2 bad input (or no learning rate lowers the loss), 4 not enough memory.
 
     Example: deeplinear transfer --over width --values 0.5,1,2,4 --parameterization ntk --experiment dim=200,seeds=8
     """
