@@ -42,6 +42,8 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
     measured = dl.measured(curves)
     comparison = dl.compare(dl.solve(read_problem(PROBLEM)), measured)
     assert result.locator(".verdict").get_attribute("class") == f"verdict {comparison.verdict.value}"
+    assert "pass dim to measured" in comparison.explanation
+    assert "measured(" not in (result.text_content() or "")  # which the page cannot do
     explorer.wait_for_traces(3)
     drawn = explorer.traces[-1]
     assert (drawn["name"], drawn["mode"]) == ("yours, test", "markers")
