@@ -30,8 +30,8 @@ def citations(of: Any) -> str:
     Returns
     -------
     str
-        Entries of the program, of the theory that it solves, and of the parameterisation and the update rules that the
-        problem has.
+        Entries for the program, for the theory that it solves, and for the parameterisation and the update rules of the
+        problem.
 
     Examples
     --------

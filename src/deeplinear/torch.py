@@ -1,4 +1,4 @@
-"""A problem in PyTorch: its network, its update rule and its data, for one's own training loop.
+"""A problem in PyTorch: its network, its update rule and its data, for your own training loop.
 
 Import it by its name, which needs PyTorch (``pip install 'deeplinear[gpu]'``)::
 

@@ -210,11 +210,11 @@ class TestRefusals:
         ("arguments", "message"),
         [
             (["--sampling", "multi-pass", "--batch", "3"], "batch must be at most samples (2.0), got 3.0"),
-            (["--batch", "1"], "--batch does not go with sampling full-batch; it goes with online or multi-pass"),
+            (["--batch", "1"], "--batch cannot be used with sampling full-batch, only with online or multi-pass"),
             (["--sampling", "sometimes"], "sampling must be full-batch or population or online or multi-pass"),
             (["--depth", "2.5"], "depth must be a whole number, at least 1, got 2.5"),
             (["--depth", "two"], "--depth must be a number, got 'two'"),
-            (["--width", "wide"], "--width must be a number, or several between commas, or infinite, got 'wide'"),
+            (["--width", "wide"], "--width must be a number, or several separated by commas, or infinite, got 'wide'"),
             (["--target-gram", "[1"], "--target-gram must be a matrix"),
             (["--width", "1,2"], "width must be one number or one per hidden layer (3), got 2 values"),
             (["--lr", "-1"], "lr must be a positive finite number, got -1"),
@@ -222,7 +222,7 @@ class TestRefusals:
             (["--nesterov"], "nesterov must be False without momentum"),
             (["--problem", "missing.toml"], "missing.toml: No such file or directory"),
             (["--data", "spectrum"], "data: missing 2 required positional arguments: 'eigenvalues' and 'target_power'"),
-            (["--eigenvalues", "1,2"], "--eigenvalues does not go with data isotropic; it goes with spectrum"),
+            (["--eigenvalues", "1,2"], "--eigenvalues cannot be used with data isotropic, only with spectrum"),
             (["--dept", "3"], "--dept"),
             (["--out", "result.txt"], "--out must end in .nc or .png or .svg or .pdf, got 'result.txt'"),
             (["--out", "missing/result.nc"], "--out: the folder 'missing' does not exist"),
@@ -295,7 +295,7 @@ class TestRefusals:
         for error in (ZeroDivisionError("float division by zero"), OverflowError("math range error")):
             monkeypatch.setattr(_commands, "solve_theory", _raising(error))
             message = refused("solve", "--steps", "3", "--quiet")
-            assert f"leave the range of floating point ({error}): use less extreme values" in message
+            assert f"overflow or underflow ({error}): use less extreme values" in message
         monkeypatch.setattr(_commands, "solve_theory", _raising(ArithmeticError("no rate lowers the loss")))
         assert refused("solve", "--steps", "3", "--quiet") == "error: no rate lowers the loss"
 

@@ -93,7 +93,7 @@ def test_files_with_unknown_words_are_refused(text: str, words: str) -> None:
 def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.warns(UserWarning, match="for 512 neurons give 512 / D"):
+    with pytest.warns(UserWarning, match="for 512 neurons write 512 / D"):
         assert run("solve", "--width", "512", "--steps", "3").exit_code == 0
     # As the program shows it, which python -m starts too.
     monkeypatch.setattr(

@@ -69,7 +69,7 @@ class TestSharpness:
         [
             (("--at", "12"), "at must be one or more steps from 0 to 11"),
             (("--at", "1.5"), "at must be a whole number"),
-            (("--at", "0:x:3"), "--at must be values between commas"),
+            (("--at", "0:x:3"), "--at must be values separated by commas"),
             (("--vectors", "1"), "vectors must be"),
             (("--operator", "gauss"), "operator must be"),
             (("--dim", "10", "--width", "infinite"), "width must be finite"),
@@ -114,8 +114,8 @@ class TestLandscape:
             (("--along", "ema=2"), "--along ema must be"),
             (("--along", "mean=2"), "--along must look like ema=0.99 or tail=0.5"),
             (("--along", "twins"), "along must be another line unless batches are drawn"),
-            (("--positions", "0:x:3"), "--positions must be values between commas"),
-            (("--positions", "left"), "--positions must be numbers between commas"),
+            (("--positions", "0:x:3"), "--positions must be values separated by commas"),
+            (("--positions", "left"), "--positions must be numbers separated by commas"),
         ],
     )
     def test_what_is_not_allowed(self, arguments: tuple[str, ...], words: str) -> None:

@@ -96,7 +96,7 @@ def test_every_rule_is_solved_with_defaults_alone(word: str) -> None:
 BAD = [
     ("--layer-lr 1,0", "layer_lr must be one number for each of 3 weight layers, or some of input, hidden, readout"),
     ("--layer-lr head=0", "layer_lr must be given for input, hidden, readout, got 'head'"),
-    ("--layer-lr input=fast", "--layer-lr must be one number for each weight layer, or some such as"),
+    ("--layer-lr input=fast", "--layer-lr must be one number for each weight layer, or some by name, such as"),
     ("--layer-lr input=-1", "layer_lr['input'] must be a finite number, zero or above, got -1"),
     ("--init-scale 1,1,1,1,1", "init_scale must be one number for each of 3 weight layers"),
     ("--clip 0", "clip must be a positive finite number, got 0"),
@@ -107,21 +107,21 @@ BAD = [
     ("--optimizer muon --momentum cosine(0.5)", "momentum must be a number from 0 up to but not including 1, got"),
     ("--optimizer muon --iterations 0", "iterations must be a whole number, at least 1, got 0"),
     ("--optimizer muon --other-lr -1", "lr must be a positive finite number, got -1"),
-    ("--other-lr 0.1", "--other-lr does not go with optimizer gradient-descent; it goes with muon"),
-    ("--optimizer muon --clip 1", "--clip does not go with optimizer muon; it goes with gradient-descent"),
+    ("--other-lr 0.1", "--other-lr cannot be used with optimizer gradient-descent, only with muon"),
+    ("--optimizer muon --clip 1", "--clip cannot be used with optimizer muon, only with gradient-descent"),
     ("--lr cosine(-0.1)", "lr.peak must be a finite number, zero or above, got -0.1"),
     ("--lr linear(0.1,end=-1)", "lr.end must be a number from 0 to 1, got -1"),
     ("--lr cosine(0.1,warmup=1)", "lr.warmup must be a number from 0 up to but not including 1, got 1"),
     ("--lr step(0.1)", "lr.shape must be 'constant' or 'linear' or 'cosine'"),
     ("--lr cosine()", "lr must be a cosine schedule with a peak"),
     ("--lr cosine(0.1,speed=2)", "lr must be a cosine schedule of peak, warmup, end, got 'speed'"),
-    ("--lr cosine(", "--lr must be a number, several between commas, or a schedule such as 'cosine(0.1)', got"),
-    ("--lr cosine(0.1).values", "--lr must be a number, several between commas, or a schedule"),
-    ("--lr cosine(__import__('os'))", "--lr must be a number, several between commas, or a schedule"),
+    ("--lr cosine(", "--lr must be a number, several separated by commas, or a schedule such as 'cosine(0.1)', got"),
+    ("--lr cosine(0.1).values", "--lr must be a number, several separated by commas, or a schedule"),
+    ("--lr cosine(__import__('os'))", "--lr must be a number, several separated by commas, or a schedule"),
     ("--sampling online --batch piecewise(2,[0.5],[0])", "batch[3] must be a positive finite number, got 0.0"),
     ("--network resnet --branch-scaling -1", "branch_scaling must be a finite number, zero or above, got -1"),
     ("--network resnet --branch-scaling deep", "branch_scaling must be 'depth-mup' or 'none', or a power of 1/depth"),
-    ("--network resnet --depth inf --optimizer muon", "optimizer must be one that does not look at single layers"),
+    ("--network resnet --depth inf --optimizer muon", "optimizer must be a rule that does not treat layers separately"),
     ("--network resnet --depth inf --optimizer normalized", "their sizes are not kept there"),
     ("--network resnet --depth inf --branch-scaling 0.2", "branch_scaling must be 'depth-mup' or a power of 0.5"),
     ("--average ema", "--average must look like ema=0.99 or tail=0.5, got 'ema'"),
@@ -140,8 +140,8 @@ def test_bad_options_are_refused_by_name(arguments: str, message: str) -> None:
 def test_rules_by_entry_are_refused_with_the_reason_and_what_comes_nearest(word: str) -> None:
     message = refused("solve", "--optimizer", word)
     assert f"got '{word}': it acts on single entries of a matrix" in message
-    assert "the nearest thing is NormalizedDescent" in message
-    with pytest.raises(ValueError, match=r"optimizer.type must be 'GradientDescent' or .* nearest thing"):
+    assert "the nearest rule is NormalizedDescent" in message
+    with pytest.raises(ValueError, match=r"optimizer.type must be 'GradientDescent' or .* nearest rule"):
         dl.Problem.from_toml(given().to_toml().replace('"GradientDescent"', f'"{word}"'))
 
 

@@ -137,14 +137,14 @@ def test_comparison_expects_it():
     beyond = max(loss.max_z_beyond_size, train.max_z_beyond_size)
     patient = dl.compare(theory, trained, tolerance=1.0)
     assert patient.verdict == "close"
-    assert f"the shift that is expected of networks of this size they are within {beyond:.1f}" in patient.explanation
+    assert f"is added, theory and networks are within {beyond:.1f} standard errors" in patient.explanation
 
 
 def test_a_wrong_theory_is_not_put_down_to_size():
     trained = dl.simulate(STEEP, 60, 60, record="losses")
     theory = dl.solve(STEEP)
     wrong = replace(theory, test_loss=1.6 * theory.test_loss)
-    assert "see whether it shrinks with a larger dim" in dl.compare(wrong, trained).explanation
+    assert "check whether the deviation shrinks with a larger dim" in dl.compare(wrong, trained).explanation
 
 
 def test_long_runs_are_estimated_from_theory():

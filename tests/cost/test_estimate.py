@@ -224,7 +224,7 @@ def test_any_number_of_seeds_is_refused_before_it_is_counted() -> None:
     few = problem(steps=1, depth=1)
     assert peak_bytes(lambda: estimate(few, dim=1, seeds=10**9)) < 1e8
     assert not estimate(few, dim=1, seeds=10**9).fits
-    with pytest.raises(MemoryError, match=r"the simulation needs about \d+\.\d+ GB and .* lower dim, seeds"):
+    with pytest.raises(MemoryError, match=r"the simulation needs about \d+\.\d+ GB, but only .* lower dim, seeds"):
         dl.simulate(few, dim=1, seeds=10**10)
 
 

@@ -197,7 +197,7 @@ def test_a_finite_depth_that_nodes_do_not_resolve_is_solved_layer_by_layer():
 def test_what_cannot_be_done_at_infinite_depth_says_so():
     with pytest.raises(ValueError, match="depth must be finite in a simulation, got inf"):
         dl.simulate(make(), dim=20, seeds=2)
-    with pytest.raises(ValueError, match="sites can be drawn at finite depth only, got depth inf"):
+    with pytest.raises(ValueError, match="neurons can be drawn at finite depth only, got depth inf"):
         dl.solve(make()).sample_sites(3)
     with pytest.raises(ValueError, match="tolerance must be a positive finite number, got 0"):
         dl.solve(make(), tolerance=0)

@@ -88,7 +88,7 @@ def test_rules_that_look_at_gradients_are_not_replayed(monkeypatch):
 
 
 def test_why_steps_are_not_replayed():
-    assert replay.why_not(coefficients([make()], device=DEVICE)) == "they are not on a graphics card of NVIDIA"
+    assert replay.why_not(coefficients([make()], device=DEVICE)) == "they are not on an NVIDIA graphics card"
 
 
 def test_products_of_a_row_on_a_card():

@@ -382,7 +382,7 @@ def test_bad_methods_and_too_little_memory_are_refused(monkeypatch):
         with pytest.raises(ValueError, match="method must be 'auto' or 'explicit' or 'lazy' or 'reduced', got 'exact'"):
             work(make(), 10, method="exact")
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=100_000_000))
-    with pytest.raises(MemoryError, match=r"the simulation needs about \d+\.\d\d GB and 0\.10 GB are available"):
+    with pytest.raises(MemoryError, match=r"the simulation needs about \d+\.\d\d GB, but only 0\.10 GB are available"):
         simulate(make(), 10**6, 2, method="lazy")
     simulate(make(), 10**6, 2, method="reduced")
 

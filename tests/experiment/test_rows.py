@@ -76,7 +76,7 @@ def test_comparison_says_what_it_compared():
         dl.compare(theory, dl.simulate(problem, seeds=24, record="losses", data=data)) for data in ((X, Y), None)
     )
     assert (rows.inputs, gaussian.inputs) == ("rows", "gaussian")
-    assert "trained on rows of the data set, theory takes Gaussian inputs instead" in rows.explanation
+    assert "trained on rows of the data set, while theory assumes Gaussian inputs" in rows.explanation
     assert "inputs: rows" in str(rows)
     assert "rows" not in gaussian.explanation
     assert rows["test_loss"].relative_error[-1] > 3 * gaussian["test_loss"].relative_error[-1]

@@ -412,7 +412,7 @@ def test_an_error_in_progress_stops_the_simulation():
 def test_too_little_memory_is_refused(monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10_000_000))
     with pytest.raises(
-        MemoryError, match=r"needs about 0\.\d\d GB and 0\.01 GB are available; lower dim, seeds, steps"
+        MemoryError, match=r"needs about 0\.\d\d GB, but only 0\.01 GB are available; lower dim, seeds, steps"
     ):
         simulate(make(steps=300), 20, 16)
     simulate(make(steps=300), 20, 1, record="losses")

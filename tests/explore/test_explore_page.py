@@ -71,7 +71,7 @@ def test_a_preset_a_pin_and_a_link(own_explorer: Explorer, address: str) -> None
     page.click("#log-x")
     page.click("#export")
     page.click("[data-export=link]")
-    explorer.wait_for("document.querySelector('#status').textContent.includes('clipboard')")
+    explorer.wait_for("document.querySelector('#status').textContent.includes('copied')")
     link = page.evaluate("() => navigator.clipboard.readText()")
     traces = explorer.traces
     other = Explorer(page.context.new_page())
@@ -158,7 +158,7 @@ def test_the_rate_with_a_margin_and_others_nearly_as_good_are_marked(explorer: E
     )
     assert marked["best"]["x"][0] + bar["array"][0] == pytest.approx(found.minima[0].high)
     assert marked["best"]["x"][0] - bar["arrayminus"][0] == pytest.approx(found.minima[0].low)
-    for words in ("at the edge of stability", "With a margin take", "(bar) the loss is at most 5 % more"):
+    for words in ("at the edge of stability", "To be safe, take", "(bar) the loss is at most 5 % higher"):
         explorer.wait_for_text("#see", words)
 
 

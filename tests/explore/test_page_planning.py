@@ -67,7 +67,7 @@ def test_a_budget_has_its_best_width_and_steps(explorer: Explorer, address: str)
     np.testing.assert_allclose(frontier["y"], found.frontier.loss + found.label_noise, rtol=1e-12)
     explorer.wait_for_chips(["theory (now)"])  # the pinned one is not drawn here
     page.locator("#pin").wait_for(state="hidden", timeout=SLOW)
-    explorer.wait_for_text("#see", "Ten times the budget cuts the loss above the noise to ")
+    explorer.wait_for_text("#see", "With ten times the budget, the loss above the noise falls to ")
 
     page.locator("#budget").fill("200")  # half way
     budget = np.sqrt(found.costs.min() * found.costs.max())

@@ -34,9 +34,7 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
     bad.write_text("epoch,accuracy\n1,0.5\n2,0.6\n")
     page.set_input_files("#curves-input", bad)
     explorer.wait_for("document.querySelector('#measured-result').classList.contains('is-error')")
-    explorer.wait_for_text(
-        "#measured-result", "the file has no column of a loss (it has: epoch, accuracy). Wanted: a CSV"
-    )
+    explorer.wait_for_text("#measured-result", "the file has no loss column (it has: epoch, accuracy). Expected: a CSV")
     explorer.wait_for_traces(2)
 
     page.set_input_files("#curves-input", curves)
@@ -44,6 +42,8 @@ def test_curves_are_drawn_and_compared_and_bad_ones_refused(
     measured = dl.measured(curves)
     comparison = dl.compare(dl.solve(read_problem(PROBLEM)), measured)
     assert result.locator(".verdict").get_attribute("class") == f"verdict {comparison.verdict.value}"
+    assert "pass dim to measured" in comparison.explanation
+    assert "measured(" not in (result.text_content() or "")  # which the page cannot do
     explorer.wait_for_traces(3)
     drawn = explorer.traces[-1]
     assert (drawn["name"], drawn["mode"]) == ("yours, test", "markers")

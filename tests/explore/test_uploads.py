@@ -118,7 +118,7 @@ def test_many_directions_are_fewer_with_the_same_predictions(folder: Path) -> No
     ("content", "words"),
     [
         (b"", "it has 0 lines"),
-        (b"x\n1\n2\n", "it has one column"),
+        (b"x\n1\n2\n", "it has only one column"),
         (b"\xff\xfe\x00", "it is not text"),
         (b"a,b\n1,2\n3\n", "line 3 should have 2 numbers, but is '3'"),
         (b"a,b\n1,2\n3,nan\n5,6\n7,9\n", "y must be finite, got nan at [1, 0]"),
@@ -134,30 +134,30 @@ def test_many_directions_are_fewer_with_the_same_predictions(folder: Path) -> No
     ],
 )
 def test_bad_data_are_refused_with_what_was_wanted(folder: Path, content: bytes, words: str) -> None:
-    with pytest.raises(ValueError, match="Wanted: a CSV file") as refusal:
+    with pytest.raises(ValueError, match="Expected: a CSV file") as refusal:
         uploads.spectrum_of(kept(folder, content))
     assert words in str(refusal.value)
 
 
 def test_data_that_unpack_to_too_much_are_refused(folder: Path) -> None:
     """Made here, since to pack them takes longer than to collect all other tests of files."""
-    with pytest.raises(ValueError, match=r"it would take 137 MB.*Wanted: a CSV file"):
+    with pytest.raises(ValueError, match=r"it would take 137 MB.*Expected: a CSV file"):
         uploads.spectrum_of(kept(folder, packed(x=np.zeros((9000, 2000)), y=np.zeros(9000))))
 
 
 def test_large_data_and_curves_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MOST_ROWS", {"numbers": 100, "directions": 3, "outputs": 1})
     for x, y, words in (
-        (np.ones((60, 2)), np.ones(60), "120 numbers, and this page takes at most 100"),
+        (np.ones((60, 2)), np.ones(60), "120 numbers, and this page accepts at most 100"),
         (np.ones((2, 4)), np.ones(2), "4 directions"),
         (np.ones((3, 2)), np.ones((3, 2)), "2 outputs"),
     ):
         with pytest.raises(ValueError, match=words):
             uploads.spectrum_of(kept(folder, packed(x=x, y=y)))
     monkeypatch.setattr(uploads, "MOST_CURVES", {"bytes": 30, "steps": 2, "runs": 1})
-    with pytest.raises(ValueError, match="the file has 0 MB, and curves may have at most 0"):
+    with pytest.raises(ValueError, match="the file is 0 MB, and curves may be at most 0 MB"):
         uploads.measured_of(kept(folder, b"step,test_loss\n" + 8 * b"0,1\n"))
-    with pytest.raises(ValueError, match="the curves have 3 steps, and this page takes at most 2"):
+    with pytest.raises(ValueError, match="the curves have 3 steps, and this page accepts at most 2"):
         uploads.measured_of(kept(folder, b"step,test_loss\n0,1\n1,2\n2,3\n"))
 
 
@@ -165,14 +165,14 @@ def test_large_data_and_curves_are_refused(folder: Path, monkeypatch: pytest.Mon
     ("content", "words"),
     [
         (b"step,test_loss\n", "must have a line of names and lines of numbers, got 1 lines"),
-        (b"a,b\n1,2\n", "the file has no column of a loss (it has: a, b). Wanted"),
+        (b"a,b\n1,2\n", "the file has no loss column (it has: a, b). Expected"),
         (b"step,test_loss\n0,-1\n", "test_loss must be zero or above, got -1.0"),
         (b"step,test_loss\n0.5,1\n", "steps must be whole numbers"),
         (b"\xff\xfe\x00\x01", "neither a CSV file"),
     ],
 )
 def test_bad_curves_are_refused_with_what_was_wanted(folder: Path, content: bytes, words: str) -> None:
-    with pytest.raises(ValueError, match="Wanted: a CSV file with a line of names and a line for each step") as refusal:
+    with pytest.raises(ValueError, match="Expected: a CSV file with a line of names and a line for each") as refusal:
         uploads.measured_of(kept(folder, content))
     assert words in str(refusal.value)
     assert str(folder) not in str(refusal.value)

@@ -126,7 +126,7 @@ def test_long_runs_are_fitted_by_panels() -> None:
 def test_one_network_has_the_errors_of_drawn_ones() -> None:
     unknown = dl.fit(some(0, 1), make(noise=0.2), "noise")
     assert np.isnan(unknown.errors["noise"])
-    assert "errors are not known: give three networks or more, or their dim" in str(unknown)
+    assert "errors are not known: provide at least three networks, or their dim" in str(unknown)
     known = dl.fit(some(0, 1), make(noise=0.2), "noise", dim=2000)
     many = dl.fit(some(0), make(noise=0.2), "noise")
     ratio = known.errors["noise"] / many.errors["noise"]
@@ -165,7 +165,7 @@ def test_what_curves_do_not_determine_is_said() -> None:
         ({"free": ["lr", "lr"]}, "free must be one or more distinct names"),
         ({"free": "lr", "problem": [make(), make()]}, "curves must be a list of 2, one for each problem"),
         ({"free": "lr", "problem": 3}, "problem must be a Problem, or a list of them, got 3"),
-        ({"free": "lr", "curves": np.ones(5)}, "the curve has 5 values and theory 21 steps"),
+        ({"free": "lr", "curves": np.ones(5)}, "the curve has 5 values and theory has 21 steps"),
         ({"free": "width", "problem": make(width="infinite")}, "free must be a field with a number, got width = 'inf"),
         ({"free": "clip"}, "free must be a field with a number, got clip = None"),
         ({"free": "lr", "loss": "all"}, "loss must be 'test' or 'train' or 'both', got 'all'"),

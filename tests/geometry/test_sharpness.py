@@ -281,7 +281,7 @@ def test_few_vectors_give_a_bound_and_say_so():
     few, many = (dl.sharpness(make(), at=19, vectors=vectors) for vectors in (4, 16))
     assert few.largest[0] < many.largest[0] - many.largest_error[0]
     assert np.isinf(few.largest_error[0])
-    assert "(at least; more vectors tell)" in str(few)
+    assert "(a lower bound; use more vectors)" in str(few)
 
 
 @pytest.mark.parametrize("optimizer", [dl.Muon(0.05), dl.SAM(0.05, 0.1), dl.ScheduleFree(0.05)])

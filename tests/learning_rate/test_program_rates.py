@@ -72,7 +72,7 @@ def test_a_rate_that_nothing_uses_is_refused() -> None:
 def test_a_rate_that_no_weights_take_is_refused(network: dl.MLP, rule: Any) -> None:
     one = dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(1.5), rule, steps=12)
     for search in (dl.optimal_lr, dl.max_stable_lr):
-        with pytest.raises(Refusal, match="optimizer must be one whose learning rate some weights take"):
+        with pytest.raises(Refusal, match="optimizer must be a rule whose learning rate some weights use"):
             search(one)
 
 

@@ -237,7 +237,7 @@ def test_the_critical_batch() -> None:
 
 
 def test_critical_batches_that_are_refused() -> None:
-    with pytest.raises(Refusal, match="the least that is reached within 16 steps, got 0"):
+    with pytest.raises(Refusal, match="the lowest that is reached within 16 steps, got 0"):
         dl.critical_batch(ONLINE, 0.01, [0.5, 1, 2])
     with pytest.raises(Refusal, match="sampling must have batches"):
         dl.critical_batch(make(dl.FullBatch(2.0), 16), 0.2, [0.5, 1, 2])

@@ -145,7 +145,7 @@ REFUSED = [
     ),
     (
         lambda: problem(network=dl.ResNet(float("inf"), 1.0), optimizer=dl.Muon(0.1)),
-        r"optimizer must be one that does not look at single layers at infinite depth, got Muon: their sizes",
+        r"optimizer must be a rule that does not treat layers separately at infinite depth, got Muon: their sizes",
     ),
 ]  # fmt: skip
 

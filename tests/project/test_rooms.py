@@ -1,4 +1,4 @@
-"""The rooms that CONTRIBUTING draws are the folders on disk, and their walls hold."""
+"""The packages that CONTRIBUTING lists are the folders on disk, and import only those below them."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ PACKAGE = ROOT / "src" / "deeplinear"
 
 
 def drawn() -> dict[str, list[str]]:
-    """Modules of each room, from the list in CONTRIBUTING."""
-    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## The rooms of")[2]
+    """Modules of each package, from the list in CONTRIBUTING."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## The layout of")[2]
     rooms: dict[str, list[str]] = {}
     room = ""
     for line in text.split("```")[1].strip("\n").splitlines():

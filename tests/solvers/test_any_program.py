@@ -410,14 +410,14 @@ def test_results_are_kept_in_files(tmp_path):
     [
         (
             lambda: make(dl.Muon(0.1), dl.ResNet(math.inf, 1.0)),
-            "optimizer must be one that does not look at single layers",
+            "optimizer must be a rule that does not treat layers separately",
         ),
         (
             lambda: make(dl.NormalizedDescent(0.1), dl.MLP(2, "infinite", parameterization="ntk")),
             "optimizer must be GradientDescent without clip in the lazy limit",
         ),
         (lambda: dl.solve(make(dl.ScheduleFree(0.1))).variance, "optimizer must be another one for the analysis"),
-        (lambda: dl.solve(make(dl.SAM(0.1, 0.1))).sample_sites(3), "optimizer must be another one for drawing sites"),
+        (lambda: dl.solve(make(dl.SAM(0.1, 0.1))).sample_sites(3), "optimizer must be another one for drawing neurons"),
         (
             lambda: dl.solve(make(dl.GradientDescent(0.1, clip=1.0)), method="panels"),
             'method must be "dense" or "auto" with gradient descent and clip',

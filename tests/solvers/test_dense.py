@@ -136,7 +136,7 @@ def test_a_schedule_an_array_and_a_function_agree():
 
 
 def test_too_large_a_problem_is_refused_before_it_starts():
-    with pytest.raises(MemoryError, match=r"solving needs about [\d.]+ GB and [\d.]+ GB are available; lower steps"):
+    with pytest.raises(MemoryError, match=r"solving needs about [\d.]+ GB, but only [\d.]+ GB are available; lower"):
         dl.solve(make(steps=200_000), method="dense")
 
 

@@ -214,7 +214,7 @@ def test_panels_run_on_the_processor():
 @pytest.mark.usefixtures("torch")
 def test_too_large_a_problem_is_refused_before_it_starts(monkeypatch):
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else 10**6)
-    with pytest.raises(MemoryError, match=r"solving needs about 0\.\d\d GB and 0\.00 GB are available on torch:cpu"):
+    with pytest.raises(MemoryError, match=r"needs about 0\.\d\d GB, but only 0\.00 GB are available on torch:cpu"):
         dl.solve(make(steps=200), device=DEVICE)
 
 

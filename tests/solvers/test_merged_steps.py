@@ -153,7 +153,7 @@ def test_a_run_that_diverges_early_says_how_it_was_solved(tmp_path):
     solution.save(tmp_path / "run.nc")
     again = dl.Solution.load(tmp_path / "run.nc")
     assert again.axis == solution.axis
-    with pytest.raises(ValueError, match='coarse steps do not resolve this: solve with method="dense"'):
+    with pytest.raises(ValueError, match='this cannot be computed from coarse steps: solve with method="dense"'):
         again.variance.ensemble_loss(2)
 
 

@@ -259,7 +259,7 @@ def test_the_reference_is_a_solver_like_the_others(network, tmp_path):
     again = dl.Solution.load(tmp_path / "slow.nc")
     assert again.solver == slow.solver
     np.testing.assert_array_equal(again.feature_correlation, slow.feature_correlation)
-    with pytest.raises(ValueError, match='the reference does not keep what this needs: solve with method="dense"'):
+    with pytest.raises(ValueError, match='method="reference" does not keep what is needed here: solve with'):
         _ = again.variance
 
 

@@ -266,7 +266,7 @@ class TestRounding:
         dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40
     )
     GRID: ClassVar[dict[str, list[float]]] = {"lr": [0.005, 0.01, 0.02]}
-    WORDS = "at 1 point of 3 rounding errors have grown into the losses, from step"
+    WORDS = "at 1 point of 3 the losses depend on rounding errors, from step"
 
     def test_the_data_set_says_from_which_step_on(self) -> None:
         with pytest.warns(UserWarning, match=self.WORDS) as warned:

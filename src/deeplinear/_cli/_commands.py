@@ -76,7 +76,7 @@ Examples:
 
 Exit codes: 0 done (and theory and experiment do not disagree), 1 they disagree, 2 bad input, 3 training
 diverged, 4 not enough memory, 5 a package is missing (the message says which to install), 130 interrupted, 141 nobody
-reads the output any more (as in a pipe into head).
+reads the output any longer (as in a pipe into head).
 """
 
 app = typer.Typer(
@@ -222,7 +222,7 @@ def simulate(
 
 @command(PROBLEM, FINITE, GRID, REPORT)
 def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], report: Report) -> int:
-    """Say what time and memory solve and simulate would take, or a whole sweep, without taking them.
+    """Estimate the time and memory that solve and simulate, or a whole sweep, would take, without running them.
 
     Exit codes: 0 done, 2 bad input.
 

@@ -18,9 +18,9 @@ def explore(
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Explore on a local page: move the controls and watch theory follow; train real networks; export.
+    """Explore on a local page: move the controls and watch the theory follow; train real networks; export.
 
-    The page is for this machine alone and needs no network. Ctrl-C ends it and all its work.
+    The page is served to this machine only and needs no network. Ctrl-C ends it and all its work.
 
     Exit codes: 0 ended, 2 bad input, 5 a package is missing.
 

@@ -83,7 +83,7 @@ def _all_fields() -> Iterator[Field]:
 
 def _rule_fields(part: str, rule: str, kinds: tuple[str, ...]) -> Iterator[Field]:
     for each in _RULE_FIELDS:
-        about = replace(each.about, help=f"Of the {rule} weights: {each.about.help}", start=None)
+        about = replace(each.about, help=f"For the {rule} weights: {each.about.help}", start=None)
         yield Field(part, f"{rule}_{each.name}", about, tuple((word, each.default) for word in kinds), rule)
 
 
@@ -184,7 +184,7 @@ def _options(part: str, kind: Any, given: dict[Field, Any], table: dict[str, Any
     for field, value in mine.items():
         if word not in field.kinds:
             allowed = " or ".join(field.kinds)
-            text = f"{field.flag} does not go with {part} {word}; it goes with {allowed}"
+            text = f"{field.flag} cannot be used with {part} {word}, only with {allowed}"
             raise Refusal(field.name, value, allowed, text=text)
     options = {field.name: value for field, value in mine.items() if not field.inside}
     for rule in {field.inside for field in mine if field.inside}:

@@ -18,7 +18,7 @@ def _numbers(option: str, text: str | None) -> list[Any] | None:
         return None
     values = read_values(option, text)
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
-        raise Refusal(option, text, "numbers between commas, or low:high:count")
+        raise Refusal(option, text, "numbers separated by commas, or low:high:count")
     return values
 
 
@@ -53,7 +53,7 @@ LOOK = Group(
             16,
             "--vectors",
             metavar="K",
-            help="Directions of Lanczos's iteration, 2 or more; the error of the ends of the spectrum falls with them.",
+            help="Number of directions in Lanczos's iteration, 2 or more; the more, the smaller the error.",
             rich_help_panel=_PANEL,
         ),
         make_option(
@@ -85,7 +85,7 @@ MEASURED = Group(
             "--dim",
             metavar="D",
             show_default="no networks",
-            help="Train networks of this input dimension too, and measure the same of them.",
+            help="Also train networks of this input dimension, and measure the same in them.",
             rich_help_panel="Experiment",
         ),
         *(each for each in FINITE.parameters if each.name in ("seeds", "workers", "method")),
@@ -128,7 +128,7 @@ LINE = Group(
             "--along",
             metavar="line|T1,T2|ema=DECAY|tail=PART|twins|gradient|sharpest",
             help="From the first weights to the last; between those of two steps; from the last to an average of all; "
-            "between two networks with the same start and other batches; around the last weights, along minus the "
+            "between two networks with the same start and different batches; around the last weights, along minus the "
             "gradient or the direction of largest curvature.",
             rich_help_panel=_LINE,
         ),

@@ -15,7 +15,7 @@ _RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")
 _UNCOUNTED = re.compile(r"[-+.\deE]+:[-+.\deE]+")
 _BETWEEN = re.compile(r",(?![^(]*\))")  # a comma that is not in the parentheses of a schedule
 _MOST_VALUES = 1_000_000
-_FORMS = f"values between commas, low:high:count (at most {_MOST_VALUES}), low:high:countlog, or JSON"
+_FORMS = f"values separated by commas, low:high:count (at most {_MOST_VALUES}), low:high:countlog, or JSON"
 
 
 def read_values(name: str, text: str) -> list[Any]:

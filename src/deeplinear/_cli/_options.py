@@ -123,7 +123,7 @@ def _sentence(about: About) -> str:
     if about.form == "series":
         sentences.append(f"Separate one value for each step with commas; a schedule is like {_SCHEDULE}.")
     if about.form == "layers":
-        sentences.append("One number for each weight layer, or some such as 'input=1,readout=0'.")
+        sentences.append("One number for each weight layer, or some by name, such as 'input=1,readout=0'.")
     if about.form in ("list", "matrix"):
         sentences.append("JSON is read too.")
     if about.infinite:
@@ -149,7 +149,7 @@ def _seeds(text: str) -> Any:
     try:
         value = numbers(text)
     except ValueError:
-        raise Refusal("--seeds", text, "a number of seeds, or seeds between commas") from None
+        raise Refusal("--seeds", text, "a number of seeds, or seeds separated by commas") from None
     return value
 
 
@@ -225,7 +225,7 @@ FINITE = Group(
             str(Finite.SEEDS),
             "--seeds",
             metavar="N",
-            help="Number of networks to train, or their seeds between commas.",
+            help="Number of networks to train, or their seeds separated by commas.",
             rich_help_panel="Experiment",
         ),
         workers_option("Networks trained at the same time.", "Experiment"),
@@ -244,7 +244,7 @@ FINITE = Group(
             "auto",
             "--method",
             metavar="auto|explicit|lazy|reduced",
-            help="How matrices are kept: every entry, or what training looks at, for networks of any size.",
+            help="How matrices are kept: every entry, or only what training looks at, which allows any size.",
             rich_help_panel="Experiment",
         ),
     ),
@@ -287,8 +287,8 @@ AVERAGES = Group(
             None,
             "--average",
             metavar="ema=DECAY|tail=PART",
-            help="Have the test loss of averaged weights too: a moving average, or the mean of the last part of all "
-            "steps; repeat for more.",
+            help="Also compute the test loss of averaged weights: a moving average, or the mean of the last part of "
+            "all steps; repeat for more.",
             rich_help_panel="Output",
         ),
     ),

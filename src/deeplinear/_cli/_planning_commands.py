@@ -18,7 +18,7 @@ from deeplinear._core.words import percent
 
 @command(PROBLEM, CHOICE, DEVICE, REPORT, out("optimal.png", PICTURES))
 def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: Path | None) -> int:
-    """Find the values of several fields that together leave the least loss at the last step; draw the loss around them.
+    """Find values of several fields that together leave the lowest loss at the last step; draw the loss around them.
 
     Exit codes: 0 done, 2 bad input, 4 not enough memory.
 

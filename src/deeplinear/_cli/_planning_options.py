@@ -68,7 +68,7 @@ def _over(default: str, allowed: str) -> Any:
         default,
         "--over",
         metavar="FIELDS",
-        help=f"What may be chosen, between commas: {allowed}.",
+        help=f"What may be chosen, separated by commas: {allowed}.",
         rich_help_panel=_PANEL,
     )
 
@@ -96,7 +96,7 @@ CHOICE = Group(
             0.05,
             "--margin",
             metavar="FRACTION",
-            help="How much higher the learning rate must be able to be.",
+            help="Safety margin: how much higher the learning rate could still go.",
             rich_help_panel=_PANEL,
         ),
         make_option(

@@ -22,13 +22,13 @@ def number(text: str) -> int | float:
 
 
 def numbers(text: str) -> int | float | list[int | float]:
-    """Read one number, or several between commas."""
+    """Read one number, or several separated by commas."""
     values = [number(each) for each in text.split(",")]
     return values if len(values) > 1 else values[0]
 
 
 def series(text: str) -> Any:
-    """Read one number, several between commas, or a schedule, as the mapping that TOML has for it.
+    """Read one number, several separated by commas, or a schedule, as the mapping that TOML has for it.
 
     Examples
     --------
@@ -55,14 +55,14 @@ def series(text: str) -> Any:
 
 
 def layers(text: str) -> Any:
-    """Read one number for each weight layer between commas, or some such as ``input=1,readout=0``."""
+    """Read one number for each weight layer separated by commas, or some by name, such as ``input=1,readout=0``."""
     if "=" not in text:
         return [number(each) for each in text.split(",")]
     return {name.strip(): number(value) for name, value in (each.split("=", 1) for each in text.split(","))}
 
 
 def sequence(text: str) -> Any:
-    """Read numbers between commas, or JSON."""
+    """Read numbers separated by commas, or JSON."""
     return json.loads(text) if "[" in text else [number(each) for each in text.split(",")]
 
 
@@ -95,16 +95,20 @@ class Reader(NamedTuple):
 _READERS: dict[Form, Reader] = {
     "number": Reader(number, "a number"),
     "whole": Reader(number, "a number"),
-    "numbers": Reader(numbers, "a number, or several between commas", repeats=True),
-    "series": Reader(series, "a number, several between commas, or a schedule such as 'cosine(0.1)'", repeats=True),
-    "layers": Reader(layers, "one number for each weight layer, or some such as 'input=1,readout=0'", repeats=True),
-    "list": Reader(sequence, "numbers between commas, or JSON", repeats=True),
+    "numbers": Reader(numbers, "a number, or several separated by commas", repeats=True),
+    "series": Reader(
+        series, "a number, several separated by commas, or a schedule such as 'cosine(0.1)'", repeats=True
+    ),
+    "layers": Reader(
+        layers, "one number for each weight layer, or some by name, such as 'input=1,readout=0'", repeats=True
+    ),
+    "list": Reader(sequence, "numbers separated by commas, or JSON", repeats=True),
     "matrix": Reader(matrix, "a matrix such as '1,0.2;0.2,1' or JSON"),
     "choice": Reader(str, "a word"),
     "word or number": Reader(word_or_number, "a word or a number"),
     "switch": Reader(bool, "True or False"),
 }
-_WIDTHS = Reader(widths, f"a number, or several between commas, or {INFINITE}", repeats=True)
+_WIDTHS = Reader(widths, f"a number, or several separated by commas, or {INFINITE}", repeats=True)
 
 
 def reader_of(about: About) -> Reader:

@@ -83,11 +83,11 @@ def sweep(
     if best:
         rows = [[kind, *map(_short, at.values())] for kind, at in best.items()]
         columns = ["", *next(iter(best.values()))]
-        shown.append(table("least test loss at the last step", columns, rows))
+        shown.append(table("lowest test loss at the last step", columns, rows))
     shown += [f"{kind}: training diverged at {count} points" for kind, count in diverged.items() if count]
     if rounding:
         where = "1 point, which does" if rounding == 1 else f"{rounding} points, which do"
-        shown.append(f"theory: rounding errors have grown into the losses of {where} not count above")
+        shown.append(f"theory: losses depend on rounding errors at {where} not count above")
     shown += [f"{each['kind']}: failed at {_place_of(each)}: {each['error']}" for each in failures[:_SHOWN]]
     if len(failures) > _SHOWN:
         shown.append(f"{len(failures) - _SHOWN} more failures: see failure and measured_failure in the result")
@@ -101,7 +101,7 @@ def transfer(
 ) -> int:
     """Find the best learning rate, or another field, at several sizes, say whether it transfers, and draw a picture.
 
-    Exit codes: 0 done, 2 bad input (among it: no learning rate lowers the loss), 4 not enough memory.
+    Exit codes: 0 done, 2 bad input (or no learning rate lowers the loss), 4 not enough memory.
 
     Example: deeplinear transfer --over width --values 0.5,1,2,4 --parameterization ntk --experiment dim=200,seeds=8
     """

@@ -177,7 +177,7 @@ ALONG = Group(
             "lr",
             "--field",
             metavar="lr|weight_decay|momentum|batch|...",
-            help="What is followed; where it is not lr, the learning rate is held.",
+            help="Field to follow; if it is not lr, the learning rate is kept fixed.",
             rich_help_panel="Transfer",
         ),
         make_option(

@@ -42,12 +42,12 @@ class Comparison(Drawn):
     verdict
         In one word; ``verdict.advice`` is a sentence.
     p_value
-        That of the sign-flip test on all observables together: the probability of a deviation this large
+        p-value of the sign-flip test on all observables together: the probability of a deviation this large
         somewhere, if the theory is right. Zero if something without scatter differs.
     finite_size
-        Relative deviation of the losses to be expected of networks of this size, largest over steps; it falls as 1/D.
-        It comes from exact draws where these are quick (see ``finite_size``), and is then right to about a third;
-        otherwise it is estimated from theory alone, mostly to within a factor of three. Infinite where some networks
+        Relative deviation of the losses that is expected of networks of this size, the largest over steps; it falls as
+        1/D. It comes from exact draws where these are quick (see ``finite_size``), and is then right to about a third;
+        otherwise it is estimated from theory alone, usually to within a factor of three. Infinite where some networks
         are expected to diverge.
     explanation
         The verdict, what would have been noticed, divergence and finite size, in words.
@@ -125,14 +125,14 @@ class Comparison(Drawn):
             if known is None or not each.max_z <= known.max_z:
                 farthest[each.name] = each
         left = len(self.observables) - len(farthest)
-        return f"{self._table(tuple(farthest.values()))}\n({left} layers that are less far off: print it to see them)"
+        return f"{self._table(tuple(farthest.values()))}\n({left} layers that deviate less: print it to see them)"
 
     def _table(self, observables: tuple[ObservableComparison, ...]) -> str:
         width = max(len(each.label) for each in observables)
         lines = [
             f"{self.verdict}: {self.explanation}",
             f"seeds: {self.seeds}, dim: {self.dim or 'unknown'}, inputs: {self.inputs}, steps: {self.steps}; "
-            f"sign-flip test: p = {self.p_value:.2g}; deviation expected of this size: {in_percent(self.finite_size)}",
+            f"sign-flip test: p = {self.p_value:.2g}; deviation expected at this size: {in_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
         for each in observables:
@@ -180,8 +180,8 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     second; otherwise it is estimated from four solutions. Where it is predicted, ``z_beyond_size`` is the deviation of
     the losses from theory plus shift, which size does not explain.
 
-    In theory the size of a gradient is not random, which is true if there are many directions. This matters to rules
-    that look at the size of gradients. On dimension-free data with few directions, (sum lam)^2 / sum lam^2 below 50,
+    In theory the size of a gradient is not random, which is true if there are many directions. This matters for rules
+    that depend on the size of gradients. On dimension-free data with few directions, (sum lam)^2 / sum lam^2 below 50,
     networks of any size deviate, and ``explanation`` says so where they do.
 
     Parameters

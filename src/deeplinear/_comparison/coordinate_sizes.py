@@ -48,12 +48,12 @@ class Correlations:
 def check_rule(problem: Problem) -> None:
     """Refuse problems whose learned weights are no fixed combination of gradients, or that have no layers."""
     if problem.network.depth == math.inf:
-        raise Refusal("depth", math.inf, "finite, where layers are looked at one by one")
+        raise Refusal("depth", math.inf, "finite, because layers are looked at one by one")
     if problem.phases:
         raise Refusal("phases", problem.phases, "none", got=f"{len(problem.phases)} phases")
     rule = problem.optimizer
     if not rule.is_plain:
-        why = ": of other rules only modules of PyTorch can be measured"
+        why = ": for other rules only PyTorch modules can be measured"
         raise Refusal("optimizer", rule, "GradientDescent without clip", got=rule.called, rest=why)
 
 

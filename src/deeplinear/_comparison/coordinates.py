@@ -49,9 +49,9 @@ class CoordinateCheck:
     step
         Number of steps after which the sizes were taken.
     names
-        The fields. Of a problem h1 .. hL, activations along the signal that drives training, and what the learned part
-        of the weights adds to them; g1 .. gL, gradients of the function by activations, and their change; and the
-        change of the function f. Of a module the names of its layers.
+        The fields. For a problem: h1 .. hL, the activations along the signal that drives training, and what the learned
+        part of the weights adds to them; g1 .. gL, gradients of the function with respect to activations, and their
+        change; and the change of the function f. For a module: the names of its layers.
     predicted
         What theory says; ``None`` for modules.
     measured

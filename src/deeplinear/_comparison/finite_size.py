@@ -45,8 +45,8 @@ class SizeEffect:
     theory
         Its value in the limit.
     shift, shift_error
-        Mean over networks minus theory, and the standard error of that. Not finite from the step on at which
-        theory or a network that was drawn diverged.
+        Mean over networks minus theory, and the standard error of that. Not finite from the step at which theory, or
+        one of the networks drawn, diverged.
     scatter, scatter_error
         Standard deviation between networks (between seeds), and its standard error.
     """
@@ -168,8 +168,8 @@ def finite_size(
     """Predict how far networks of finite size are from theory: the shift of their mean, and their scatter.
 
     Networks are drawn in reduced coordinates, which is exact, in pairs of mirror images, whose mean has a scatter
-    of order 1/D like the shift itself: its relative error hardly depends on ``dim``, which may be anything. Theory is
-    solved once; where it is solved to a tolerance (long runs), the shift is known no better than that.
+    of order 1/D like the shift itself: its relative error hardly depends on ``dim``, which may have any value. Theory
+    is solved once; where it is solved to a tolerance (long runs), the shift is known no better than that.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def finite_size(
     pairs
         Number of networks, each with its mirror image, at least 2. Standard errors fall as its root.
     record
-        ``"losses"``, or ``"all"`` to have every correlation too, unless theory was solved on nodes in time.
+        ``"losses"``, or ``"all"`` to include every correlation, unless theory was solved on nodes in time.
 
     Raises
     ------

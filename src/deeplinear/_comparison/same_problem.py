@@ -27,9 +27,7 @@ def checked_steps(steps: int, curves: Measured) -> None:
     """Refuse curves whose steps are not those of a theory with so many steps."""
     last = int(curves.times[-1])
     if not curves.has_steps and last != steps - 1:
-        text = (
-            f"the curve has {last + 1} values and theory {steps} steps: say which steps they are, measured(steps=...)"
-        )
+        text = f"the curve has {last + 1} values and theory has {steps} steps: say which steps, measured(steps=...)"
         raise Refusal("steps", None, f"given unless there are {steps} values", text=text)
     if last >= steps:
         text = f"the curve goes to step {last} and theory to {steps - 1}: solve {last + 1} steps, or cut the curve"

@@ -37,8 +37,8 @@ class Verdict(StrEnum):
 
 _ADVICE = {
     Verdict.AGREES: "no deviation beyond the scatter of the seeds",
-    Verdict.CLOSE: "a deviation is resolved, but the losses are within the tolerance; corrections of order 1/D are "
-    "to be expected, and shrink in larger networks",
+    Verdict.CLOSE: "theory and networks differ by more than chance, but by less than the tolerance; differences of "
+    "order 1/D are expected and shrink in larger networks",
     Verdict.DISAGREES: "the deviation is beyond the scatter of the seeds and beyond the tolerance",
     Verdict.UNDECIDED: "too few seeds to detect a disagreement; use 8 or more",
 }
@@ -113,19 +113,19 @@ def explain(
         if divergence.is_alike and not divergence.is_shared:
             sentences.append(f"before that, {verdict.advice}")
     if experiment.inputs == "rows":
-        sentences.append("the networks were trained on rows of the data set, theory takes Gaussian inputs instead")
+        sentences.append("the networks were trained on rows of the data set, while theory assumes Gaussian inputs")
     if verdict is Verdict.AGREES:
         shared = ["there is nothing more to compare"]
         sentences += shared if divergence.is_shared else _would_detect(observables)
     larger = "width, samples or batch" if in_counts else "dim"
     if math.isnan(finite_size) and isinstance(experiment, Measured) and experiment.dim is None:
-        sentences.append("say measured(..., dim=...) to know what deviation is expected of networks of this size")
+        sentences.append("pass dim to measured(...) to see how far networks of this size are expected to deviate")
     if finite_size > tolerance:
-        at = "of counts such as these" if in_counts else f"at dim {experiment.dim}"
-        sentences.append(f"in the mean a deviation of about {in_percent(finite_size)} is expected {at}")
+        at = "with counts such as these" if in_counts else f"at dim {experiment.dim}"
+        sentences.append(f"{at} the mean is expected to deviate by about {in_percent(finite_size)}")
     if verdict is Verdict.CLOSE and (beyond := _beyond_size(observables)) < _FAR:
         sentences.append(
-            f"of theory and the shift that is expected of networks of this size they are within {beyond:.1f} standard "
+            f"once the shift expected at this size is added, theory and networks are within {beyond:.1f} standard "
             "errors"
         )
     if verdict in (Verdict.CLOSE, Verdict.DISAGREES):
@@ -134,7 +134,7 @@ def explain(
         if finite_size > tolerance and _is_of_size(observables, finite_size):
             sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
         else:
-            sentences.append(f"see whether it shrinks with a larger {larger}")
+            sentences.append(f"check whether the deviation shrinks with a larger {larger}")
     return "; ".join(sentences)
 
 
@@ -149,10 +149,8 @@ def _sizes_that_scatter(problem: Problem) -> list[str]:
     directions = float(parts.sum() ** 2 / (parts * modes.eigenvalues).sum())
     if directions >= _MANY:
         return []
-    text = (
-        f"inputs have about {directions:.2g} directions, so that the size of gradients, which the update rule looks at"
-    )
-    return [f"{text}, scatters at any width; theory has its root mean square"]
+    text = f"inputs have about {directions:.2g} directions, so the size of gradients, on which the update rule depends"
+    return [f"{text}, varies at any width, while theory uses its root mean square"]
 
 
 def _is_of_size(observables: tuple[ObservableComparison, ...], finite_size: float) -> bool:

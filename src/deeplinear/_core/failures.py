@@ -11,16 +11,16 @@ def in_words(error: BaseException) -> str:
     >>> in_words(ValueError("depth must be a whole number, at least 1, got 0"))
     'depth must be a whole number, at least 1, got 0'
     >>> in_words(ZeroDivisionError("float division by zero"))
-    'the numbers of this problem leave the range of floating point (float division by zero): use less extreme values'
+    'the numbers in this problem overflow or underflow (float division by zero): use less extreme values'
     >>> in_words(MemoryError())
     'there is not enough memory: lower the steps or the sizes'
     """
     text = " ".join(str(error).split())
     if isinstance(error, RecursionError):
-        return "the values are nested too deeply: lists of lists are all that is needed"
+        return "the values are nested too deeply: lists of lists are enough"
     if isinstance(error, MemoryError):
         return text or "there is not enough memory: lower the steps or the sizes"
     from_arithmetic = isinstance(error, ArithmeticError) and type(error) is not ArithmeticError  # ours are sentences
     if from_arithmetic or isinstance(error, np.linalg.LinAlgError) or text in ("math domain error", "math range error"):
-        return f"the numbers of this problem leave the range of floating point ({text}): use less extreme values"
+        return f"the numbers in this problem overflow or underflow ({text}): use less extreme values"
     return text or type(error).__name__

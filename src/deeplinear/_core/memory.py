@@ -8,6 +8,6 @@ def require(needed: float, what: str, advice: str, device: Device = CPU) -> None
     available = device.available()
     if needed > available:
         raise MemoryError(
-            f"{what} needs about {needed / 1e9:.2f} GB and {available / 1e9:.2f} GB are available"
+            f"{what} needs about {needed / 1e9:.2f} GB, but only {available / 1e9:.2f} GB are available"
             f"{'' if device == CPU else f' on {device.name}'}; {advice}"
         )

@@ -113,16 +113,16 @@ def estimate(
 
     This takes about a second, however many steps there are, or a few seconds for millions of inputs. The cost of
     ``solve`` is that of the method with which it begins. Where a long run still oscillates after a few hundred steps,
-    it is that of giving up and of solving every step. Where a run oscillates only later, more of the past is kept,
-    which takes more memory and time than this estimate.
+    the estimate covers the abandoned attempt and a solution at every step. Where a run oscillates only later, more of
+    the past is kept, which takes more memory and time than this estimate.
 
     Parameters
     ----------
     problem
         What would be solved.
     dim, seeds, workers, record, method
-        As for ``simulate``. Time is measured for explicit matrices and counted for the others, where it is right
-        within a factor of two or three.
+        As for ``simulate``. Time is measured for explicit matrices and estimated from counts for the others, where it
+        is right to within a factor of two or three.
 
     Raises
     ------

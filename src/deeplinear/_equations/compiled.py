@@ -25,7 +25,7 @@ def load(folder: Path = Path(__file__).parent) -> ModuleType | None:
     if not is_stale(_rows, folder):
         return _rows
     warnings.warn(
-        "the compiled products of deeplinear are not those of its source, so NumPy computes them, more slowly; "
+        "the compiled products of deeplinear do not match its source, so NumPy computes them, more slowly; "
         "install the package again (pip install --editable .)",
         RuntimeWarning,
         stacklevel=2,

@@ -25,7 +25,7 @@ def sample_sites(dense: Equations, index: int, count: int, seed: int) -> "xr.Dat
     import xarray as xr  # slow to import
 
     if not isinstance(dense.chain, Layers):
-        raise ValueError("sites can be drawn at finite depth only, got depth inf; take a large depth")
+        raise ValueError("neurons can be drawn at finite depth only, got depth inf; take a large depth")
     c, hidden, C = dense.c, dense.chain.responses, dense.chain.covariances
     s, rng, rows = c.structure, np.random.default_rng(seed), slice(0, c.structure.size)
     A, B, u, r = {}, {}, {}, {}

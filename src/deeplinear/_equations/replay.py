@@ -109,7 +109,7 @@ def why_not(c: Coefficients) -> str | None:
     """Return why steps cannot be replayed, None if they can."""
     device = c.gamma0.device
     if getattr(device, "type", "cpu") != "cuda":
-        return "they are not on a graphics card of NVIDIA"
+        return "they are not on an NVIDIA graphics card"
     if c.xp.isdtype(c.gamma0.dtype, "complex floating"):
         return "derivatives are complex numbers"
     if find_spec("triton") is None:

@@ -44,7 +44,7 @@ _BLURRED = 1e-5
 
 @dataclass(frozen=True)
 class Curvature:
-    """Which curvature of networks to measure.
+    """What to measure about the curvature of networks.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Curvature:
     start
         Whether directions begin with the ``"first"`` gradient of training, or with the one ``"now"``.
     line
-        Whether to have the losses along the straight line between the weights of the first and the last step of
+        Whether to record the losses along the straight line between the weights of the first and the last step of
         ``at`` as well, at 25 positions from 0 to 1, as ``landscape`` predicts them.
 
     Examples
@@ -85,7 +85,7 @@ class Curvature:
 
     @property
     def passes(self) -> int:
-        """Passes both ways that measuring takes in all: of gradients, of every direction, and along the line."""
+        """Number of forward and backward passes in all: for gradients, for every direction, and along the line."""
         return 1 + len(self.at) * (1 + self.vectors) + self.line * len(POSITIONS)
 
     def is_due(self, step: int) -> bool:

@@ -71,7 +71,7 @@ class Ensemble(Drawn):
         Delta(t) . Delta(t') / P, shape (seed, n, n). In online training, zero between different
         times; with unlimited data, the average over one sample seen at all times.
     diverged_at
-        First step at which a seed's loss went beyond bounds, -1 if none, shape (seed,).
+        First step at which a seed's loss has blown up, -1 if none, shape (seed,).
     stats
         ``seconds`` spent, number of ``seeds`` and ``workers``.
     method
@@ -85,7 +85,7 @@ class Ensemble(Drawn):
         Test loss of each of them on the task of the present phase, shape (seed, averages, T).
     task_loss
         Test loss of the weights at every step on the target of each phase, label noise of that phase included, shape
-        (seed, phases, T); (seed, 0, T) where there is one phase only.
+        (seed, phases, T); (seed, 0, T) where there is only one phase.
     curvature
         Which curvature was measured, if any.
     ritz_values, ritz_weights

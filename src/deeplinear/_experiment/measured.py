@@ -208,7 +208,7 @@ def _with_steps(rows: list[Array], steps: Any) -> list[Series]:
         if len(at) != len(row):
             raise Refusal("steps", steps, f"as many as losses ({len(row)} in run {index})", got=f"{len(at)}")
         if len(np.unique(at)) < len(at):
-            raise Refusal("steps", steps, "distinct", got=f"one of them twice in run {index}")
+            raise Refusal("steps", steps, "distinct", got=f"the same one twice in run {index}")
     return list(zip(given, rows, strict=True))
 
 

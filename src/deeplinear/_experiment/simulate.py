@@ -66,7 +66,7 @@ def simulate(
     method
         How matrices are kept, which does not change the distribution of the networks. ``"explicit"``: every entry.
         ``"lazy"``: a Gaussian matrix is drawn only along the vectors that training applies it to, so that a network
-        takes time and memory proportional to its width and not to the square of it. ``"reduced"``: in
+        takes time and memory proportional to its width rather than to the square of it. ``"reduced"``: in
         addition, among neurons, samples and inputs of equal variance, only the directions that training has looked at
         are kept. Time and memory then do not depend on ``dim`` at all, and grow as depth * steps^3 (depth^2 with skip
         connections). All samples are kept in multi-pass SGD, which chooses among them, and all inputs of variances that
@@ -85,7 +85,7 @@ def simulate(
         A data set (x, y) to train on, of shapes (rows, features) and (rows,) or (rows, outputs), with
         ``Spectrum.from_data(x, y)`` as the data of the problem. Samples and batches are then rows drawn with
         replacement, and the test loss is the mean over all rows; means are subtracted. Without it, networks are
-        trained on Gaussian samples with the spectrum of the problem. Explicit matrices on the processor only.
+        trained on Gaussian samples with the spectrum of the problem. Rows need explicit matrices, on the processor.
     device
         ``"cpu"``, or a PyTorch device such as ``"cuda"``, where as many networks are trained together as its
         memory holds. See ``solve``.

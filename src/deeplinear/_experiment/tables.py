@@ -77,7 +77,7 @@ def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str
         found[name] = [(at[rows], row[rows]) for row in runs for rows in groups or [np.full(len(row), True)]]
     if not any(found.values()):
         listed = ", ".join(columns) or "none"
-        text = f'{where} has no column of a loss; name it, test_loss="...", among: {listed}'
+        text = f'{where} has no loss column; name one of these with test_loss="...": {listed}'
         raise Refusal("test_loss", None, listed, text=_not_numbers(table, columns, where) or text)
     return {name: runs for name, runs in found.items() if runs}
 
@@ -177,6 +177,6 @@ def _of_scalars(files: list[Path], asked: Columns) -> dict[str, list[Series]]:
             raise Refusal(name, wanted, f"a tag of the event files: {', '.join(tags)}")
     if not found:
         listed = ", ".join(tags)
-        text = f'the event files have no loss; name its tag, test_loss="...", among: {listed}'
+        text = f'the event files have no loss; name one of these tags with test_loss="...": {listed}'
         raise Refusal("test_loss", None, listed, text=text)
     return found

@@ -116,7 +116,7 @@ async def _reference(request: Request) -> Response:
     if name is None:
         return HTMLResponse(documentation.index())
     if name not in documentation.names():
-        raise HTTPException(404, f"there is no {name!r:.60} here")
+        raise HTTPException(404, f"{name!r:.60} was not found")
     return HTMLResponse(documentation.entry(name))
 
 
@@ -141,7 +141,7 @@ async def _load(request: Request) -> Response:
 async def _task(request: Request) -> Response:
     name = request.path_params["task"]
     if name not in LIMITS:
-        raise HTTPException(404, f"there is no {name!r:.60} here")
+        raise HTTPException(404, f"{name!r:.60} was not found")
     body = await _body(request)
     lines = await _while_connected(request, _begun(request, name, body))
     return StreamingResponse(lines, media_type="application/x-ndjson")

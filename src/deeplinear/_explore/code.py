@@ -67,7 +67,7 @@ def python_lines(view: dict[str, Any]) -> str:
         )
     files = {file for curve in curves if (file := file_of(curve.get("problem")))}
     if len(files) > 1:
-        raise Refusal("curves", None, "of one data set", text="lines can be written for one data set at a time")
+        raise Refusal("curves", None, "of one data set", text="code can be written for one data set at a time")
     body = "\n".join([*(line for file in files for line in rows_lines(file)), body])
     imports = ["import dataclasses", ""] if what == "rates" else []
     imports = ["import math", *imports] if "math." in body else imports

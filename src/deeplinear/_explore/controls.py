@@ -127,8 +127,8 @@ _OWN = (
         "slider", 0.0, allowed=checks.fraction_below_one.allowed, ends=dict.fromkeys(_RULES, (0.0, 0.9)), more=True,
     ),
     Control(
-        "optimizer", "shape", _RULES, "Details of the schedule", "", "Numbers that are not the usual ones.",
-        "text", None, allowed="numbers by name, such as end=0.1 or decay=0.3 or exponent=2, with commas",
+        "optimizer", "shape", _RULES, "Details of the schedule", "", "Numbers that differ from the usual ones.",
+        "text", None, allowed="numbers by name, such as end=0.1 or decay=0.3 or exponent=2, separated by commas",
         several=True, optional=True, more=True,
     ),
     Control(
@@ -204,7 +204,7 @@ def _second_phase(each: Described) -> Control:
 def _rate_of_others(part: str, name: str, kinds: tuple[str, ...]) -> Control:
     """Return the control of the rule of other weights, of which the page has the learning rate."""
     return Control(
-        part, name, kinds, "Learning rate of other weights", "", "Of the readout, and of the input weights as a rule.",
+        part, name, kinds, "Learning rate of other weights", "", "For the readout and, as a rule, the input weights.",
         "slider", None, dict.fromkeys(kinds), f"{checks.positive.allowed}; if empty, the same as above",
         dict.fromkeys(kinds, (0.0005, 2.0)), log=True, optional=True,
     )  # fmt: skip
@@ -217,13 +217,13 @@ def _allowed(name: str, about: About) -> str:
     if about.form == "series":
         return about.allowed.removesuffix(", one for each step, or a schedule")
     typed = {
-        "numbers": ", with commas",
-        "list": ", with commas",
+        "numbers": ", separated by commas",
+        "list": ", separated by commas",
         "matrix": ", with semicolons between rows",
     }
     most = f", at most {_MOST[name]}" if name in _MOST else ""
     if about.form == "layers":
-        return "one number for each weight layer, with commas, or by name, such as input=1, readout=0"
+        return "one number for each weight layer, separated by commas, or by name, such as input=1, readout=0"
     return about.allowed.removesuffix(", or None") + typed.get(about.form, most)
 
 

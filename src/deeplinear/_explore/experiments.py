@@ -96,7 +96,7 @@ def measured(request: dict[str, Any], report: Report) -> dict[str, Any]:
     answer: dict[str, Any] = {"runs": len(curves.seeds), "verdict": None, "note": None}
     try:
         comparison = dl.compare(theory, curves)
-        explanation = comparison.explanation.partition("; say measured(")[0]  # which the page cannot
+        explanation = comparison.explanation.partition("; pass dim to measured(")[0]  # which the page cannot
         answer |= {"verdict": str(comparison.verdict), "explanation": explanation}
         answer["off"] = {each.name: float(each.relative_error.max()) for each in comparison.observables}
     except ValueError as error:

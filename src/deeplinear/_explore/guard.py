@@ -34,7 +34,7 @@ class Guard:
         origin, host = headers.get(b"origin"), headers.get(b"host", b"")
         if host.rpartition(b":")[0] not in _HOSTS and host not in _HOSTS:
             # A name that somebody else made point here is not ours.
-            refusal = JSONResponse({"error": "this page is at 127.0.0.1 and localhost alone", "field": None}, 400)
+            refusal = JSONResponse({"error": "this page is served only at 127.0.0.1 and localhost", "field": None}, 400)
             await refusal(scope, receive, send)
             return
         if origin is not None and origin != b"http://" + host:

@@ -108,4 +108,4 @@ def check_plan(problem: dl.Problem) -> float:
     return float(width)
 
 
-_NO_COST = "a plan counts operations, which infinitely many inputs have no number of: choose other data"
+_NO_COST = "a plan counts operations, which are infinitely many with infinitely many inputs: choose other data"

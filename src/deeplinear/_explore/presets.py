@@ -94,7 +94,7 @@ _tour = [
     _preset(
         _TOUR, "depth", "Depth",
         "Deeper networks multiply more layers. At the same learning rate each step changes more of them at once, so "
-        "training is faster, and sooner at its limit.",
+        "training is faster, and reaches its limit sooner.",
         _fan(_base, "network", "depth", (1, 2, 3, 5)), 2,
     ),
     _preset(
@@ -155,7 +155,7 @@ _stories = [
     ),
     _preset(
         _STORY, "double", "More data can hurt before it helps",
-        "Trained long with noisy labels, a data set about as large as the number of unknowns is the worst: "
+        "After long training on noisy labels, a data set about as large as the number of unknowns is worst: "
         "the network fits the noise. Less or more data does better.",
         _fan(
             _problem({"depth": 1, "richness": 0.5}, _full(1.0), 0.2, 300, {"type": "Isotropic", "noise": 0.6}),
@@ -223,7 +223,7 @@ _LOOKS = {
         values=(0.5, 2.0, 8.0),
         group="NTK, L = 2",
     ),
-    "A2a": _Look("The first steps already tell which batches are too small.", 2),
+    "A2a": _Look("The first steps already show which batches are too small.", 2),
     "A2b": _Look("At a batch this small the first steps raise the loss, whatever the width.", 2),
     "A3": _Look(
         "On logarithmic axes each task is nearly a line, the harder the flatter.", group="L = 4", steps=200, x="log"

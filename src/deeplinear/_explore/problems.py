@@ -77,7 +77,7 @@ def _uploaded(data: Any) -> str | None:
         return None
     for name in data:
         if name not in ("type", "file"):
-            raise Refusal(name, data[name], "left out for a file of data, which has all there is", verb="be")
+            raise Refusal(name, data[name], "left out for data from a file, which determines it", verb="be")
     return read_file(data.get("file"))
 
 

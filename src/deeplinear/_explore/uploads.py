@@ -36,11 +36,11 @@ _UNREADABLE = (ValueError, OSError, RuntimeError, EOFError, KeyError, zipfile.Ba
 _FILE = re.compile(r"([0-9a-f]{16}) ([^/\\\x00-\x1f]{1,80})")
 
 _CURVES = (
-    "Wanted: a CSV file with a line of names and a line for each step, with a column step, and columns such as "
+    "Expected: a CSV file with a line of names and a line for each step, with a column step, and columns such as "
     "test_loss or train_loss, one for each run."
 )
 _ROWS = (
-    "Wanted: a CSV file with a line of names and a line for each example, of which the last column is the target (or "
+    "Expected: a CSV file with a line of names and a line for each example, of which the last column is the target (or "
     "all that are called y, y1, target and the like); or an npz file with arrays x and y."
 )
 _TARGET = re.compile(r"(y|target|label)([ _]?\d+)?", re.IGNORECASE)
@@ -65,18 +65,18 @@ def measured_of(file: str) -> dl.Measured:
     """Read curves."""
     path = _path(file)
     if (size := path.stat().st_size) > (most := MOST_CURVES["bytes"]):
-        text = f"the file has {size / 2**20:.0f} MB, and curves may have at most {most // 2**20}. {_CURVES}"
+        text = f"the file is {size / 2**20:.0f} MB, and curves may be at most {most // 2**20} MB. {_CURVES}"
         raise Refusal("curves", file, "smaller", text=text)
     try:
         found = dl.measured(path)
     except (ValueError, UnicodeError) as error:
         why = str(error).replace(str(path), "the file")
         if isinstance(error, Refusal) and error.field == "test_loss" and error.value is None:
-            why = f"the file has no column of a loss (it has: {error.allowed})"
+            why = f"the file has no loss column (it has: {error.allowed})"
         raise Refusal("curves", file, "curves", text=f"{why}. {_CURVES}") from None
     for name, count in (("steps", len(found.times)), ("runs", len(found.seeds))):
         if count > MOST_CURVES[name]:
-            text = f"the curves have {count} {name}, and this page takes at most {MOST_CURVES[name]}"
+            text = f"the curves have {count} {name}, and this page accepts at most {MOST_CURVES[name]}"
             raise Refusal("curves", file, "smaller", text=text)
     return found
 
@@ -93,7 +93,7 @@ def _rows(path: Path) -> Rows:
     counts = {"numbers": x.size, "directions": directions, "outputs": outputs}
     for name, count in counts.items():
         if count > MOST_ROWS[name]:
-            text = f"the data have {count} {name}, and this page takes at most {MOST_ROWS[name]}"
+            text = f"the data have {count} {name}, and this page accepts at most {MOST_ROWS[name]}"
             raise Refusal("file", path, "smaller", text=text)
     return x, y
 
@@ -195,7 +195,7 @@ def _table(text: str) -> tuple[Columns, Array]:
     split = max(",;\t", key=lines[0].count)
     first = [cell.strip().strip('"') for cell in lines[0].split(split)]
     if len(first) < 2:
-        raise ValueError("it has one column")
+        raise ValueError("it has only one column")
     skip = 0 if all(_is_number(cell) for cell in first) else 1
     targets = [index for index, name in enumerate(first) if skip and _TARGET.fullmatch(name)]
     if not 0 < len(targets) < len(first):

@@ -89,8 +89,8 @@ def fit(
         Names of fields: ``richness``, ``noise``, ``lr``, ``width``, ``samples``, ``batch``, ``weight_decay`` and all
         others that ``sensitivity`` takes, and ``capacity`` and ``source`` of a power law.
     dim
-        Input dimension of the networks, where curves do not say it. It is needed for errors where a run has fewer than
-        three networks: then the scatter is that of 64 networks of the fitted problem, which are drawn for it.
+        Input dimension of the networks, if the curves do not have it. It is needed for errors where a run has fewer
+        than three networks: then the scatter is that of 64 networks of the fitted problem, which are drawn for it.
     loss
         ``"test"``, ``"train"`` or ``"both"``, as far as they were measured.
 

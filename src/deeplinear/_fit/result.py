@@ -35,7 +35,7 @@ class Fit(Drawn):
     values, errors
         Value and standard error of each free field, by name. A factor on the given values where these differ.
     low, high
-        Intervals of 95 %, from Student's t with as many degrees of freedom as there are networks, minus one for each
+        95 % intervals, from Student's t with as many degrees of freedom as there are networks, minus one for each
         run.
     covariance
         Covariance of the varied fields, in the order of ``values``, shape (free, free): of their logarithms where a
@@ -146,8 +146,8 @@ class Fit(Drawn):
         lines += ["x: common factor of the given values"] if self.factors else []
         lines.append(f"chi^2 per degree of freedom: {self.chi2_per_dof:.2g} ({self.count} values)")
         if any(math.isnan(error) for error in self.errors.values()):
-            lines[-1] = "errors are not known: give three networks or more, or their dim"
-        lines += [] if self.converged else ["the search has not ended: begin from other values"]
+            lines[-1] = "errors are not known: provide at least three networks, or their dim"
+        lines += [] if self.converged else ["the search has not converged: start from other values"]
         several = len(self.comparisons) > 1
         lines += [
             f"{f'run {run}: ' if several else ''}{_words(each)}" for run, each in enumerate(self.comparisons, start=1)
@@ -159,13 +159,10 @@ class Fit(Drawn):
 
 
 def _words(comparison: Comparison) -> str:
-    says = {"agrees": "agree", "close": "are close to", "disagrees": "disagree", "undecided": "are too few to judge"}
+    says = {"agrees": "agree with", "close": "are close to", "disagrees": "disagree with"}
     networks = f"the curves of {comparison.seeds} network{'s' if comparison.seeds > 1 else ''}"
-    verdict = says[comparison.verdict]
-    with_theory = {"agree": " with theory", "are close to": " theory", "disagree": " with theory"}.get(
-        verdict, " theory by"
-    )
-    return f"{networks} {verdict}{with_theory} at these values (p = {comparison.p_value:.2g})"
+    verdict = says.get(comparison.verdict, "are too few to test")
+    return f"{networks} {verdict} theory at these values (p = {comparison.p_value:.2g})"
 
 
 def _losses_of(problem: Problem, experiment: Ensemble | Measured) -> Measured:

@@ -74,7 +74,7 @@ class Landscape(Shown):
         text = f"train loss along {name} of {self.problem.summary}: "
         if np.isnan(self.barrier):
             best = int(np.argmin(self.train_loss))
-            return text + f"least {self.train_loss[best]:.3g} at {self.positions[best]:.3g}"
+            return text + f"lowest {self.train_loss[best]:.3g} at {self.positions[best]:.3g}"
         text += f"from {self.train_loss[0]:.3g} to {self.train_loss[-1]:.3g}"
         return text + (f" over a barrier of {self.barrier:.3g}" if self.barrier > 0 else " without a barrier")
 
@@ -102,7 +102,7 @@ def landscape(
     along
         ``"line"``: from the first weights to the last. ``(t1, t2)``: between the weights of two steps. ``"ema"``,
         ``EMA(decay)`` or ``TailMean(part)``: from the last weights to their average; ``"ema"`` has decay 0.99.
-        ``"twins"``: between the last weights of two networks that began with the same weights and saw different
+        ``"twins"``: between the last weights of two networks that started with the same weights and saw different
         batches; this line exists for SGD only. ``"gradient"``: from the last weights along minus the gradient.
         ``"sharpest"``: from the last weights along the direction of largest curvature.
     positions

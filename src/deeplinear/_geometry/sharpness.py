@@ -60,8 +60,8 @@ class Sharpness(Shown):
         What the iteration found, largest first, with weights as seen from its starting vector, shape (n, vectors). A
         residual is how far from a Ritz value the nearest eigenvalue can be.
     curvature_unit
-        Factor that turns eigenvalues into raw units, those of ``1/(2P) sum Delta^2`` by the weights themselves, times
-        the width N_L.
+        Factor that turns eigenvalues into raw units, those of ``1/(2P) sum Delta^2`` with respect to the weights
+        themselves, times the width N_L.
     start
         The gradient with which the iteration began, ``"first"`` or ``"now"``.
 
@@ -112,7 +112,7 @@ class Sharpness(Shown):
             if np.isnan(value):
                 return "not known after a divergence, or without a gradient"
             if np.isinf(error):
-                return "at least; more vectors tell"
+                return "a lower bound; use more vectors"
             return "stands alone" if alone else "edge of a bulk"
 
         return tuple(map(kind, self.largest, self.largest_error, self.outliers))
@@ -127,7 +127,7 @@ class Sharpness(Shown):
         eigenvalues
             Where to evaluate it, any shape.
         width
-            Standard deviation of the Gaussians that stand for the Ritz values; by default what their number resolves,
+            Standard deviation of the Gaussians that represent the Ritz values; by default what their number resolves,
             the range over the number of vectors.
         """
         index = self._index(step)
@@ -189,7 +189,7 @@ def sharpness(
         ``"hessian"``, or ``"kernel"`` for the tangent kernel, the part of the Hessian that does not change sign.
     start
         ``"first"``: directions begin with the first gradient of training, which sees all of the spectrum.
-        ``"now"``: with the gradient at the time, which hardly sees directions that have been learned, and is lost
+        ``"now"``: with the gradient at that step, which hardly sees directions that have been learned, and is lost
         in rounding once training has converged; it shows where the gradient is.
     device
         ``"cpu"``, or a PyTorch device such as ``"cuda"``, where the equations are then solved.

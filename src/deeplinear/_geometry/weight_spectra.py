@@ -54,7 +54,7 @@ class WeightSpectra(Shown):
         fourth powers; shape (n, L), nan where nothing was learned.
     target_alignment
         Overlap of the target with the right singular vector of the largest outlier of layer 0, shape (n,); nan where
-        there is none, or several outputs or targets.
+        there is none, or where there are several outputs or targets.
     neighbour_alignment
         Overlap of the left singular vector of the largest outlier of a layer with the right one of the next layer,
         shape (n, L - 1); nan where either has none, or in residual networks.

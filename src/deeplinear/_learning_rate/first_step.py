@@ -20,7 +20,7 @@ from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._theory.solve import solve
 
-_NO_RISE = "the loss rises, or falls, or stays, at every learning rate: there is no first rate of rise"
+_NO_RISE = "the first step raises the loss at every learning rate, or at none: no rate is the smallest that does"
 
 
 def first_step_growth(problem: Problem) -> float:

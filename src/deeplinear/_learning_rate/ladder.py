@@ -39,7 +39,7 @@ def check(problem: Any) -> None:
         allowed = "without an optimizer of its own in the first phase for the learning rate of the problem to matter"
         raise Refusal("phases", problem.phases, allowed, got=f"one of {type(problem.phases[0].optimizer).__name__}")
     if not _uses_rate(problem):
-        allowed = "one whose learning rate some weights take"
+        allowed = "a rule whose learning rate some weights use"
         raise Refusal("optimizer", problem.optimizer, allowed, got=type(problem.optimizer).__name__, rest=_NOBODY)
     if not problem.optimizer.rates(problem.steps)[:-1].any():
         allowed = f"above zero at some step before step {problem.steps - 1}, at which the loss counts"

@@ -62,9 +62,9 @@ RATES = Followed("lr", with_rate, LOGARITHMIC, math.log)
 class MeasuredOptima:
     """Best learning rates, or values of another field, of finite networks of several sizes.
 
-    The best value minimises the mean over networks of log(loss), where a loss of more than three times the least median
-    counts as three times that: how often networks diverge matters, not how far. It does not depend on the number of
-    seeds, which only makes the intervals narrower. All intervals are of 95 %.
+    The best value minimises the mean over networks of log(loss), where a loss of more than three times the lowest
+    median counts as three times that: how often networks diverge matters, not how far. It does not depend on the number
+    of seeds, which only makes the intervals narrower. All intervals are 95 % intervals.
 
     Attributes
     ----------
@@ -79,8 +79,8 @@ class MeasuredOptima:
         ``inf`` for rates) where no value that was tried is significantly worse. Those of rates are also ``lr``,
         ``lr_low``, ``lr_high``.
     error
-        Its standard error: half the width of the interval over Student's quantile; of rates (``lr_error``) the width is
-        that in log(lr).
+        Its standard error: half the width of the interval over Student's quantile; for rates (``lr_error``) the width
+        is that in log(lr).
     binding
         ``"low"`` or ``"high"`` where the best value is at a bound, else empty, of each size.
     diverged
@@ -90,7 +90,7 @@ class MeasuredOptima:
         loss above the label noise (test loss), in which more than three times the median counts as three times that;
         ``inf`` where half the networks diverge.
     exponent, exponent_error, exponent_low, exponent_high
-        Slope of log(best) against log(size); its error and interval follow from those of the best values. Of momentum
+        Slope of log(best) against log(size); its error and interval follow from those of the best values. For momentum
         and other fractions below one it is that of 1 / (1 - best). nan where a best value is at a bound.
     searches
         All values that were tried at each size.

@@ -46,7 +46,7 @@ _BESIDE = 1e-3
 
 @dataclass(frozen=True)
 class OptimalLr:
-    """The learning rate with the least loss at one step.
+    """The learning rate with the lowest loss at one step.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class OptimalLr:
         Whether the optimum sits at the edge of stability: a rate up to 5 % higher no longer trains (see
         ``max_stable_lr``), or raises the loss more than ten times as much as a rate 5 % lower.
     is_resolved
-        False where the loss at the optimum, less the label noise that no rate can lower, is lost in rounding (below
+        False where the loss at the optimum, minus the label noise that no rate can lower, is lost in rounding (below
         10^-12 of its initial value), so that many rates are equally good; ``lr`` is then one of them.
     minima
         The optimum and other minima whose loss is at most 5 % higher, best first. The others are as the search happened
@@ -69,7 +69,7 @@ class OptimalLr:
         rates around it whose loss is at most 5 % higher.
     safe_lr, safe_loss
         The best rate with a margin, and its loss: the rate whose largest loss over all rates up to 20 % lower or higher
-        is least, as far as the rates that were searched tell. Just below a cliff, this is the rate to train with.
+        is lowest, judging by the rates that were searched. Just below a cliff, this is the rate to train with.
     horizon
         Step whose loss is minimised.
     objective
@@ -77,13 +77,13 @@ class OptimalLr:
     is_factor
         Whether ``lr`` is a factor on a schedule.
     rounding_at
-        Step from which on rounding errors have grown into the losses of the best rate, so that its loss means nothing;
+        Step from which on the losses of the best rate depend on rounding errors, so that its loss means nothing;
         None if there is none.
     lrs, losses
         The rates searched, increasing, and their losses; ``inf`` where training diverges. Dips are left out.
     dips
         Rates that the search happened to find whose loss is lower than at the optimum, in pairs (rate, loss). There the
-        loss is so rough that it is higher 0.2 % of the rate away, so no rate nearby is safe to train with.
+        loss is so rough that it is already higher at rates 0.2 % away, so no rate nearby is safe to train with.
     """
 
     lr: float
@@ -108,7 +108,7 @@ class OptimalLr:
         if not self.is_resolved:
             return text + ", the loss is down to rounding"
         if self.rounding_at is not None:
-            return text + f", but rounding errors have grown into this loss from step {self.rounding_at} on"
+            return text + f", but from step {self.rounding_at} on the losses depend on rounding errors"
         if self.at_edge:
             text += f", at the edge of stability; with a margin {self.safe_lr:.4g}: {self.safe_loss:.4g}"
         if len(self.minima) > 1:
@@ -125,12 +125,12 @@ def optimal_lr(
     tolerance: float = 1e-4,
     progress: Progress | bool | None = None,
 ) -> OptimalLr:
-    """Find the learning rate, among all rates, with the least loss at a step.
+    """Find the learning rate, among all rates, with the lowest loss at a step.
 
     Rates on a ladder of ratio 2 are solved, from one at which training blows up at once down to where lower ones cannot
     help, and intervals between them are divided wherever the loss may be lower still. Past the edge of stability
-    the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a minimum counts
-    by the largest loss all over an interval of 0.2 % of the rate; the best is then refined with exact derivatives.
+    the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a minimum is
+    judged by the largest loss in an interval of 0.2 % of the rate; the best is then refined with exact derivatives.
     Minima wider than about 1 % of the rate are found (2 % where steps times outputs are 200 or more), narrower ones by
     chance.
 
@@ -141,8 +141,8 @@ def optimal_lr(
     ----------
     problem
         What to train. A schedule is scaled as a whole. What is varied is the rate of the problem's optimizer, in all
-        phases that go on with it. Phases with an optimizer of their own keep its rate, and so do the ``other`` weights
-        of Muon where these have a rule of their own; without one they take the rate of Muon, which varies.
+        phases that continue with it. Phases with an optimizer of their own keep its rate, and so do the ``other``
+        weights of Muon where these have a rule of their own; without one they take the rate of Muon, which varies.
     horizon
         Step at which the loss counts, from 1 to steps - 1, which is the default.
     objective

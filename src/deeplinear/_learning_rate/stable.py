@@ -88,21 +88,22 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     that blows up down to where three are stable in a row. Below a rate whose loss falls all the way, the loss of every
     rate does. From there, or from half the first unstable rung, rates are tried in steps of 4 %. Steps of 1 % follow in
     between, unless the losses at both ends diverge and never come back to the bound, or their logarithms are both
-    farther below it than twice what those around differ by. Then both ends are bisected. Stretches narrower than 1 % of
-    the rate can be missed. Every run is solved step by step, however long, from 400 steps times outputs on with a
-    condensed past (see ``solve``); a rate at which infinite depth cannot be resolved counts as unstable.
+    farther below it than twice the difference between those around them. Then both ends are bisected. Stretches
+    narrower than 1 % of the rate can be missed. Every run is solved step by step, however long, from 400 steps times
+    outputs on with a condensed past (see ``solve``); a rate at which infinite depth cannot be resolved counts as
+    unstable.
 
     Parameters
     ----------
     problem
         What to train, for at least 2 steps. Its own learning rate does not matter. A schedule is scaled as a whole.
-        Rates that are not the problem's stay as they are: those of phases with an optimizer of their own, and of the
+        Rates set elsewhere are left unchanged: those of phases with an optimizer of their own, and of the
         ``other`` weights of Muon where these have a rule of their own.
     tolerance
         Relative distance between ``lr`` and ``unstable_lr``; ``largest_lr`` is as close to the next unstable rate.
     progress
-        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions. How many
-        rates are needed shows on the way, so ``total`` is a guess until the end.
+        True for a line on stderr; or called as ``progress(done, total)``, counted in steps of solutions. The number of
+        rates needed becomes known only on the way, so ``total`` is a guess until the end.
 
     Raises
     ------

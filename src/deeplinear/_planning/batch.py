@@ -43,7 +43,7 @@ class CriticalBatch:
         Number of updates that reach the loss with the best constant rate, interpolated between whole numbers; ``inf``
         where it is not reached within the problem's steps.
     lrs
-        These rates, of rates a factor 1.19 apart.
+        The best rate for each batch, from a grid with ratio 1.19.
     critical
         The critical size: where steps fall as batch^-1/2, so that doubling the batch saves 29 % of the steps rather
         than half of them; nan where this is not between the sizes tried.
@@ -141,7 +141,7 @@ def critical_batch(
             lrs[index] = found.lrs[math.ceil(steps[index])]
     counter.end()
     if np.isinf(steps).all():
-        raise Refusal("loss", loss, f"at least {least:.4g}, the least that is reached within {problem.steps} steps")
+        raise Refusal("loss", loss, f"at least {least:.4g}, the lowest that is reached within {problem.steps} steps")
     return CriticalBatch(problem, loss, sizes, steps, lrs, critical_size(sizes, steps), objective)
 
 

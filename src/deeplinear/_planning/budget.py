@@ -24,8 +24,9 @@ def training_cost(problem: Problem) -> float:
     """Count the floating-point operations of training: 6 for each weight, example and update.
 
     Two are for the forward pass and four for the backward pass. There are N D input weights and N^2 weights in each
-    hidden matrix; the readout is small beside these. Where sizes are ratios to the input dimension D the cost is in
-    units of D^3. Where they are counts, D is the number of modes. With ``Population`` an update counts as one example.
+    hidden matrix; the readout is small compared with these. Where sizes are ratios to the input dimension D the cost is
+    in units of D^3. Where they are counts, D is the number of modes. With ``Population`` an update counts as one
+    example.
 
     Parameters
     ----------

@@ -20,18 +20,18 @@ class Frontier:
     compute
         Budgets, increasing, shape (budgets,).
     loss
-        Least loss, less label noise, at each.
+        Lowest loss at each budget, without the label noise.
     values
-        Best value of each field at each budget, shape (budgets,). Between values of the grid the place is that of a
-        parabola through the logarithms of the three nearest. ``"steps"`` are updates, which need not be whole numbers.
+        Best value of each field at each budget, shape (budgets,). Between values of the grid, a parabola through the
+        logarithms of the three nearest is used. ``"steps"`` are updates, which need not be whole numbers.
     is_inside
         Whether the best can be compared with a smaller and a larger value of every field, and with longer runs, shape
         (budgets,). The exponents are fitted to these.
     notes
         Why it cannot, for each budget; empty where it can.
     exponents
-        Of ``"loss"`` and of each field against the budget, with the scatter about the power law as error; nan where
-        fewer than three budgets are inside.
+        Exponents of ``"loss"`` and of each field against the budget, with the scatter about the power law as error; nan
+        where fewer than three budgets are inside.
     """
 
     compute: Array

@@ -34,7 +34,7 @@ WORK = POINTS + 60
 
 @dataclass(frozen=True)
 class OptimalValue:
-    """The value of one field that leaves the least loss at the last step, with all else held.
+    """The value of one field that leaves the lowest loss at the last step, with everything else held fixed.
 
     Attributes
     ----------
@@ -47,10 +47,10 @@ class OptimalValue:
     binding
         ``"low"`` or ``"high"`` where the best value is at a bound and the loss would be lower beyond it, else empty.
     is_resolved
-        False where the loss, less the label noise that nothing can lower, is lost in rounding, so that many values are
+        False where the loss, minus the label noise that nothing can lower, is lost in rounding, so that many values are
         equally good.
     minima
-        The optimum and other minima whose loss is at most 5 % higher, those that count for more first.
+        The optimum and other minima whose loss is at most 5 % higher, most important first.
     losses
         Loss at each value of the scan, shape (49,); ``inf`` where training diverges.
     """

@@ -32,7 +32,7 @@ class JointMinimum:
 
 @dataclass(frozen=True, eq=False)
 class Optimum(Drawn):
-    """The values of several fields that together leave the least loss at the last step.
+    """The values of several fields that together leave the lowest loss at the last step.
 
     Attributes
     ----------
@@ -53,10 +53,10 @@ class Optimum(Drawn):
         The best rate with a margin at these values of the other fields, and its loss (see ``optimal_lr``); nan where
         the learning rate is not searched over, or this rate is beyond its bounds.
     minima
-        The optimum and other minima that descents have led to, best first. Ends with nothing higher between them are
-        one minimum, such as those in a flat valley.
+        The optimum and other minima found, best first. End points with no barrier between them, such as those in a flat
+        valley, count as one minimum.
     profiles
-        For each field values around the optimum, and the loss there with the others held, each of shape (41,).
+        For each field, values around the optimum and the loss there with the others held fixed, each of shape (41,).
     curvature
         Second derivatives of the loss with respect to the coordinates of the fields, shape (fields, fields), in the
         order of ``values``. Coordinates are logarithms: log(x); log(x + 0.001) where the lower bound is zero; and
@@ -64,9 +64,10 @@ class Optimum(Drawn):
         1e-4 of the largest entry.
     stable_factor
         How many times higher the learning rate can be before training no longer comes down: the margin of stability.
-        It counts to the end of the first stable interval (see ``max_stable_lr``); below 1 the optimum is beyond it.
+        It is measured to the end of the first stable interval (see ``max_stable_lr``); below 1 the optimum lies
+        beyond it.
     bounds
-        Between which values were searched.
+        Lowest and highest value searched, for each field.
     objective
         ``"test"`` or ``"train"``.
     """
@@ -136,7 +137,7 @@ def optimal(
     device: str = "cpu",
     progress: Progress | bool | None = None,
 ) -> Optimum:
-    """Find the values of several fields that together leave the least loss at the last step.
+    """Find the values of several fields that together leave the lowest loss at the last step.
 
     From several starts, spread over the bounds, all fields descend together along exact derivatives of the loss. The
     learning rate of each start is the best of all rates, and at the end it is looked for again among all rates, so that
@@ -148,17 +149,17 @@ def optimal(
         What to train, and the first start.
     over
         Names of fields with one finite value each: ``lr``, ``momentum``, ``weight_decay``, ``richness``, ``width``,
-        ``samples``, ``batch``, ``branch``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them. A
+        ``samples``, ``batch``, ``branch``, ``clip``, ``beta2``, ``rho``, ``beta``, if the problem has them. A
         schedule of learning rates is scaled as a whole.
     bounds
-        Lowest and highest value of fields in ``over``. By default all rates; weight decay up to 1; of others what is
-        usual, such as a momentum up to 0.99, extended to the problem's own value.
+        Lowest and highest value of fields in ``over``. By default all rates, weight decay up to 1, and the usual range
+        for other fields, such as a momentum up to 0.99, extended to the problem's own value.
     objective
         ``"test"`` or ``"train"`` loss.
     margin
-        By how much, as a fraction, the learning rate must be able to rise: the loss, less label noise, may then rise by
-        a tenth, and a larger rise counts against the place. Without a margin (0) descents end in narrow dips at
-        the edge of stability.
+        Safety margin: by what fraction the learning rate must be able to rise. The loss, without the label noise, may
+        then rise by a tenth; a larger rise counts against the values. Without a margin (0) descents end in narrow dips
+        at the edge of stability.
     starts
         Number of starts, at least 1.
     device

@@ -73,7 +73,7 @@ class Plan(Drawn):
     runs
         The best run of the grid at each budget of the frontier: its ``"loss"``, ``"cost"`` and ``"lr"``, and its value
         of each field, as in ``values``; shape (budgets,) each. The last one is ``problem``, and the rates of the others
-        are of the ladder.
+        come from the ladder.
     label_noise
         Part of the loss that nothing can lower; the losses of the frontier leave it out.
     objective

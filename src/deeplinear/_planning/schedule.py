@@ -55,7 +55,7 @@ _COMPLEX = 2.5
 
 @dataclass(frozen=True, eq=False)
 class OptimalSchedule(Drawn):
-    """The learning rate, momentum or batch at every step that leaves the least loss at the last one.
+    """The learning rate, momentum or batch at every step that leaves the lowest loss at the last one.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ def optimal_schedule(
     knots: int | None = None,
     progress: Progress | bool | None = None,
 ) -> OptimalSchedule:
-    """Find the learning rate, momentum or batch at every step that leaves the least loss at the last one.
+    """Find the learning rate, momentum or batch at every step that leaves the lowest loss at the last one.
 
     The best constant, linear, cosine and WSD schedules are found first, each with its best peak and warm-up (see
     ``optimal_lr``). The best of these is multiplied by a factor whose logarithm is a straight line from knot to knot,

@@ -54,8 +54,8 @@ class Transfer(Drawn):
     local_exponents
         d log(best) / d log(value) at each value, exactly, by implicit differentiation; ``nan`` where the field that is
         changed is not continuous (depth, steps) or infinite, where the optimum is at a bound, and where it or an
-        infinite depth is not resolved. Of momentum and other fractions below one it is that of 1 / (1 - best), the
-        number of steps that they remember.
+        infinite depth is not resolved. For momentum and other fractions below one it is the exponent of 1 / (1 - best),
+        the number of steps that they remember.
     jumps
         Pairs of neighbouring values between which the best value switches to another minimum of the loss. Across these
         the exponent says little.
@@ -65,8 +65,8 @@ class Transfer(Drawn):
         is at a bound.
     regret
         Relative extra loss of each value with what is best for the smallest one, shape (values,): 0.1 is 10 % more
-        than at its own optimum, both less ``label_noise``; ``inf`` where training diverges, ``nan`` where an infinite
-        depth was not resolved, or rounding errors have grown into the loss of an optimum.
+        than at its own optimum, both minus ``label_noise``; ``inf`` where training diverges, ``nan`` where an infinite
+        depth was not resolved, or the loss of an optimum depends on rounding errors.
     experiment
         The same from finite networks, or ``None``.
     label_noise
@@ -125,7 +125,7 @@ class Transfer(Drawn):
 
     @property
     def measured_verdict(self) -> str:
-        """The same of the networks, which decide only what their intervals decide; empty without an experiment."""
+        """The same for the networks, which settle only what their intervals settle; empty without an experiment."""
         measured = self.experiment
         if measured is None:
             return ""

@@ -141,7 +141,7 @@ def _movement(named: Named, low: float, high: float) -> tuple[bool, str]:
     """Return whether the optimum stays, and say how it moves."""
     what = named.law or f"the best {named.what}"
     if math.isnan(low):
-        return False, f"how the best {named.what} moves with {named.over} cannot be told"
+        return False, f"it is not clear how the best {named.what} moves with {named.over}"
     power = f"{named.over}^{low:.2f}" if low == high else f"{named.over}^({low:.2f} to {high:.2f})"
     if low >= -STAYS and high <= STAYS:
         return True, f"{what} stays ({power})"
@@ -159,7 +159,7 @@ def _price(loss: str, low: float, high: float) -> str:
     if math.isinf(low):
         return "diverges"
     if math.isinf(high):
-        return f"costs {percent(low)} more {loss} or any amount above" if low > 0 else "may cost any amount of loss"
+        return f"costs at least {percent(low)} more {loss}" if low > 0 else "may cost any amount of loss"
     if low == high:
         return f"costs {percent(low)} more {loss}"
     return f"costs {f'{percent(low)} to' if low > 0 else 'at most'} {percent(high)} more {loss}"

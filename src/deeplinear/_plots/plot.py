@@ -68,7 +68,7 @@ def plot(result: Any, experiment: Any = None, *more: Any, ax: Axes | None = None
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it; or
         another ``Solution``.
     more
-        Further solutions. Each is called by what its problem does not share with all of the others.
+        Further solutions. Each is labelled by what its problem does not share with all of the others.
     ax
         Axes to draw into: then only the main panel is drawn, without a title. A new figure by default.
 

@@ -13,10 +13,10 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, check_fields
 from deeplinear._core.refusal import Refusal
 
-_DECAY = About("Decay", "How much of the average is carried on at each step.", check=checks.fraction_below_one)
+_DECAY = About("Decay", "How much of the average is carried over at each step.", check=checks.fraction_below_one)
 _PART = About(
     "Part",
-    "Fraction of the time that has passed over which the mean is taken, up to now.",
+    "Fraction of the elapsed time, up to now, over which the mean is taken.",
     check=checks.Number("a number above 0 and at most 1", lambda value: 0 < value <= 1),
 )
 

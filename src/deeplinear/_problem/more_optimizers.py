@@ -23,15 +23,15 @@ from deeplinear._problem.optimizer import (
 from deeplinear._problem.series import Series
 
 _PER_WHAT = About(
-    "Size of the gradient of",
+    "Measure gradients over",
     "Whether the gradient of each layer is divided by its own size, or by that of all weights together.",
     "choice",
     check=checks.Word(tuple(_PER)),
     choices=_PER,
 )
 _BETA2 = About(
-    "Memory of sizes",
-    "How much of the running mean of squared sizes is carried on.",
+    "Averaging of gradient sizes",
+    "How much of the running mean of squared sizes is carried over.",
     symbol=r"\beta_2",
     check=checks.fraction_below_one,
     usual=(0.0, 0.999),
@@ -48,7 +48,7 @@ _INPUT = About(
 )
 _OTHER = About(
     "Rule of other weights",
-    "How weights change that take no orthogonal steps: the readout, and the input weights as a rule.",
+    "How the weights without orthogonal steps are trained: the readout and, as a rule, the input weights.",
     "rule",
     allowed="a GradientDescent without clip; by default one with the same learning rate",
 )

@@ -59,8 +59,8 @@ _RICHNESS = About(
 _PARAMETERIZATIONS = {"mup": "muP", "ntk": "NTK", "standard": "standard"}
 _PARAMETERIZATION = About(
     "Scaling with width",
-    "In muP features move alike at every width; in NTK they move less the wider the network is; in the standard one "
-    "steps grow with the width.",
+    "In muP features move equally far at every width; in NTK they move less the wider the network is; in the "
+    "standard one steps grow with the width.",
     "choice",
     check=checks.Word(tuple(_PARAMETERIZATIONS), any_case=True),
     choices=_PARAMETERIZATIONS,
@@ -95,7 +95,7 @@ class _WordOrPower:
 _BRANCH_SCALING = About(
     "Scaling with depth",
     "In depth-muP the branches shrink as 1/√L, so that very deep networks have a limit. A number p lets them shrink as "
-    "1/L^p, with rates of the hidden weights to match: 1 is CompleteP's.",
+    "1/L^p, with rates of the hidden weights to match: 1 gives CompleteP.",
     "word or number",
     check=_WordOrPower(),
     choices=_BRANCH_SCALINGS,

@@ -35,7 +35,7 @@ _LR = About(
 )
 _MOMENTUM = About(
     "Momentum",
-    "How much of the last step is carried on.",
+    "How much of the last step is carried over.",
     "series",
     symbol=r"\mu",
     allowed=f"{checks.fraction_below_one.allowed}, one for each step, or a schedule",
@@ -74,7 +74,7 @@ _CLIP = About(
     log=True,
 )
 _CLIP_BY = About(
-    "Size of the gradient of",
+    "Measure gradients over",
     "Whether the gradient of all weights together is clipped, or that of each layer.",
     "choice",
     check=checks.Word(tuple(_PER)),
@@ -94,7 +94,7 @@ class Scaling:
         Size above which gradients are scaled down to it; None if they are divided by the root of a running mean of
         their squared size.
     beta2
-        How much of the running mean is carried on.
+        How much of the running mean is carried over.
     """
 
     by_layer: bool

@@ -22,8 +22,8 @@ ABOUT_SAMPLING = AboutPart(
     FullBatch,
 )
 _BY_ENTRY = (
-    "it acts on single entries of a matrix, whose distribution is Gaussian no longer, so that the theory has no closed "
-    "equations; the nearest thing is NormalizedDescent with a size for each layer"
+    "it acts on single entries of a matrix, which are then no longer Gaussian, so that the theory has no closed "
+    "equations; the nearest rule is NormalizedDescent, with one size for each layer"
 )
 ABOUT_OPTIMIZER = AboutPart(
     "Training",
@@ -36,7 +36,7 @@ ABOUT_OPTIMIZER = AboutPart(
 _STEPS = About("Steps", "How long the phase lasts.", "whole", check=checks.Whole(), usual=(1, 1000), log=True)
 _TARGET_OVERLAP = About(
     "Overlap of targets",
-    "Overlap of the target with that of the phase before.",
+    "Overlap of the target with that of the previous phase.",
     check=checks.Number("a number from -1 to 1", lambda value: -1 <= value <= 1),
     usual=(-1.0, 1.0),
 )
@@ -67,15 +67,15 @@ class Phase:
     steps
         Number of steps; the steps of all phases add up to those of the problem.
     target_overlap
-        Overlap of the target with that of the phase before, from -1 to 1; the rest of it is a new random direction of
+        Overlap of the target with that of the previous phase, from -1 to 1; the rest of it is a new random direction of
         the same size. It is 1 in the first phase, which has nothing before it.
     new_samples
-        Whether a new data set is drawn at the start of the phase; otherwise that of the phase before is kept.
+        Whether a new data set is drawn at the start of the phase; otherwise that of the previous phase is kept.
     sampling, noise
         What replaces those of the problem; None keeps them. Samples are kept only under the same sampling rule.
     optimizer
         A rule that starts afresh; its schedules run over this phase and those after it that keep the rule. None keeps
-        the rule of the phase before.
+        the rule of the previous phase.
 
     Examples
     --------

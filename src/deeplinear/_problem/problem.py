@@ -125,12 +125,12 @@ class Problem:
         rule, name = stage.optimizer, type(stage.optimizer).__name__
         by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
         if by_layer and self.network.hidden_matrices is None:
-            allowed = "one that does not look at single layers at infinite depth"
+            allowed = "a rule that does not treat layers separately at infinite depth"
             why = ": their sizes are not kept there; take a finite depth"
             raise Refusal("optimizer", rule, allowed, got=name, rest=why)
         if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
-            raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients have no size there")
+            raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients vanish there")
 
     @property
     def hint(self) -> str:
@@ -141,7 +141,7 @@ class Problem:
         >>> import deeplinear as dl
         >>> network, optimizer = dl.MLP(depth=2, width=512), dl.GradientDescent(0.1)
         >>> dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10).hint
-        'width 512 is 512 times the input dimension D here; for 512 neurons give 512 / D, such as 1 for D = 512'
+        'width 512 is 512 times the input dimension D here; for 512 neurons write 512 / D, which is 1 if D = 512'
         """
         sizes = {"width": self.network.given_widths, "samples": (getattr(self.sampling, "samples", 0.0),)}
         sizes["batch"] = (getattr(self.sampling, "batch", 0.0),)
@@ -149,7 +149,7 @@ class Problem:
             for value in () if self.data.dimension_free else values:
                 if isinstance(value, float) and value.is_integer() and _FEWEST <= value <= _MOST:
                     of = {"width": "neurons", "samples": "samples", "batch": "samples in a batch"}[name]
-                    meant = f"for {value:g} {of} give {value:g} / D, such as 1 for D = {value:g}"
+                    meant = f"for {value:g} {of} write {value:g} / D, which is 1 if D = {value:g}"
                     return f"{name} {value:g} is {value:g} times the input dimension D here; {meant}"
         return ""
 
@@ -290,7 +290,7 @@ class Problem:
     def to_pytorch_code(self, dim: int | None = None) -> str:
         """Return a short script that trains a network of this problem with plain PyTorch, and prints its losses.
 
-        The script needs PyTorch and nothing of this library. It draws its own target, data and weights, so that its
+        The script needs PyTorch but nothing from this library. It draws its own target, data and weights, so that its
         losses are those of ``simulate`` in distribution; ``deeplinear.torch`` gives them exactly.
 
         Parameters
@@ -301,7 +301,7 @@ class Problem:
         Raises
         ------
         ValueError
-            If the network is infinite, or ``torch.optim.SGD`` does not have the rule: there are phases, the optimiser
+            If the network is infinite, or ``torch.optim.SGD`` does not offer the rule: there are phases, the optimiser
             is not a ``GradientDescent``, it clips, or momentum or weight decay depend on the step.
 
         Examples

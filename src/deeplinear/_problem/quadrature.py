@@ -83,7 +83,7 @@ def _compressed(modes: Modes, top: float, tolerance: float) -> Modes:
     sums = [_sums(part) for part in parts]
     total = np.abs(sum(sums))
     if not np.isfinite(total).all():
-        raise ValueError("the spectrum cannot be compressed: a sum over its modes leaves the range of numbers")
+        raise ValueError("the spectrum cannot be compressed: a sum over its modes overflows")
     allowed = tolerance / len(parts) * np.maximum(total, _DECAYED * total[0])
     with one_blas_thread():  # products this thin gain nothing from more
         rules = [_rule(part, exact, allowed) for part, exact in zip(parts, sums, strict=True)]

@@ -47,7 +47,7 @@ _BATCH = About(
 )
 _SMALL_BATCH = About(
     "Correct for tiny batches",
-    "Keep noise of order 1/B in the theory, for data whose directions are counted.",
+    "Keep the noise of order 1/B in the theory; only for data whose sizes are counts.",
     "switch",
     check=checks.flag,
 )

@@ -207,7 +207,7 @@ def power(peak: float, exponent: float, warmup: float = 0.0) -> Schedule:
 
 
 def piecewise(peak: float, at: Iterable[float], factors: Iterable[float], warmup: float = 0.0) -> Schedule:
-    """Return the peak, times another factor from each fraction of all time on.
+    """Return the peak, multiplied by a new factor from each given fraction of training on.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class Spectrum:
     Along a direction of mode k the inputs have variance ``eigenvalues[k]`` and the target has the squared weight
     ``target_power[k]``. There are two limits:
 
-    - *Dimension-free*: a fixed, possibly endless list of directions, x_k ~ N(0, lam_k) and
+    - *Dimension-free*: a fixed, possibly infinite list of directions, x_k ~ N(0, lam_k) and
       y = sum_k w_k x_k + noise * eps. ``width``, ``samples`` and ``batch`` of the problem are counts N, P and B,
       and the network is ``f(x) = 1 / (N gamma0) w_L . prod_l (W_l / sqrt N) . W_0 x``. The equations hold for
       large counts; whether counts are large is judged against the number of directions being learned.
@@ -208,10 +208,10 @@ multiplicity=None, proportional=False, noise=0.0)
         """Return a spectrum with fewer modes and the same predictions, so that cost does not grow with their number.
 
         In each decade, modes are replaced by the nodes of a Gauss rule for the sums over modes that
-        the equations take, which are compared with the exact ones: they agree to ``tolerance`` for all that
-        training may make of a mode, exp(-s lam) with s up to 10^12 / lam_max or (1 - c lam)^t with
-        c up to 1.9 / lam_max. The tolerance is relative, until a sum is a thousandth of its initial value. Training
-        at the very edge of stability on a continuum of largest eigenvalues is not covered.
+        the equations take, which are compared with the exact ones: they agree to ``tolerance`` for everything that
+        training can do to a mode, exp(-s lam) with s up to 10^12 / lam_max or (1 - c lam)^t with c up to 1.9 / lam_max.
+        The tolerance is relative, until a sum is a thousandth of its initial value. Training at the very edge of
+        stability on a continuum of largest eigenvalues is not covered.
 
         A smooth spectrum takes about 7 modes per decade of eigenvalues, and a rough target up to twice as many. The
         result can be solved but not, in general, simulated, since its multiplicities are not whole.

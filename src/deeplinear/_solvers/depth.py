@@ -132,7 +132,7 @@ def resolved(
         return run(0, progress), {}, 0
     except MemoryError as error:
         raise MemoryError(
-            f"nodes in depth were not enough, and layer by layer {error}, or lower depth or branch"
+            f"too few nodes in depth, and solving layer by layer fails: {error}, or lower depth or branch"
         ) from None
 
 

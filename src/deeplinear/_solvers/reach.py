@@ -35,6 +35,6 @@ def check_reach(problems: Sequence[Problem], solved: Equations) -> None:
         learned = -np.log(left[counted].min(initial=1.0))
         if learned > max(modes.eigenvalues[slowest] * modes.reach, _ROUNDING):
             raise ArithmeticError(
-                f"training reached eigenvalues below {1 / modes.reach:.1g}, where the modes that stand for "
-                f"all of {problem.data!r} end; lower steps or lr, or take a finite number of modes"
+                f"training reached eigenvalues below {1 / modes.reach:.1g}, beyond the modes that represent "
+                f"{problem.data!r}; lower steps or lr, or take a finite number of modes"
             )

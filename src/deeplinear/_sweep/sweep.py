@@ -87,8 +87,8 @@ def sweep(
 
         - ``test_loss``, ``train_loss``: theory; ``inf`` from a divergence on;
         - ``diverged_at``: the step of the divergence, -1 if there is none;
-        - ``rounding_at``: the step from which on rounding errors have grown into the losses, which mean nothing from
-          there on; -1 if there is none;
+        - ``rounding_at``: the step from which on the losses depend on rounding errors and mean nothing; -1 if there is
+          none;
         - ``failure``, ``failure_type``: the error of a point that could not be computed, whose losses are nan, and
           its type; empty for all others;
         - ``done``: whether a point is computed or has failed;
@@ -109,7 +109,7 @@ def sweep(
     Warns
     -----
     UserWarning
-        If rounding errors have grown into the losses of some points.
+        If the losses of some points depend on rounding errors.
 
     Notes
     -----
@@ -189,7 +189,7 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     -----
     UserWarning
         If files of the store are damaged; it names them and says what to do. What is returned is right in any case.
-        Or if rounding errors have grown into the losses of some points.
+        Also if the losses of some points depend on rounding errors.
     """
     root, manifest = local_path(store), read_manifest(store)
     damaged: list[Path] = []
@@ -209,8 +209,8 @@ def _warn_of_rounding(found: "xr.Dataset") -> None:
         first = int(steps[steps >= 0].min())
         where = "1 point" if count == 1 else f"{count} points"
         warnings.warn(
-            f"at {where} of {steps.size} rounding errors have grown into the losses, from step {first} on or later: "
-            "rounding_at says from where; lower the learning rate there",
+            f"at {where} of {steps.size} the losses depend on rounding errors, from step {first} or a later one on: "
+            "rounding_at says which; lower the learning rate there",
             stacklevel=3,
         )
 

@@ -124,13 +124,12 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
         Where to differentiate.
     wrt
         Names of fields: ``lr``, ``richness``, ``width``, ``samples``, ``batch``, ``noise``, ``branch``, ``momentum``,
-        ``weight_decay``, ``clip``, ``beta2``, ``rho``, ``beta``, as far as the problem has them; by default all of
-        these, but ``momentum`` only where every step is solved anyway. All else is held fixed: when
-        the width of an NTK network changes, for example, ``richness`` is fixed rather than gamma0, and so is whatever
-        phases have of their own. Fields of phases, which
-        are counted from 0, and of a rule inside another are given with their path: ``phases.1.lr``, ``phases.1.noise``,
-        ``phases.1.target_overlap``, ``other.lr``. For a number that depends on the step, and for widths given by layer,
-        the derivative is with respect to a common factor, at 1.
+        ``weight_decay``, ``clip``, ``beta2``, ``rho``, ``beta``, if the problem has them; by default all of these, but
+        ``momentum`` only where every step is solved anyway. All else is held fixed: when the width of an NTK network
+        changes, for example, ``richness`` is fixed rather than gamma0, and so are any values that phases set
+        themselves. Fields of phases, which are counted from 0, and of a rule inside another are given with their path:
+        ``phases.1.lr``, ``phases.1.noise``, ``phases.1.target_overlap``, ``other.lr``. For a number that depends on the
+        step, and for widths given by layer, the derivative is with respect to a common factor, at 1.
 
     Raises
     ------
@@ -152,7 +151,7 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     >>> sensitivity(problem, "lr").d_test_loss["lr"]  # of (1 - 2 lr)^(2 t)
     array([ 0.   , -3.2  , -4.096])
 
-    What fine-tuning owes to a target that is like the first:
+    How much fine-tuning gains from a target similar to the first:
 
     >>> tuned = dl.Problem(
     ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.05), steps=20,

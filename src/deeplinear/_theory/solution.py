@@ -127,8 +127,8 @@ class Solution(Drawn):
     def times(self) -> NDArray[Any]:
         """Steps t = 0 .. T-1, each before its update, shape (T,).
 
-        For runs solved by panels or coarse steps these are the real-valued times of their nodes, whose number is T from
-        here on; ``at`` has the losses at any step.
+        For runs solved by panels or coarse steps these are the real-valued times of their nodes, and T then means their
+        number; ``at`` has the losses at any step.
         """
         return self.axis.times
 
@@ -293,10 +293,10 @@ class Solution(Drawn):
             ``h`` and ``g`` with dimensions (sample, gradient_layer, time), and output for several outputs.
         """
         if self.status.diverged:
-            raise ValueError(f"sites cannot be drawn: training {self.status}")
+            raise ValueError(f"neurons cannot be drawn: training {self.status}")
         if not self.axis.has_every_pair:
-            raise ValueError('sites can be drawn at every step only: solve with method="dense"')
-        self._check_rules("drawing sites", lambda rule: rule.ascent is not None or rule.orthogonal is not None)
+            raise ValueError('neurons can be drawn only if every step was solved: solve with method="dense"')
+        self._check_rules("drawing neurons", lambda rule: rule.ascent is not None or rule.orthogonal is not None)
         run, index = self._solved
         return sample_sites(run.equations, index, checks.whole("count", count), seed)
 
@@ -313,11 +313,12 @@ class Solution(Drawn):
         if self._run is not None:
             return self._run
         if not self.axis.has_two_time:
-            raise ValueError(f'{self.solver.name} steps do not resolve this: solve with method="dense"')
+            raise ValueError(f'this cannot be computed from {self.solver.name} steps: solve with method="dense"')
         with one_blas_thread():
             (answer,) = self.solver.solve([self.problem])
         if answer.run is None:
-            raise ValueError(f'the {self.solver.name} does not keep what this needs: solve with method="dense"')
+            kept = f'method="{self.solver.name}" does not keep what is needed here'
+            raise ValueError(f'{kept}: solve with method="dense"')
         return answer.run, answer.index
 
     def plot(self, ax: "Axes | None" = None, *, experiment: Any = None) -> "Figure":

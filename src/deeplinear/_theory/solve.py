@@ -69,22 +69,22 @@ def solve(
     method
         ``"dense"``, ``"panels"``, ``"coarse"``, ``"condensed"``, or ``"auto"``: for runs that are long (more than 1000
         steps times outputs) panels if they are smooth, otherwise a condensed past, or coarse steps where these are
-        fewer. If one of them does not resolve a run, or panels do not pay, the next one is tried, and finally the dense
-        method if that takes no more than a minute or two and fits into memory; otherwise the run is refused, and the
-        message says what the dense method would take. ``"reference"`` is slow and plain, and shares no code with the
-        others: it is there to check them, over a few dozen steps.
+        fewer. If one of them does not resolve a run, or panels do not pay off, the next one is tried, and finally the
+        dense method if that takes no more than a minute or two and fits into memory; otherwise the run is refused, and
+        the message says what the dense method would take. ``"reference"`` is slow and plain, and shares no code with
+        the others: it is there to check them, over a few dozen steps.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in
-        depth. ``Solution.stats`` says how many, and the error found. The same holds for panels, coarse steps and a
-        condensed past, where losses below a fraction ``error_floor`` of the initial one, 1e-5 as a rule, are accurate
-        to that scale only. All else is exact to rounding; ``Solution.status`` says where rounding errors have grown
-        into the losses.
+        depth. ``Solution.stats`` reports the number of nodes and the error. The same holds for panels, coarse steps and
+        a condensed past, where losses below a fraction ``error_floor`` of the initial one, 1e-5 as a rule, are accurate
+        to that scale only. All else is exact to rounding; ``Solution.status`` says from which step on the losses depend
+        on rounding errors.
     device
         ``"cpu"``, or a PyTorch device such as ``"cuda"`` or ``"cuda:1"`` (this needs
         ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays off
-        for many problems of equal shape, which are all solved together there, and for large dense ones. Runs count as
-        long there from 4000 steps times outputs on, but panels and a condensed past stay on the processor even so.
+        for many problems of equal shape, which are all solved together there, and for large dense ones. On a device a
+        run counts as long above 4000 steps times outputs; panels and a condensed past still run on the processor.
         Solutions hold NumPy arrays; matrices stay on the device until they are asked for.
     averages
         Averages of the weights, such as ``EMA(0.99)`` and ``TailMean(0.5)``, whose test losses are wanted beside those
@@ -105,7 +105,7 @@ def solve(
         Before anything is solved, if the matrices do not fit into the memory available.
     ArithmeticError
         If infinite depth, or a run that is too long for the dense method, was not resolved; or if an infinite power
-        law was trained beyond the modes that stand for it.
+        law was trained beyond the modes that represent it.
 
     Warns
     -----

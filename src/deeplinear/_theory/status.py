@@ -1,4 +1,4 @@
-"""How training went, and what is not known after it has diverged."""
+"""How training went, and what is unknown once it has diverged."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ class Status:
     Attributes
     ----------
     diverged_at
-        Step at which the loss leaves all bounds, None if it does not.
+        Step at which the loss blows up, None if it does not.
     rounding_at
         First step whose losses depend on rounding, None if there is none. Training has then become unstable after
         everything that could grow had been trained away, so that rounding errors grow instead. In exact arithmetic
@@ -27,7 +27,7 @@ class Status:
     >>> print(Status(diverged_at=12))
     diverged at step 12: lower the learning rate
     >>> print(Status(rounding_at=640))
-    completed, with rounding errors grown into the losses from step 640: lower the learning rate
+    completed, but from step 640 on the losses depend on rounding errors: lower the learning rate
     """
 
     diverged_at: int | None = None
@@ -35,13 +35,13 @@ class Status:
 
     @property
     def diverged(self) -> bool:
-        """Whether the loss left all bounds (10^12 times its initial value) before the last step."""
+        """Whether the loss blew up (to 10^12 times its initial value) before the last step."""
         return self.diverged_at is not None
 
     def __str__(self) -> str:
         how = "completed" if self.diverged_at is None else f"diverged at step {self.diverged_at}"
         if self.rounding_at is not None:
-            how += f", with rounding errors grown into the losses from step {self.rounding_at}"
+            how += f", but from step {self.rounding_at} on the losses depend on rounding errors"
             return f"{how}: lower the learning rate"
         return how if self.diverged_at is None else f"{how}: lower the learning rate"
 

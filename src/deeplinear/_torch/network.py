@@ -1,4 +1,4 @@
-"""The network of a problem as a module of PyTorch.
+"""The network of a problem as a PyTorch module.
 
 Layers are ``nn.Linear`` without biases, whose weights are of order one, and which multiply their outputs:
 
@@ -125,7 +125,7 @@ class Network(nn.Module):
 def network(
     problem: Problem, dim: int | None = None, *, seed: int = 0, activation: Activation | None = None
 ) -> Network:
-    """Return the network of a problem as a module of PyTorch, with the initial weights of a seed in ``simulate``.
+    """Return the network of a problem as a PyTorch module, with the initial weights of a seed in ``simulate``.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def network(
         Zero or above.
     activation
         Applied to every hidden layer, before the weights that read it: a function or module of PyTorch such as
-        ``torch.nn.functional.relu``. The theory is about linear networks (None) and says nothing of others.
+        ``torch.nn.functional.relu``. The theory is about linear networks (None) and says nothing about others.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The update rules of a problem as an optimizer of PyTorch."""
+"""The update rules of a problem as a PyTorch optimizer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,8 +38,8 @@ class ProblemOptimizer(torch.optim.Optimizer):
         Parameters
         ----------
         closure
-            Computes half the mean squared error, and its gradient by ``backward``, and returns it. Without it the
-            gradients are those that the weights have. SAM, which looks twice, needs it.
+            Computes half the mean squared error and its gradient, by ``backward``, and returns the former. Without it
+            the gradients are those that the weights have. SAM, which looks twice, needs it.
 
         Returns
         -------

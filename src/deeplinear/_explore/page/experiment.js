@@ -89,7 +89,7 @@ export class Experiment {
     }
     const { verdict, explanation, max_z: z, seeds, dim, waited, diverged, method, inputs, off, surrogate_off: surrogate } = result;
     const exact = method === "explicit" ? "" : " exactly, with matrices drawn only where training looks at them,";
-    const both = inputs !== "rows" || off === null || surrogate === null ? "" : ` Their test loss is up to ${inPercent(off)} from theory; that of as many networks trained on Gaussian inputs with the same spectrum, which is what theory takes, up to ${inPercent(surrogate)}.`;
+    const both = inputs !== "rows" || off === null || surrogate === null ? "" : ` Their test loss is up to ${inPercent(off)} from theory; that of as many networks trained on Gaussian inputs with the same spectrum, which is what theory assumes, up to ${inPercent(surrogate)}.`;
     this.tell(` ${capital(explanation)}.${z === null ? "" : ` Largest z-score of the test loss: ${z.toFixed(1)}.`} ${seeds} networks of input dimension ${dim}, trained${exact}${inputs === "rows" ? " on your own examples" : ""} and compared in ${inTime(waited)}.${both}${diverged ? ` ${diverged} of them blew up.` : ""}`);
     at.dataset.verdict = verdict;
     at.prepend(element("strong", { className: `verdict ${verdict}`, textContent: VERDICTS[verdict] }));

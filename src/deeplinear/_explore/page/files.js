@@ -6,7 +6,7 @@ import { element } from "./dom.js";
 // Sends a file; returns what the server knows it by.
 export async function send(file, most, signal) {
   const size = (bytes) => `${(bytes / 2 ** 20).toPrecision(2)} MB`;
-  if (file.size > most) throw new Refused({ error: `${file.name} has ${size(file.size)}, and this page takes at most ${size(most)}` });
+  if (file.size > most) throw new Refused({ error: `${file.name} is ${size(file.size)}, and this page accepts at most ${size(most)}` });
   const headers = { "content-type": "application/octet-stream" };
   const response = await fetch(`api/upload?name=${encodeURIComponent(file.name)}`, { method: "POST", headers, body: file, signal });
   const answer = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));

@@ -79,7 +79,7 @@ export class Measured {
     const what = `${nameOf(this.file)}: ${this.latest.runs} run${this.latest.runs > 1 ? "s" : ""}.`;
     if (!answer) return this.tell(`${what} Comparing with theory ...`);
     if (answer.note) return this.tell(`${what} ${capital(answer.note)}.`);
-    const off = Object.entries(answer.off).map(([name, value]) => `${name.replace("_", " ")} at most ${value === null ? "infinitely" : `${short(100 * value)} %`} off`);
+    const off = Object.entries(answer.off).map(([name, value]) => `${name.replace("_", " ")} off by ${value === null ? "an infinite amount" : `at most ${short(100 * value)} %`}`);
     this.tell(` ${what} ${capital(off.join(", "))}. ${capital(answer.explanation)}.`);
     find("#measured-result").prepend(element("strong", { className: `verdict ${answer.verdict}`, textContent: VERDICTS[answer.verdict] }));
   }

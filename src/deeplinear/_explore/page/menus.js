@@ -68,7 +68,7 @@ export function buildExport(view) {
       say(`The export failed: ${error.message}`, true);
     }
   });
-  find("#copy").addEventListener("click", () => copy(find("#python code").textContent, "The lines are in the clipboard."));
+  find("#copy").addEventListener("click", () => copy(find("#python code").textContent, "The code has been copied."));
 }
 
 const EXPORTS = {
@@ -76,7 +76,7 @@ const EXPORTS = {
   svg: (shown) => exports.picture(find("#plot"), shown, "svg"),
   csv: ({ state, curves }) => exports.save(exports.table(state.view, curves), "deeplinear.csv", "text/csv"),
   networks: ({ curves }) => exports.networks(curves[0].networks),
-  link: ({ link }) => copy(link, "The link is in the clipboard."),
+  link: ({ link }) => copy(link, "The link has been copied."),
   netcdf: async ({ state }) => {
     say("Writing the file ...");
     await exports.netcdf(state.problem);

@@ -18,17 +18,17 @@ const WORDING = {
   loss(data, state, networks) {
     const [start, end, train] = [data.test_loss[0], last(data.test_loss), last(data.train_loss)];
     const batches = "batch" in state.problem.sampling ? ", or take larger batches" : "";
-    if (data.diverged_at !== null) return `Training blows up: the loss leaves all bounds at step ${data.diverged_at}. Lower the learning rate${batches}.`;
-    if ((data.rounding_at ?? null) !== null) return `From step ${data.rounding_at} on, rounding errors have grown into the losses, which mean nothing there. Lower the learning rate${batches}.`;
+    if (data.diverged_at !== null) return `Training diverges: the loss blows up at step ${data.diverged_at}. Lower the learning rate${batches}.`;
+    if ((data.rounding_at ?? null) !== null) return `From step ${data.rounding_at} on, the losses depend on rounding errors and mean nothing. Lower the learning rate${batches}.`;
     const lowest = Math.min(...data.test_loss);
     const at = data.times[data.test_loss.indexOf(lowest)];
     const parts = [`Dashed is the error on new examples: it goes from ${short(start)} to ${short(end)} in ${data.steps} steps.`];
     if (data.first_task) parts.push(`Another task follows, where the error jumps. Dash-dotted is the error on the first one, ${short(last(data.first_task))} at the end: what is forgotten of it.`);
     else if (end > 1.03 * lowest && at > 0) parts.push(`It was lowest at step ${Math.round(at)} (${short(lowest)}); since then the network fits noise.`);
     if (state.train && train < 0.97 * end) parts.push(`Dotted is the error on the training examples, ${short(train)} at the end: the gap is what does not carry over to new ones.`);
-    else if (state.train) parts.push("Training examples (dotted) do no better: there is no gap.");
+    else if (state.train) parts.push("The error on the training examples (dotted) is no lower: there is no gap.");
     if (data.averaged) parts.push(`Thin, with long dashes, is the error of averaged weights, ${short(last(data.averaged))} at the end.`);
-    else if (state.average) parts.push("Weights are averaged in shorter runs only, of which every step is solved.");
+    else if (state.average) parts.push("Weights are averaged only in shorter runs, in which every step is solved.");
     if (networks) parts.push("Solid, with a band of one standard error, are real networks; the z-score under the curves says how many standard errors they are off.");
     return parts.join(" ");
   },
@@ -55,9 +55,9 @@ const WORDING = {
     const factor = data.present / lr;
     const where = Math.abs(Math.log(factor)) < 0.1 ? "yours is about there" : factor > 1 ? `yours is ${short(factor)} times larger` : `yours is ${short(1 / factor)} times smaller`;
     const parts = [`The best learning rate for ${data.steps} steps is ${short(lr)} (dot), with a loss of ${short(loss)}; ${where}.`];
-    if (near) parts.push(`From ${short(near[0])} to ${short(near[1])} (bar) the loss is at most 5 % more.`);
+    if (near) parts.push(`From ${short(near[0])} to ${short(near[1])} (bar) the loss is at most 5 % higher.`);
     if (atEdge) parts.push("It lies at the edge of stability: a little more and training blows up.");
-    if (safe) parts.push(`With a margin take ${short(safe.lr)} (diamond, loss ${short(safe.loss)}): there, rates 20 % lower or higher do not hurt much either.`);
+    if (safe) parts.push(`To be safe, take ${short(safe.lr)} (diamond, loss ${short(safe.loss)}): there, rates 20 % lower or higher do little harm.`);
     if (others.length) parts.push(`Nearly as good (${others.length > 1 ? "rings" : "ring"}): ${others.map((other) => short(other.lr)).join(", ")}.`);
     if (data.unstable.length) parts.push("Shaded: training is unstable; the loss jumps from rate to rate, or ends above its start.");
     return parts.join(" ");
@@ -82,7 +82,7 @@ const WORDING = {
       const whole = data.along === "gradient" ? "Along the gradient" : "Along the direction in which it bends most";
       return `${whole}, in units of the next step. The loss on the training examples (dotted) is lowest ${where}: ${short(lowest)}.`;
     }
-    const between = { line: "Straight from the first weights to the last", ema: "From the last weights to their average", twins: "Between two networks that began alike and saw other batches" }[data.along];
+    const between = { line: "Straight from the first weights to the last", ema: "From the last weights to their average", twins: "Between two networks that started alike and saw different batches" }[data.along];
     const barrier = data.barrier > 1e-6 * first ? `over a barrier of ${short(data.barrier)}` : "without a barrier";
     return `${between}, the loss on the training examples (dotted) goes from ${short(first)} to ${short(end)} ${barrier}. Dashed is the loss on new examples.`;
   },
@@ -93,7 +93,7 @@ const WORDING = {
     const parts = ["Random weights have singular values up to an edge (the line at 1); what is learned pushes some beyond it (dots)."];
     parts.push("Dotted is what was learned, without the random part.");
     parts.push(count ? `At the end there ${count === 1 ? "is one" : `are ${count}`}, in layer${beyond.filter(Boolean).length === 1 ? "" : "s"} ${beyond.map((each, layer) => (each ? layer : null)).filter((layer) => layer !== null).join(", ")}.` : "Here nothing is beyond the edge yet: train for longer, or with more richness.");
-    if (aligned !== null) parts.push(`The largest of the input weights points along the target to ${short(100 * aligned)} %.`);
+    if (aligned !== null) parts.push(`The leading direction of the input weights is ${short(100 * aligned)} % aligned with the target.`);
     return parts.join(" ");
   },
   schedule(data, state) {
@@ -102,10 +102,10 @@ const WORDING = {
   plan(data, state) {
     const { width, steps, lr, cost, loss } = bestFor(budgetOf(state, data), data);
     const isEnd = width === data.widths[0] || width === data.widths.at(-1);
-    const parts = [`With this budget width ${short(width)} for ${steps} steps at a rate of ${short(lr)} is best (of rates a factor 1.19 apart): loss ${short(loss)} for ${short(cost)}.`];
-    if (isEnd) parts.push("That is the end of the widths that are tried, a quarter to four times yours: change the width to see others.");
+    const parts = [`With this budget, width ${short(width)} for ${steps} steps at a rate of ${short(lr)} is best (among rates with ratio 1.19): loss ${short(loss)} at a cost of ${short(cost)}.`];
+    if (isEnd) parts.push("That is at the end of the widths tried, a quarter to four times yours: change the width to see others.");
     const { loss: slope, width: wider } = data.exponents;
-    if (slope !== null && slope !== undefined) parts.push(`Ten times the budget cuts the loss${data.label_noise ? " above the noise" : ""} to ${short(100 * 10 ** slope)} %${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
+    if (slope !== null && slope !== undefined) parts.push(`With ten times the budget, the loss${data.label_noise ? " above the noise" : ""} falls to ${short(100 * 10 ** slope)} %${wider ? `, with networks ${short(10 ** wider)} times as wide` : ""}.`);
     return parts.join(" ");
   },
 };

@@ -27,5 +27,5 @@ export const LINES = {
   gradient: "along the gradient",
   sharpest: "along the largest curvature",
   ema: "from the last weights to their average",
-  twins: "between two runs with other batches",
+  twins: "between two runs with different batches",
 };

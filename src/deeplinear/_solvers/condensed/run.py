@@ -110,8 +110,8 @@ class CondensedRun:
         self._fill(progress)
         if self.lost_at >= 0 and self.rounding_at < 0:
             raise Unresolved(
-                f"errors of single steps have grown {self.amplified:.1g} times, beyond the tolerance from step "
-                f"{self.lost_at} of {self.problem.steps} on, as training is unstable for a while; lower lr"
+                f"training is unstable for a while: errors have grown {self.amplified:.1g} times and exceed the "
+                f"tolerance from step {self.lost_at} of {self.problem.steps}; lower lr"
             )
         if self.lost_at >= 0:
             self.rounding_at = self.lost_at
@@ -171,8 +171,8 @@ class CondensedRun:
             self._condense()
         if self.count * self._outputs > self._most_rows:
             raise Unresolved(
-                f"the past of step {done} of {self.problem.steps} was not condensed to fewer than {self.count} times, "
-                "as training oscillates or its schedule is rough; lower lr, momentum or steps, or raise tolerance"
+                f"at step {done} of {self.problem.steps} the past still takes {self.count} times, because training "
+                "oscillates or its schedule is rough; lower lr, momentum or steps, or raise tolerance"
             )
 
     def _watch_rounding(self, times: slice, start: int) -> None:

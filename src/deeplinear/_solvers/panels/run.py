@@ -145,8 +145,8 @@ class PanelRun:
         self._work_left -= steps * step_work(len(self.grid) * self.nodes.outputs)
         if self.exhausted:
             raise Unresolved(
-                f"panels have come to step {self.grid.end} of {self.problem.steps} and take far more work than usual, "
-                "as training does not become smooth enough; lower lr or raise tolerance"
+                f"panels have reached step {self.grid.end} of {self.problem.steps} with far more work than usual, "
+                "because training does not become smooth enough; lower lr or raise tolerance"
             )
 
     def _amplify(self) -> None:
