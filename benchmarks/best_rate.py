@@ -9,7 +9,9 @@ every 2 % below.
 Past the edge of stability losses can be so rough that a finer grid always finds a lower one, in a narrower dip. A rate
 that is to be of use must be good together with its neighbours, so what counts as the least loss is the least, over all
 triples of neighbouring rates, of the largest loss of the three. The promise: the loss at the rate that ``optimal_lr``
-returns is at most 0.2 % above that, on every problem. The table also has the least loss at a single rate.
+returns is at most 0.2 % above that, on every problem. So that a dip which the search happened to meet does not pass for
+a good answer, the same is asked of the largest loss all over 0.2 % of the rate: of eleven rates with the one returned
+among them, the best eleven. The table also has the least loss at a single rate.
 
 Brute force takes hours on one core and does not depend on the search. Its answers are kept in ``out/best_rate`` for as
 long as the problem is the same, so an interrupted run continues, and a search that was changed is checked again in
@@ -156,10 +158,28 @@ def check(seed: int) -> Record:
         "found": found,
         "rates": len(found.lrs) + len(found.dips),
         "excess": found.loss / least - 1 if found.is_resolved else 0.0,
+        "around": around(problem, objective(seed), found) / least - 1 if found.is_resolved else 0.0,
         "dip": 1 - float(losses.min()) / found.loss if found.is_resolved else 0.0,
         "margin": margin(np.log(known["lrs"]), losses, found.safe_lr) if found.is_resolved else 0.0,
         "unlisted": unlisted(np.log(known["lrs"]), losses, found) if found.is_resolved else False,
     }
+
+
+def around(problem: dl.Problem, which: str, found: dl.OptimalLr) -> float:
+    """Largest loss on the best interval of 0.2 % of the rate that contains the one returned, at eleven rates of it.
+
+    It is none where rounding errors have grown into the losses.
+    """
+    if found.rounding_at is not None:
+        return 0.0
+    rates = found.lr * np.exp(np.linspace(-0.002, 0.002, 21))
+    losses = [float(curve.loss(which)[-1]) for curve in curves([with_rate(problem, rate) for rate in rates.tolist()])]
+    return min(max(losses[start : start + 11]) for start in range(11))
+
+
+def is_violation(record: Record) -> bool:
+    """Whether the promise is broken."""
+    return max(record["excess"], record["around"]) > ALLOWED - 1
 
 
 def margin(places: Any, losses: Any, safe_lr: float) -> float:
@@ -185,6 +205,7 @@ def unlisted(places: Any, losses: Any, found: dl.OptimalLr) -> bool:
 def summary(records: list[Record]) -> str:
     """The page: how far above the least loss the search ends, what else it says, and how many rates it solves."""
     excess = np.array([record["excess"] for record in records])
+    all_around = np.array([record["around"] for record in records])
     momentum = np.array([record["problem"].optimizer.momentum > 0 for record in records])
     lines = [
         "## The best learning rate against brute force",
@@ -193,12 +214,13 @@ def summary(records: list[Record]) -> str:
         "and power laws; one to three outputs; all sampling rules; half with momentum, up to 0.97; 12 to 160 steps; "
         "weight decay), each solved at 1119 rates over five decades. Promise: the loss at the rate returned is at "
         f"most {100 * (ALLOWED - 1):.1f} % above the least that brute force finds at three neighbouring rates "
-        "(0.6 % apart) together. `python benchmarks/best_rate.py` repeats it.",
+        "(0.6 % apart) together, and so is the largest loss all over 0.2 % of the rate. "
+        "`python benchmarks/best_rate.py` repeats it.",
         "",
-        "| problems | | loss above the least: median | 99 % below | largest | violations | "
+        "| problems | | loss above the least: median | 99 % below | largest | all over 0.2 %: largest | violations | "
         "dips deeper than 0.2 % at a single rate | several minima nearly as good | others not listed | at the edge | "
         "with a margin, loss above the least: median | 95 % below | largest | rates solved: median | largest |",
-        "|" + "---|" * 15,
+        "|" + "---|" * 16,
     ]
     for name, chosen in (("without momentum", ~momentum), ("with momentum", momentum), ("all", momentum | True)):
         some = [record for record, keep in zip(records, chosen, strict=True) if keep]
@@ -207,7 +229,8 @@ def summary(records: list[Record]) -> str:
             name,
             str(len(some)),
             *(f"{100 * np.quantile(excess[chosen], q):.2g} %" for q in (0.5, 0.99, 1.0)),
-            str((excess[chosen] > ALLOWED - 1).sum()),
+            f"{100 * all_around[chosen].max():.2g} %",
+            str((np.maximum(excess, all_around)[chosen] > ALLOWED - 1).sum()),
             str(sum(record["dip"] > ALLOWED - 1 for record in some)),
             str(sum(len(each.minima) > 1 for each in found)),
             str(sum(record["unlisted"] for record in some)),
@@ -224,7 +247,7 @@ def summary(records: list[Record]) -> str:
         "lower or higher than `safe_lr`, against that of the best such rate; past the edge of stability narrow spikes "
         "between the rates that were solved are not seen.",
     ]
-    bad = [str(record["seed"]) for record in records if record["excess"] > ALLOWED - 1]
+    bad = [str(record["seed"]) for record in records if is_violation(record)]
     lines += ["", f"Violations: problems {', '.join(bad)}." if bad else "No violation.", ""]
     return "\n".join(lines)
 
@@ -240,7 +263,7 @@ def main() -> int:
     with ProcessPoolExecutor(chosen.workers) as pool:
         for record in pool.map(check, seeds):
             records.append(record)
-            flag = "  VIOLATION" if record["excess"] > ALLOWED - 1 else ""
+            flag = "  VIOLATION" if is_violation(record) else ""
             print(f"problem {record['seed']}: {100 * record['excess']:+.2g} %, {record['found']}{flag}", flush=True)
     text = summary(records)
     print("\n" + text)

@@ -40,6 +40,9 @@ _SAME = 1e-3
 
 _MOST_TRIES = 4
 
+_NARROW = 0.2
+"""Length in log(lr) of the interval within 5 % of the least loss below which a rate is printed with one that is safe."""
+
 _BESIDE = 1e-3
 """Distance in log(lr) of rates that are solved to find the optimum exactly."""
 
@@ -109,8 +112,10 @@ class OptimalLr:
             return text + ", the loss is down to rounding"
         if self.rounding_at is not None:
             return text + f", but from step {self.rounding_at} on the losses depend on rounding errors"
-        if self.at_edge:
-            text += f", at the edge of stability; with a margin {self.safe_lr:.4g}: {self.safe_loss:.4g}"
+        width = math.log(self.minima[0].high / self.minima[0].low)
+        if self.at_edge or width < _NARROW:
+            place = "at the edge of stability" if self.at_edge else f"in a minimum {100 * width:.2g} % wide"
+            text += f", {place}; with a margin {self.safe_lr:.4g}: {self.safe_loss:.4g}"
         if len(self.minima) > 1:
             others = ", ".join(f"{other.lr:.4g}" for other in self.minima[1:])
             text += f"; nearly as good: {others}"

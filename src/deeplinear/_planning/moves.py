@@ -29,25 +29,35 @@ _ROUNDING = 1e-12
 
 
 def find_jumps(
-    values: Array, places: Sequence[Sequence[float]], exponents: Array, exponent: float
+    values: Array, places: Sequence[Sequence[float]], exponents: Array
 ) -> tuple[tuple[float, float], ...]:
     """Return pairs of neighbouring values between which the optimum goes over to another minimum.
 
     Places are the logarithms of the best value and of others that are nearly as good, for each value. A minimum moves
-    by about the mean of the local exponents at either value; where these are not known, by the common one of all
-    values; to an infinite value not at all. The optimum is another one if, of those nearly as good, one is much nearer
-    to there, or if it is far from there although the local exponents are known.
+    by about the mean of the local exponents at either value; where these are not known, as the optima of most other
+    neighbours do; to an infinite value not at all. The optimum is another one if, of those nearly as good, one is much
+    nearer to there, or if it is far from there although the local exponents are known.
     """
     order, found = np.argsort(values), []
-    for first, second in itertools.pairwise(order.tolist()):
+    pairs = list(itertools.pairwise(order.tolist()))
+    for first, second in pairs:
         local = 0.5 * (exponents[first] + exponents[second])
-        moved = (local if math.isfinite(local) else exponent) * math.log(values[second] / values[first])
+        moves = local if math.isfinite(local) else _usual_exponent(values, places, [p for p in pairs if p[0] != first])
+        moved = moves * math.log(values[second] / values[first])
         expected = places[first][0] + (moved if math.isfinite(moved) else 0.0)
         off = [abs(place - expected) for place in places[second]]
         has_nearer = min(off) < off[0] - _NEARER
         if has_nearer or (math.isfinite(local) and off[0] > _AWAY):
             found.append((float(values[first]), float(values[second])))
     return tuple(found)
+
+
+def _usual_exponent(values: Array, places: Sequence[Sequence[float]], pairs: Sequence[tuple[int, int]]) -> float:
+    """Median of the exponents with which optima move between neighbours, so that one jump does not count; 0 of none."""
+    moves = [
+        (places[second][0] - places[first][0]) / math.log(values[second] / values[first]) for first, second in pairs
+    ]
+    return float(np.median([each for each in moves if math.isfinite(each)] or [0.0]))
 
 
 def regret_of(

@@ -278,7 +278,7 @@ def _transfer(
         best=best,
         optima=tuple(optima),
         local_exponents=np.array(local_exponents),
-        jumps=find_jumps(models.values, places, np.array(local_exponents), exponent),
+        jumps=find_jumps(models.values, places, np.array(local_exponents)),
         exponent=exponent,
         exponent_error=scatter,
         regret=np.where(lost | lost[models.smallest], nan, regret),
