@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 from deeplinear._core.progress import Counter
 from deeplinear._core.refusal import Refusal
-from deeplinear._core.statistics import standard_error
 from deeplinear._core.words import percent
 from deeplinear._experiment.arguments import read_seeds
 from deeplinear._experiment.simulate import simulate
-from deeplinear._learning_rate.measured_optimum import LOGARITHMIC, Best, Scale, capped_logs, find_best, quantile
+from deeplinear._learning_rate.measured_optimum import FAILED, LOGARITHMIC, Best, Scale, find_best, quantile
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
 from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
+
+_RESAMPLES = 200
+"""How often networks are drawn again to see how a regret scatters."""
 
 _ARGUMENTS = ("dim", "seeds", "workers", "device")
 
@@ -277,20 +279,32 @@ def _regret(found: Best, value: float, label_noise: float) -> tuple[float, float
     """Return the relative extra loss at another value and the ends of its interval; inf where half of them diverge.
 
     The loss at a value, above the label noise, is a geometric mean, in which more than three times the median counts
-    as three times that.
+    as three times that. Errors are those of networks drawn again, since the median scatters as well. Which value is
+    best is uncertain too, so the upper end is the largest that any of the values tried would have in place of the best.
+    No regret is negative.
     """
     at = found.nearest(value)
-    if at == found.best:
-        return 0.0, 0.0, 0.0
-    above = np.maximum(found.losses - label_noise, np.finfo(float).tiny)
-    other, best = (capped_logs(above[index : index + 1])[0] for index in (at, found.best))
-    if not np.isfinite(np.median(found.losses[[at, found.best]], axis=1)).all():
-        return np.inf, np.inf, np.inf
-    difference, count = other - best, len(other)
-    mean = difference.mean()
+    trains = np.isfinite(np.median(found.losses, axis=1))
+    if not trains[[at, found.best]].all():
+        return (0.0, 0.0, np.inf) if at == found.best else (np.inf, np.inf, np.inf)
+    above = np.maximum(found.losses[trains] - label_noise, np.finfo(float).tiny)
+    places, count = trains.cumsum() - 1, above.shape[1]
+    at, best = places[[at, found.best]]
+    means = _mean_logs(above)
+    mean = max(means[at] - means[best], 0.0)
     if count == 1:
-        return float(np.expm1(mean)), -1.0, np.inf
-    away = quantile(count) * float(standard_error(difference))
+        return float(np.expm1(mean)), 0.0, np.inf
+    drawn = np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))
+    again = _mean_logs(above[:, drawn])
+    away = quantile(count) * math.sqrt(count / (count - 1)) * (again[at] - again).std(axis=1, ddof=1)
     with np.errstate(over="ignore"):
-        low, middle, high = np.expm1([mean - away, mean, mean + away])
+        low, middle, high = np.expm1([max(mean - away[best], 0.0), mean, (means[at] - means + away).max()])
     return float(middle), float(low), float(high)
+
+
+def _mean_logs(losses: Array) -> Array:
+    """Mean over networks, the last axis, of log(loss), which ends at three times the median of those networks."""
+    logs = np.log(losses)
+    middle = np.median(logs, axis=-1, keepdims=True)
+    most = np.where(np.isfinite(middle), middle, 0.0) + math.log(FAILED)
+    return np.asarray(np.minimum(logs, most).mean(axis=-1))

@@ -41,7 +41,7 @@ _SAME = 1e-3
 _MOST_TRIES = 4
 
 _NARROW = 0.2
-"""Length in log(lr) of the interval within 5 % of the least loss below which a rate is printed with one that is safe."""
+"""Length in log(lr) of the interval within 5 % of the least loss below which a rate with a margin is printed too."""
 
 _BESIDE = 1e-3
 """Distance in log(lr) of rates that are solved to find the optimum exactly."""

@@ -28,9 +28,7 @@ _ROUNDING = 1e-12
 """Extra loss, as a fraction of the initial one, that is mostly rounding error."""
 
 
-def find_jumps(
-    values: Array, places: Sequence[Sequence[float]], exponents: Array
-) -> tuple[tuple[float, float], ...]:
+def find_jumps(values: Array, places: Sequence[Sequence[float]], exponents: Array) -> tuple[tuple[float, float], ...]:
     """Return pairs of neighbouring values between which the optimum goes over to another minimum.
 
     Places are the logarithms of the best value and of others that are nearly as good, for each value. A minimum moves

@@ -127,10 +127,11 @@ def paper_exponent(results: Trainings) -> Claim:
     paper, ours = 2 * HARD / (1 + HARD), dl.rich_exponent(HARD, DEPTH)
     close = half_way(paper, HARD, ours)
     _, late = infinitely_wide(results)
+    rate = late.line.problem.optimizer.lr
     return Claim(
         f"the exponent is 2b/(1+b) = {paper:.3f}, whatever the depth",
-        f"over the last decade, to step {late.times[-1] + 1:.0g} at lr {late.line.problem.optimizer.lr:g}, it is within {close:.3g} of that: half way to the "
-        f"nearest other of {LAWS}; ± is how far it still drifts",
+        f"over the last decade, to step {late.times[-1] + 1:.0g} at lr {rate:g}, it is within {close:.3g} of that: "
+        f"half way to the nearest other of {LAWS}; ± is how far it still drifts",
         (Check(f"exponent at {late.line.label}", "theory", *late_exponent(late), paper - close, paper + close),),
         why=f"With L hidden layers the late exponent is (L+1)b/(1+Lb), here {ours:.3f}; 2b/(1+b) is its value at "
         "L = 1. A3 has richer networks, which get there sooner.",
