@@ -90,7 +90,7 @@ def edges(rate: Callable[[Line], float], scatter: float) -> Edges:
     """Largest stable rates that are a function of the line."""
     found, rng = [], np.random.default_rng(0)
     for line in lines_of("A1"):
-        data: dict[str, Any] = {"lr": rate(line)}
+        data: dict[str, Any] = {"lr": rate(line), "largest_lr": rate(line)}
         if line.networks:
             data["measured_lr"] = ("seed", rate(line) * np.exp(scatter * rng.standard_normal(SEEDS)))
             data["log_lr_apart"] = 0.0
@@ -567,7 +567,8 @@ def test_networks_stop_at_the_first_rate_that_does_not_train(monkeypatch):
         return SimpleNamespace(train_loss=np.array([[1.0, last]] * seeds))
 
     monkeypatch.setattr(dl, "simulate", simulate)
-    monkeypatch.setattr(dl, "max_stable_lr", lambda _: SimpleNamespace(lr=edge))
+    monkeypatch.setattr(dl, "max_stable_lr", lambda _: SimpleNamespace(lr=edge, largest_lr=1.2 * edge))
     found = jobs.Limit(lines_of("A1")[0].problem, 10, 2).run(lambda _: None, "cpu")
     rates = list(stable)
+    assert found["largest_lr"] == 1.2 * edge
     assert found["measured_lr"].values == pytest.approx([math.sqrt(rates[4] * rates[5])] * 2)

@@ -174,15 +174,18 @@ def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> N
     groups = list(dict.fromkeys(each.line.group for each in results))
     for index, (color, name) in enumerate(zip(_sequence(len(groups)), groups, strict=True)):
         lines = results.group(name)
-        ax.plot([each.line.value for each in lines], [each.lr for each in lines], **theory_in(color))
+        values = [each.line.value for each in lines]
+        ax.plot(values, [each.lr for each in lines], **theory_in(color))
+        ax.plot(values, [each.largest_lr for each in lines], color=color, linewidth=1.0, linestyle=":")
         trained = [each for each in lines if each.has_networks]
         mean, error = np.array([each.measured for each in trained]).T
         style: dict[str, Any] = {"marker": MARKERS[index], "markersize": 4}
         _band(ax, np.array([each.line.value for each in trained]), mean, error, color, **style)
         keys.append(_key(name, color, **style))
+    keys.append((Line2D([], [], color=INK, linewidth=1.0, linestyle=":"), "theory, beyond holes"))
     ax.set_xscale("log")
     ax.set_xlabel(view.x)
-    ax.set_ylabel("largest stable learning rate")
+    ax.set_ylabel("end of the first stable rates")
     _set_y(ax, "log", None)
     lr_axis(ax)
     _legend(figure, keys)

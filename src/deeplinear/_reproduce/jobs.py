@@ -196,9 +196,10 @@ class Limit:
     @property
     def settings(self) -> dict[str, Any]:
         """Size of the experiment."""
+        edges = {"edge": "first, and largest"}
         if self.dim is None:
-            return {}
-        return {"dim": self.dim, "seeds": self.seeds, "rates": _EDGE_RATES.tolist(), "edge": "first"}
+            return edges
+        return edges | {"dim": self.dim, "seeds": self.seeds, "rates": _EDGE_RATES.tolist()}
 
     @property
     def work(self) -> Work:
@@ -215,9 +216,10 @@ class Limit:
 
         As in theory the edge is that of the first stable interval: the middle between the rate before and that rate.
         """
-        edge = dl.max_stable_lr(self.problem).lr
+        found = dl.max_stable_lr(self.problem)
+        theory, edge = {"lr": found.lr, "largest_lr": found.largest_lr}, found.lr
         if self.dim is None:
-            return xr.Dataset({"lr": edge})
+            return xr.Dataset(theory)
         stable = []
         for index, rate in enumerate(edge * _EDGE_RATES):
             problem = replace(self.problem, optimizer=replace(self.problem.optimizer, lr=float(rate)))
@@ -227,7 +229,7 @@ class Limit:
         below = np.logical_and.accumulate(stable, axis=0).sum(axis=0)  # how many rates lie below the edge
         rates = edge * _EDGE_RATES[0] * _EDGE_RATIO ** (below - 0.5)
         apart = float(np.log(_EDGE_RATIO))
-        return xr.Dataset({"lr": edge, "measured_lr": ("seed", rates), "log_lr_apart": apart})
+        return xr.Dataset(theory | {"measured_lr": ("seed", rates), "log_lr_apart": apart})
 
 
 @dataclass(frozen=True)

@@ -130,12 +130,17 @@ class Tuned(Computed):
 
 
 class Edge(Computed):
-    """The largest stable rate, of theory and of each network."""
+    """The end of the first interval of stable rates, of theory and of each network."""
 
     @property
     def lr(self) -> float:
-        """Largest stable rate of theory."""
+        """End of the first stable interval of theory."""
         return self.number("lr")
+
+    @property
+    def largest_lr(self) -> float:
+        """Largest stable rate of theory, beyond holes in the stable rates."""
+        return self.number("largest_lr")
 
     @property
     def has_networks(self) -> bool:

@@ -104,7 +104,7 @@ def saturates(results: Edges) -> Claim:
         local = math.log(b.lr / a.lr) / math.log(b.line.value / a.line.value)
         name = f"power of nu, L = {depth}, from {a.line.value:g} to {b.line.value:g}"
         checks.append(Check(name, "theory", local, None, -MOVES, MOVES))
-        reached.append(f"{b.lr:.3g} at L = {depth}")
+        reached.append(f"{b.lr:.3g} at L = {depth} ({b.largest_lr:.3g} beyond holes)")
     return Claim(
         "in wide NTK networks it saturates",
         f"between the two largest nu the power of nu lies within ± {MOVES:g}, where a rate counts as staying",
@@ -120,7 +120,8 @@ PANELS = (
         "In muP it does not depend on width; in NTK it grows while networks are rich, then saturates.",
         "NTK and muP",
         f"population loss, 30 steps, gamma0 = {RICHNESS:g} (in NTK at nu = 1); stable: the loss at the end is not "
-        "above that at the start",
+        "above that at the start; the rates are those at which the first stable interval ends, and dotted the largest "
+        "stable ones, since past that end some rates train again",
         Stability((*stable(1, "ntk"), *stable(2, "ntk"), *stable(3, "ntk"), *stable(3, "mup"))),
         RateOverValues("width  ν = N/D"),
         (flat_in_mup, grows_in_ntk, grows_by_our_law, saturates),
