@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,26 @@ class OptimalLr:
     losses: Array = field(repr=False, compare=False)
     dips: tuple[tuple[float, float], ...] = field(repr=False, compare=False)
     rounding_at: int | None = None
+
+    binding: ClassVar[str] = ""
+    """Rates have no bounds, as an ``OptimalValue`` of another field has."""
+
+    @property
+    def nearly_best(self) -> list[float]:
+        """Rates of ``minima``."""
+        return [each.lr for each in self.minima]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether rounding errors have grown into the loss."""
+        return self.rounding_at is not None
+
+    @property
+    def place(self) -> str:
+        """Where the optimum is, in words, if that is special."""
+        if self.is_lost:
+            return "lost in rounding errors"
+        return "at the edge of stability" if self.at_edge else ""
 
     def __str__(self) -> str:
         what = "schedule factor" if self.is_factor else "learning rate"
