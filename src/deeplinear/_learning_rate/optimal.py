@@ -199,14 +199,7 @@ def optimal_lr(
     excess, counter = Excess.of(problem, objective), Counter(read_progress(progress), REFINING, scale=problem.steps)
     scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
-    found = _refine(problem, excess, scan, valleys, tolerance, counter)
-    minima = valleys.minima(found)
-    for _ in range(_MOST_TRIES):
-        if not valleys.is_beaten((1 - _SAME) * found.value):
-            break
-        # Looking around has led to a better valley.
-        found = _refine(problem, excess, scan, valleys, tolerance, counter)
-        minima = valleys.minima(found)
+    found, minima = _best(problem, excess, scan, valleys, tolerance, counter)
     safe = valleys.safe()
     is_resolved = found.value > excess.rounding
     at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
@@ -231,6 +224,21 @@ def optimal_lr(
         losses=np.array([each for _, each in searched if each >= loss]),
         dips=tuple(pair for pair in searched if pair[1] < loss),
     )
+
+
+def _best(
+    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
+) -> tuple[Minimum, tuple[LrMinimum, ...]]:
+    """Find the exact optimum, and the minima that are nearly as good."""
+    found = _refine(problem, excess, scan, valleys, tolerance, counter)
+    minima = valleys.minima(found)
+    for _ in range(_MOST_TRIES):
+        if not valleys.is_beaten((1 - _SAME) * found.value):
+            break
+        # Looking around has led to a better valley.
+        found = _refine(problem, excess, scan, valleys, tolerance, counter)
+        minima = valleys.minima(found)
+    return found, minima
 
 
 def _searched(scan: Scan, found: Minimum) -> list[tuple[float, float]]:
