@@ -5,7 +5,14 @@ import pytest
 import deeplinear as dl
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.network import FiniteNetwork
-from deeplinear._experiment.train import train
+from deeplinear._experiment.simulation import Simulation
+from deeplinear._experiment.train import train_explicit
+
+
+def train(problem, dim, init_seed, data_seed, record="all", *, averages=(), errors=False):
+    """The run of one network with explicit matrices."""
+    asked = Simulation.read(problem, dim, 1, 1, record, "explicit", averages)
+    return train_explicit(asked, init_seed, data_seed, errors=errors)
 
 
 def steps_of(case, dim, seed):

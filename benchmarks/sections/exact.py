@@ -8,7 +8,6 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._experiment.methods import Counts, choose
-from deeplinear._experiment.sizes import sizes_of
 from measure import peak_bytes, race
 from pictures import COLORS, log_axis, picture, sizes_axis
 from problems import mlp
@@ -40,7 +39,7 @@ def measure() -> dict[str, Any]:
         # Memory of the largest is counted, not measured: tracing it would take minutes.
         small = dim <= 10**4 or method == "reduced"
         traced = peak_bytes(works[method, dim]) / TOGETHER[method] if small else None
-        need = _counts(problem, dim).need(method)
+        need = Counts.of(problem, dim).need(method)
         each = taken / TOGETHER[method]
         counted = {"counted_seconds": need.seconds, "counted_bytes": need.in_flight}
         runs.append({"method": method, "dim": dim, "seconds": each, "bytes": traced, **counted})
@@ -52,16 +51,12 @@ def _training(problem: dl.Problem, dim: int, count: int, method: str) -> Callabl
     return lambda: dl.simulate(problem, dim, count, record="losses", method=method, workers=1)
 
 
-def _counts(problem: dl.Problem, dim: int) -> Counts:
-    return Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
-
-
 def _crossover(steps: int) -> int:
     """Smallest input dimension, to 1 %, at which explicit matrices are given up."""
     problem, low, high = mlp(steps, DEPTH), 1, 10**6
     while high > 1.01 * low and high > low + 1:
         middle = round(math.sqrt(low * high))
-        explicit = choose(_counts(problem, middle), math.inf) == "explicit"
+        explicit = choose(Counts.of(problem, middle), math.inf) == "explicit"
         low, high = (middle, high) if explicit else (low, middle)
     return high
 

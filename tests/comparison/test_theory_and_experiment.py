@@ -11,9 +11,8 @@ import pytest
 import deeplinear as dl
 from agreement import assert_networks_agree, z_scores
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.train import train
 from factories import maker, some_slow
-from networks import steps_of
+from networks import steps_of, train
 
 DIM, SEEDS, STEPS = 300, 24, 30
 

@@ -22,7 +22,8 @@ from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Wanted
 from deeplinear._experiment.revealed import Revealed
 from deeplinear._experiment.revealed_network import draw_inputs, draw_network, draw_stream
-from deeplinear._experiment.simulate import simulate, simulation_memory
+from deeplinear._experiment.simulate import simulate
+from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._experiment.spaces import Space
 from deeplinear._experiment.train import train_revealed
@@ -269,15 +270,16 @@ def test_a_revealed_matrix_is_gaussian(rows, columns):
 
 
 def test_mirrored_networks_have_the_same_distribution_and_opposite_noise():
-    problem = make()
-    plain, mirrored = (
-        train_revealed(problem, 2000, range(400), "losses", reduced=True, mirrored=flag).test_loss[:, -1]
-        for flag in (False, True)
-    )
+
+    def last_losses(dim, seeds):
+        asked = Simulation.read(make(), dim, seeds, 1, "losses", "reduced")
+        both = (asked, replace(asked, mirrored=True))
+        return (train_revealed(each, asked.seeds).test_loss[:, -1] for each in both)
+
+    plain, mirrored = last_losses(2000, 400)
     assert ks_2samp(plain, mirrored).pvalue > LEVEL
     assert np.corrcoef(plain, mirrored)[0, 1] < -0.8
-    small = [train_revealed(problem, DIM, range(2000), "losses", reduced=True, mirrored=flag) for flag in (False, True)]
-    assert ks_2samp(*(run.test_loss[:, -1] for run in small)).pvalue > LEVEL
+    assert ks_2samp(*last_losses(DIM, 2000)).pvalue > LEVEL
 
 
 # --- large networks -----------------------------------------------------------------------------------------------
@@ -317,8 +319,8 @@ def test_large_networks_are_the_theory(name, dim):
 
 def test_cost_does_not_depend_on_the_size():
     problem = make(steps=20)
-    assert simulation_memory(problem, 10**9, 4, 1) == simulation_memory(problem, 10**5, 4, 1)
-    assert simulation_memory(problem, 10**9, 4, 1) < 20e6
+    assert Simulation.read(problem, 10**9, 4, 1).memory == Simulation.read(problem, 10**5, 4, 1).memory
+    assert Simulation.read(problem, 10**9, 4, 1).memory < 20e6
 
 
 # --- seeds, batches, files, refusals ------------------------------------------------------------------------------
@@ -368,8 +370,7 @@ def test_auto_is_explicit_while_that_is_quick_and_never_asks_how_many():
     problem = make(dl.MLP(3, 1.0), steps=40)
 
     def chosen(dim, available=10**12, problem=problem):
-        counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
-        return methods.choose(counts, available)
+        return methods.choose(Counts.of(problem, dim), available)
 
     assert [chosen(dim) for dim in (10, 500, 5000, 10**6)] == ["explicit", "explicit", "reduced", "reduced"]
     assert chosen(300, problem=replace(problem, steps=5000)) == "explicit"  # more steps than directions
@@ -378,7 +379,7 @@ def test_auto_is_explicit_while_that_is_quick_and_never_asks_how_many():
 
 
 def test_bad_methods_and_too_little_memory_are_refused(monkeypatch):
-    for work in (simulate, simulation_memory):
+    for work in (simulate, Simulation.read):
         with pytest.raises(ValueError, match="method must be 'auto' or 'explicit' or 'lazy' or 'reduced', got 'exact'"):
             work(make(), 10, method="exact")
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=100_000_000))
@@ -409,10 +410,13 @@ def test_memory_estimate(case, record):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert_allclose(simulation_memory(problem, dim, 4, 1, record, method), peak, rtol=0.3)
+    assert_allclose(Simulation.read(problem, dim, 4, 1, record, method).memory, peak, rtol=0.3)
 
 
-def test_workers_do_not_change_what_threads_draw():
-    with one_blas_thread():
-        one, three = (train_revealed(make(), 6000, [0, 1], reduced=False, workers=count) for count in (1, 3))
-    assert_array_equal(one.test_loss, three.test_loss)
+def test_workers_do_not_change_what_threads_draw(monkeypatch):
+    asked, losses = Simulation.read(make(), 6000, 2, method="lazy"), []
+    for count in (1, 3):
+        monkeypatch.setattr(Simulation, "drawers", count)
+        with one_blas_thread():
+            losses.append(train_revealed(asked, asked.seeds).test_loss)
+    assert_array_equal(*losses)

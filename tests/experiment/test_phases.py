@@ -11,11 +11,11 @@ from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.targets import draw_targets
-from deeplinear._experiment.train import train
 from deeplinear._problem import schedules
 from deeplinear._problem.more_optimizers import ScheduleFree
 from deeplinear._problem.phase import Phase
 from dense_loops import DIM, GRAM, SEED, Dense, generator, make
+from networks import train
 
 
 def by_hand_in_phases(problem):

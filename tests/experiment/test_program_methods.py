@@ -10,7 +10,8 @@ from scipy.stats import ks_2samp
 
 import deeplinear as dl
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
-from deeplinear._experiment.simulate import simulate, simulation_memory
+from deeplinear._experiment.simulate import simulate
+from deeplinear._experiment.simulation import Simulation
 from deeplinear._problem import schedules
 from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
@@ -145,4 +146,4 @@ def test_memory_estimate(optimizer, averages, method, dim):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert_allclose(simulation_memory(problem, dim, 4, **options), peak, rtol=0.3)
+    assert_allclose(Simulation.read(problem, dim, 4, **options).memory, peak, rtol=0.3)

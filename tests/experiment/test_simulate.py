@@ -17,12 +17,13 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.descent import Descent, Gradient
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
 from deeplinear._experiment.network import FiniteNetwork
-from deeplinear._experiment.simulate import simulate, simulation_memory
+from deeplinear._experiment.simulate import simulate
+from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import Inputs, fixed_stream
 from deeplinear._experiment.targets import draw_target
-from deeplinear._experiment.train import train
 from factories import maker
+from networks import train
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 
@@ -429,7 +430,7 @@ def test_memory_estimate(record, momentum):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert_allclose(simulation_memory(problem, 150, 3, 1, record), peak, rtol=0.15)
+    assert_allclose(Simulation.read(problem, 150, 3, 1, record).memory, peak, rtol=0.15)
 
 
 # --- input and output -----------------------------------------------------------------------------------------
@@ -457,7 +458,7 @@ def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         simulate(**arguments)
     with pytest.raises(ValueError, match=message):
-        simulation_memory(**arguments)
+        Simulation.read(**arguments)
 
 
 def test_smallest_network():

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import deeplinear as dl
 from agreement import assert_networks_agree
-from deeplinear._experiment.train import train
 from factories import checkerboard
+from networks import train
 from spectra import GRAM, REGIMES, make
 
 

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import deeplinear as dl
 from deeplinear._experiment.ensemble import LOSSES
 from deeplinear._experiment.simulate import simulate
-from deeplinear._experiment.train import train
 from deeplinear._problem import schedules
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
 from dense_loops import (
@@ -32,6 +31,7 @@ from dense_loops import (
     unit_below,
     unit_by_layer,
 )  # fmt: skip
+from networks import train
 
 ONES, STEPS = np.ones(4), np.ones(6)
 RESIDUAL = dl.ResNet(3, 1.2, 0.8, branch=0.9, branch_scaling=1.0)

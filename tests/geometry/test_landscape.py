@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
-from deeplinear._experiment.train import train
 from deeplinear._experiment.training import Training
 from deeplinear._geometry.landscape import _barrier
 from factories import maker
+from networks import train
 
 make = maker(
     "optimizer", "sampling", "network", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=20

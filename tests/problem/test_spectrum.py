@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import deeplinear as dl
 from agreement import assert_agrees_with_the_reference
-from deeplinear._experiment.simulate import simulation_memory
+from deeplinear._experiment.simulation import Simulation
 from spectra import GRAM, REGIMES, make
 from strategies import networks, on_random, optimizers, samplings, spectra
 
@@ -78,7 +78,7 @@ FRACTIONS = dl.Spectrum([1.0, 0.1], [1.0, 1.0], [0.995, 0.005], proportional=Tru
     ids=str,
 )
 def test_dimensions_that_do_not_fit_are_refused(data, dim, message):
-    for call in (dl.simulate, simulation_memory):
+    for call in (dl.simulate, Simulation.read):
         with pytest.raises(ValueError, match=message):
             call(make(data), dim)
 

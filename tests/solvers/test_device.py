@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from deeplinear._core.device import CPU, Device, find_device, searching_on
 from deeplinear._experiment import simulate as experiment
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
 from deeplinear._experiment.methods import Counts
-from deeplinear._experiment.sizes import sizes_of
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import DenseRun
 from deeplinear._theory.sensitivity import _names, derivatives
@@ -265,12 +265,12 @@ def test_revealed_matrices_on_a_device(problem, method):
 @pytest.mark.usefixtures("torch")
 def test_as_many_networks_together_as_memory_holds(monkeypatch):
     expected = dl.simulate(make(), 20, 5)
-    counts = Counts(make(), sizes_of(make(), 20), make().data.finite(20), "all")
+    counts = replace(Counts.of(make(), 20), record="all")
     calls, room = [], 2.5 * counts.need("explicit").in_flight
     monkeypatch.setattr(Device, "available", lambda device: 10**9 if device == CPU else int(room))
     drawn = []
     draw = experiment.train
-    monkeypatch.setattr(experiment, "train", lambda *a, **k: (drawn.append(a[2]), draw(*a, **k))[1])
+    monkeypatch.setattr(experiment, "train", lambda *a, **k: (drawn.append(a[1]), draw(*a, **k))[1])
     actual = dl.simulate(make(), 20, 5, device=DEVICE, progress=lambda done, total: calls.append((done, total)))
     assert [tuple(seeds) for seeds in drawn] == [(0, 1), (2, 3), (4,)]
     assert calls[-1] == (50, 50)

@@ -79,7 +79,17 @@ def sweep(
         "rounding": rounding,
         "best": best,
     }
-    shown: list[str | Table] = [f"{points} points: {' x '.join(f'{found.sizes[dim]} {dim}' for dim in _dims(found))}"]
+    counts = f"{points} points: {' x '.join(f'{found.sizes[dim]} {dim}' for dim in _dims(found))}"
+    shown = _shown(best, diverged, rounding, failures)
+    report.result(document, *words_of(problem), counts, *shown, f"result: {store}")
+    return _code(points, failures, diverged)
+
+
+def _shown(
+    best: dict[str, dict[str, Any]], diverged: dict[str, int], rounding: int, failures: list[dict[str, Any]]
+) -> list[str | Table]:
+    """Say where the loss is least, and where there is none that counts."""
+    shown: list[str | Table] = []
     if best:
         rows = [[kind, *map(_short, at.values())] for kind, at in best.items()]
         columns = ["", *next(iter(best.values()))]
@@ -91,8 +101,7 @@ def sweep(
     shown += [f"{each['kind']}: failed at {_place_of(each)}: {each['error']}" for each in failures[:_SHOWN]]
     if len(failures) > _SHOWN:
         shown.append(f"{len(failures) - _SHOWN} more failures: see failure and measured_failure in the result")
-    report.result(document, *words_of(problem), *shown, f"result: {store}")
-    return _code(points, failures, diverged)
+    return shown
 
 
 @command(PROBLEM, ALONG, EXPERIMENT, DEVICE, REPORT, out("transfer.png", (".nc", *PICTURES)))

@@ -18,7 +18,6 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._experiment.methods import REDUCED, Counts
-from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution
 
@@ -254,7 +253,7 @@ def _deviation(problem: Problem, dim: int | None) -> float:
 def _predicted(problem: Problem, dim: int | None) -> FiniteSize | None:
     """Draw networks of this size, independent of those that are compared; None where that would take long."""
     try:
-        counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
+        counts = Counts.of(problem, dim)
     except Refusal:
         return None
     able = REDUCED in counts.methods and counts.resolves(REDUCED)

@@ -12,7 +12,7 @@ drown it in their scatter.
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.words import percent
-from deeplinear._experiment.arguments import check_richness, read_arguments
 from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
-from deeplinear._experiment.methods import REDUCED, Counts
+from deeplinear._experiment.methods import REDUCED
 from deeplinear._experiment.simulate import train_all
+from deeplinear._experiment.simulation import Simulation
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solve import solve
 
@@ -199,10 +199,7 @@ def finite_size(
     """
     pairs = checks.whole("pairs", pairs, at_least=2)
     chosen = range(_FIRST_SEED, _FIRST_SEED + pairs)
-    seeds, worker_count, sizes = read_arguments(problem, dim, chosen, workers, record)
-    counts = Counts(problem, sizes, problem.data.finite(dim), record)
-    counts.check(REDUCED)
-    check_richness(counts, REDUCED)
+    asked = Simulation.read(problem, dim, chosen, workers, record, REDUCED)
     total = 2 * pairs * problem.steps
 
     tell = read_progress(progress)
@@ -210,11 +207,11 @@ def finite_size(
     def report(before: int) -> Progress | None:
         return tell and (lambda done, half: tell(before + done, total))
 
-    plain, diverged = train_all(counts, REDUCED, seeds, worker_count, progress=report(0))
-    mirror, also = train_all(counts, REDUCED, seeds, worker_count, progress=report(total // 2), mirrored=True)
+    plain, diverged = train_all(asked, report(0))
+    mirror, also = train_all(replace(asked, mirrored=True), report(total // 2))
     return FiniteSize(
         problem=problem,
-        dim=sizes.dim,
+        dim=asked.counts.sizes.dim,
         pairs=pairs,
         diverged=float(np.mean(np.concatenate([diverged, also]) >= 0)),
         effects={name: _effect(values, plain[name], mirror[name]) for name, values in _limit(problem, plain).items()},

@@ -217,12 +217,12 @@ def observables_of(theory: Solution, experiment: Ensemble | Measured, steps: int
     """Take all observables at the first steps; losses where every network has them."""
     for name in LOSSES:
         times, values = recorded(experiment, name)
-        if isinstance(experiment, Measured) and not times.size:
+        if not times.size:
             continue
         times, values = times[times < steps], values[:, times < steps]
         curve = theory.at(times)[name].values if times.size else np.empty(0)
         yield ComparedObservable(name, None, times, ComparedCurve(curve, values, curve, np.maximum.accumulate(curve)))
-    if isinstance(experiment, Measured):
+    if experiment.has_only_losses:
         return
     yield from _more_losses(theory, experiment, np.arange(steps))
     if not theory.axis.has_two_time:
@@ -244,7 +244,9 @@ def observables_of(theory: Solution, experiment: Ensemble | Measured, steps: int
             yield _correlation(name, number, times, layer, values[:, index], outputs)
 
 
-def _more_losses(theory: Solution, experiment: Ensemble, every: NDArray[np.int64]) -> Iterator[ComparedObservable]:
+def _more_losses(
+    theory: Solution, experiment: Ensemble | Measured, every: NDArray[np.int64]
+) -> Iterator[ComparedObservable]:
     """Losses of averaged weights, and those on the targets of phases, that both sides have."""
     for name in MORE_LOSSES:
         curves, values = getattr(theory, name, None), getattr(experiment, name)

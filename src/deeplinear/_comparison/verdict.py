@@ -118,7 +118,7 @@ def explain(
         shared = ["there is nothing more to compare"]
         sentences += shared if divergence.is_shared else _would_detect(observables)
     larger = "width, samples or batch" if in_counts else "dim"
-    if math.isnan(finite_size) and isinstance(experiment, Measured) and experiment.dim is None:
+    if math.isnan(finite_size) and experiment.dim is None:
         sentences.append("pass dim to measured(...) to see how far networks of this size are expected to deviate")
     if finite_size > tolerance:
         at = "with counts such as these" if in_counts else f"at dim {experiment.dim}"

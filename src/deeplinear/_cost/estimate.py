@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import psutil
 
-from deeplinear._core.device import CPU
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
@@ -22,9 +21,9 @@ from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.products import rows_times, rows_times_symmetric
 from deeplinear._equations.two_time import Causal, Symmetric
-from deeplinear._experiment.arguments import read_arguments, read_method
-from deeplinear._experiment.methods import EXPLICIT, Counts
-from deeplinear._experiment.simulate import simulate, simulation_memory
+from deeplinear._experiment.methods import EXPLICIT
+from deeplinear._experiment.simulate import simulate
+from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem, check_problem
@@ -143,8 +142,8 @@ def estimate(
     _check_steps(problem)
     experiment = None
     if dim is not None:
-        memory = simulation_memory(problem, dim, seeds, workers, record, method)
-        experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record, method), memory)
+        asked = Simulation.read(problem, dim, seeds, workers, record, method)
+        experiment = Cost(_simulation_seconds(asked), asked.memory)
     method, theory = _solving(problem)
     return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
 
@@ -238,28 +237,26 @@ def check_experiment(
     problem: Problem, dim: int | None, seeds: int | Iterable[int], workers: int | None, record: str, method: str
 ) -> None:
     """Refuse an experiment whose arguments are not allowed, before theory is solved for it."""
-    simulation_memory(problem, dim, seeds, workers, record, method)
+    Simulation.read(problem, dim, seeds, workers, record, method)
 
 
-def _simulation_seconds(
-    problem: Problem, dim: int, seeds: int | Iterable[int], workers: int | None, record: str, method: str = "auto"
-) -> float:
+def _simulation_seconds(asked: Simulation) -> float:
     """Scale up a short run of as many networks as train at the same time; count, where matrices are not explicit."""
-    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    counts = Counts(problem, sizes, problem.data.finite(dim), record)
-    kept = read_method(method, counts, CPU)
+    counts, workers = asked.counts, asked.workers
+    problem, sizes = counts.problem, counts.sizes
+    rounds = math.ceil(len(asked.seeds) / workers)
     is_orthogonal = problem.optimizer.orthogonal is not None  # whose steps take longer than their numbers say
-    if kept != EXPLICIT or is_orthogonal:
-        return math.ceil(len(seed_list) / worker_count) * counts.need(kept).seconds
+    if asked.method != EXPLICIT or is_orthogonal:
+        return rounds * counts.need(asked.method).seconds
     part = min(1.0, math.sqrt(_PROBE / 4 / numbers_per_step(sizes) / _FLOAT))
-    probe_dim = max(sizes.outputs, int(part * dim))
+    probe_dim = max(sizes.outputs, int(part * sizes.dim))
     probe = _smaller(problem, probe_dim, part)
     scale = numbers_per_step(sizes) / numbers_per_step(sizes_of(probe, probe_dim))
 
     def run(steps: int) -> float:
         short = _shortened(probe, steps)
-        options = {"workers": worker_count, "record": "losses", "method": EXPLICIT}
-        return _typical(lambda: simulate(short, probe_dim, worker_count, **options))  # type: ignore[arg-type]
+        options = {"workers": workers, "record": "losses", "method": EXPLICIT}
+        return _typical(lambda: simulate(short, probe_dim, workers, **options))  # type: ignore[arg-type]
 
     few, more = 2, 2 * _PROBE_STEPS
     start, end = run(few), run(more)
@@ -269,9 +266,9 @@ def _simulation_seconds(
     per_step = max(end - start, 0.1 * end) / (more - few)
     setting_up = max(start - few * per_step, 0.0)
     one_network = scale * (setting_up + problem.steps * per_step)
-    if record == "all":
+    if counts.record == "all":
         one_network += _correlation_seconds(problem, sizes)
-    return math.ceil(len(seed_list) / worker_count) * one_network
+    return rounds * one_network
 
 
 def _smaller(problem: Problem, dim: int, part: float) -> Problem:

@@ -10,7 +10,7 @@ from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.data_sets import DataSets
 from deeplinear._equations.system import matrices_read
 from deeplinear._experiment.methods import PASS, Counts, Need, choose
-from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import SHORT, Choice
@@ -63,7 +63,7 @@ def bytes_of_networks(problem: Problem, dim: int, together: int) -> float:
 
 def _network(problem: Problem, dim: int) -> Need:
     """What one network needs of which only the losses are kept, its matrices kept as ``simulate`` chooses."""
-    counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
+    counts = Counts.of(problem, dim)
     return counts.need(choose(counts, math.inf))
 
 

@@ -6,26 +6,11 @@ from typing import Any
 from deeplinear._core import checks
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.refusal import Refusal
-from deeplinear._core.threads import count_cores
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, Counts, choose
-from deeplinear._experiment.record import RECORDS
 from deeplinear._experiment.rows import read_rows
-from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.from_data import Fit
-from deeplinear._problem.problem import Problem, check_problem
-
-
-def read_arguments(
-    problem: Problem, dim: Any, seeds: Any, workers: Any, record: Any
-) -> tuple[Sequence[int], int, Sizes]:
-    """Return the seeds, the number of workers in use at once and the counts."""
-    check_problem(problem)
-    sizes = sizes_of(problem, dim)
-    seed_list = read_seeds(seeds)
-    worker_count = count_cores() if workers is None else checks.whole("workers", workers)
-    checks.word("record", record, RECORDS)
-    return seed_list, min(worker_count, len(seed_list)), sizes
+from deeplinear._problem.problem import Problem
 
 
 def check_curvature(problem: Problem, curvature: Any) -> None:

@@ -18,7 +18,7 @@ Of the tangent kernel, g'_l and V_l h_l are left out of the fields that go back.
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from deeplinear._core import checks
 from deeplinear._core.about import keep
 from deeplinear._core.arrays import Array, identity, namespace, to_numpy
 from deeplinear._experiment.network import FiniteNetwork
-from deeplinear._experiment.streams import Batch, PopulationBatch, SampleBatch
+from deeplinear._experiment.streams import Batch
 
 POSITIONS = np.linspace(0.0, 1.0, 25)
 """Where on a line losses are kept."""
@@ -93,13 +93,6 @@ class Curvature:
         return step in self.at or (step == 0 and self.start == "first")
 
 
-def whole_batch(batch: Batch, is_fresh: bool, noise: float) -> Batch:
-    """Return the data of the loss that training descends: all samples, or all of the distribution if they are fresh."""
-    if is_fresh and isinstance(batch, SampleBatch):
-        return PopulationBatch(batch.inputs, noise)
-    return replace(batch, keep=1.0, kept=None) if isinstance(batch, SampleBatch) else batch
-
-
 class Directions:
     """Directions around the weights of a network, as sums of terms g h^T.
 
@@ -125,7 +118,7 @@ class Directions:
         first: tuple[list[Array], list[Array]] | None = None,
     ) -> None:
         self._network, self._rates, self._g = network, rates, g
-        self._batch = replace(batch, label_noise=0.0 * batch.label_noise) if isinstance(batch, SampleBatch) else batch
+        self._batch = batch.without_noise()
         self._h = network.forward(batch.signal(error, batch.see(error).residual))
         self._scales = [outer.scale for outer in network.outers(self._h, g)]
         self._outputs = g[-1].shape[-1]

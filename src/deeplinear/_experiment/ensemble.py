@@ -141,6 +141,13 @@ class Ensemble(Drawn):
             if not getattr(self, name).size:
                 keep(self, **{name: np.empty((len(self.seeds), 0, len(self.times)))})
 
+    @property
+    def has_only_losses(self) -> bool:
+        """Whether nothing but the losses of the weights was recorded."""
+        has_correlations = any(getattr(self, name) is not None for name in CORRELATIONS)
+        has_more_losses = any(getattr(self, name).size for name in MORE_LOSSES)
+        return not (has_correlations or has_more_losses or self.curvature is not None)
+
     def __repr__(self) -> str:
         network = f"{type(self.problem.network).__name__} depth {self.problem.network.depth}"
         first, last = self.test_loss[:, 0].mean(), self.test_loss[:, -1].mean()

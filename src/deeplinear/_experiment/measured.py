@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,10 @@ class Measured(Drawn):
     dim: int | None = None
     has_steps: bool = True
     inputs: str = field(default="unknown", init=False, repr=False)
+
+    # What an Ensemble has, and curves do not.
+    problem: ClassVar[None] = None
+    has_only_losses: ClassVar[bool] = True
 
     @property
     def seeds(self) -> tuple[int, ...]:

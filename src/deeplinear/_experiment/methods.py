@@ -22,7 +22,7 @@ from deeplinear._experiment.data_sets import DataTotals, data_totals
 from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.singular_values import steps_needed
-from deeplinear._experiment.sizes import Sizes
+from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.averages import Average
 from deeplinear._problem.data import Modes
 from deeplinear._problem.optimizer import Optimizer, Orthogonal
@@ -113,9 +113,14 @@ class Counts:
     problem: Problem
     sizes: Sizes
     finite: Modes
-    record: str
+    record: str = "losses"
     averages: tuple[Average, ...] = ()
     curvature: Curvature | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, dim: int | None) -> "Counts":
+        """Count for networks with ``dim`` inputs, of which the losses alone are kept."""
+        return cls(problem, sizes_of(problem, dim), problem.data.finite(dim))
 
     @property
     def probes(self) -> int:
@@ -169,11 +174,15 @@ class Counts:
         """Whether what is learned does not drown in rounding errors."""
         return self.problem.network.richness >= self.least_richness(method)
 
+    def kept(self, method: str) -> Sizes:
+        """Return the numbers of coordinates that fields have if matrices are kept in this way."""
+        averages = len(self.averages)
+        return coordinates(self.problem, self.sizes, self.finite, averages, self.probes, reduced=method == REDUCED)
+
     def need(self, method: str) -> Need:
         """Return what one network needs if its matrices are kept in this way."""
         results = sum(math.prod(shape) for shape in self.result_shapes.values())
-        averages = len(self.averages)
-        kept = coordinates(self.problem, self.sizes, self.finite, averages, self.probes, reduced=method == REDUCED)
+        kept = self.kept(method)
         sites = 2 * kept.dim + 2 * sum(kept.widths) + kept.samples if self.record == "all" else 0
         seconds, numbers = (self._explicit if method == EXPLICIT else self._revealed)(kept)
         supplies = 0 if method == EXPLICIT else _SUPPLIES

@@ -4,23 +4,17 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deeplinear._core import memory
-from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.arguments import check_curvature, read_arguments, read_data, read_method
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
-from deeplinear._experiment.methods import EXPLICIT, REDUCED, Counts, Need
-from deeplinear._experiment.train import train, train_revealed
-from deeplinear._problem.averages import Average, read_averages
-from deeplinear._problem.from_data import Fit
+from deeplinear._experiment.simulation import Simulation
+from deeplinear._experiment.train import train
+from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 
 _REPORT = 0.01
@@ -127,99 +121,46 @@ def simulate(
     >>> dl.simulate(problem, dim=10**6, seeds=2).method  # matrices of 10^12 entries, of which few are looked at
     'reduced'
     """
-    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
+    asked = Simulation.read(problem, dim, seeds, workers, record, method, averages, curvature, data=data, device=device)
     if problem.hint:
         warnings.warn(problem.hint, stacklevel=2)
-    place = find_device(device)
-    check_curvature(problem, curvature)
-    counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages), curvature)
-    rows = None if data is None else read_data(problem, data, method, place)
-    kept = read_method(method if rows is None else EXPLICIT, counts, place)
     start = time.perf_counter()
-    results, diverged_at = train_all(counts, kept, seed_list, worker_count, place, read_progress(progress), rows=rows)
+    results, diverged_at = train_all(asked, read_progress(progress))
     return Ensemble(
         problem=problem,
-        dim=sizes.dim,
-        seeds=tuple(seed_list),
+        dim=asked.counts.sizes.dim,
+        seeds=tuple(asked.seeds),
         times=np.arange(problem.steps),
         test_loss=results["test_loss"],
         train_loss=results["train_loss"],
         **{name: results.get(name) for name in CORRELATIONS},
         diverged_at=diverged_at,
-        method=kept,
-        inputs="gaussian" if rows is None else "rows",
-        averages=counts.averages,
+        method=asked.method,
+        inputs="gaussian" if asked.rows is None else "rows",
+        averages=asked.counts.averages,
         averaged_test_loss=results["averaged_test_loss"],
         task_loss=results["task_loss"],
         curvature=curvature,
         **{name: results.get(name) for name in (*SPECTRA, SINGULAR, *LINES)},
-        stats={"seconds": time.perf_counter() - start, "seeds": len(seed_list), "workers": worker_count},
+        stats={"seconds": time.perf_counter() - start, "seeds": len(asked.seeds), "workers": asked.workers},
     )
 
 
-def simulation_memory(
-    problem: Problem,
-    dim: int | None = None,
-    seeds: int | Iterable[int] = 16,
-    workers: int | None = None,
-    record: str = "all",
-    method: str = "auto",
-    averages: Sequence[Average] = (),
-) -> int:
-    """Estimate the memory that ``simulate`` takes at its peak, in bytes.
-
-    Counted are weights or what is known of them, optimizer state, data and histories of the networks trained at the
-    same time, and the results of all seeds.
-
-    Examples
-    --------
-    >>> import deeplinear as dl
-    >>> network, optimizer = dl.MLP(depth=3, width=1.0), dl.GradientDescent(0.1)
-    >>> problem = dl.Problem(network, dl.Isotropic(), dl.Population(), optimizer, steps=1000)
-    >>> all_of_it, losses = (simulation_memory(problem, 500, 16, 2, record) for record in ("all", "losses"))
-    >>> print(f"{all_of_it / 1e9:.1f} GB, {losses / 1e9:.2f} GB")
-    1.4 GB, 0.01 GB
-    """
-    seed_list, worker_count, sizes = read_arguments(problem, dim, seeds, workers, record)
-    counts = Counts(problem, sizes, problem.data.finite(dim), record, read_averages(averages))
-    kept = read_method(method, counts, CPU)
-    need = counts.need(kept)
-    together = 1 if kept == EXPLICIT else need.together(len(seed_list), worker_count)
-    return worker_count * together * need.in_flight + len(seed_list) * need.result
-
-
 def train_all(
-    counts: Counts,
-    method: str,
-    seeds: Sequence[int],
-    workers: int,
-    device: Device = CPU,
-    progress: Progress | None = None,
-    *,
-    mirrored: bool = False,
-    rows: Fit | None = None,
+    asked: Simulation, progress: Progress | None = None
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
     """Train one network per seed; return what was recorded, by name, and the steps of divergence.
 
-    Every array has a leading axis of seeds. ``mirrored`` takes the mirror images of all random numbers, where
-    matrices are not explicit; ``rows`` are samples in place of Gaussian ones, where they are.
+    Every array has a leading axis of seeds.
     """
-    problem, dim, record = counts.problem, counts.sizes.dim, counts.record
-    instead = _less_memory(counts, method, given_rows=rows is not None)
-    parts, trainers = _parts(counts.need(method), method, len(seeds), workers, device, instead)
+    counts, seeds = asked.counts, asked.seeds
+    parts, trainers = asked.parts()
     results = {name: np.empty((len(seeds), *shape)) for name, shape in counts.result_shapes.items()}
     diverged_at = np.full(len(seeds), -1)
-    counter = Counter(progress, len(seeds) * problem.steps, every=_REPORT)
-    how: dict[str, Any] = {"device": device, "workers": workers if device != CPU else 1, "advance": counter.advance}
-    how |= {"averages": counts.averages, "curvature": counts.curvature}
+    counter = Counter(progress, len(seeds) * counts.problem.steps, every=_REPORT)
 
     def train_part(part: int | slice) -> None:
-        chosen = seeds[part]
-        if method == EXPLICIT:
-            run = train(problem, dim, chosen, chosen, record, rows=rows, **how)
-        else:
-            assert not isinstance(chosen, int)
-            run = train_revealed(problem, dim, chosen, record, reduced=method == REDUCED, mirrored=mirrored, **how)
+        run = train(asked, seeds[part], counter.advance)
         losses = {name: getattr(run, name) for name in (*LOSSES, *MORE_LOSSES)}
         for name, value in (losses | run.correlations | run.spectra).items():
             results[name][part] = value
@@ -235,37 +176,3 @@ def train_all(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return results, diverged_at
-
-
-def _less_memory(counts: Counts, method: str, given_rows: bool) -> str:
-    """Say which other arguments take less memory, as the end of a sentence; empty if none does."""
-    needs = counts.need(method).in_flight
-    options = []
-    can_reduce = method == EXPLICIT and REDUCED in counts.methods and counts.resolves(REDUCED) and not given_rows
-    if can_reduce and counts.need(REDUCED).in_flight < needs:
-        options.append("method='reduced'")
-    if counts.record == "all" and replace(counts, record="losses").need(method).in_flight < 0.5 * needs:
-        options.append("record='losses'")
-    return f", or use {' or '.join(options)}" if options else ""
-
-
-def _parts(
-    need: Need, method: str, seeds: int, workers: int, device: Device, instead: str
-) -> tuple[Sequence[int | slice], int]:
-    """Return which seeds are trained together, and how many of these parts at once; MemoryError if none fits.
-
-    ``instead`` is the end of the advice.
-    """
-    if device == CPU:
-        together = 1 if method == EXPLICIT else need.together(seeds, workers)
-        while together > 1 and workers * together * need.in_flight + seeds * need.result > device.available():
-            together //= 2
-        needed = workers * together * need.in_flight + seeds * need.result
-        memory.require(needed, "the simulation", f"lower dim, seeds, steps or workers{instead}")
-        if method == EXPLICIT:
-            return range(seeds), workers
-        return [slice(first, first + together) for first in range(0, seeds, together)], workers
-    memory.require(seeds * need.result, "keeping the results", f"lower seeds or steps{instead}")
-    memory.require(need.in_flight, "one network", f"lower dim or steps{instead}", device)
-    together = device.available() // need.in_flight
-    return [slice(first, first + together) for first in range(0, seeds, together)], 1

@@ -12,7 +12,7 @@ normal and S the standard deviation along each direction, so that the data feel 
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -93,6 +93,15 @@ class Batch(Protocol):
     def signal(self, error: Array, residual: Array) -> Array:
         """Return h_0, shape (D, C), of errors and the residuals that they make."""
 
+    def whole(self) -> "Batch":
+        """Return the data with all of their samples in the gradient."""
+
+    def population(self, noise: float) -> "Batch":
+        """Return unlimited data like these, with label noise of this strength where these are samples."""
+
+    def without_noise(self) -> "Batch":
+        """Return the data with the labels of the target alone."""
+
 
 @dataclass(frozen=True)
 class PopulationBatch:
@@ -122,6 +131,18 @@ class PopulationBatch:
         """Return the population gradient."""
         signal: Array = self.inputs.deviation * self.inputs.felt(error)
         return signal
+
+    def whole(self) -> Batch:
+        """There is no more."""
+        return self
+
+    def population(self, noise: float) -> Batch:
+        """They are unlimited already."""
+        return self
+
+    def without_noise(self) -> Batch:
+        """As in ``Batch``."""
+        return replace(self, noise=0.0)
 
 
 @dataclass(frozen=True)
@@ -162,6 +183,18 @@ class SampleBatch:
         """Return the signal from the samples that are kept."""
         seen = residual if self.kept is None else residual * self.kept / self.keep
         return self.inputs.signal(self.standard, seen)
+
+    def whole(self) -> Batch:
+        """As in ``Batch``."""
+        return replace(self, keep=1.0, kept=None)
+
+    def population(self, noise: float) -> Batch:
+        """Return the distribution that the samples come from."""
+        return PopulationBatch(self.inputs, noise)
+
+    def without_noise(self) -> Batch:
+        """As in ``Batch``."""
+        return replace(self, label_noise=0.0 * self.label_noise)
 
 
 Stream = Iterator[Batch]

@@ -5,14 +5,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from deeplinear._core.device import CPU, Device
-from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.data_sets import DataSet, data_sets
 from deeplinear._experiment.draws import Draws
 from deeplinear._experiment.generators import Generators
+from deeplinear._experiment.methods import EXPLICIT, REDUCED, Counts
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run, Wanted
-from deeplinear._experiment.revealed_network import coordinates, draw_inputs, draw_network, draw_stream
+from deeplinear._experiment.revealed_network import draw_inputs, draw_network, draw_stream
 from deeplinear._experiment.rows import label_gram, row_stream
+from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.singular_values import OfExplicit, OfRevealed, SingularValues
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import (
@@ -25,7 +26,6 @@ from deeplinear._experiment.streams import (
 )
 from deeplinear._experiment.targets import draw_targets, join_targets
 from deeplinear._experiment.training import Task, Training
-from deeplinear._problem.averages import Average
 from deeplinear._problem.from_data import Fit
 from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
@@ -34,49 +34,44 @@ from deeplinear._problem.problem import Problem
 INIT, DATA, _TARGET, _REVEALED, TEST, _UNSEEN = 1, 2, 3, 4, 5, 6
 
 
-def train(
-    problem: Problem,
-    dim: int | None,
+def train(asked: Simulation, seeds: int | Sequence[int], advance: Callable[[int], None] | None = None) -> Run:
+    """Train the network of one seed with explicit matrices on the processor, or those of several seeds together.
+
+    Parameters
+    ----------
+    asked
+        What is asked for.
+    seeds
+        Which of its seeds.
+    advance
+        Called with the number of steps taken since the last call, summed over networks.
+    """
+    if asked.method == EXPLICIT:
+        return train_explicit(asked, seeds, seeds, advance=advance)
+    assert not isinstance(seeds, int)
+    return train_revealed(asked, seeds, advance)
+
+
+def train_explicit(
+    asked: Simulation,
     init_seed: int | Sequence[int],
     data_seed: int | Sequence[int],
-    record: str = "all",
     *,
-    averages: Sequence[Average] = (),
-    curvature: Curvature | None = None,
     errors: bool = False,
-    rows: Fit | None = None,
-    device: Device = CPU,
-    workers: int = 1,
     advance: Callable[[int], None] | None = None,
 ) -> Run:
     """Train one network with NumPy, or several together on a device of PyTorch.
 
     Parameters
     ----------
-    problem
-        What to train; its sizes are rounded to counts.
-    dim
-        Input dimension D; None where the data tell.
+    asked, advance
+        As for ``train``.
     init_seed, data_seed
         Seeds of the initial weights, and of inputs, label noise and batches. The target depends
         on neither, so runs that share one seed differ in the other source of randomness only. On a device
         sequences, with a seed for each network.
-    record
-        ``"all"``, or ``"losses"`` for the losses alone.
-    averages
-        Averages of the weights whose test losses are wanted.
-    curvature
-        Curvature to be measured on the way.
     errors
         Whether to keep the errors v(t) as well.
-    rows
-        A data set whose rows are drawn, with replacement, in place of Gaussian samples; one network in NumPy only.
-    device
-        Where to train.
-    workers
-        On a device, number of networks whose random numbers are drawn at the same time.
-    advance
-        Called with the number of steps taken since the last call, summed over networks.
 
     Examples
     --------
@@ -84,20 +79,21 @@ def train(
     >>> problem = dl.Problem(
     ...     dl.MLP(depth=1, width=1.0, centered=True), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3
     ... )
-    >>> one, other = train(problem, 20, 0, 0, errors=True), train(problem, 20, 1, 0, errors=True)
+    >>> asked = Simulation.read(problem, 20, method="explicit")
+    >>> one, other = train_explicit(asked, 0, 0, errors=True), train_explicit(asked, 1, 0, errors=True)
     >>> one.errors.shape, np.array_equal(one.errors[0], other.errors[0])
     ((3, 20, 1), True)
     """
-    sizes = sizes_of(problem, dim)
-    init, data = (_generators(*each, device, workers) for each in ((init_seed, INIT), (data_seed, DATA)))
+    counts, device, rows = asked.counts, asked.device, asked.rows
+    problem, sizes, curvature = counts.problem, counts.sizes, counts.curvature
+    init, data = (_generators(*each, device, asked.drawers) for each in ((init_seed, INIT), (data_seed, DATA)))
     network = explicit_network(problem, sizes, init)
-    task = explicit_task(problem, dim, data, rows, device)
-    wanted = Wanted(record == "all", errors, len(averages), _tasks(problem), curvature)
-    log = Log(problem.steps, sizes, sizes, network.weights[-1], wanted)
+    task = explicit_task(problem, sizes.dim, data, rows, device)
+    log = Log(problem.steps, sizes, sizes, network.weights[-1], _wanted(counts, errors))
     gram = None if rows is None else label_gram(rows)
     count = 0 if curvature is None else curvature.singular_values
     singular = OfExplicit(network, count) if count else None
-    return Training(task, network, log, averages, gram, curvature, singular).run(advance)
+    return Training(task, network, log, counts.averages, gram, curvature, singular).run(advance)
 
 
 def explicit_network(problem: Problem, sizes: Sizes, rng: np.random.Generator | Generators) -> FiniteNetwork:
@@ -131,34 +127,15 @@ def explicit_task(
     return Task(problem, inputs, targets, data_sets(problem, sizes.unit), stream)
 
 
-def train_revealed(
-    problem: Problem,
-    dim: int | None,
-    seeds: Sequence[int],
-    record: str = "all",
-    *,
-    reduced: bool,
-    averages: Sequence[Average] = (),
-    curvature: Curvature | None = None,
-    mirrored: bool = False,
-    device: Device = CPU,
-    workers: int = 1,
-    advance: Callable[[int], None] | None = None,
-) -> Run:
+def train_revealed(asked: Simulation, seeds: Sequence[int], advance: Callable[[int], None] | None = None) -> Run:
     """Train several networks together, whose Gaussian matrices are drawn only where they are looked at.
 
-    In distribution, these are the networks that ``train`` trains. The target lies along chosen directions here.
+    In distribution, these are the networks of ``train_explicit``. The target lies along chosen directions here.
 
     Parameters
     ----------
-    problem, dim, record, averages, curvature, device, workers, advance
+    asked, seeds, advance
         As for ``train``.
-    seeds
-        Seed of each network.
-    reduced
-        Whether fields have as many coordinates as directions can be told apart, or all of them.
-    mirrored
-        Whether to take the mirror images of all random numbers.
 
     Examples
     --------
@@ -166,33 +143,33 @@ def train_revealed(
     >>> problem = dl.Problem(
     ...     dl.MLP(depth=1, width=1.0, centered=True), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3
     ... )
-    >>> print(train_revealed(problem, 10**9, [0, 1], reduced=True).test_loss.round(3))
+    >>> asked = Simulation.read(problem, 10**9, method="reduced")
+    >>> print(train_revealed(asked, [0, 1]).test_loss.round(3))
     [[1.    0.65  0.441]
      [1.    0.65  0.441]]
     """
-    sizes, finite = sizes_of(problem, dim), problem.data.finite(dim)
-    draws = Draws([generator(seed, _REVEALED) for seed in seeds], device, workers, mirrored)
-    count, probes = len(averages), 0 if curvature is None else curvature.passes
-    space, inputs, targets = draw_inputs(problem, sizes, finite, draws, device, count, probes, reduced=reduced)
+    counts, device, reduced = asked.counts, asked.device, asked.method == REDUCED
+    problem, sizes, curvature = counts.problem, counts.sizes, counts.curvature
+    count, probes = len(counts.averages), counts.probes
+    draws = _draws(asked, seeds, _REVEALED)
+    space, inputs, targets = draw_inputs(problem, sizes, counts.finite, draws, device, count, probes, reduced=reduced)
     network = draw_network(problem, sizes, space, draws, count, probes, reduced=reduced)
-    kept = coordinates(problem, sizes, finite, count, probes, reduced=reduced)
 
     def stream(each: DataSet) -> Stream:
         return draw_stream(each, sizes.outputs, inputs, space, draws, reduced=reduced)
 
-    wanted = Wanted(record == "all", False, count, _tasks(problem), curvature)
-    log = Log(problem.steps, sizes, kept, network.weights[-1], wanted)
+    log = Log(problem.steps, sizes, counts.kept(asked.method), network.weights[-1], _wanted(counts))
     task = Task(problem, inputs, targets, data_sets(problem, sizes.unit, probes), stream)
     singular: SingularValues | None = None
     if curvature is not None and curvature.singular_values:
-        more = Draws([generator(seed, _UNSEEN) for seed in seeds], device, workers, mirrored)
-        singular = OfRevealed(network, curvature.singular_values, more)
-    return Training(task, network, log, averages, None, curvature, singular).run(advance)
+        singular = OfRevealed(network, curvature.singular_values, _draws(asked, seeds, _UNSEEN))
+    return Training(task, network, log, counts.averages, None, curvature, singular).run(advance)
 
 
-def _tasks(problem: Problem) -> int:
-    """Number of targets whose losses are kept: none where there is one phase."""
-    return len(problem.stages) if len(problem.stages) > 1 else 0
+def _wanted(counts: Counts, errors: bool = False) -> Wanted:
+    """What is kept beside the losses: of targets, the losses where there is more than one phase."""
+    tasks = len(counts.problem.stages) if len(counts.problem.stages) > 1 else 0
+    return Wanted(counts.record == "all", errors, len(counts.averages), tasks, counts.curvature)
 
 
 def _stream(data: DataSet, sizes: Sizes, inputs: Inputs, rng: np.random.Generator | Generators) -> Stream:
@@ -213,6 +190,11 @@ def _generators(
     if isinstance(seed, int):
         return generator(seed, purpose)
     return Generators([generator(each, purpose) for each in seed], device, workers)
+
+
+def _draws(asked: Simulation, seeds: Sequence[int], purpose: int) -> Draws:
+    """Random numbers of networks whose matrices are revealed."""
+    return Draws([generator(seed, purpose) for seed in seeds], asked.device, asked.drawers, asked.mirrored)
 
 
 def generator(seed: int, purpose: int) -> np.random.Generator:

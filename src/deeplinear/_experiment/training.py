@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deeplinear._core.arrays import Array, computing
 from deeplinear._experiment.averages import running
-from deeplinear._experiment.curvature import POSITIONS, Curvature, Directions, lanczos, whole_batch
+from deeplinear._experiment.curvature import POSITIONS, Curvature, Directions, lanczos
 from deeplinear._experiment.data_sets import DataSet
 from deeplinear._experiment.descent import Ascent, Factors, Gradient, Rule
 from deeplinear._experiment.in_place import copied
@@ -161,7 +161,7 @@ class Training:
             self._first = self._network.forward(batch.signal(error, batch.see(error).residual)), g
         if t not in wanted.at:
             return batch
-        whole = whole_batch(batch, stage.sampling.subsamples and stage.sampling.fresh, stage.noise)
+        whole = _whole(batch, stage)
         problem = self._task.problem
         rates = spread(problem.layer_rates(stage.optimizer), problem.network.layers + 1).tolist()
         directions = Directions(self._network, whole, g, error, rates, self._first)
@@ -214,6 +214,12 @@ class Training:
         for phase, (stage, target) in enumerate(zip(stages, self._task.targets, strict=True)):
             if len(stages) > 1:
                 self._log.task_loss(t, phase, self._task.inputs.loss(target + minus_function, stage.noise))
+
+
+def _whole(batch: Batch, stage: Stage) -> Batch:
+    """Return the data of the loss that training descends: all samples, or all of the distribution if they are fresh."""
+    is_fresh = stage.sampling.subsamples and stage.sampling.fresh
+    return batch.population(stage.noise) if is_fresh else batch.whole()
 
 
 def factors_of(problem: Problem, stage: Stage) -> Factors:

@@ -23,7 +23,6 @@ from deeplinear._experiment.ensemble import LOSSES, Ensemble
 from deeplinear._experiment.measured import Measured, measured, recorded
 from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._experiment.simulate import simulate
-from deeplinear._experiment.sizes import sizes_of
 from deeplinear._fit.parameters import Parameter, losses_and_slopes
 from deeplinear._fit.result import Fit
 from deeplinear._problem.problem import Problem, check_problem
@@ -275,7 +274,7 @@ def _scatter(run: _Run, problem: Problem, dim: int | None) -> tuple[Array, int]:
     if len(run.values) >= _FEWEST:
         return run.values, len(run.values)
     try:
-        counts = Counts(problem, sizes_of(problem, dim), problem.data.finite(dim), "losses")
+        counts = Counts.of(problem, dim)
     except Refusal:  # no finite network has this size, or it was not said
         return np.full((2, run.mean.size), np.nan), 2
     quick = REDUCED if REDUCED in counts.methods and counts.resolves(REDUCED) else "auto"

@@ -204,23 +204,15 @@ def measure_optima(
     are tried too: a narrow minimum may hide between those of a grid. The same seeds are used at every value.
     ``counter`` counts the networks that are trained, and ``label_noise`` is what the regret leaves out of the losses.
     """
-    kept: list[dict[float, Array]] = [{} for _ in problems]
-
-    def losses_at(index: int, value: float) -> Array:
-        if value not in kept[index]:
-            ensemble = simulate(followed.at(problems[index], value), record="losses", **experiment)
-            counter.expect(2 * len(ensemble.seeds))  # as many again, while the number of values is not known
-            counter.advance(len(ensemble.seeds))
-            kept[index][value] = _final_loss(ensemble, objective)
-        return kept[index][value]
+    networks = [_Networks(each, followed, objective, experiment, counter) for each in problems]
 
     def search(index: int, *others: float) -> Best:
         first = np.array([*tried[::every], predicted[index], *others])
-        return find_best(lambda value: losses_at(index, value), first, followed.scale)
+        return find_best(networks[index].losses, first, followed.scale)
 
     def at_first(index: int, number: int) -> Array:
         started = number % every == 0
-        return losses_at(index, float(tried[number])) if started else np.full(len(experiment["seeds"]), np.nan)
+        return networks[index].losses(float(tried[number])) if started else np.full(len(experiment["seeds"]), np.nan)
 
     smallest = int(np.argmin(values))
     first = search(smallest)
@@ -248,10 +240,24 @@ def measure_optima(
     )
 
 
-def _final_loss(ensemble: Any, objective: str) -> Array:
-    """Loss of each seed at the last step."""
-    losses: Array = ensemble.test_loss if objective == "test" else ensemble.train_loss
-    return losses[:, -1]
+class _Networks:
+    """Networks of one problem at values of a field, each of which is trained once."""
+
+    def __init__(
+        self, problem: Problem, followed: Followed, objective: str, experiment: dict[str, Any], counter: Counter
+    ) -> None:
+        self._problem, self._followed, self._counter = problem, followed, counter
+        self._objective, self._experiment = objective, experiment
+        self._kept: dict[float, Array] = {}
+
+    def losses(self, value: float) -> Array:
+        """Loss of each seed at the last step."""
+        if value not in self._kept:
+            found = simulate(self._followed.at(self._problem, value), record="losses", **self._experiment)
+            self._counter.expect(2 * len(found.seeds))  # as many again, while the number of values is not known
+            self._counter.advance(len(found.seeds))
+            self._kept[value] = (found.test_loss if self._objective == "test" else found.train_loss)[:, -1]
+        return self._kept[value]
 
 
 def _exponent(values: Array, best: Array, low: Array, high: Array) -> tuple[float, float, float]:

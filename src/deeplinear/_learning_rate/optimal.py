@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +106,26 @@ class OptimalLr:
     dips: tuple[tuple[float, float], ...] = field(repr=False, compare=False)
     rounding_at: int | None = None
 
+    binding: ClassVar[str] = ""
+    """Rates have no bounds, as an ``OptimalValue`` of another field has."""
+
+    @property
+    def nearly_best(self) -> list[float]:
+        """Rates of ``minima``."""
+        return [each.lr for each in self.minima]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether rounding errors have grown into the loss."""
+        return self.rounding_at is not None
+
+    @property
+    def place(self) -> str:
+        """Where the optimum is, in words, if that is special."""
+        if self.is_lost:
+            return "lost in rounding errors"
+        return "at the edge of stability" if self.at_edge else ""
+
     def __str__(self) -> str:
         what = "schedule factor" if self.is_factor else "learning rate"
         text = f"optimal {what} {self.lr:.4g}: {self.objective} loss {self.loss:.4g} at step {self.horizon}"
@@ -183,14 +204,7 @@ def optimal_lr(
     excess, counter = Excess.of(problem, objective), Counter(read_progress(progress), REFINING, scale=problem.steps)
     scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
-    found = _refine(problem, excess, scan, valleys, tolerance, counter)
-    minima = valleys.minima(found)
-    for _ in range(_MOST_TRIES):
-        if not valleys.is_beaten((1 - _SAME) * found.value):
-            break
-        # Looking around has led to a better valley.
-        found = _refine(problem, excess, scan, valleys, tolerance, counter)
-        minima = valleys.minima(found)
+    found, minima = _best(problem, excess, scan, valleys, tolerance, counter)
     safe = valleys.safe()
     is_resolved = found.value > excess.rounding
     at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
@@ -215,6 +229,21 @@ def optimal_lr(
         losses=np.array([each for _, each in searched if each >= loss]),
         dips=tuple(pair for pair in searched if pair[1] < loss),
     )
+
+
+def _best(
+    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
+) -> tuple[Minimum, tuple[LrMinimum, ...]]:
+    """Find the exact optimum, and the minima that are nearly as good."""
+    found = _refine(problem, excess, scan, valleys, tolerance, counter)
+    minima = valleys.minima(found)
+    for _ in range(_MOST_TRIES):
+        if not valleys.is_beaten((1 - _SAME) * found.value):
+            break
+        # Looking around has led to a better valley.
+        found = _refine(problem, excess, scan, valleys, tolerance, counter)
+        minima = valleys.minima(found)
+    return found, minima
 
 
 def _searched(scan: Scan, found: Minimum) -> list[tuple[float, float]]:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,19 @@ class OptimalValue:
     is_resolved: bool
     minima: tuple[JointMinimum, ...] = field(repr=False)
     losses: Array = field(repr=False, compare=False)
+
+    is_lost: ClassVar[bool] = False
+    """Whether rounding errors have grown into the loss, which is looked at for rates alone."""
+
+    @property
+    def nearly_best(self) -> list[float]:
+        """Values of ``minima``."""
+        return [each.values[self.name] for each in self.minima]
+
+    @property
+    def place(self) -> str:
+        """Where the optimum is, in words, if that is special."""
+        return f"at its {self.binding} bound" if self.binding else ""
 
 
 def scanned(axis: Axis) -> Array:

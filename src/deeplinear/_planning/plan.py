@@ -191,29 +191,22 @@ def plan(
     objective, compute = checks.word("objective", objective, OBJECTIVES), checks.positive("compute", compute)
     last = problem.steps - 1
     horizons = np.arange(1, last + 1) if "steps" in names else np.array([last])
-    shape = tuple(len(each) for each in grid.values())
     models = [replace(problem, dict(zip(grid, each, strict=True))) for each in itertools.product(*_plain(grid))]
     costs = np.array([[cost(replace(each, {"steps": int(t) + 1})) for t in horizons] for each in models])
     if compute < costs.min():
         raise Refusal("compute", compute, f"at least {costs.min():.4g}, the cost of the cheapest run")
     counter = Counter(read_progress(progress), _RATES * len(models), scale=problem.steps)
     excess = Excess.of(problem, objective)
-
-    def solve(model: Problem) -> Envelope:
-        counter.expect(_RATES)
-        return envelope(model, excess, counter.advance)
-
     with searching_on(device):
-        found = list(map(solve, models)) if store is None else solve_kept(models, objective, Path(store), solve)
+        found = _solved(models, excess, objective, store, counter)
         losses = np.array([each.losses[horizons] for each in found])
-        lrs = np.array([each.lrs[horizons] for each in found])
-        chosen, loss, spent = _answer(models, horizons, losses, lrs, costs, compute, objective)
+        every = _Runs(models, horizons, losses, np.array([each.lrs[horizons] for each in found]), costs)
+        chosen, loss, spent = every.best(compute, objective)
     counter.end()
-    count = max(3, round(_BUDGETS * math.log10(compute / costs.min())) + 1)
-    budgets = np.geomspace(costs.min(), compute, count)
-    full = (*shape, len(horizons))
+    budgets = _budgets(float(costs.min()), compute)
+    full = (*(len(each) for each in grid.values()), len(horizons))
     above = np.maximum(losses - excess.label_noise, excess.rounding).reshape(full)
-    runs = [_run(names, models, horizons, losses, lrs, costs, budget) for budget in budgets[:-1]]
+    runs = [every.within(budget, names) for budget in budgets[:-1]]
     runs.append({"loss": loss, "cost": spent, "lr": rate_of(chosen), **_fields(names, chosen)})
     return Plan(
         problem=chosen,
@@ -225,7 +218,7 @@ def plan(
         horizons=horizons,
         losses=losses.reshape(full),
         costs=costs.reshape(full),
-        lrs=lrs.reshape(full),
+        lrs=every.lrs.reshape(full),
         frontier=frontier(grid, horizons.astype(float), above, costs.reshape(full), budgets),
         runs={name: np.array([run[name] for run in runs]) for name in runs[0]},
         label_noise=excess.label_noise,
@@ -233,25 +226,62 @@ def plan(
     )
 
 
-def _answer(
-    models: Sequence[Problem],
-    horizons: NDArray[np.int64],
-    losses: Array,
-    lrs: Array,
-    costs: Array,
-    compute: float,
-    objective: str,
-) -> tuple[Problem, float, float]:
-    """Best run within the budget, its loss and its cost, after a search of the rates of all that come close."""
-    affordable = np.where(costs <= compute, losses, np.inf)
-    least, found = affordable.min(), []
-    for model, losses_of_model in enumerate(affordable):
-        horizon = int(np.argmin(losses_of_model))
-        if losses_of_model[horizon] <= _CLOSE * least:
-            run = replace(models[model], {"steps": int(horizons[horizon]) + 1, "lr": float(lrs[model, horizon])})
-            found.append((*_with_best_rate(run, float(losses_of_model[horizon]), objective), costs[model, horizon]))
-    best, loss, cost = min(found, key=lambda each: each[1])
-    return best, loss, float(cost)
+def _solved(
+    models: list[Problem], excess: Excess, objective: str, store: str | Path | None, counter: Counter
+) -> list[Envelope]:
+    """Solve every model that is not in the store, if there is one."""
+
+    def solve(model: Problem) -> Envelope:
+        counter.expect(_RATES)
+        return envelope(model, excess, counter.advance)
+
+    return list(map(solve, models)) if store is None else solve_kept(models, objective, Path(store), solve)
+
+
+@dataclass(frozen=True, eq=False)
+class _Runs:
+    """All models, after all numbers of updates.
+
+    Attributes
+    ----------
+    models, horizons
+        The models, and the numbers of updates.
+    losses, lrs, costs
+        Loss at the best rate of the ladder, that rate, and what the run costs, each of shape (models, horizons).
+    """
+
+    models: list[Problem]
+    horizons: NDArray[np.int64]
+    losses: Array
+    lrs: Array
+    costs: Array
+
+    def best(self, compute: float, objective: str) -> tuple[Problem, float, float]:
+        """Best run within the budget, its loss and its cost, after a search of the rates of all that come close."""
+        affordable = np.where(self.costs <= compute, self.losses, np.inf)
+        least, found = affordable.min(), []
+        for model, losses in enumerate(affordable):
+            horizon = int(np.argmin(losses))
+            if losses[horizon] <= _CLOSE * least:
+                run = replace(self._run(model, horizon), {"lr": float(self.lrs[model, horizon])})
+                found.append((*_with_best_rate(run, float(losses[horizon]), objective), self.costs[model, horizon]))
+        best, loss, cost = min(found, key=lambda each: each[1])
+        return best, loss, float(cost)
+
+    def within(self, compute: float, names: Sequence[str]) -> dict[str, float]:
+        """Loss, cost, rate and fields of the best run of the grid within a budget."""
+        affordable = np.where(self.costs <= compute * (1 + _SAME), self.losses, np.inf)
+        at = model, horizon = divmod(int(np.argmin(affordable)), len(self.horizons))
+        loss, cost, lr = (float(each[at]) for each in (self.losses, self.costs, self.lrs))
+        return {"loss": loss, "cost": cost, "lr": lr, **_fields(names, self._run(model, horizon))}
+
+    def _run(self, model: int, horizon: int) -> Problem:
+        return replace(self.models[model], {"steps": int(self.horizons[horizon]) + 1})
+
+
+def _budgets(least: float, most: float) -> Array:
+    """Budgets of the frontier, from that of the cheapest run on."""
+    return np.geomspace(least, most, max(3, round(_BUDGETS * math.log10(most / least)) + 1))
 
 
 def _with_best_rate(run: Problem, loss: float, objective: str) -> tuple[Problem, float]:
@@ -261,22 +291,6 @@ def _with_best_rate(run: Problem, loss: float, objective: str) -> tuple[Problem,
     except ArithmeticError:
         return run, loss
     return (replace(run, {"lr": best.lr}), best.loss) if best.loss < loss else (run, loss)
-
-
-def _run(
-    names: Sequence[str],
-    models: Sequence[Problem],
-    horizons: NDArray[np.int64],
-    losses: Array,
-    lrs: Array,
-    costs: Array,
-    compute: float,
-) -> dict[str, float]:
-    """Loss, cost, rate and fields of the best run of the grid within a budget."""
-    affordable = np.where(costs <= compute * (1 + _SAME), losses, np.inf)
-    model, horizon = divmod(int(np.argmin(affordable)), len(horizons))
-    run, at = replace(models[model], {"steps": int(horizons[horizon]) + 1}), (model, horizon)
-    return {"loss": float(losses[at]), "cost": float(costs[at]), "lr": float(lrs[at]), **_fields(names, run)}
 
 
 def _fields(names: Sequence[str], problem: Problem) -> dict[str, float]:

@@ -21,7 +21,7 @@ from deeplinear._learning_rate.search import noise_of_new_examples
 from deeplinear._planning.axes import Axis, at, axes_of, check_corners, followed, searchable
 from deeplinear._planning.moves import final_losses, find_jumps, local_exponent, regret_of
 from deeplinear._planning.one_field import POINTS, WORK, OptimalValue, optimal_value, scanned
-from deeplinear._planning.transferred import Transfer, is_lost
+from deeplinear._planning.transferred import Transfer
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._scaling import loglog_slope
@@ -258,15 +258,15 @@ def _transfer(
 ) -> Transfer:
     """Say how optima move, and what it costs to keep the one of the smallest value."""
     free, finite = models.axis.free, np.isfinite(models.values)
-    is_bounded = any(isinstance(each, OptimalValue) and each.binding for each in optima)
+    is_bounded = any(each.binding for each in optima)
     moving = np.exp([free.coordinate(float(value)) for value in best[finite]])
     nan = math.nan
     exponent, scatter = (nan, nan) if is_bounded else loglog_slope(models.values[finite], moving)
     kept = [at(each, {free.name: float(best[models.smallest])}) for each in models.problems]
-    places = [[free.coordinate(value) for value in _minima(each)] for each in optima]
+    places = [[free.coordinate(value) for value in each.nearly_best] for each in optima]
     least = [each.loss for each in optima]
     regret = regret_of(kept, least, models.objective, models.label_noise, count.advance)
-    lost = np.array([is_lost(each) for each in optima])
+    lost = np.array([each.is_lost for each in optima])
     return Transfer(
         problem=models.problem,
         field=free.name,
@@ -284,13 +284,6 @@ def _transfer(
         regret=np.where(lost | lost[models.smallest], nan, regret),
         label_noise=models.label_noise,
     )
-
-
-def _minima(optimum: OptimalLr | OptimalValue) -> list[float]:
-    """Values of the minima that are nearly as good, best first."""
-    if isinstance(optimum, OptimalLr):
-        return [each.lr for each in optimum.minima]
-    return [each.values[optimum.name] for each in optimum.minima]
 
 
 def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.words import percent
-from deeplinear._learning_rate import OptimalLr
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._planning.axes import Axis
-from deeplinear._planning.one_field import OptimalValue
 from deeplinear._planning.verdict import Evidence, Named, judge
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import factors_in_words, in_words
@@ -21,11 +19,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Array = NDArray[np.float64]
-
-
-def is_lost(optimum: Any) -> bool:
-    """Whether rounding errors have grown into the loss of an optimum."""
-    return isinstance(optimum, OptimalLr) and optimum.rounding_at is not None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,7 +114,7 @@ class Transfer(Drawn):
     @property
     def binding(self) -> tuple[str, ...]:
         """For each value ``"low"`` or ``"high"`` where the optimum is at a bound, else empty; rates have no bounds."""
-        return tuple(each.binding if isinstance(each, OptimalValue) else "" for each in self.optima)
+        return tuple(each.binding for each in self.optima)
 
     @property
     def measured_verdict(self) -> str:
@@ -207,23 +200,18 @@ class Transfer(Drawn):
 
     def place(self, index: int) -> str:
         """Say where the optimum of a value is, if that is special: at the edge of stability, at a bound, or lost."""
-        optimum = self.optima[index]
-        if isinstance(optimum, OptimalValue):
-            return f"at its {optimum.binding} bound" if optimum.binding else ""
-        if is_lost(optimum):
-            return "lost in rounding errors"
-        return "at the edge of stability" if optimum.at_edge else ""
+        return str(self.optima[index].place)
 
     @property
     def _is_resolved(self) -> bool:
         """Whether every optimum is, and rounding errors have not grown into its loss."""
-        return all(each.is_resolved and not is_lost(each) for each in self.optima)
+        return all(each.is_resolved and not each.is_lost for each in self.optima)
 
     def _where(self, at: str) -> dict[str, Any]:
         """Whether optima are at the edge of stability, or at a bound, as a variable."""
         if self.field != "lr":
             return {"binding": (at, list(self.binding))}
-        return {"at_edge": (at, [isinstance(each, OptimalLr) and each.at_edge for each in self.optima])}
+        return {"at_edge": (at, [each.at_edge for each in self.optima])}
 
     @property
     def _quantity(self) -> str:

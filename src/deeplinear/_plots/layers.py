@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.measured import Measured
 from deeplinear._plots.curves import draw_pair, drawable
 from deeplinear._plots.style import log_axis
 from deeplinear._theory.solution import Solution
@@ -15,7 +16,7 @@ Array = NDArray[np.float64]
 _DECADE = 10.0
 
 
-def draw_layers(ax: Axes, theory: Solution, experiment: Ensemble, name: str, first: int, title: str) -> None:
+def draw_layers(ax: Axes, theory: Solution, experiment: Ensemble | Measured, name: str, first: int, title: str) -> None:
     """Draw equal-time correlations of each layer from ``first`` on, averaged over outputs; dark to light."""
     outputs = theory.problem.data.outputs
     curves = (getattr(theory, name), experiment.mean(name), experiment.standard_error(name))

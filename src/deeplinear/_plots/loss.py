@@ -168,7 +168,7 @@ def plot_experiment(experiment: Ensemble | Measured, ax: Axes | None = None) -> 
         if ax is None:
             figure = new_figure(4.6, 3.3)
             ax = figure.add_subplot()
-            words = in_words(experiment.problem) if isinstance(experiment, Ensemble) else []
+            words = [] if experiment.problem is None else in_words(experiment.problem)
             put_title(figure, *words, _size(experiment))
         for name, (label, color) in LOSSES.items():
             steps, mean, error = _mean(experiment, name)
@@ -221,7 +221,7 @@ def plot_comparison(
         _draw_scores(scores, theory, experiment)
         step_axis(losses, last_step(theory), label=False)
         step_axis(scores, last_step(theory))
-        if has_layers and isinstance(experiment, Ensemble):
+        if has_layers:
             features = figure.add_subplot(grid[:3, 1])
             gradients = figure.add_subplot(grid[3:, 1], sharex=features)
             draw_layers(features, theory, experiment, "feature_correlation", 0, "features $C_h^\\ell(t, t)$")
@@ -283,7 +283,7 @@ def _mean(experiment: Ensemble | Measured, name: str) -> tuple[NDArray[np.int64]
 def _draw_losses(ax: Axes, theory: Solution, experiment: Ensemble | Measured) -> None:
     for name, (label, color) in losses_of(theory, experiment).items():
         draw_pair(ax, theory.times, getattr(theory, name), *_mean(experiment, name), color, label)
-    for more in _more_losses(theory) if isinstance(experiment, Ensemble) else ():
+    for more in () if experiment.has_only_losses else _more_losses(theory):
         if more.row < getattr(experiment, more.name).shape[1]:
             mean, error = (of(more.name)[more.row] for of in (experiment.mean, experiment.standard_error))
             draw_pair(ax, theory.times, more.of(theory), experiment.times, mean, error, more.color, more.label)
@@ -340,7 +340,7 @@ def losses_of(
     theory: Solution | Landscape, experiment: Ensemble | Measured | None = None
 ) -> dict[str, tuple[str, str]]:
     """Losses to draw: all that were measured; where no example is seen twice, the train loss is the test loss."""
-    if isinstance(experiment, Measured):
+    if experiment is not None and experiment.problem is None:  # measured elsewhere
         return {name: style for name, style in LOSSES.items() if recorded(experiment, name)[0].size}
     one_curve = np.array_equal(theory.train_loss, theory.test_loss)
     return {name: style for name, style in LOSSES.items() if name == "test_loss" or not one_curve}

@@ -1,13 +1,15 @@
 """What a panel of the paper is: data. What is trained, how it is shown, and what is claimed of it."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import deeplinear as dl
 from deeplinear._reproduce.claim import Claim
-from deeplinear._reproduce.results import Costs, Edges, Optima, Trainings
+from deeplinear._reproduce.jobs import Clock, Job, Limit, Train, Tune
+from deeplinear._reproduce.results import Costs, Edges, Lines, Optima, Timed, Trainings
 
 
 @dataclass(frozen=True)
@@ -61,17 +63,45 @@ def chosen(lines: tuple[Any, ...], size: Size) -> tuple[Any, ...]:
     return tuple(lines[round(index * (len(lines) - 1) / (count - 1))] for index in range(count))
 
 
+class _Curves(ABC):
+    """A study each of whose lines takes one job."""
+
+    lines: tuple[Line, ...]
+    results: ClassVar[type[Lines]]
+
+    def at(self, size: Size) -> Self:
+        """Return the study with as many lines and steps as the size allows."""
+        lines = tuple(line.at(size) for line in chosen(self.lines, size))
+        return replace(self, lines=lines)  # type: ignore[type-var]  # a dataclass, as all studies are
+
+    def jobs(self, size: Size) -> tuple[Job, ...]:
+        """What it takes, in the order of its lines."""
+        return tuple(self._job(line, size) for line in self.lines)
+
+    @abstractmethod
+    def _job(self, line: Line, size: Size) -> Job:
+        """What one line takes."""
+
+    def gathered(self, data: list[Any]) -> Any:
+        """Bring the results of the jobs into the shape that claims and pictures read."""
+        make = self.results.make
+        return self.results([make(line, each) for line, each in zip(self.lines, data, strict=True)])
+
+
 @dataclass(frozen=True)
-class Training:
+class Training(_Curves):
     """Loss curves: each line is solved, and trained where networks can be."""
 
     lines: tuple[Line, ...]
     results = Trainings
     over_rates = False
 
+    def _job(self, line: Line, size: Size) -> Job:
+        return Train(line.problem, size.dim if line.networks else None, size.seeds)
+
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(_Curves):
     """Losses against the learning rate, with the optimum of each line; lines differ in the field ``over``.
 
     ``lrs`` are the rates at which networks are trained: lowest, highest and how many, evenly spaced in the logarithm.
@@ -84,14 +114,20 @@ class Rates:
     results = Optima
     over_rates = True
 
+    def _job(self, line: Line, size: Size) -> Job:
+        return Tune(line.problem, self.over, line.value, self.lrs, size.dim, size.seeds)
+
 
 @dataclass(frozen=True)
-class Stability:
+class Stability(_Curves):
     """The largest learning rate that trains, of each line."""
 
     lines: tuple[Line, ...]
     results = Edges
     over_rates = True
+
+    def _job(self, line: Line, size: Size) -> Job:
+        return Limit(line.problem, size.dim if line.networks else None, size.seeds)
 
 
 @dataclass(frozen=True)
@@ -113,13 +149,26 @@ class Timing:
     """Seconds that problems of growing size take."""
 
     series: tuple[Series, ...]
-    results = Costs
     over_rates = False
 
     @property
     def lines(self) -> tuple[Line, ...]:
         """Lines of all series."""
         return tuple(line for each in self.series for line in each.lines)
+
+    def at(self, size: Size) -> "Timing":
+        """Return the study with its series cut to their smallest sizes, if the scale says so."""
+        cut = (replace(each, lines=each.lines[: size.curves or len(each.lines)]) for each in self.series)
+        return Timing(tuple(cut))
+
+    def jobs(self, size: Size) -> tuple[Job, ...]:
+        """What it takes, in the order of its lines."""
+        return tuple(Clock(line.problem, each.what, each.dim) for each in self.series for line in each.lines)
+
+    def gathered(self, data: list[Any]) -> Costs:
+        """Bring the results of the jobs into the shape that claims and pictures read."""
+        left = iter(data)
+        return Costs([Timed(each, [next(left) for _ in each.lines]) for each in self.series])
 
 
 Study = Training | Rates | Stability | Timing

@@ -207,15 +207,9 @@ def _evaluate(
     times, layers = len(rows), range(1, L + 1)
     one, zero = np.eye(outputs * times), np.zeros((outputs * times, outputs * times))
     every_time, every_pair, same_output = np.ones((times, times)), np.ones((outputs, outputs)), np.eye(outputs)
-    same_time = np.kron(np.eye(times), every_pair)
     d = problem.network.initial_scales[:, None] * np.array([row.d for row in rows]).T  # with the initial scale
     dd = [np.kron(np.outer(d_l, d_l), every_pair) for d_l in d]  # for elementwise products
     overlaps = np.array([[_overlap(problem, one_.phase, other.phase) for other in rows] for one_ in rows])
-    numbers = np.array([row.data_set for row in rows])
-    same_set = np.kron(numbers[:, None] == numbers, every_pair)
-    sigmas = np.array([row.stage.noise for row in rows])
-    steps = np.array([row.step if row.shares_batch else -1.0 - index for index, row in enumerate(rows)])
-    same_draw = np.kron(steps[:, None] == steps, every_pair)
 
     def learned(layer: int, C_: Array, transposed: bool) -> Array:
         # What a weight layer has learned: X of every row with the correlation of the field that it is applied to.
@@ -283,7 +277,7 @@ def _evaluate(
             net.Rvu -= p * lam * H(lam) @ net.K
         net.Cv = net.bias + net.width + net.data
 
-        residuals()
+        _residuals(rows, outputs, net, shares_data)
 
         # h_0 = u + lam RDelta v for a mode, with cov u = lam Noise.
         net.Ch[0], net.Rhr[0] = zero, zero
@@ -294,30 +288,40 @@ def _evaluate(
             net.Ch[0] += p * dh_du @ (lam * net.Noise) @ dh_du.T
             net.Rhr[0] -= p * dh_dw @ S
 
-    def residuals() -> None:
-        # Delta on the training set, what it remembers (RDelta), and the noise that samples add to h_0. Rows remember
-        # those of the same data set.
-        Cy = net.Cv + np.kron(np.outer(sigmas, sigmas), same_output)  # errors on fresh examples
-        reuse = np.repeat([_reuse(row) for row in rows], outputs)
-        draws = np.repeat([_draws(row) for row in rows], outputs)
-        # A step weighs each residual by c = 1/b or 0, which adds variance (1 - b)/b CDelta(t, t) at that step only.
-        # CDelta(t, t) has it from the steps before t, by RDelta - 1; Noise from t as well. Rows that see one draw have
-        # the same c: <c^2> = 1/b of what one does to the other, and c - 1 times residuals that do not feel it.
-        seen = np.where(reuse > 0, reuse, 1.0)
-        within = (same_draw - same_time) * (1.0 + draws / seen) * reuse[:, None] * same_set * net.Rvu
-        elsewhere = (1.0 - same_draw + same_time) * reuse[:, None] * same_set * net.Rvu
-        net.RDelta = np.linalg.inv(one - within - elsewhere)
-        unfelt = (one - within) @ net.RDelta
-        own_draw, later = draws[:, None] * same_draw, unfelt - one
-        net.CDelta = unfelt @ (same_set * Cy) @ unfelt.T + later @ (own_draw * net.CDelta / seen) @ later.T
-        remembered = reuse[:, None] * same_set * Cy + own_draw * net.CDelta
-        net.Noise = shares_data * net.RDelta @ remembered @ net.RDelta.T
-
     for layer in reversed(layers):
         hidden(layer)  # the new row of g is exact from here on
     layer_zero()
     for layer in layers:
         hidden(layer)  # and now that of h
+
+
+def _residuals(rows: list[Row], outputs: int, net: _Kernels, shares_data: bool) -> None:
+    """Delta on the training set, what it remembers (RDelta), and the noise that samples add to h_0, in place.
+
+    Rows remember those of the same data set.
+    """
+    every_pair = np.ones((outputs, outputs))
+    one, same_time = np.eye(outputs * len(rows)), np.kron(np.eye(len(rows)), every_pair)
+    numbers = np.array([row.data_set for row in rows])
+    same_set = np.kron(numbers[:, None] == numbers, every_pair)
+    steps = np.array([row.step if row.shares_batch else -1.0 - index for index, row in enumerate(rows)])
+    same_draw = np.kron(steps[:, None] == steps, every_pair)
+    sigmas = np.array([row.stage.noise for row in rows])
+    Cy = net.Cv + np.kron(np.outer(sigmas, sigmas), np.eye(outputs))  # errors on fresh examples
+    reuse = np.repeat([_reuse(row) for row in rows], outputs)
+    draws = np.repeat([_draws(row) for row in rows], outputs)
+    # A step weighs each residual by c = 1/b or 0, which adds variance (1 - b)/b CDelta(t, t) at that step only.
+    # CDelta(t, t) has it from the steps before t, by RDelta - 1; Noise from t as well. Rows that see one draw have
+    # the same c: <c^2> = 1/b of what one does to the other, and c - 1 times residuals that do not feel it.
+    seen = np.where(reuse > 0, reuse, 1.0)
+    within = (same_draw - same_time) * (1.0 + draws / seen) * reuse[:, None] * same_set * net.Rvu
+    elsewhere = (1.0 - same_draw + same_time) * reuse[:, None] * same_set * net.Rvu
+    net.RDelta = np.linalg.inv(one - within - elsewhere)
+    unfelt = (one - within) @ net.RDelta
+    own_draw, later = draws[:, None] * same_draw, unfelt - one
+    net.CDelta = unfelt @ (same_set * Cy) @ unfelt.T + later @ (own_draw * net.CDelta / seen) @ later.T
+    remembered = reuse[:, None] * same_set * Cy + own_draw * net.CDelta
+    net.Noise = shares_data * net.RDelta @ remembered @ net.RDelta.T
 
 
 def _ratio(x: float, y: float) -> float:

@@ -99,31 +99,19 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
     shares = [average.weights(problem.steps) for average in averages]
 
     for phase, stage in enumerate(problem.stages):
-        rule, plain = stage.optimizer, stage.optimizer.plain
+        rule = stage.optimizer
         if stage.since == 0:
             W = list(x) if phase and problem.stages[phase - 1].optimizer.averaging is not None else W
-            m, v, seen = [0.0 * w for w in W], np.zeros(layers), 0
+            buffers = _Buffers([0.0 * w for w in W], np.zeros(layers))
             x = list(W)
         data_set += stage.new_samples
         fresh = stage.sampling.fresh and stage.sampling.subsamples
-        batches = _batches(stage)
-        factors, decays = problem.layer_rates(rule), problem.layer_decays(rule)
-        own, counted = problem.orthogonal_rates(), problem.size_factors(rule)
+        batches, update = _batches(stage), _Update(problem, stage, buffers)
         for step in range(stage.steps):
             now = stage.since + step
-            mu, kappa = plain.momenta(stage.of)[now], decays * plain.decays(stage.of)[now]
-            eta = factors * plain.rates(stage.of)[now]
             data_set += fresh
-
-            def at(weights: list[_Weight], *roles: str, own_data: bool = False, shares_batch: bool = False) -> Row:
-                number = data_set + 0.5 * (own_data and fresh)  # noqa: B023  # it is called at once
-                return Row(
-                    [w.d for w in weights], [w.X for w in weights], roles, stage, phase, number,  # noqa: B023
-                    batches[stage.since_samples + step], shares_batch, stage.start + step,  # noqa: B023
-                )  # fmt: skip
-
-            reported = x if rule.averaging is not None else W
-            past.append(list(reported))
+            at = _Moment(stage, phase, data_set, fresh, batches[stage.since_samples + step], stage.start + step).row
+            past.append(list(W if rule.averaging is None else x))
             if rule.averaging is not None:
                 y = [(1.0 - rule.averaging) * w + rule.averaging * mean for w, mean in zip(W, x, strict=True)]
                 sizes = yield at(y, "shown")
@@ -143,35 +131,92 @@ def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None
                 sizes = yield at([w + -up * g for w, g in zip(W, G, strict=True)], shares_batch=True)
                 G = [_gradient(row, C, most) for _ in W]
                 row += 1
-
-            squares, correlations = counted * np.array(sizes[0]), sizes[1]
-            if rule.scaling is not None and not rule.scaling.by_layer:
-                squares = np.full(layers, squares.sum())
-            seen += 1
-            for layer in range(layers):
-                scale = 1.0
-                if rule.scaling is not None and rule.scaling.clip is not None:
-                    scale = min(1.0, rule.scaling.clip / np.sqrt(squares[layer])) if squares[layer] else 1.0
-                elif rule.scaling is not None:
-                    beta2 = rule.scaling.beta2
-                    v[layer] = beta2 * v[layer] + (1.0 - beta2) * squares[layer]
-                    scale = 1.0 / np.sqrt(v[layer] / (1.0 - beta2**seen)) if v[layer] else 0.0  # nothing to divide
-                orthogonal = rule.orthogonal
-                if orthogonal is not None and (0 < layer < layers - 1 or (layer == 0 and orthogonal.input)):
-                    m[layer] = orthogonal.momentum * m[layer] + G[layer]
-                    M = orthogonal.momentum * m[layer] + G[layer] if orthogonal.nesterov else m[layer]
-                    step_ = newton_schulz(M.X, *correlations[layer], orthogonal.iterations)
-                    branch = problem.network.branch_factor if layer else 1.0
-                    lr = own[layer] * rule.rates(stage.of)[now] / (problem.network.gamma0 * branch) if branch else 0.0
-                    W[layer] = W[layer] + lr * _Weight(0.0, step_)
-                    continue
-                force = scale * G[layer] + -kappa[layer] * W[layer]
-                m[layer] = mu * m[layer] + force
-                W[layer] = W[layer] + eta[layer] * (mu * m[layer] + force if plain.nesterov else m[layer])
+            W = update(now, W, G, sizes)
             if rule.averaging is not None:
                 c = 1.0 / (now + 2)
                 x = [(1.0 - c) * mean + c * w for mean, w in zip(x, W, strict=True)]
     yield None
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """A step of training, at which rows are evaluated; as in ``Row``, and whether its samples are ``fresh``."""
+
+    stage: Stage
+    phase: int
+    data_set: float
+    fresh: bool
+    batch: float
+    step: int
+
+    def row(self, weights: list[_Weight], *roles: str, own_data: bool = False, shares_batch: bool = False) -> Row:
+        """Return the row of these weights; ``own_data`` if it sees other samples than training does, where fresh."""
+        number, d, X = self.data_set + 0.5 * (own_data and self.fresh), [w.d for w in weights], [w.X for w in weights]
+        return Row(d, X, roles, self.stage, self.phase, number, self.batch, shares_batch, self.step)
+
+
+@dataclass
+class _Buffers:
+    """What rules keep between steps: momentum and mean squared size of each layer, and the number of gradients."""
+
+    m: list[_Weight]
+    v: Array
+    seen: int = 0
+
+
+class _Update:
+    """The update of all weights in one phase, which goes on with the buffers of another where that is its own."""
+
+    def __init__(self, problem: Problem, stage: Stage, buffers: _Buffers) -> None:
+        rule = stage.optimizer
+        self._problem, self._stage, self._rule, self._buffers = problem, stage, rule, buffers
+        self._factors, self._decays = problem.layer_rates(rule), problem.layer_decays(rule)
+        self._own, self._counted = problem.orthogonal_rates(), problem.size_factors(rule)
+
+    def __call__(self, now: int, W: list[_Weight], G: list[_Weight], sizes: Sizes) -> list[_Weight]:
+        """Return the weights after a step, given gradients and what the rule looks at."""
+        plain, of = self._rule.plain, self._stage.of
+        mu, kappa = plain.momenta(of)[now], self._decays * plain.decays(of)[now]
+        eta, scales, m = self._factors * plain.rates(of)[now], self._scales(sizes[0]), self._buffers.m
+        updated = []
+        for layer, (w, g) in enumerate(zip(W, G, strict=True)):
+            if self._is_orthogonal(layer):
+                updated.append(w + self._orthogonal_step(now, layer, g, sizes[1][layer]))
+                continue
+            force = scales[layer] * g + -kappa[layer] * w
+            m[layer] = mu * m[layer] + force
+            updated.append(w + eta[layer] * (mu * m[layer] + force if plain.nesterov else m[layer]))
+        return updated
+
+    def _scales(self, sizes: list[float]) -> list[float]:
+        """Factors on the gradients of all layers."""
+        scaling, kept = self._rule.scaling, self._buffers
+        squares = self._counted * np.array(sizes)
+        kept.seen += 1
+        if scaling is None:
+            return [1.0] * len(squares)
+        if not scaling.by_layer:
+            squares = np.full(len(squares), squares.sum())
+        if scaling.clip is not None:
+            return [min(1.0, scaling.clip / np.sqrt(square)) if square else 1.0 for square in squares]
+        beta2 = scaling.beta2
+        kept.v = beta2 * kept.v + (1.0 - beta2) * squares
+        return [1.0 / np.sqrt(v / (1.0 - beta2**kept.seen)) if v else 0.0 for v in kept.v]  # 0: nothing to divide
+
+    def _is_orthogonal(self, layer: int) -> bool:
+        """Whether a layer takes orthogonal steps: hidden ones do, and the first where the rule says so."""
+        orthogonal, last = self._rule.orthogonal, self._problem.network.layers
+        return orthogonal is not None and (0 < layer < last or (layer == 0 and orthogonal.input))
+
+    def _orthogonal_step(self, now: int, layer: int, g: _Weight, correlations: tuple[Array, Array]) -> _Weight:
+        rule, network, m = self._rule.orthogonal, self._problem.network, self._buffers.m
+        assert rule is not None
+        m[layer] = rule.momentum * m[layer] + g
+        M = rule.momentum * m[layer] + g if rule.nesterov else m[layer]
+        X = newton_schulz(M.X, *correlations, rule.iterations)
+        branch, rate = network.branch_factor if layer else 1.0, self._rule.rates(self._stage.of)[now]
+        lr = self._own[layer] * rate / (network.gamma0 * branch) if branch else 0.0
+        return lr * _Weight(0.0, X)
 
 
 def newton_schulz(M: Array, above: Array, below: Array, iterations: int) -> Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import psutil
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.estimate import _PROBE_STEPS, Cost, _shortened, _simulation_seconds, _typical, solve_seconds
 from deeplinear._cost.model import numbers_per_step, work_of
-from deeplinear._experiment.simulate import simulation_memory
+from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
@@ -145,10 +146,7 @@ def _experiment_kinds(problems: list[Problem], experiment: dict[str, Any]) -> li
             continue
     kinds = []
     for (sizes, steps), members in groups.items():
-
-        def seconds(first: Problem = members[0], dim: int = sizes.dim) -> float:
-            return _simulation_seconds(first, dim, experiment["seeds"], 1, "losses")
-
-        memory = simulation_memory(members[0], sizes.dim, experiment["seeds"], 1, "losses")
-        kinds.append(_Kind(len(members), float(numbers_per_step(sizes)) * steps, seconds, memory))
+        asked = Simulation.read(members[0], sizes.dim, experiment["seeds"], 1, "losses")
+        work = float(numbers_per_step(sizes)) * steps
+        kinds.append(_Kind(len(members), work, partial(_simulation_seconds, asked), asked.memory))
     return kinds

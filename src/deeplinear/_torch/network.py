@@ -18,7 +18,7 @@ from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.arguments import check_richness
 from deeplinear._experiment.methods import EXPLICIT, Counts
-from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.sizes import Sizes
 from deeplinear._experiment.train import INIT, explicit_network, generator
 from deeplinear._problem.problem import Problem, check_problem
 
@@ -174,9 +174,9 @@ def network(
 def checked_sizes(problem: Problem, dim: int | None) -> Sizes:
     """Return the counts of a problem; ValueError where ``simulate`` could not train it with explicit matrices."""
     check_problem(problem)
-    sizes = sizes_of(problem, dim)
-    check_richness(Counts(problem, sizes, problem.data.finite(dim), "losses"), EXPLICIT)
-    return sizes
+    counts = Counts.of(problem, dim)
+    check_richness(counts, EXPLICIT)
+    return counts.sizes
 
 
 def multipliers(problem: Problem, sizes: Sizes) -> list[float]:
