@@ -60,6 +60,8 @@ class Condensed(Solver):
     """
 
     name: ClassVar[str] = "condensed"
+    takes_over: ClassVar[bool] = True
+    why_processor: ClassVar[str] = "it needs the processor"
     goes_on: ClassVar[bool] = True
     beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6

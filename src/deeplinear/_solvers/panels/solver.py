@@ -58,6 +58,7 @@ class Panels(Solver):
     """
 
     name: ClassVar[str] = "panels"
+    why_processor: ClassVar[str] = "they need the processor"
     goes_first: ClassVar[bool] = True  # panels keep most
     beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6
