@@ -21,7 +21,7 @@ from deeplinear._core.about import About, Kind, check_fields
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.layers import LayerCheck, PerLayer
 from deeplinear._problem.schedules import Schedule
-from deeplinear._problem.series import Series, SeriesCheck, is_constant, series_values
+from deeplinear._problem.series import Series, SeriesCheck, is_constant, is_function, is_listed, series_values
 
 _LR = About(
     "Learning rate",
@@ -150,6 +150,11 @@ class Optimizer:
         return self._series
 
     @property
+    def functions(self) -> list[str]:
+        """Names of the fields that are functions of the step."""
+        return [name for name in self._series if is_function(getattr(self, name))]
+
+    @property
     def has_schedule(self) -> bool:
         """Whether the learning rate depends on the step."""
         return not is_constant(self.lr)
@@ -207,12 +212,7 @@ class Optimizer:
 
     def tabulated(self, steps: int) -> Self:
         """The same with the values of functions in their place, as files and other processes need them."""
-        functions = [
-            name
-            for name in self._series
-            if callable(getattr(self, name)) and not isinstance(getattr(self, name), Schedule)
-        ]
-        return replace(self, **{name: tuple(self._values(name, steps).tolist()) for name in functions})  # type: ignore[type-var]
+        return replace(self, **{name: tuple(self._values(name, steps).tolist()) for name in self.functions})  # type: ignore[type-var]
 
     def scaled(self, factor: float, steps: int) -> Self:
         """The same with the learning rate of every step multiplied by a factor.
@@ -231,7 +231,7 @@ class Optimizer:
 
     def first(self, count: int, steps: int) -> Self:
         """The same for the first ``count`` of ``steps`` steps alone."""
-        changing = [name for name in self._series if isinstance(getattr(self, name), tuple | Schedule)]
+        changing = [name for name in self._series if is_listed(getattr(self, name))]
         return replace(self, **{name: tuple(self._values(name, steps)[:count].tolist()) for name in changing})  # type: ignore[type-var]
 
     def steady(self, lr: float, steps: int) -> Self:

@@ -57,7 +57,7 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
     >>> series_values("lr", lambda step: 0.1 / (1 + step), 2, checks.non_negative)
     array([0.1 , 0.05])
     """
-    if callable(series) or isinstance(series, Schedule):
+    if is_function(series) or isinstance(series, Schedule):
         _check_steps(name, steps)
     if isinstance(series, Schedule):
         values = series.values(steps)
@@ -74,7 +74,17 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
 
 def is_constant(series: Series) -> bool:
     """Whether a series is one number for all steps."""
-    return not (isinstance(series, tuple | Schedule) or callable(series))
+    return not (isinstance(series, tuple | Schedule) or is_function(series))
+
+
+def is_function(series: Series) -> bool:
+    """Whether a series is a function of the step, which says nothing of itself."""
+    return callable(series)
+
+
+def is_listed(series: Series) -> bool:
+    """Whether a series changes from step to step and says how: a value for each step, or a schedule."""
+    return not is_constant(series) and not is_function(series)
 
 
 def _check_steps(name: str, steps: int) -> None:

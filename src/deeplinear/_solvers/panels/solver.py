@@ -12,7 +12,7 @@ from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure, structure
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.schedules import Schedule
+from deeplinear._problem.series import is_listed
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain
@@ -94,7 +94,7 @@ class Panels(Solver):
         if optimizer.weight_decay:
             decay = float(np.abs(optimizer.weight_decay * rates_of(problem)).sum())
             nodes += NODES * decay / _DECAY_IN_PANEL
-        if isinstance(optimizer.lr, tuple | Schedule) or problem.phases:  # a jump is two neighbouring steps
+        if is_listed(optimizer.lr) or problem.phases:  # a jump is two neighbouring steps
             jumps = breaks(rates_of(problem))
             nodes += _NODES_AFTER_BREAK * int((np.diff(jumps, prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
