@@ -160,6 +160,11 @@ class Solver(ABC):
         return None
 
     @property
+    def error_in_time(self) -> float | None:
+        """Relative error of the losses that is allowed where not every step is kept as it is; None where it is."""
+        return None
+
+    @property
     def averages(self) -> tuple[Average, ...]:
         """Averages of the weights whose losses are found too."""
         return ()

@@ -68,6 +68,11 @@ class Condensed(Solver):
     most_rows: float = math.inf
     pairs: int = PAIRS
 
+    @property
+    def error_in_time(self) -> float:
+        """Relative error of the losses."""
+        return self.tolerance
+
     def why_not(self, problem: Problem) -> str | None:
         """One phase, one evaluation of the network in each step, and a row for every layer."""
         optimizer = problem.optimizer

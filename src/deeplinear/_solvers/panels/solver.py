@@ -66,6 +66,11 @@ class Panels(Solver):
     patience: float = math.inf
     overrun: float = math.inf
 
+    @property
+    def error_in_time(self) -> float:
+        """Relative error of the losses."""
+        return self.tolerance
+
     def why_not(self, problem: Problem) -> str | None:
         """Panels are polynomials in time, which follow no noise and no oscillation."""
         if reason := not_plain(problem):
