@@ -40,7 +40,7 @@ RULES = Suite(
             ("force = -decay[..., None] * self._X", "force = 0.0 * self._X"),
         ],
         "_equations/matrix_averages.py": [
-            ("total *= 1.0 - share", "pass"),
+            ("total *= self._average.carried(self._step)", "pass"),
             ("-= old", "-= 0.5 * old"),
             ("total / self._average.length(self._step - 1)", "total / self._average.length(self._step)"),
         ],
@@ -114,10 +114,7 @@ PROGRAMS = Suite(
             ("            weight *= scale\n", "            pass\n"),
         ],
         "_experiment/averages.py": [
-            (
-                "add(mean, weight, 1.0 - self._decay, keep=self._decay)",
-                "add(mean, weight, self._decay, keep=self._decay)",
-            ),
+            ("average.share(t), average.carried(t)", "average.carried(t), average.carried(t)"),
             ("            self._change(self._inside.popleft(), -1.0)", "            self._inside.popleft()"),
         ],
         "_experiment/training.py": [

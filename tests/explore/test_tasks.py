@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from importlib.resources import files
 from typing import Any
 
 import httpx
@@ -10,7 +11,9 @@ import pytest
 from starlette.applications import Starlette
 
 import deeplinear as dl
+from deeplinear._core.dataset import FIELDS
 from deeplinear._explore import curvature, rates, tasks
+from deeplinear._explore.kinds import KINDS
 from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import read_problem
 from explorer import PROBLEM, changed, last_line, quiet, until
@@ -42,6 +45,15 @@ def test_correlations_are_thinned_and_summed_over_outputs() -> None:
     whole = theory.gradient_correlation[0].reshape(130, 2, 130, 2)[answer["times"][t], :, answer["times"][s], :]
     assert answer["values"][t, s] == pytest.approx(np.trace(whole), rel=1e-12)
     assert answer["layers"] == [1, 2]
+
+
+@pytest.mark.parametrize("group", ["CORRELATIONS", "RESPONSES"])
+def test_the_page_has_words_for_every_function_of_two_times(group: str) -> None:
+    text = (files("deeplinear._explore") / "page" / "words.js").read_text()
+    block = re.search(rf"const {group} = {{(.*?)}};", text, re.DOTALL)
+    assert block is not None
+    names = [name for name in KINDS if FIELDS[name].is_symmetric == (group == "CORRELATIONS")]
+    assert re.findall(r"(\w+):", block[1]) == names
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])

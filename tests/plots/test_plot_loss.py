@@ -181,6 +181,21 @@ def test_every_update_rule_has_words(optimizer: Any, words: str) -> None:
     assert in_words(each)[2] == words
 
 
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("lr", "Muon, momentum 0.9, iterations 5, other weights lr 0.2, momentum 0.5, 10 steps"),
+        ("momentum", "Muon, lr 0.1, iterations 5, other weights lr 0.2, momentum 0.5, 10 steps"),
+        ("other.momentum", "Muon, lr 0.1, momentum 0.9, iterations 5, other weights lr 0.2, 10 steps"),
+        ("steps", "Muon, lr 0.1, momentum 0.9, iterations 5, other weights lr 0.2, momentum 0.5"),
+    ],
+)
+def test_a_field_is_left_out_and_no_other_of_its_name(field: str, words: str) -> None:
+    optimizer = dl.Muon(0.1, 0.9, other=dl.GradientDescent(0.2, 0.5))
+    each = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(), dl.Population(), optimizer, steps=10)
+    assert in_words(each, [field])[2] == words
+
+
 _BATCHES = dl.OnlineSGD(_S.linear(2.0, end=0.5))
 PROGRAM = dl.Problem(
     dl.ResNet(2, 1.0, branch_scaling=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), 10,

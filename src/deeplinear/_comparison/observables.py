@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._comparison.finite_size import FiniteSize
+from deeplinear._core.dataset import CORRELATIONS, FIELDS
 from deeplinear._core.json import plain
 from deeplinear._core.statistics import standard_error
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
 from deeplinear._experiment.measured import Measured, recorded
 from deeplinear._theory.solution import Solution
 
@@ -236,12 +237,12 @@ def observables_of(theory: Solution, experiment: Ensemble | Measured, steps: int
         if values is None:
             continue
         matrix, values = _at(getattr(theory, name), nodes, outputs), _at(values, times, outputs)
-        if matrix.ndim == 2:
+        first = FIELDS[name].first_layer
+        if first is None:
             yield _correlation(name, None, times, matrix, values, outputs)
             continue
         for index, layer in enumerate(matrix):
-            number = index + 1 if name == "gradient_correlation" else index
-            yield _correlation(name, number, times, layer, values[:, index], outputs)
+            yield _correlation(name, first + index, times, layer, values[:, index], outputs)
 
 
 def _more_losses(

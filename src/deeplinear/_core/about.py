@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
-from deeplinear._core.checks import Check
+from deeplinear._core.checks import Check, Wider
 
 _FIELD, _PART = "about", "part"
 _GREEK = {
@@ -76,6 +76,11 @@ class About:
     def __post_init__(self) -> None:
         if self.check is not None and not self.allowed:
             object.__setattr__(self, "allowed", self.check.allowed)
+
+    @property
+    def allowed_alone(self) -> str:
+        """What is allowed of a single value, in words, where several or none are allowed too."""
+        return self.check.one.allowed if isinstance(self.check, Wider) else self.allowed
 
     @property
     def metadata(self) -> dict[str, "About"]:

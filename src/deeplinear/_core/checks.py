@@ -106,19 +106,24 @@ class Word:
 
 
 @dataclass(frozen=True)
-class OrNone:
-    """What another check takes, or None."""
+class Wider:
+    """What the check ``one`` takes, and more."""
 
-    check: Check
+    one: Check
+
+
+@dataclass(frozen=True)
+class OrNone(Wider):
+    """What another check takes, or None."""
 
     @property
     def allowed(self) -> str:
         """What the check takes, in words."""
-        return f"{self.check.allowed}, or None"
+        return f"{self.one.allowed}, or None"
 
     def __call__(self, name: str, value: Any, /) -> Any:
         """Return None, or what the other check returns."""
-        return None if value is None else self.check(name, value)
+        return None if value is None else self.one(name, value)
 
 
 def word(name: str, value: Any, allowed: Sequence[str]) -> str:

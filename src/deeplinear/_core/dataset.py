@@ -20,22 +20,31 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
+_FIRST_LAYERS = {"layer": 0, "gradient_layer": 1}
+"""Axes of layers, each of which ends with layer L, by where they begin; the input side is 0."""
+
+
 class _Field(NamedTuple):
     meaning: str
     times: int
     layers: str | None = None
+    is_symmetric: bool = False
+
+    @property
+    def first_layer(self) -> int | None:
+        """Number of the first layer; None where there are no layers."""
+        return _FIRST_LAYERS.get(self.layers or "")
 
 
-# layer runs over 0 .. L, with the input side as 0; gradient_layer over 1 .. L.
 FIELDS: dict[str, _Field] = {
     "test_loss": _Field("test loss", 1),
     "train_loss": _Field("train loss", 1),
     "averaged_test_loss": _Field("test loss of averaged weights", 1, "average"),
     "task_loss": _Field("test loss on the target of each phase", 1, "phase"),
-    "feature_correlation": _Field("correlation of the forward fields", 2, "layer"),
-    "gradient_correlation": _Field("correlation of the backward fields", 2, "gradient_layer"),
-    "error_correlation": _Field("correlation of the errors in weight space", 2),
-    "residual_correlation": _Field("correlation of the residuals on the training samples", 2),
+    "feature_correlation": _Field("correlation of the forward fields", 2, "layer", is_symmetric=True),
+    "gradient_correlation": _Field("correlation of the backward fields", 2, "gradient_layer", is_symmetric=True),
+    "error_correlation": _Field("correlation of the errors in weight space", 2, is_symmetric=True),
+    "residual_correlation": _Field("correlation of the residuals on the training samples", 2, is_symmetric=True),
     "feature_response": _Field("response of the forward fields", 2, "layer"),
     "gradient_response": _Field("response of the backward fields", 2, "gradient_layer"),
     "error_response": _Field("response of the errors in weight space", 2),
@@ -46,7 +55,11 @@ FIELDS: dict[str, _Field] = {
     "data": _Field("data part of the test loss", 1),
     "label_noise": _Field("label noise part of the test loss", 1),
 }
-"""Observables that can be labelled: what each is, its number of time axes, its layer axis."""
+"""Observables that can be labelled: what each is, its number of time axes, its layer axis, and of functions of two
+times whether they are symmetric; the others are causal."""
+
+OF_TWO_TIMES = tuple(name for name, field in FIELDS.items() if field.times == 2)
+CORRELATIONS = tuple(name for name in OF_TWO_TIMES if FIELDS[name].is_symmetric)
 
 _OF_PAIRS = {"time": "pair_time", "time_prime": "pair_time_prime"}
 """Axes of functions of two times that are known at other times than curves."""
@@ -111,8 +124,7 @@ def to_dataset(
         variables[name] = xr.Variable(dims, array.reshape(leading + split), {"long_name": FIELDS[name].meaning})
     coordinates = {
         "seed": (np.array(seeds), "seed"),
-        "layer": (np.arange(depth + 1), "layer"),
-        "gradient_layer": (np.arange(1, depth + 1), "layer"),
+        **{axis: (np.arange(first, depth + 1), "layer") for axis, first in _FIRST_LAYERS.items()},
         "time": (times, "training step"),
         "output": (np.arange(outputs), "output"),
         "time_prime": (times, "training step"),

@@ -25,9 +25,7 @@ from deeplinear._experiment.methods import EXPLICIT
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem, check_problem
-from deeplinear._problem.schedules import Schedule
 from deeplinear._problem.spectrum import Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
@@ -154,7 +152,7 @@ def _check_steps(problem: Problem) -> None:
     listed = {
         "phases": bool(problem.phases),
         "SAM": any(rule.ascent is not None for rule in rules),
-        "functions of the step": any(_has_function(rule) for rule in rules),
+        "functions of the step": any(rule.functions for rule in rules),
     }
     limits = [(name, _MOST_LISTED) for name, found in listed.items() if found]
     if any(stage.optimizer.changes_in_time or stage.sampling.changes_in_time for stage in problem.stages):
@@ -164,11 +162,6 @@ def _check_steps(problem: Problem) -> None:
     for name, most in limits:
         if problem.steps > most:
             raise Refusal("steps", problem.steps, f"at most {most} for an estimate with {name}")
-
-
-def _has_function(rule: AnyOptimizer) -> bool:
-    values = (getattr(rule, name) for name in rule.series)
-    return any(callable(value) and not isinstance(value, Schedule) for value in values)
 
 
 def _solving(problem: Problem) -> tuple[str, Cost]:

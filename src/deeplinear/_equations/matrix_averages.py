@@ -8,7 +8,7 @@ leave it.
 from collections import deque
 
 from deeplinear._core.arrays import Array, namespace
-from deeplinear._problem.averages import EMA, Average
+from deeplinear._problem.averages import Average
 
 
 class MatrixAverage:
@@ -30,30 +30,22 @@ class MatrixAverage:
     def update(self, X: Array, end: int) -> None:
         """Add the matrix of the next step, which has entries up to a row."""
         new, total = X[:, :end, :end], self._total[:, :end, :end]
-        if isinstance(self._average, EMA):
-            share = 1.0 - self._average.decay if self._step else 1.0
-            total *= 1.0 - share
-            total += share * new  # eq-average
-        else:
-            total += new
-            if self._average.part < 1.0:
-                self._inside.append(namespace(X).asarray(new, copy=True))
-            while len(self._inside) > self._average.length(self._step):
-                old = self._inside.popleft()
-                self._total[:, : old.shape[1], : old.shape[1]] -= old
+        total *= self._average.carried(self._step)
+        total += self._average.share(self._step) * new  # eq-average
+        if self._average.keeps_past:
+            self._inside.append(namespace(X).asarray(new, copy=True))
+        while len(self._inside) > self._average.length(self._step):
+            old = self._inside.popleft()
+            self._total[:, : old.shape[1], : old.shape[1]] -= old
         self._step += 1
 
     def mean(self, end: int) -> Array:
         """Return the average up to a row, shape (batch, end, end)."""
         total: Array = self._total[:, :end, :end]
-        if isinstance(self._average, EMA):
-            return total
         mean: Array = total / self._average.length(self._step - 1)
         return mean
 
 
 def kept(average: Average, steps: int) -> int:
     """Count the matrices of all rows that an average keeps, at most."""
-    if isinstance(average, EMA) or average.part == 1.0:
-        return 1
-    return 1 + average.length(steps - 1)
+    return 1 + (average.length(steps - 1) if average.keeps_past else 0)

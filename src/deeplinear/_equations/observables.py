@@ -55,4 +55,4 @@ TWO_TIME: dict[str, Callable[[Equations, int, Rows], Array]] = {
     "error_response": lambda eq, i, r: to_numpy(eq.data.Rvu(i, r)),
     "residual_response": _residual_response,
 }
-"""By the names that a solution gives them: responses are causal, correlations symmetric."""
+"""By the names that a solution gives them; ``FIELDS`` says which are symmetric."""

@@ -5,34 +5,11 @@ from collections.abc import Sequence
 
 from deeplinear._core.arrays import Array
 from deeplinear._experiment.in_place import add, copied
-from deeplinear._problem.averages import EMA, Average, TailMean
+from deeplinear._problem.averages import Average
 
 
-class RunningEMA:
-    """x_0 = W_0 and x_t = decay x_{t-1} + (1 - decay) W_t.
-
-    Parameters
-    ----------
-    average
-        The rule.
-    """
-
-    def __init__(self, average: EMA) -> None:
-        self._decay = average.decay
-        self._mean: list[Array] = []
-
-    def update(self, weights: Sequence[Array]) -> list[Array]:
-        """Add the weights of the next step, and return the average."""
-        if not self._mean:
-            self._mean = [copied(weight) for weight in weights]
-        else:
-            for mean, weight in zip(self._mean, weights, strict=True):
-                add(mean, weight, 1.0 - self._decay, keep=self._decay)
-        return self._mean
-
-
-class RunningTail:
-    """The mean over the steps t - floor(part t) .. t; earlier weights in it are kept until they leave it.
+class Running:
+    """An average to be kept up to date; earlier weights in a mean of the last ones are kept until they leave it.
 
     Parameters
     ----------
@@ -40,39 +17,32 @@ class RunningTail:
         The rule.
     """
 
-    def __init__(self, average: TailMean) -> None:
+    def __init__(self, average: Average) -> None:
         self._average, self._t = average, 0
         self._sum: list[Array] = []
         self._inside: deque[list[Array]] = deque()
 
     def update(self, weights: Sequence[Array]) -> list[Array]:
         """Add the weights of the next step, and return the average."""
+        average, t = self._average, self._t
         if not self._sum:
-            self._sum = [weight * 0.0 for weight in weights]
-        self._change(weights, 1.0)
-        if self._average.part < 1.0:
+            self._sum = [copied(weight) for weight in weights]
+        else:
+            self._change(weights, average.share(t), average.carried(t))
+        if average.keeps_past:
             self._inside.append([copied(weight) for weight in weights])
-        length = self._average.length(self._t)
-        while self._average.part < 1.0 and len(self._inside) > length:
+        length = average.length(t)
+        while len(self._inside) > length:
             self._change(self._inside.popleft(), -1.0)
         self._t += 1
-        return [each / length for each in self._sum]
+        return self._sum if length == 1 else [each / length for each in self._sum]
 
-    def _change(self, weights: Sequence[Array], factor: float) -> None:
+    def _change(self, weights: Sequence[Array], factor: float, keep: float = 1.0) -> None:
         for total, weight in zip(self._sum, weights, strict=True):
-            add(total, weight, factor)
-
-
-Running = RunningEMA | RunningTail
-
-
-def running(average: Average) -> Running:
-    """Return an average to be kept up to date."""
-    return RunningEMA(average) if isinstance(average, EMA) else RunningTail(average)
+            add(total, weight, factor, keep)
 
 
 def kept_copies(average: Average, steps: int) -> int:
-    """Most copies of the weights that an average holds."""
-    if isinstance(average, EMA):
-        return 1
-    return 2 + (average.length(steps - 1) + 1 if average.part < 1.0 else 0)
+    """Most copies of the weights that an average holds: the sum, the mean of several, and those that are to leave."""
+    length = average.length(steps - 1)
+    return 1 + (length > 1) + (length + 1 if average.keeps_past else 0)

@@ -15,11 +15,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from deeplinear._core.dataset import CORRELATIONS, FIELDS
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.averages import kept_copies
 from deeplinear._experiment.curvature import POSITIONS, Curvature
 from deeplinear._experiment.data_sets import DataTotals, data_totals
-from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, SINGULAR, SPECTRA
+from deeplinear._experiment.ensemble import LINES, LOSSES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.singular_values import steps_needed
 from deeplinear._experiment.sizes import Sizes, sizes_of
@@ -158,8 +159,10 @@ class Counts:
             if self.curvature.line:
                 shapes |= dict.fromkeys(LINES, POSITIONS.shape)
         if self.record == "all":
-            layers: dict[str, tuple[int, ...]] = {"feature_correlation": (depth + 1,), "gradient_correlation": (depth,)}
-            shapes |= {name: (*layers.get(name, ()), self.n, self.n) for name in CORRELATIONS}
+            for name in CORRELATIONS:
+                first = FIELDS[name].first_layer
+                layers = () if first is None else (depth + 1 - first,)
+                shapes[name] = (*layers, self.n, self.n)
         return shapes
 
     def least_richness(self, method: str) -> float:

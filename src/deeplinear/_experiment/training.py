@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deeplinear._core.arrays import Array, computing
-from deeplinear._experiment.averages import running
+from deeplinear._experiment.averages import Running
 from deeplinear._experiment.curvature import POSITIONS, Curvature, Directions, lanczos
 from deeplinear._experiment.data_sets import DataSet
 from deeplinear._experiment.descent import Ascent, Factors, Gradient, Rule
@@ -80,7 +80,7 @@ class Training:
         self._curvature, self._singular = curvature, singular
         self._first: tuple[list[Array], list[Array]] | None = None  # fields of the first gradient, where it is needed
         self._line_start: list[Array] = []
-        self._averages = [running(average) for average in averages]
+        self._averages = [Running(average) for average in averages]
         readout = network.weights[-1]
         self._together = 1 if readout.ndim == 2 else len(readout)
         self._rule = Rule(network.parameters)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from deeplinear._core.dataset import FIELDS
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.averages import read_average
 from deeplinear._explore.curvature import VECTORS, looked_at
@@ -240,7 +241,7 @@ def _correlations(curve: dict[str, Any], view: dict[str, Any]) -> str:
     first = KINDS[kind]
     index = "" if first is None or not isinstance(layer, int) else f"[{layer - first}]"
     relative = []
-    if view.get("relative") is True and kind.endswith("correlation"):
+    if view.get("relative") is True and FIELDS[kind].is_symmetric:
         relative = ["values = values / np.sqrt(np.outer(values.diagonal(), values.diagonal()))"]
     return "\n".join(
         [

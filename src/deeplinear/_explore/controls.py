@@ -215,7 +215,7 @@ def _allowed(name: str, about: About) -> str:
     if about.form in ("choice", "switch", "word or number"):
         return ""
     if about.form == "series":
-        return about.allowed.removesuffix(", one for each step, or a schedule")
+        return about.allowed_alone
     typed = {
         "numbers": ", separated by commas",
         "list": ", separated by commas",
@@ -224,7 +224,7 @@ def _allowed(name: str, about: About) -> str:
     most = f", at most {_MOST[name]}" if name in _MOST else ""
     if about.form == "layers":
         return "one number for each weight layer, separated by commas, or by name, such as input=1, readout=0"
-    return about.allowed.removesuffix(", or None") + typed.get(about.form, most)
+    return about.allowed_alone + typed.get(about.form, most)
 
 
 CONTROLS = tuple(_controls())

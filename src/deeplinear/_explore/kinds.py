@@ -2,18 +2,10 @@
 
 from typing import Any
 
+from deeplinear._core.dataset import FIELDS, OF_TWO_TIMES
 from deeplinear._core.refusal import Refusal
 
-KINDS = {
-    "feature_correlation": 0,
-    "gradient_correlation": 1,
-    "error_correlation": None,
-    "residual_correlation": None,
-    "feature_response": 0,
-    "gradient_response": 1,
-    "error_response": None,
-    "residual_response": None,
-}
+KINDS = {name: FIELDS[name].first_layer for name in OF_TWO_TIMES}
 """Two-time functions, with the number of their first layer; None where they have no layers."""
 
 

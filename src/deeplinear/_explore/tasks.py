@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._core.dataset import FIELDS
 from deeplinear._core.failures import in_words
 from deeplinear._core.refusal import Refusal
 from deeplinear._cost.model import held_in_files, longest_short
@@ -90,7 +91,14 @@ def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
     shown = np.unique(np.linspace(0, len(times) - 1, HEAT_MAP).round().astype(int))
     by_output = values.reshape(len(times), outputs, len(times), outputs)
     traced = np.einsum("tcsc->ts", by_output[shown][:, :, shown])
-    return {"times": times[shown], "values": traced, "kind": kind, "layer": layer, "layers": layers}
+    return {
+        "times": times[shown],
+        "values": traced,
+        "kind": kind,
+        "is_symmetric": FIELDS[kind].is_symmetric,
+        "layer": layer,
+        "layers": layers,
+    }
 
 
 def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:

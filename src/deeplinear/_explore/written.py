@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import deeplinear as dl
-from deeplinear._core.about import described
+from deeplinear._core.about import Described, described
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.experiments import with_modes
 from deeplinear._explore.problems import DRAWN, UPLOADED, read_knots, read_problem
@@ -43,7 +43,7 @@ def problem_lines(document: Any, indent: str = "    ") -> str:
             f"{inner}sampling={_part(problem.sampling)},",
             f"{inner}optimizer={_part(problem.optimizer, _drawn_rate(document, problem.steps))},",
             f"{inner}steps={problem.steps},",
-            *([f"{inner}phases=({', '.join(map(_part, problem.phases))}),"] if problem.phases else []),
+            *([f"{inner}phases=({', '.join(map(_phase, problem.phases))}),"] if problem.phases else []),
             f"{indent})",
         ]
     )
@@ -92,21 +92,24 @@ def _drawn_rate(document: dict[str, Any], steps: int) -> dict[str, str]:
     return {"lr": f"{optimizer['lr']!r} * np.interp(np.linspace(0, 1, {steps}), {at!r}, {factors!r})"}
 
 
-def _part(part: Any, written: dict[str, str] | None = None) -> str:
+def _phase(phase: dl.Phase) -> str:
+    return _part(phase, name="Phase")
+
+
+def _part(part: Any, written: dict[str, str] | None = None, name: str = "") -> str:
     """Write one part with the values that differ from their defaults, some of which are ``written`` already."""
     given = written or {}
     values = [
-        f"{each.name}={given.get(each.name) or _value(getattr(part, each.name))}"
+        f"{each.name}={given.get(each.name) or _value(each, getattr(part, each.name))}"
         for each in described(part)
         if getattr(part, each.name) != each.default
     ]
-    kind = getattr(part, "kind", None)  # a phase has none
-    return f"dl.{(kind and kind.call) or type(part).__name__}({', '.join(values)})"
+    return f"dl.{name or part.kind.call or type(part).__name__}({', '.join(values)})"
 
 
-def _value(value: Any) -> str:
+def _value(each: Described, value: Any) -> str:
     if isinstance(value, dl.schedules.Schedule):
         return f"dl.{value!r}"
-    if hasattr(value, "kind"):  # an update rule within another
+    if each.about.form == "rule":  # within another, or within a phase
         return _part(value)
     return "math.inf" if value == math.inf else repr(value)

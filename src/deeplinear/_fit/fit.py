@@ -60,7 +60,7 @@ class _Run:
     def of(self, curve: Curve) -> Array:
         """Losses, or derivatives, of theory at these steps."""
         pairs = zip(self.names, self.times, strict=True)
-        return np.concatenate([_at(curve.times, getattr(curve, name), times) for name, times in pairs])
+        return np.concatenate([curve.axis.at(getattr(curve, name), times) for name, times in pairs])
 
 
 def fit(
@@ -191,16 +191,6 @@ def _errors(values: Array) -> Array:
         return np.asarray(_USUAL * size)
     relative = float(np.sqrt(np.mean((standard_error(values) / size) ** 2)))
     return np.asarray(max(relative, 1e-9) * size)
-
-
-def _at(known: NDArray[np.int64], losses: Array, times: NDArray[np.int64]) -> Array:
-    """Values at some steps; of a long run that was not solved at every step, by a spline."""
-    if len(known) == known[-1] + 1:
-        return np.array(losses[times], dtype=float)
-    from scipy.interpolate import CubicSpline  # slow to import
-
-    finite = np.isfinite(losses)
-    return np.asarray(CubicSpline(np.log1p(known[finite]), losses[finite])(np.log1p(times)))
 
 
 class _Model:

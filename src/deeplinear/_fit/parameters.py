@@ -141,7 +141,7 @@ def losses_and_slopes(problems: Sequence[Problem], free: Sequence[Parameter], va
 
 
 def _scaled(curve: Curve, factor: float) -> Curve:
-    return Curve(curve.times, factor * curve.test_loss, factor * curve.train_loss, curve.diverged_at)
+    return Curve(curve.axis, factor * curve.test_loss, factor * curve.train_loss, curve.diverged_at)
 
 
 def _difference(problem: Problem, each: Parameter) -> Curve:
@@ -149,4 +149,4 @@ def _difference(problem: Problem, each: Parameter) -> Curve:
     own = get_field(problem, each.name)
     low, high = curves([replace(problem, {each.name: own * (1 + side * _DIFFERENCE)}) for side in (-1, 1)], _CHOICE)
     test, train = ((getattr(high, name) - getattr(low, name)) / (2 * _DIFFERENCE) for name in LOSSES)
-    return Curve(low.times, test, train, low.diverged_at)
+    return Curve(low.axis, test, train, low.diverged_at)

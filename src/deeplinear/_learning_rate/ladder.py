@@ -15,6 +15,7 @@ from deeplinear._problem.rate import has_schedule, up_to, with_rate
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.dense import Dense
 from deeplinear._theory.curves import Curve, curves
+from deeplinear._time.axis import EveryStep
 
 RUNG = math.sqrt(2.0)
 MOST_RUNGS = 100
@@ -85,7 +86,7 @@ def _diverged(problem: Problem) -> Curve:
     (first,) = curves([up_to(problem, 0)])
     beyond = np.full(problem.steps - 1, np.inf)
     test, train = (np.concatenate([loss, beyond]) for loss in (first.test_loss, first.train_loss))
-    return Curve(np.arange(problem.steps), test, train, diverged_at=1)
+    return Curve(EveryStep(problem.steps), test, train, diverged_at=1)
 
 
 def ceiling(problem: Problem, advance: Advance | None = None) -> float:

@@ -5,6 +5,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from deeplinear._core.dataset import FIELDS
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._plots.curves import draw_pair, drawable
@@ -16,9 +17,9 @@ Array = NDArray[np.float64]
 _DECADE = 10.0
 
 
-def draw_layers(ax: Axes, theory: Solution, experiment: Ensemble | Measured, name: str, first: int, title: str) -> None:
-    """Draw equal-time correlations of each layer from ``first`` on, averaged over outputs; dark to light."""
-    outputs = theory.problem.data.outputs
+def draw_layers(ax: Axes, theory: Solution, experiment: Ensemble | Measured, name: str, title: str) -> None:
+    """Draw equal-time correlations of each layer, averaged over outputs; dark to light."""
+    outputs, first = theory.problem.data.outputs, FIELDS[name].first_layer or 0
     curves = (getattr(theory, name), experiment.mean(name), experiment.standard_error(name))
     expected, mean, error = (_equal_times(values, outputs) for values in curves)
     colors = matplotlib.colormaps["cividis"](np.linspace(0.2, 0.95, first + len(expected)))

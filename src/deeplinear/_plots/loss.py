@@ -224,8 +224,8 @@ def plot_comparison(
         if has_layers:
             features = figure.add_subplot(grid[:3, 1])
             gradients = figure.add_subplot(grid[3:, 1], sharex=features)
-            draw_layers(features, theory, experiment, "feature_correlation", 0, "features $C_h^\\ell(t, t)$")
-            draw_layers(gradients, theory, experiment, "gradient_correlation", 1, "gradients $C_g^\\ell(t, t)$")
+            draw_layers(features, theory, experiment, "feature_correlation", "features $C_h^\\ell(t, t)$")
+            draw_layers(gradients, theory, experiment, "gradient_correlation", "gradients $C_g^\\ell(t, t)$")
             columns = math.ceil(len(labelled(features)) / 5)
             features.legend(title="layer $\\ell$", title_fontsize=7, loc="best", ncols=columns, handlelength=1.6)
             step_axis(features, last_step(theory), label=False)

@@ -57,8 +57,7 @@ def plot_schedule(found: OptimalSchedule, ax: Axes | None = None) -> Figure:
         rates, losses = figure.subplots(1, 2)
         _draw_rates(rates, found)
         _draw_losses(losses, found)
-        words = [line.split(", ") for line in in_words(found.problem)]
-        put_title(figure, *(", ".join(word for word in line if not word.startswith(f"{found.of} ")) for line in words))
+        put_title(figure, *in_words(found.problem, [found.of]))
         return figure
 
 
@@ -115,10 +114,7 @@ def plot_plan(found: Plan, ax: Axes | None = None) -> Figure:
         for panel, name in zip(axes[1:], names, strict=True):
             _draw_law(panel, found, name, found.frontier.values[name])
             panel.set_ylabel(f"best {name}")
-        varied = ("lr ", *(f"{name} " for name in found.grid))
-        words = [line.split(", ") for line in in_words(found.problem)]
-        kept = [[word for word in line if not word.startswith(varied) and " steps" not in word] for line in words]
-        put_title(figure, *(", ".join(line) for line in kept if line))
+        put_title(figure, *in_words(found.problem, ["lr", "steps", *found.grid]))
         return figure
 
 

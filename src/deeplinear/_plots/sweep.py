@@ -66,7 +66,7 @@ def plot_sweep(found: "xr.Dataset", ax: Axes | None = None) -> Figure:
         if ax is None:
             figure, place = new_figure(5.4, 3.3), {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
             ax = figure.add_subplot()
-            put_title(figure, *_words(problem, fields))
+            put_title(figure, *in_words(problem, fields))
         x, others = fields[-1], found[fields[0]].values if len(fields) == 2 else [None]
         colors = matplotlib.colormaps["cividis"](np.linspace(0.05, 0.92, len(others)))
         for index, value in enumerate(others):
@@ -85,15 +85,6 @@ def plot_sweep(found: "xr.Dataset", ax: Axes | None = None) -> Figure:
 
 def _losses(found: "xr.Dataset") -> Any:
     return found["test_loss" if "test_loss" in found else "measured_test_loss"]
-
-
-def _words(problem: Problem, fields: list[str]) -> list[str]:
-    """Describe what all points have in common."""
-    varied = tuple(f"{field.rpartition('.')[2].replace('_', ' ')} " for field in fields)
-    chosen = {word for field in fields for word in about_field(problem, field).choices.values()}
-    lines = [line.split(", ") for line in in_words(problem)]
-    lines = [[word for word in line if not word.startswith(varied) and word not in chosen] for line in lines]
-    return [", ".join(line) for line in lines if line]
 
 
 def _name(problem: Problem, field: str) -> str:

@@ -62,17 +62,8 @@ def plot_transfer(transfer: Transfer, ax: Axes | None = None) -> Figure:
         _draw_curves(curves, transfer)
         _draw_optima(optima, transfer)
         _draw_regret(regret, transfer)
-        put_title(figure, *_words(transfer), *_verdicts(transfer))
+        put_title(figure, *in_words(transfer.problem, (transfer.over, transfer.field)), *_verdicts(transfer))
         return figure
-
-
-def _words(transfer: Transfer) -> list[str]:
-    """Describe what all curves have in common."""
-    names = tuple(f"{name.replace('_', ' ')} " for name in (transfer.over, transfer.field))
-    varied = names + ((f"{transfer.problem.steps} steps",) if transfer.over == "steps" else ())
-    lines = [line.split(", ") for line in in_words(transfer.problem)]
-    lines = [[word for word in line if not word.startswith(varied)] for line in lines]
-    return [", ".join(line) for line in lines if line]
 
 
 def _verdicts(transfer: Transfer) -> list[str]:

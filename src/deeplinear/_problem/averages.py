@@ -1,10 +1,15 @@
-"""Averages of the weights over training, whose losses are wanted beside those of the last weights."""
+"""Averages of the weights over training, whose losses are wanted beside those of the last weights.
+
+Every average says how a sum of weights becomes it, step after step: the sum is multiplied by ``carried``, the weights
+enter with ``share``, those that are more than ``length`` steps old leave where it ``keeps_past``, and the average is
+the sum over ``length``.
+"""
 
 import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +44,22 @@ class EMA:
     """
 
     decay: float = field(metadata=_DECAY.metadata)
+    keeps_past: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def share(self, t: int) -> float:
+        """Factor with which the weights of time t enter."""
+        return 1.0 - self.decay if t else 1.0
+
+    def carried(self, t: int) -> float:
+        """Factor on what was there before time t."""
+        return self.decay if t else 0.0
+
+    def length(self, t: int) -> int:
+        """What the sum is divided by at time t: 1."""
+        return 1
 
     def weights(self, steps: int) -> NDArray[np.float64]:
         """Share of the weights of each time in the average at time t, shape (steps, steps)."""
@@ -73,8 +91,21 @@ class TailMean:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    @property
+    def keeps_past(self) -> bool:
+        """Whether weights leave the mean again."""
+        return self.part < 1.0
+
+    def share(self, t: int) -> float:
+        """Factor with which the weights of time t enter the sum: 1."""
+        return 1.0
+
+    def carried(self, t: int) -> float:
+        """Factor on what was there before time t: 1."""
+        return 1.0
+
     def length(self, t: int) -> int:
-        """Number of steps in the mean at time t."""
+        """Number of steps in the mean at time t, which the sum is divided by."""
         return math.floor(self.part * t) + 1
 
     def weights(self, steps: int) -> NDArray[np.float64]:

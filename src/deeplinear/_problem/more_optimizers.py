@@ -155,8 +155,6 @@ class Muon(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nesterov and self.momentum == 0.0:
-            raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
         if self.other is not None and (not isinstance(self.other, GradientDescent) or self.other.clip is not None):
             raise Refusal("other", self.other, "a GradientDescent without clip")
 

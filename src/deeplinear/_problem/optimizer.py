@@ -17,18 +17,18 @@ from typing import Any, ClassVar, Self
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.about import About, Kind, check_fields, keep
+from deeplinear._core.about import About, Kind, check_fields
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.layers import LayerCheck, PerLayer
 from deeplinear._problem.schedules import Schedule
-from deeplinear._problem.series import Series, check_series, is_constant, series_values
+from deeplinear._problem.series import Series, SeriesCheck, is_constant, is_function, is_listed, series_values
 
 _LR = About(
     "Learning rate",
     "Size of each step: too small is slow, and too large blows up.",
     "series",
     symbol=r"\eta",
-    allowed="a positive finite number, one for each step, or a schedule",
+    check=SeriesCheck(checks.positive, checks.non_negative),
     start=0.03,
     usual=(0.0005, 2.0),
     log=True,
@@ -38,7 +38,7 @@ _MOMENTUM = About(
     "How much of the last step is carried over.",
     "series",
     symbol=r"\mu",
-    allowed=f"{checks.fraction_below_one.allowed}, one for each step, or a schedule",
+    check=SeriesCheck(checks.fraction_below_one, checks.fraction_below_one),
     usual=(0.0, 0.99),
 )
 _NESTEROV = About(
@@ -49,7 +49,7 @@ _WEIGHT_DECAY = About(
     "How strongly all weights are pulled towards zero.",
     "series",
     symbol=r"\kappa",
-    allowed=f"{checks.non_negative.allowed}, one for each step, or a schedule",
+    check=SeriesCheck(checks.non_negative, checks.non_negative),
 )
 _LAYER_LR = About(
     "Rate of each layer",
@@ -140,20 +140,19 @@ class Optimizer:
     other: "GradientDescent | None" = None
 
     def __post_init__(self) -> None:
-        keep(self, lr=check_series("lr", self.lr, checks.positive, checks.non_negative))
         check_fields(self)
-        if "momentum" in self._series:
-            below_one = checks.fraction_below_one
-            keep(self, momentum=check_series("momentum", self.momentum, below_one, below_one))
-            not_negative = checks.non_negative
-            keep(self, weight_decay=check_series("weight_decay", self.weight_decay, not_negative, not_negative))
-            if self.nesterov and self.momentum == 0.0:
-                raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
+        if self.nesterov and self.momentum == 0.0:
+            raise Refusal("nesterov", True, "False without momentum (momentum is 0.0)")
 
     @property
     def series(self) -> tuple[str, ...]:
         """Names of the fields that may depend on the step."""
         return self._series
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of the fields that are functions of the step."""
+        return [name for name in self._series if is_function(getattr(self, name))]
 
     @property
     def has_schedule(self) -> bool:
@@ -213,12 +212,7 @@ class Optimizer:
 
     def tabulated(self, steps: int) -> Self:
         """The same with the values of functions in their place, as files and other processes need them."""
-        functions = [
-            name
-            for name in self._series
-            if callable(getattr(self, name)) and not isinstance(getattr(self, name), Schedule)
-        ]
-        return replace(self, **{name: tuple(self._values(name, steps).tolist()) for name in functions})  # type: ignore[type-var]
+        return replace(self, **{name: tuple(self._values(name, steps).tolist()) for name in self.functions})  # type: ignore[type-var]
 
     def scaled(self, factor: float, steps: int) -> Self:
         """The same with the learning rate of every step multiplied by a factor.
@@ -237,7 +231,7 @@ class Optimizer:
 
     def first(self, count: int, steps: int) -> Self:
         """The same for the first ``count`` of ``steps`` steps alone."""
-        changing = [name for name in self._series if isinstance(getattr(self, name), tuple | Schedule)]
+        changing = [name for name in self._series if is_listed(getattr(self, name))]
         return replace(self, **{name: tuple(self._values(name, steps)[:count].tolist()) for name in changing})  # type: ignore[type-var]
 
     def steady(self, lr: float, steps: int) -> Self:

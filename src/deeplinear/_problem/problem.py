@@ -143,8 +143,7 @@ class Problem:
         >>> dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=10).hint
         'width 512 is 512 times the input dimension D here; for 512 neurons write 512 / D, which is 1 if D = 512'
         """
-        sizes = {"width": self.network.given_widths, "samples": (getattr(self.sampling, "samples", 0.0),)}
-        sizes["batch"] = (getattr(self.sampling, "batch", 0.0),)
+        sizes = {"width": self.network.given_widths} | {name: (size,) for name, size in self.sampling.sizes.items()}
         for name, values in sizes.items():
             for value in () if self.data.dimension_free else values:
                 if isinstance(value, float) and value.is_integer() and _FEWEST <= value <= _MOST:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.about import About, Kind, check_fields, keep
+from deeplinear._core.about import About, Kind, check_fields
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.schedules import Schedule
-from deeplinear._problem.series import Series, check_series, is_constant, series_values
+from deeplinear._problem.series import Series, SeriesCheck, is_constant, series_values
 
 _SAMPLES = About(
     "Data set size",
@@ -37,7 +37,7 @@ _BATCH = About(
     "Number of examples in each step. Small batches make noisy steps.",
     "series",
     symbol=r"\alpha_B",
-    allowed="a positive finite number, one for each step, or a schedule",
+    check=SeriesCheck(checks.positive, checks.positive, functions=False),
     unit="B/D",
     start=0.5,
     count=64,
@@ -218,7 +218,6 @@ class OnlineSGD(_Batches):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        keep(self, batch=_check_batch(self.batch))
 
     @property
     def drawn(self) -> float:
@@ -268,7 +267,6 @@ class MultiPassSGD(_Batches):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        keep(self, batch=_check_batch(self.batch))
         if _largest(self.batch) > self.samples:
             raise Refusal("batch", self.batch, f"at most samples ({self.samples!r})")
 
@@ -299,12 +297,6 @@ class MultiPassSGD(_Batches):
         """The rule of one step that stands for several: it keeps b' with (1 - b') / b' = (1 - b) / (steps b)."""
         (b,) = self.keeps(1)
         return replace(self, batch=steps * b / (1.0 - b + steps * b) * self.samples)
-
-
-def _check_batch(batch: Any) -> Series:
-    if callable(batch):
-        raise Refusal("batch", batch, _BATCH.allowed)
-    return check_series("batch", batch, checks.positive, checks.positive)
 
 
 def _largest(batch: Series) -> float:

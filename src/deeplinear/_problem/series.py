@@ -1,12 +1,13 @@
 """A number of training that may change from step to step: one value, one for each step, a schedule, or a function."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.checks import Check, Number
+from deeplinear._core.checks import Check, Number, Wider
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.schedules import Schedule, from_dict
 
@@ -16,24 +17,35 @@ MOST_STEPS = 10**7
 """Most steps at which a schedule or a function is evaluated: each of them is a number that is held in memory."""
 
 
-def check_series(name: str, value: Any, one: Check, each: Check) -> Series:
-    """Return a series as it is kept.
+@dataclass(frozen=True)
+class SeriesCheck(Wider):
+    """A single value for all steps, which ``one`` checks, one for each step, which ``each`` checks, or a schedule.
 
-    Parameters
-    ----------
-    name, value
-        The argument.
-    one, each
-        Checks of a single value for all steps, and of those of each step.
+    Functions of the step are taken too, unless ``functions`` is False.
     """
-    if isinstance(value, Schedule) or callable(value):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, Mapping):
-        return from_dict(name, dict(value))
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return _checked(name, value, each)
-    kept: float = one(name, value)
-    return kept
+
+    each: Check
+    functions: bool = True
+
+    @property
+    def allowed(self) -> str:
+        """What the check takes, in words."""
+        return f"{self.one.allowed}, one for each step, or a schedule"
+
+    def __call__(self, name: str, value: Any, /) -> Series:
+        """Return a series as it is kept."""
+        if isinstance(value, Schedule):
+            return value
+        if callable(value):
+            if not self.functions:
+                raise Refusal(name, value, self.allowed)
+            return value  # type: ignore[no-any-return]
+        if isinstance(value, Mapping):
+            return from_dict(name, dict(value))
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            return _checked(name, value, self.each)
+        kept: float = self.one(name, value)
+        return kept
 
 
 def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray[Any]:
@@ -45,7 +57,7 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
     >>> series_values("lr", lambda step: 0.1 / (1 + step), 2, checks.non_negative)
     array([0.1 , 0.05])
     """
-    if callable(series) or isinstance(series, Schedule):
+    if is_function(series) or isinstance(series, Schedule):
         _check_steps(name, steps)
     if isinstance(series, Schedule):
         values = series.values(steps)
@@ -62,7 +74,17 @@ def series_values(name: str, series: Series, steps: int, each: Check) -> NDArray
 
 def is_constant(series: Series) -> bool:
     """Whether a series is one number for all steps."""
-    return not (isinstance(series, tuple | Schedule) or callable(series))
+    return not (isinstance(series, tuple | Schedule) or is_function(series))
+
+
+def is_function(series: Series) -> bool:
+    """Whether a series is a function of the step, which says nothing of itself."""
+    return callable(series)
+
+
+def is_listed(series: Series) -> bool:
+    """Whether a series changes from step to step and says how: a value for each step, or a schedule."""
+    return not is_constant(series) and not is_function(series)
 
 
 def _check_steps(name: str, steps: int) -> None:

@@ -4,8 +4,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from deeplinear._core import checks
-from deeplinear._core.about import AboutPart
+from deeplinear._core.about import AboutPart, described
 from deeplinear._core.refusal import Refusal, check_names
+from deeplinear._core.words import counted
 from deeplinear._problem.layers import Layers
 from deeplinear._problem.optimizer import GradientDescent, Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, SAMPLINGS, Phase
@@ -62,7 +63,7 @@ def _made(name: str, kind: type, table: dict[str, Any]) -> Any:
     known = [each.name for each in fields(kind) if each.init]
     check_names(name, table, ["type", *known])
     values = {key: read_part(key, value, _OWN[key]) if key in _OWN else value for key, value in table.items()}
-    try:
-        return kind(**values)
-    except TypeError as error:  # a required field is missing; the class's own message names it
-        raise ValueError(f"{name}: {str(error).removeprefix(kind.__name__ + '.__init__() ')}") from None
+    if missing := [each.name for each in described(kind) if each.is_required and each.name not in values]:
+        what = counted(len(missing), "required positional argument")
+        raise ValueError(f"{name}: missing {what}: {' and '.join(map(repr, missing))}")
+    return kind(**values)

@@ -212,17 +212,16 @@ def _slope_over_values(figure: Figure, view: SlopeOverValues, results: Trainings
 
 
 def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
-    kinds = {"network": "finite network", "MLP theory": "MLP theory", "residual": "residual theory, panels"}
+    kinds = {
+        "finite network": ("network",),
+        "MLP theory": ("MLP theory",),
+        "residual theory, panels": ("residual theory", "panels"),
+    }
     axes = figure.subplots(1, 3, sharey=True)
-    for ax, (start, title) in zip(axes, kinds.items(), strict=True):
-        series = [
-            each
-            for each in results.series
-            if each.series.label.startswith(start) or (start == "residual" and each.series.what == "panels")
-        ]
+    for ax, (title, shown) in zip(axes, kinds.items(), strict=True):
+        series = [each for each in results.series if each.series.kind in shown]
         for index, (color, each) in enumerate(zip(_sequence(len(series)), series, strict=True)):
             exponent, _ = each.exponent
-            name = each.series.label.split(", ")[1]
             said = ", panels" if each.series.what == "panels" else f" (table: {each.series.exponent:g})"
             sizes = each.sizes / each.sizes[0]
             if each.series.exponent is not None:
@@ -234,7 +233,7 @@ def _over_sizes(figure: Figure, view: OverSizes, results: Costs) -> None:
                 marker=MARKERS[index],
                 markersize=4,
                 linewidth=1.4,
-                label=f"{name}$^{{{exponent:.2f}}}${said}",
+                label=f"{each.series.axis}$^{{{exponent:.2f}}}${said}",
             )
         ax.set_xscale("log")
         ax.set_yscale("log")

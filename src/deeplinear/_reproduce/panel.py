@@ -134,14 +134,21 @@ class Stability(_Curves):
 class Series:
     """Problems of growing size, which is the value of their lines; what is timed, and how the paper says it grows.
 
-    ``what`` is "network", "theory" or "panels"; ``exponent`` is None where the paper says nothing.
+    ``what`` is "network", "theory" or "panels"; ``kind`` says of which networks too, and ``axis`` is the letter of the
+    size. ``exponent`` is None where the paper says nothing.
     """
 
     what: str
-    label: str
+    kind: str
+    axis: str
     lines: tuple[Line, ...]
     dim: int | None = None
     exponent: float | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"{self.kind}, {self.axis}"
 
 
 @dataclass(frozen=True)

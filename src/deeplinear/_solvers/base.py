@@ -145,6 +145,11 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
+    is_automatic: ClassVar[bool] = True  # whether it may be taken without being asked for
+    is_last: ClassVar[bool] = False  # that is tried: it can solve every problem, given time and memory
+    takes_over: ClassVar[bool] = False  # what others have not resolved
+    has_averages: ClassVar[bool] = False  # losses of averaged weights too
+    why_processor: ClassVar[str] = ""  # why it runs on no other device, where it does not
     goes_first: ClassVar[bool] = False  # wherever it can, whatever others would take
     goes_on: ClassVar[bool] = False  # with a run, too, that does not begin as it should
     beginning: ClassVar[int] = 0  # steps whose work tells whether a run does
@@ -152,6 +157,11 @@ class Solver(ABC):
     @property
     def depth_nodes(self) -> int | None:
         """Number of nodes in depth, 0 where every layer is solved; None where that is not decided, or not known."""
+        return None
+
+    @property
+    def error_in_time(self) -> float | None:
+        """Relative error of the losses that is allowed where not every step is kept as it is; None where it is."""
         return None
 
     @property

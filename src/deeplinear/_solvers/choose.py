@@ -1,8 +1,8 @@
 """Which solver takes which problem, and how a list of problems is solved."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from deeplinear._core.device import CPU, Device
@@ -19,7 +19,12 @@ from deeplinear._solvers.merged_steps import MergedSteps
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._solvers.slow import Reference
 
-METHODS = ("auto", "dense", "panels", "coarse", "condensed", "reference")
+SOLVERS: tuple[type[Solver], ...] = (Dense, Panels, MergedSteps, Condensed, Reference)
+"""Every solver; those that "auto" asks before the last of all are in the order in which it does."""
+
+AUTO = "auto"
+METHODS = (AUTO, *(kind.name for kind in SOLVERS))
+_BY_NAME = {kind.name: kind for kind in SOLVERS}
 
 SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
@@ -64,7 +69,7 @@ class Choice:
     ['panels', 'coarse', 'condensed', 'dense']
     """
 
-    method: str = "auto"
+    method: str = AUTO
     tolerance: float = 1e-6
     device: Device = CPU
     only: tuple[str, ...] = METHODS
@@ -76,44 +81,63 @@ class Choice:
 
     def solvers(self) -> list[Solver]:
         """Return the solvers in the order in which they are asked."""
-        every: list[Solver] = [
-            Panels(self.tolerance),
-            MergedSteps(self.tolerance, self.device),
-            self._condensed,
-            Dense(self.tolerance, device=self.device, averages=self.averages),
-        ]
-        if self.method == Reference.name:  # which is never chosen, but asked for
-            return [Reference(self.averages)]
-        return [each for each in every if self.method in (each.name, "auto") and each.name in self.only]
+        asked = [kind for kind in SOLVERS if self._may_take(kind) and kind.name in self.only]
+        return [self._made(kind) for kind in sorted(asked, key=lambda kind: kind.is_last)]
 
-    @property
-    def _condensed(self) -> Condensed:
-        return Condensed(self.tolerance, pairs=PAIRS if self.two_time else 0)
+    def _may_take(self, kind: type[Solver]) -> bool:
+        return kind.is_automatic if self.method == AUTO else kind.name == self.method
+
+    def _made(self, kind: type[Solver]) -> Solver:
+        """Return a solver with those of the options that it has."""
+        options: dict[str, Any] = {
+            "tolerance": self.tolerance,
+            "device": self.device,
+            "averages": self.averages,
+            "pairs": PAIRS if self.two_time else 0,
+        }
+        return kind(**{each.name: options[each.name] for each in fields(kind) if each.name in options})
+
+    def check(self) -> None:
+        """Refuse a method that was asked for and has no averages, or does not run on the device."""
+        if self.method == AUTO:
+            return
+        kind = _BY_NAME[self.method]
+        if self.device != CPU and kind.why_processor:
+            allowed = _methods(each for each in SOLVERS if not each.why_processor)
+            got, why = f'"{self.method}"', f": {kind.why_processor}"
+            raise Refusal("method", self.method, f"{allowed} on {self.device.name}", got=got, rest=why)
+        if self.averages and not kind.has_averages:
+            allowed = _methods(each for each in SOLVERS if each.has_averages)
+            raise Refusal("method", self.method, f"{allowed} with averages")
 
     def solver(self, problem: Problem) -> Solver:
         """Return the solver of a problem; ValueError if a method was asked for that cannot solve it."""
-        if self.method != "auto":
+        if self.method != AUTO:
             (solver,) = self.solvers()
             if reason := solver.why_not(problem):
                 raise Refusal("method", self.method, f'"dense" or "auto" {reason}', got=f'"{self.method}"')
             return self._bounded(problem, solver)
         if self._is_long(problem) and not self.averages:
-            able = [solver for solver in self.solvers()[:-1] if solver.why_not(problem) is None]
+            able = [each for each in self.solvers() if not each.is_last and each.why_not(problem) is None]
             if able:
                 return self._hurried(problem, self._first(problem, able))
-        if self._is_long_curve(problem) and self._condensed.why_not(problem) is None:
-            return self._hurried(problem, self._condensed)
+        if self._is_long_curve(problem) and (condensed := self._taking_over(problem)):
+            return self._hurried(problem, condensed)
         return self.solvers()[-1]
 
     def instead(self, problem: Problem, solver: Solver) -> Solver | None:
         """Return what solves a problem that a solver could not resolve, None if nothing may or can within minutes."""
-        if self.method != "auto" or solver.name == Dense.name:
+        if self.method != AUTO or solver.is_last:
             return None
-        condensed = self._condensed
-        if solver.name != condensed.name in self.only and condensed.why_not(problem) is None:
-            return self._hurried(problem, condensed) if _is_quick(condensed.estimate(problem)) else None
+        if not solver.takes_over and (other := self._taking_over(problem)):
+            return self._hurried(problem, other) if _is_quick(other.estimate(problem)) else None
         dense, rows = Dense(self.tolerance, averages=self.averages), problem.steps * problem.data.outputs
         return dense if rows <= self.most_rows and _is_quick(dense.estimate(problem)) else None
+
+    def _taking_over(self, problem: Problem) -> Solver | None:
+        """Return what solves a problem that others have not resolved, short of every step; None if it cannot."""
+        able = (each for each in self.solvers() if each.takes_over and each.why_not(problem) is None)
+        return next(able, None)
 
     def _first(self, problem: Problem, able: list[Solver]) -> Solver:
         """Return what goes first wherever it can, and otherwise what has least to go through."""
@@ -132,8 +156,7 @@ class Choice:
 
         A past that does not condense, and panels of a run that hardly becomes smooth, would take many minutes.
         """
-        bounded = solver.name in (Condensed.name, Panels.name) and self.hurries
-        if not bounded or _is_quick(Dense(self.tolerance).estimate(problem)):
+        if not self.hurries or _is_quick(Dense(self.tolerance).estimate(problem)):
             return solver
         return solver.hurried(math.inf)
 
@@ -143,9 +166,15 @@ class Choice:
 
     def _is_long_curve(self, problem: Problem) -> bool:
         """Whether only curves are wanted, and are found sooner with a condensed past."""
-        if self.two_time or self.averages or self.device != CPU or Condensed.name not in self.only:
+        if self.two_time or self.averages or self.device != CPU:
             return False
         return problem.steps * problem.data.outputs > SHORT_CURVE
+
+
+def _methods(kinds: Iterable[type[Solver]]) -> str:
+    """Name methods to take instead, without those that are not for everyday use."""
+    names = [f'"{kind.name}"' for kind in kinds if kind.is_automatic]
+    return f'{", ".join(names)} or "{AUTO}"'
 
 
 def _is_quick(work: Work) -> bool:
@@ -168,11 +197,10 @@ def read_solver(values: dict[str, Any]) -> Solver:
     >>> read_solver(write_solver(Dense(1e-8)))
     Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None), averages=())
     """
-    kinds: dict[str, type[Solver]] = {each.name: each for each in (Panels, MergedSteps, Condensed, Dense, Reference)}
     options = dict(values)
     if "averages" in options:
         options["averages"] = averages_from_json(options["averages"])
-    return kinds[options.pop("name")](**options)
+    return _BY_NAME[options.pop("name")](**options)
 
 
 @dataclass(frozen=True)
@@ -189,7 +217,7 @@ def batches(problems: Sequence[Problem], choice: Choice) -> list[Batch]:
     for index, problem in enumerate(problems):
         groups.setdefault(choice.solver(problem), []).append(index)
     found = []
-    for solver, members in sorted(groups.items(), key=lambda each: each[0].name != Dense.name):
+    for solver, members in sorted(groups.items(), key=lambda each: not each[0].is_last):
         for positions in solver.batches([problems[index] for index in members]):
             found.append(Batch(solver, [members[position] for position in positions]))
     return found
@@ -228,10 +256,10 @@ def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Pr
 
 def _or_every_step(problem: Problem, solver: Solver, choice: Choice) -> str:
     """End of a sentence: what it would take to solve every step, where that was left out for the time it takes."""
-    if choice.method != "auto" or solver.name == Dense.name:
+    if choice.method != AUTO or solver.is_last:
         return ""
     condensed, work = Condensed(choice.tolerance), Dense(choice.tolerance).estimate(problem)
-    if solver.name != condensed.name and condensed.why_not(problem) is None:
+    if not solver.takes_over and condensed.why_not(problem) is None:
         takes = in_time(condensed.estimate_of_oscillations(problem).numbers / _NUMBERS_PER_SECOND)
         return f'; or take method="condensed", which may take some {takes} where training oscillates'
     if work.bytes > CPU.available():

@@ -60,6 +60,8 @@ class Dense(Solver):
     """
 
     name: ClassVar[str] = "dense"
+    is_last: ClassVar[bool] = True
+    has_averages: ClassVar[bool] = True
     tolerance: float = 1e-6
     depth_nodes: int | None = None
     device: Device = CPU

@@ -77,6 +77,11 @@ class MergedSteps(Solver):
     tolerance: float = 1e-6
     device: Device = CPU
 
+    @property
+    def error_in_time(self) -> float:
+        """Relative error of the losses."""
+        return self.tolerance
+
     def why_not(self, problem: Problem) -> str | None:
         """Steps are merged where they are alike, and many."""
         if problem.phases:

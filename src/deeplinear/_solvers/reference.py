@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._problem.averages import Average
-from deeplinear._problem.network import ResNet
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
 from deeplinear._solvers.reference_rules import Row, gradient_sizes, train
@@ -202,7 +201,7 @@ def _evaluate(
     and K are made by each network's ``own`` correlations. What replicas do not share has no covariance.
     """
     L, nu, gamma0 = problem.network.layers, (np.nan, *problem.network.widths), problem.network.gamma0
-    skip, beta = (True, problem.network.beta) if isinstance(problem.network, ResNet) else (False, 1.0)
+    skip, beta = problem.network.skip, problem.network.branch_factor
     outputs, modes = problem.data.outputs, problem.data.modes
     times, layers = len(rows), range(1, L + 1)
     one, zero = np.eye(outputs * times), np.zeros((outputs * times, outputs * times))
@@ -329,7 +328,10 @@ def _ratio(x: float, y: float) -> float:
 
 
 def _reuse(row: Row) -> float:
-    """1 / alpha of the data set that a row sees again."""
+    """1 / alpha of the data set that a row sees again.
+
+    The rules are told apart here on purpose, not asked: what they say of themselves is what this checks.
+    """
     match row.stage.sampling:
         case FullBatch(samples=alpha) | MultiPassSGD(samples=alpha):
             return 1.0 / alpha
@@ -339,7 +341,7 @@ def _reuse(row: Row) -> float:
 
 
 def _draws(row: Row) -> float:
-    """Strength of the noise that a batch of its own adds to a row."""
+    """Strength of the noise that a batch of its own adds to a row; the rules are told apart on purpose, as above."""
     match row.stage.sampling:
         case OnlineSGD() if not row.shares_batch:
             return float(1.0 / row.batch)

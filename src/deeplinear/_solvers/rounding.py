@@ -116,8 +116,7 @@ def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver, dev
 
     A device without room for a second solution leaves the answer as it is.
     """
-    every_step = len(answer.axis.times) == problem.steps
-    if answer.rounding_at is not None or not every_step or np.iscomplexobj(answer.curves.test_loss):
+    if answer.rounding_at is not None or not answer.axis.has_every_step or np.iscomplexobj(answer.curves.test_loss):
         return answer
     if not swings_from_nothing(answer.curves.test_loss) or solver.estimate(problem).bytes > device.available():
         return answer
@@ -128,7 +127,8 @@ def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver, dev
     end = min(problem.steps if each.diverged_at is None else each.diverged_at for each in (answer, other))
     losses, others = (each.curves.test_loss[:end] for each in (answer, other))
     # What an approximation leaves out is amplified too, and may be some times as large.
-    allowed = min(DEPENDS * _CHANGE, answer.stats.get("tolerance", math.inf) / 10)
+    error = answer.solver.error_in_time
+    allowed = DEPENDS * _CHANGE if error is None else min(DEPENDS * _CHANGE, error / 10)
     differs = np.flatnonzero(np.abs(losses - others) > allowed * np.maximum(losses, LOSS_FLOOR * losses[0]))
     if not len(differs):
         return answer

@@ -33,6 +33,8 @@ class Reference(Solver):
     """Solve every step with whole matrices, which shares no line with the other solvers."""
 
     name: ClassVar[str] = "reference"
+    is_automatic: ClassVar[bool] = False
+    has_averages: ClassVar[bool] = True
     averages: tuple[Average, ...] = ()
 
     def why_not(self, problem: Problem) -> str | None:

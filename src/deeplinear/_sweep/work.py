@@ -114,9 +114,8 @@ def _step(found: int | None) -> int:
 
 def _losses(solution: Solution, name: str, times: NDArray[np.int64]) -> NDArray[np.float64]:
     """Losses at the steps that are kept; a long run may have been solved at other times."""
-    curve = getattr(solution, name)
-    if len(curve) == solution.problem.steps:
-        return _kept(curve, times)
+    if solution.axis.has_every_step:
+        return _kept(getattr(solution, name), times)
     known = times[times < solution.problem.steps]
     return _filled(np.asarray(solution.at(known)[name]), times)
 

@@ -12,29 +12,37 @@ from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer
 from deeplinear._solvers.choose import Choice, answers, batches
 from deeplinear._solvers.dense import Dense
-from deeplinear._time.grid import spaced_steps
+from deeplinear._time.axis import SpacedSteps, TimeAxis
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Losses of one problem at every step, or at those of ``spaced_steps`` for a long one, as given by ``times``.
+    """Losses of one problem at every step, or at spaced ones for a long run, as the time axis has them.
 
     They are inf from a divergence on, and complex where a field of the problem is. From ``rounding_at`` on, rounding
     errors have grown into them.
     """
 
-    times: NDArray[np.int64]
+    axis: TimeAxis
     test_loss: Array
     train_loss: Array
     diverged_at: int | None
     rounding_at: int | None = None
 
-    def at(self, times: NDArray[np.int64]) -> "Curve":
-        """Return the losses at some of the times."""
-        kept = np.isin(self.times, times)
-        return Curve(self.times[kept], self.test_loss[kept], self.train_loss[kept], self.diverged_at, self.rounding_at)
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """Steps of the losses."""
+        return self.axis.times
+
+    def spaced(self) -> "Curve":
+        """Return the losses at spaced steps."""
+        if not self.axis.has_every_step:
+            return self
+        axis = SpacedSteps(len(self.times))
+        test, train = self.test_loss[axis.times], self.train_loss[axis.times]
+        return replace(self, axis=axis, test_loss=test, train_loss=train)
 
     def loss(self, objective: str) -> Array:
         """Return the test or the train loss."""
@@ -99,15 +107,16 @@ def _curve(problem: Problem, answer: Answer) -> Curve:
     """Losses at every step, or at spaced ones of a run that was not solved at every step."""
     axis, losses = answer.axis, answer.curves
     if axis.has_every_step:
-        return Curve(axis.times, losses.test_loss, losses.train_loss, answer.diverged_at, answer.rounding_at)
-    times, end = spaced_steps(problem.steps - 1), answer.diverged_at
+        return Curve(axis, losses.test_loss, losses.train_loss, answer.diverged_at, answer.rounding_at)
+    spaced, end = SpacedSteps(problem.steps), answer.diverged_at
+    times = spaced.times
     known = times if end is None else times[times < end]
 
     def at(curve: Array) -> Array:
         beyond = np.full(len(times) - len(known), np.inf, curve.dtype)
         return np.append(axis.at(curve, known), beyond)
 
-    return Curve(times, at(losses.test_loss), at(losses.train_loss), end, answer.rounding_at)
+    return Curve(spaced, at(losses.test_loss), at(losses.train_loss), end, answer.rounding_at)
 
 
 def worth_batching(problem: Problem, most: int) -> int:

@@ -21,7 +21,6 @@ from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import Curve, curves
 from deeplinear._theory.status import Status
-from deeplinear._time.grid import spaced_steps
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -165,7 +164,7 @@ def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sen
     names = _names(problem, wrt)
     solved = derivatives([(problem, name) for name in names], choice=_CHOICE)
     if _is_long(problem):
-        solved = [each.at(spaced_steps(problem.steps - 1)) for each in solved]
+        solved = [each.spaced() for each in solved]
     first = solved[0]
     return Sensitivity(
         problem=problem,
@@ -186,9 +185,9 @@ class Derivative:
     value: Curve
     slope: Curve
 
-    def at(self, times: NDArray[np.int64]) -> "Derivative":
-        """Return it at some of its times."""
-        return Derivative(self.value.at(times), self.slope.at(times))
+    def spaced(self) -> "Derivative":
+        """Return it at spaced steps."""
+        return Derivative(self.value.spaced(), self.slope.spaced())
 
 
 def derivatives(
@@ -245,8 +244,8 @@ def _parts(curve: Curve, size: float) -> Derivative:
         parts[times >= (np.inf if end is None else end)] = np.nan
         return parts
 
-    value = Curve(times, curve.test_loss.real, curve.train_loss.real, end)
-    return Derivative(value, Curve(times, slope(curve.test_loss), slope(curve.train_loss), end))
+    value = Curve(curve.axis, curve.test_loss.real, curve.train_loss.real, end)
+    return Derivative(value, Curve(curve.axis, slope(curve.test_loss), slope(curve.train_loss), end))
 
 
 def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
-from deeplinear._core.dataset import write_dataset
+from deeplinear._core.dataset import FIELDS, write_dataset
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
@@ -226,7 +226,7 @@ class Solution(Drawn):
         if not self.axis.has_two_time:
             raise ValueError(f'{self.solver.name} steps have no {name}: solve with method="dense"')
         run, index = self._solved
-        layers = 1 if name.startswith(("error", "residual")) else _layers_of(self.problem, self._depth_nodes)
+        layers = 1 if FIELDS[name].first_layer is None else _layers_of(self.problem, self._depth_nodes)
         memory.require(
             3 * 8 * layers * (len(self.times) * outputs) ** 2,
             f"{name} of {layers} layers",

@@ -136,12 +136,8 @@ def solve(
     if hint := next((each.hint for each in problems if each.hint), ""):
         warnings.warn(hint, stacklevel=2)
     place = find_device(device)
-    if place != CPU and method in ("panels", "condensed"):
-        why = f": {'they need' if method == 'panels' else 'it needs'} the processor"
-        raise Refusal("method", method, f'"dense", "coarse" or "auto" on {device}', got=f'"{method}"', rest=why)
-    if averages and method not in ("auto", "dense", "reference"):
-        raise Refusal("method", method, '"dense" or "auto" with averages')
     choice = Choice(method, tolerance, place, averages=read_averages(averages))
+    choice.check()
     todo = batches(problems, choice)
     memory.require(
         sum(batch.solver.memory([problems[index] for index in batch.members]) for batch in todo),

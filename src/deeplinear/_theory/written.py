@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deeplinear._core.dataset import from_dataset, read_dataset, reading, to_dataset
-from deeplinear._equations.observables import TWO_TIME
+from deeplinear._core.dataset import OF_TWO_TIMES, from_dataset, read_dataset, reading, to_dataset
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import read_solver, write_solver
 from deeplinear._theory.decomposition import Decomposition
@@ -27,7 +26,7 @@ PARTS = ("bias", "width", "data", "label_noise")
 SETS = ("averaged_test_loss", "task_loss")
 """Sets of curves that some problems have."""
 
-MATRICES = tuple(TWO_TIME)
+MATRICES = OF_TWO_TIMES
 
 _STATUS = tuple(each.name for each in fields(Status))
 _LATER = ("rounding_at",)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.arrays import finite
 from deeplinear._core.cached import cached_property
-from deeplinear._time.grid import Grid
+from deeplinear._time.grid import Grid, spaced_steps
 
 Array = NDArray[Any]
 
@@ -167,6 +167,35 @@ class MergedSteps(TimeAxis):
         return values
 
 
+@dataclass(frozen=True)
+class SpacedSteps(TimeAxis):
+    """Values at some of the steps 0 .. steps - 1, as many in each decade, with a spline in the logarithm between them.
+
+    Examples
+    --------
+    >>> axis = SpacedSteps(10**6)
+    >>> len(axis.times), axis.at(np.log1p(axis.times), np.array([123456])).round(4)
+    (332, array([11.7236]))
+    """
+
+    kind: ClassVar[str] = "spaced steps"
+    has_two_time: ClassVar[bool] = False
+    steps: int
+
+    @property
+    def times(self) -> Array:
+        return spaced_steps(self.steps - 1)
+
+    def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
+        if len(curve) == self.steps:
+            known: Array = curve[steps]
+            return known
+        from scipy.interpolate import CubicSpline  # slow to import
+
+        kept = np.isfinite(curve)
+        return np.asarray(CubicSpline(np.log1p(self.times[kept]), curve[kept])(np.log1p(steps)))
+
+
 def read(values: dict[str, Any]) -> TimeAxis:
     """Return the axis that ``to_dict`` wrote down.
 
@@ -175,7 +204,8 @@ def read(values: dict[str, Any]) -> TimeAxis:
     >>> read(EveryStep(4).to_dict())
     EveryStep(steps=4)
     """
-    kinds: dict[str, type[TimeAxis]] = {each.kind: each for each in (EveryStep, SomePairs, NodesOfPanels, MergedSteps)}
+    every: tuple[type[TimeAxis], ...] = (EveryStep, SomePairs, NodesOfPanels, MergedSteps, SpacedSteps)
+    kinds = {each.kind: each for each in every}
     known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return kinds[values["kind"]](**{name: value for name, value in known.items() if name != "kind"})
 

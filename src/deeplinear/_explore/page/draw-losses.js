@@ -71,7 +71,7 @@ export const LOSSES = {
 
   correlations(state, [{ data }], size) {
     if (!data) return { traces: [], up: "step t" };
-    const isResponse = data.kind.endsWith("response");
+    const isResponse = !data.is_symmetric;
     const isRelative = state.relative && !isResponse;
     const heat = {
       type: "heatmap",

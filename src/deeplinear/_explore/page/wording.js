@@ -3,7 +3,7 @@
 import { bestFor, budgetOf } from "./budget.js";
 import { IN_SIGHT } from "./draw-geometry.js";
 import { PARTS } from "./draw-losses.js";
-import { short, WORDS } from "./words.js";
+import { OF_WHAT, short } from "./words.js";
 
 // One or two sentences about the curve that follows the controls, for somebody who has never seen one.
 export function inWords(view, state, { data, networks, isBegun }) {
@@ -45,9 +45,9 @@ const WORDING = {
   },
   correlations(data, state) {
     const layer = data.layer === null || !data.layers.length ? "" : ` in layer ${data.layer}`;
-    return data.kind.endsWith("response")
-      ? `How the ${WORDS[data.kind].replace("response of ", "")}${layer} at step t react to a push at an earlier step t′; nothing reacts before it is pushed.`
-      : `How alike the ${WORDS[data.kind]}${layer} are at two steps of training. ${state.relative ? "Near 1 they have the same pattern, near 0 a new one." : "The diagonal is their size at each step."}`;
+    return data.is_symmetric
+      ? `How alike the ${OF_WHAT[data.kind]}${layer} are at two steps of training. ${state.relative ? "Near 1 they have the same pattern, near 0 a new one." : "The diagonal is their size at each step."}`
+      : `How the ${OF_WHAT[data.kind]}${layer} at step t react to a push at an earlier step t′; nothing reacts before it is pushed.`;
   },
   rates(data) {
     if (!data.optimum) return data.note ?? "";

@@ -1,15 +1,22 @@
 // Numbers, two-time functions and lines in weight space, in words.
 
-export const WORDS = {
+const CORRELATIONS = {
   feature_correlation: "features",
   gradient_correlation: "gradients",
   error_correlation: "errors",
   residual_correlation: "residuals",
-  feature_response: "response of features",
-  gradient_response: "response of gradients",
-  error_response: "response of errors",
-  residual_response: "response of residuals",
 };
+
+const RESPONSES = {
+  feature_response: "features",
+  gradient_response: "gradients",
+  error_response: "errors",
+  residual_response: "residuals",
+};
+
+export const OF_WHAT = { ...CORRELATIONS, ...RESPONSES };
+
+export const WORDS = { ...CORRELATIONS, ...Object.fromEntries(Object.entries(RESPONSES).map(([kind, what]) => [kind, `response of ${what}`])) };
 
 export const short = (value) => (value === null || value === undefined ? "—" : Math.abs(value) >= 0.01 && Math.abs(value) < 1e5 ? Number(value.toPrecision(3)).toString() : value.toExponential(1));
 

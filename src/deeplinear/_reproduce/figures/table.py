@@ -43,22 +43,23 @@ WIDTHS = (4, 6, 8, 11, 16, 23, 32, 45, 64)
 HORIZONS = (1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 
 SERIES = (
-    Series("network", "network, T", lines({8 * t: mlp(steps=8 * t) for t in STEPS}), 200, 1.0),
-    Series("network", "network, L", lines({n: mlp(n, steps=20) for n in DEPTHS}), 300, 1.0),
-    Series("network", "network, N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in WIDTHS}), DIM, 2.0),
-    Series("network", "network, P", lines({DIM * n: mlp(3, WIDE, n, 20) for n in RATIOS}), DIM, 1.0),
-    Series("theory", "MLP theory, T", lines({4 * t: mlp(2, steps=4 * t) for t in STEPS}), None, 3.0),
-    Series("theory", "MLP theory, L", lines({n: mlp(n) for n in DEPTHS}), None, 1.0),
-    Series("theory", "residual theory, T", lines({4 * t: resnet(2, 4 * t) for t in STEPS}), None, 3.0),
-    Series("theory", "residual theory, L", lines({2 * n: resnet(2 * n) for n in DEPTHS}), None, 2.0),
-    Series("panels", "panels, T", lines({t: mlp(2, steps=t) for t in HORIZONS})),
+    Series("network", "network", "T", lines({8 * t: mlp(steps=8 * t) for t in STEPS}), 200, 1.0),
+    Series("network", "network", "L", lines({n: mlp(n, steps=20) for n in DEPTHS}), 300, 1.0),
+    Series("network", "network", "N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in WIDTHS}), DIM, 2.0),
+    Series("network", "network", "P", lines({DIM * n: mlp(3, WIDE, n, 20) for n in RATIOS}), DIM, 1.0),
+    Series("theory", "MLP theory", "T", lines({4 * t: mlp(2, steps=4 * t) for t in STEPS}), None, 3.0),
+    Series("theory", "MLP theory", "L", lines({n: mlp(n) for n in DEPTHS}), None, 1.0),
+    Series("theory", "residual theory", "T", lines({4 * t: resnet(2, 4 * t) for t in STEPS}), None, 3.0),
+    Series("theory", "residual theory", "L", lines({2 * n: resnet(2 * n) for n in DEPTHS}), None, 2.0),
+    Series("panels", "panels", "T", lines({t: mlp(2, steps=t) for t in HORIZONS})),
 )
 
 
 def power(results: Costs, label: str, expected: float) -> Check:
     """Check the power with which time grows in one series."""
-    value, error = results[label].exponent
-    return Check(f"power of {label[-1]}", "clock", value, error, expected - WHOLE, expected + WHOLE)
+    found = results[label]
+    value, error = found.exponent
+    return Check(f"power of {found.series.axis}", "clock", value, error, expected - WHOLE, expected + WHOLE)
 
 
 def network(results: Costs) -> Claim:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array
+from deeplinear._core.dataset import FIELDS
 from deeplinear._equations.observables import TWO_TIME
 from deeplinear._equations.system import Equations
 from deeplinear._time.history import Block
@@ -45,7 +46,7 @@ class Pairs:
         rows, own = (slice(end * outputs - outputs, end * outputs) for end in (count, place + 1))
         self._done += 1
         for name, function in TWO_TIME.items():
-            is_symmetric = name.endswith("correlation")
+            is_symmetric = FIELDS[name].is_symmetric
             row = function(equations, 0, rows) @ (values if is_symmetric else moments)  # eq-pairs
             if name not in self.matrices:
                 size = len(self.times) * outputs

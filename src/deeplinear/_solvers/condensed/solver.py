@@ -60,11 +60,18 @@ class Condensed(Solver):
     """
 
     name: ClassVar[str] = "condensed"
+    takes_over: ClassVar[bool] = True
+    why_processor: ClassVar[str] = "it needs the processor"
     goes_on: ClassVar[bool] = True
     beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6
     most_rows: float = math.inf
     pairs: int = PAIRS
+
+    @property
+    def error_in_time(self) -> float:
+        """Relative error of the losses."""
+        return self.tolerance
 
     def why_not(self, problem: Problem) -> str | None:
         """One phase, one evaluation of the network in each step, and a row for every layer."""

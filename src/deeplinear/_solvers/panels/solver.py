@@ -12,7 +12,7 @@ from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure, structure
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.schedules import Schedule
+from deeplinear._problem.series import is_listed
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain
@@ -58,12 +58,18 @@ class Panels(Solver):
     """
 
     name: ClassVar[str] = "panels"
+    why_processor: ClassVar[str] = "they need the processor"
     goes_first: ClassVar[bool] = True  # panels keep most
     beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6
     depth_nodes: int | None = None
     patience: float = math.inf
     overrun: float = math.inf
+
+    @property
+    def error_in_time(self) -> float:
+        """Relative error of the losses."""
+        return self.tolerance
 
     def why_not(self, problem: Problem) -> str | None:
         """Panels are polynomials in time, which follow no noise and no oscillation."""
@@ -93,7 +99,7 @@ class Panels(Solver):
         if optimizer.weight_decay:
             decay = float(np.abs(optimizer.weight_decay * rates_of(problem)).sum())
             nodes += NODES * decay / _DECAY_IN_PANEL
-        if isinstance(optimizer.lr, tuple | Schedule) or problem.phases:  # a jump is two neighbouring steps
+        if is_listed(optimizer.lr) or problem.phases:  # a jump is two neighbouring steps
             jumps = breaks(rates_of(problem))
             nodes += _NODES_AFTER_BREAK * int((np.diff(jumps, prepend=-2) > 1).sum())
         count = round(min(nodes, problem.steps, MOST_ROWS / problem.data.outputs))
