@@ -13,6 +13,7 @@ import deeplinear as dl
 from deeplinear._explore import curvature, rates, tasks
 from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import read_problem
+from deeplinear._explore.progress import PACE
 from explorer import PROBLEM, changed, last_line, quiet, until
 
 
@@ -23,8 +24,25 @@ def test_solve_is_the_library(client: httpx.Client) -> None:
         np.testing.assert_array_equal(result[name], getattr(theory, name))
     for name in ("bias", "width", "data", "label_noise"):
         np.testing.assert_array_equal(result[name], getattr(theory.decomposition, name))
-    first = tasks.solve({"problem": PROBLEM, "only": 7}, quiet)
-    np.testing.assert_array_equal(first["test_loss"], theory.test_loss[:7])
+
+
+def test_a_brief_answer_has_the_first_steps_of_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    theory, messages = dl.solve(read_problem(PROBLEM)), []
+    whole = tasks.solve({"problem": PROBLEM, "brief": True}, lambda **message: messages.append(message))
+    np.testing.assert_array_equal(whole["test_loss"], theory.test_loss)
+    assert not any("first" in message for message in messages)
+    assert tasks.read("solve", {"problem": PROBLEM}).is_soon
+
+    monkeypatch.setattr(PACE, "seconds_per_number", 1e-7)
+    assert not tasks.read("solve", {"problem": PROBLEM}).is_soon
+    first = tasks.solve({"problem": PROBLEM, "brief": True}, lambda **message: messages.append(message))
+    assert 8 <= first["steps"] < PROBLEM["steps"]
+    assert {"stage": "solving", "first": first["steps"]} in messages
+    np.testing.assert_array_equal(first["test_loss"], theory.test_loss[: first["steps"]])
+    assert PACE.seconds_per_number < 1e-7  # learned from what was solved
+
+    monkeypatch.setattr(PACE, "seconds_per_number", 1e-4)  # so slow that too few steps would be seen
+    assert tasks.solve({"problem": PROBLEM, "brief": True}, quiet)["steps"] == PROBLEM["steps"]
 
 
 def test_divergence_is_an_answer(client: httpx.Client) -> None:
