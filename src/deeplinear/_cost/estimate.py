@@ -33,6 +33,7 @@ from deeplinear._problem.spectrum import Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
+from deeplinear._theory.solve import solve
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -144,7 +145,7 @@ def estimate(
     experiment = None
     if dim is not None:
         memory = simulation_memory(problem, dim, seeds, workers, record, method)
-        experiment = Cost(_simulation_seconds(problem, dim, seeds, workers, record, method), memory)
+        experiment = Cost(simulation_seconds(problem, dim, seeds, workers, record, method), memory)
     method, theory = _solving(problem)
     return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
 
@@ -234,6 +235,13 @@ def _seconds_per_byte(shape: Structure) -> float:
         return _typical(products) / (_FLOAT * size**2 * (full + (count - full) / 2))
 
 
+def batch_overhead(problem: Problem, together: int) -> float:
+    """Measure the seconds of a step of one problem among others, whose matrices are tiny."""
+    steps = min(problem.steps, _PROBE_STEPS)
+    batch = [_shortened(problem, steps)] * together
+    return _typical(lambda: solve(batch)) / together / steps
+
+
 def check_experiment(
     problem: Problem, dim: int | None, seeds: int | Iterable[int], workers: int | None, record: str, method: str
 ) -> None:
@@ -241,7 +249,7 @@ def check_experiment(
     simulation_memory(problem, dim, seeds, workers, record, method)
 
 
-def _simulation_seconds(
+def simulation_seconds(
     problem: Problem, dim: int, seeds: int | Iterable[int], workers: int | None, record: str, method: str = "auto"
 ) -> float:
     """Scale up a short run of as many networks as train at the same time; count, where matrices are not explicit."""

@@ -56,3 +56,16 @@ TWO_TIME: dict[str, Callable[[Equations, int, Rows], Array]] = {
     "residual_response": _residual_response,
 }
 """By the names that a solution gives them: responses are causal, correlations symmetric."""
+
+
+def matrices(layers: int, names: Iterable[str] = TWO_TIME) -> int:
+    """Number of matrices of some of these, of so many layers, or nodes that stand for them.
+
+    Features have one of layer 0, too; errors and residuals have one alone.
+
+    Examples
+    --------
+    >>> matrices(3), matrices(3, ["feature_response", "gradient_response", "error_response"])
+    (18, 8)
+    """
+    return sum({"feature": layers + 1, "gradient": layers}.get(name.split("_")[0], 1) for name in names)

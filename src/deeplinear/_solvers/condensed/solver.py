@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import is_complex, structure
+from deeplinear._equations.observables import matrices
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
 from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Unresolved, Work
@@ -161,9 +162,8 @@ class Condensed(Solver):
 
 
 def _bytes_of_pairs(problem: Problem, times: int) -> int:
-    """Bytes of all functions of two times: of every layer or all but the first two each, and four of layer 0."""
-    matrices = 4 * problem.network.layers + 6
-    return 8 * matrices * (times * problem.data.outputs) ** 2
+    """Bytes of all functions of two times."""
+    return 8 * matrices(problem.network.layers) * (times * problem.data.outputs) ** 2
 
 
 def _curves(run: CondensedRun) -> Curves:
