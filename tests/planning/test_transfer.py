@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._learning_rate import ladder, optimal_lr
 from deeplinear._learning_rate.measured import _exponent
 from deeplinear._planning.moves import find_jumps
@@ -13,7 +14,6 @@ from deeplinear._planning.transfer import transfer
 from deeplinear._planning.verdict import CHEAP, STAYS, Evidence, Named, judge
 from deeplinear._problem.edit import replace
 from deeplinear._problem.rate import rate_of
-from deeplinear._scaling import loglog_slope
 from deeplinear._solvers.base import Unresolved
 from deeplinear._theory.curves import curves
 from factories import checkerboard, maker

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import deeplinear as dl
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._reproduce import jobs, measure
 from deeplinear._reproduce.agreement import Distance, distance, measured_slope, rms_z
 from deeplinear._reproduce.claim import Check, Claim, Outcome, quantity
@@ -31,7 +32,6 @@ from deeplinear._reproduce.figures import (
 )
 from deeplinear._reproduce.panel import Line
 from deeplinear._reproduce.results import Costs, Edge, Edges, Optima, Timed, Trained, Trainings, Tuned
-from deeplinear._scaling import loglog_slope
 
 SEEDS = 32
 SMALL, LARGE = 1e-4, 1.0
