@@ -3,7 +3,7 @@
 from mutants_suite import Suite
 
 RULES = Suite(
-    tests=["solvers/test_any_program.py", "solvers/test_aside.py"],
+    tests=["solvers/test_any_program.py", "equations/test_aside.py"],
     mutants={
         "_time/propagator.py": [("2 + row] += rate * scale", "2 + row] += rate")],
         "_equations/training.py": [
@@ -191,7 +191,7 @@ GEOMETRY = Suite(
 )
 
 CONDENSED = Suite(
-    tests=["solvers/test_history.py", "solvers/test_condensed.py"],
+    tests=["time/test_history.py", "solvers/test_condensed.py"],
     mutants={
         "_time/history.py": [
             ("P = (L * old[:, None]).T / new[:, None]", "P = L.T / new[:, None]"),
