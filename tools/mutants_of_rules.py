@@ -200,7 +200,10 @@ CONDENSED = Suite(
             ("4.0 * (4.0 * n**2 - 1.0)", "4.0 * (4.0 * n**2 + 1.0)"),
             ("times - odd)", "times)"),
             ("np.asarray(steps) % 2 == 1", "np.asarray(steps) % 2 == 0"),
-            ("not all(each.alternates or each.length == NODES", "not any(each.alternates or each.length == NODES"),
+            (
+                "not all(each.alternates or each.length == BLOCK_NODES",
+                "not any(each.alternates or each.length == BLOCK_NODES",
+            ),
         ],
         "_equations/two_time.py": [
             ("return how.moments", "return how.values"),
