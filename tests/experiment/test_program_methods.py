@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ks_2samp
 
 import deeplinear as dl
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._core.dataset import LOSSES
+from deeplinear._experiment.ensemble import CORRELATIONS, MORE_LOSSES, Ensemble
 from deeplinear._experiment.simulate import simulate, simulation_memory
 from deeplinear._problem import schedules
 from deeplinear._problem.averages import EMA, TailMean

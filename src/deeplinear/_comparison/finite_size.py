@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.words import percent
 from deeplinear._experiment.arguments import check_richness, read_arguments
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._experiment.simulate import train_all
 from deeplinear._problem.problem import Problem

@@ -51,6 +51,9 @@ FIELDS: dict[str, _Field] = {
 _OF_PAIRS = {"time": "pair_time", "time_prime": "pair_time_prime"}
 """Axes of functions of two times that are known at other times than curves."""
 
+LOSSES = ("test_loss", "train_loss")
+"""The losses that theory and networks both have."""
+
 
 def to_dataset(
     values: Mapping[str, ArrayLike],

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import memory
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.device import CPU, Device, find_device
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.arguments import check_curvature, read_arguments, read_data, read_method
 from deeplinear._experiment.curvature import Curvature
-from deeplinear._experiment.ensemble import CORRELATIONS, LINES, LOSSES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, LINES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
 from deeplinear._experiment.methods import EXPLICIT, REDUCED, Counts, Need
 from deeplinear._experiment.train import train, train_revealed
 from deeplinear._problem.averages import Average, read_averages

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from deeplinear._comparison.compare import Comparison, compare
 from deeplinear._core.cached import cached_property
 from deeplinear._core.drawn import Drawn
+from deeplinear._core.words import counted
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._fit.parameters import Parameter
@@ -160,7 +161,7 @@ class Fit(Drawn):
 
 def _words(comparison: Comparison) -> str:
     says = {"agrees": "agree", "close": "are close to", "disagrees": "disagree", "undecided": "are too few to judge"}
-    networks = f"the curves of {comparison.seeds} network{'s' if comparison.seeds > 1 else ''}"
+    networks = f"the curves of {counted(comparison.seeds, 'network')}"
     verdict = says[comparison.verdict]
     with_theory = {"agree": " with theory", "are close to": " theory", "disagree": " with theory"}.get(
         verdict, " theory by"
