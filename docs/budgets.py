@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 import deeplinear as dl
-from deeplinear._scaling import loglog_slope
+from deeplinear._core.statistics import loglog_slope
 
 Table = list[list[str]]
 

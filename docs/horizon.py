@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._plots.style import new_figure, save_figure, styled
-from deeplinear._scaling import loglog_slope
 
 Table = list[list[str]]
 

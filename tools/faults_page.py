@@ -40,7 +40,7 @@ PROBLEM: dict[str, Any] = {
 }
 CURVE = {"name": "mine", "color": "#000000", "problem": PROBLEM, "experiment": {"dim": 10, "seeds": 2}}
 REQUESTS = {
-    "solve": {"problem": PROBLEM, "only": 5},
+    "solve": {"problem": PROBLEM, "brief": True},
     "correlations": {"problem": PROBLEM, "kind": "feature_correlation", "layer": 1},
     "rates": {"problem": PROBLEM},
     "sharpness": {"problem": PROBLEM},

@@ -3,7 +3,7 @@
 from mutants_suite import Suite
 
 RULES = Suite(
-    tests=["solvers/test_any_program.py", "solvers/test_aside.py"],
+    tests=["solvers/test_any_program.py", "equations/test_aside.py"],
     mutants={
         "_time/propagator.py": [("2 + row] += rate * scale", "2 + row] += rate")],
         "_equations/training.py": [
@@ -188,7 +188,7 @@ GEOMETRY = Suite(
 )
 
 CONDENSED = Suite(
-    tests=["solvers/test_history.py", "solvers/test_condensed.py"],
+    tests=["time/test_history.py", "solvers/test_condensed.py"],
     mutants={
         "_time/history.py": [
             ("P = (L * old[:, None]).T / new[:, None]", "P = L.T / new[:, None]"),
@@ -197,7 +197,10 @@ CONDENSED = Suite(
             ("4.0 * (4.0 * n**2 - 1.0)", "4.0 * (4.0 * n**2 + 1.0)"),
             ("times - odd)", "times)"),
             ("np.asarray(steps) % 2 == 1", "np.asarray(steps) % 2 == 0"),
-            ("not all(each.alternates or each.length == NODES", "not any(each.alternates or each.length == NODES"),
+            (
+                "not all(each.alternates or each.length == BLOCK_NODES",
+                "not any(each.alternates or each.length == BLOCK_NODES",
+            ),
         ],
         "_equations/two_time.py": [
             ("return how.moments", "return how.values"),

@@ -238,7 +238,10 @@ PANELS = Suite(
     tests=["solvers/test_panels.py"],
     mutants={
         "_time/grid.py": [
-            ("sums -= legendre.legvander(ends, NODES - 1) / 2", "sums -= legendre.legvander(ends, NODES - 1) / 3"),
+            (
+                "sums -= legendre.legvander(ends, PANEL_NODES - 1) / 2",
+                "sums -= legendre.legvander(ends, PANEL_NODES - 1) / 3",
+            ),
             ("* h ** (k - 1) * derivatives", "* h**k * derivatives"),
             ("self._weight = np.append(self._weight, whole)", "self._weight = np.append(self._weight, 1.01 * whole)"),
             ("(steps[mine] - starts[index] + 1) / length", "(steps[mine] - starts[index]) / length"),
@@ -247,7 +250,7 @@ PANELS = Suite(
             ("decay = np.log1p(-rate * self._weight_decay)", "decay = -rate * self._weight_decay"),
             ("- self._log_d - self._decay)", "- self._log_d)"),
             ("max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))", "misfit"),
-            ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:NODES], 0.0"),
+            ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:PANEL_NODES], 0.0"),
         ],
         "_solvers/panels/run.py": [
             ("good = residual <= max(0.1 * self._goal, ROUNDING)", "good = residual <= 0.1"),

@@ -32,10 +32,10 @@ def run(address: str, depth: int) -> dict[str, float]:
     for repeat in range(REPEATS + 1):
         rule = dl.GradientDescent(0.02 + 1e-4 * repeat)
         problem = dl.Problem(dl.MLP(depth, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), rule, STEPS)
-        body = {"problem": tomllib.loads(problem.to_toml())}
         for name, only in (("half", STEPS // 2), ("whole", STEPS)):
+            body = {"problem": tomllib.loads(problem.first(only).to_toml())}
             start = time.perf_counter()
-            ask(address, body | {"only": only})
+            ask(address, body)
             times[name].append(1e3 * (time.perf_counter() - start))
     return {"depth": depth, **{name: min(taken[1:]) for name, taken in times.items()}}
 

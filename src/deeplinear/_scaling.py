@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import loglog_slope
 
 Array = NDArray[np.float64]
 
@@ -71,29 +72,6 @@ def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float,
     log_loss = np.interp(log_t, np.log(t), np.log(loss))
     slope, error = loglog_slope(np.exp(log_t), np.exp(log_loss))
     return PowerLawFit(-slope, error, float(start), float(stop))
-
-
-def loglog_slope(x: Array, y: Array) -> tuple[float, float]:
-    """Return d log(y) / d log(x) by least squares, and its standard error from the scatter about the line.
-
-    The scatter says how far the points are from a power law. It knows nothing of errors of the points themselves: exact
-    points on a bent curve have a scatter, and those of two points have none (nan). One point has no slope.
-
-    Examples
-    --------
-    >>> slope, error = loglog_slope(np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.2, 0.4]))
-    >>> round(slope, 12), round(error, 12)
-    (1.0, 0.0)
-    """
-    # Not scipy.stats.linregress: to import scipy.stats takes about as long as to import all of this package.
-    log_x, log_y = np.log(x), np.log(y)
-    if len(log_x) < 2:
-        return np.nan, np.nan
-    log_x, log_y = log_x - log_x.mean(), log_y - log_y.mean()
-    slope = float(log_x @ log_y / (log_x @ log_x))
-    freedom = len(log_x) - 2
-    rest = log_y - slope * log_x
-    return slope, float(np.sqrt(rest @ rest / freedom / (log_x @ log_x))) if freedom else np.nan
 
 
 def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) -> list[PowerLawFit]:

@@ -11,12 +11,13 @@ from scipy.stats import ks_2samp
 
 import deeplinear as dl
 from agreement import z_scores
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.device import CPU
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment import methods
 from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.draws import Draws
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, MORE_LOSSES, Ensemble
 from deeplinear._experiment.methods import Counts
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Wanted

@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import deeplinear as dl
+from deeplinear._core.dataset import LOSSES
 from deeplinear._experiment.data_sets import data_sets
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.targets import draw_targets
 from deeplinear._problem import schedules

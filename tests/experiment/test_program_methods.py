@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ks_2samp
 
 import deeplinear as dl
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._core.dataset import CORRELATIONS, LOSSES
+from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._problem import schedules

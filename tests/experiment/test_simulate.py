@@ -12,10 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import deeplinear as dl
-from deeplinear._core.dataset import to_dataset
+from deeplinear._core.dataset import LOSSES, to_dataset
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.descent import Descent, Gradient
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES, Ensemble
+from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.simulation import Simulation

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import deeplinear as dl
-from deeplinear._experiment.ensemble import LOSSES
+from deeplinear._core.dataset import LOSSES
 from deeplinear._experiment.simulate import simulate
 from deeplinear._problem import schedules
 from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree

@@ -16,6 +16,7 @@ from deeplinear._explore import curvature, rates, tasks
 from deeplinear._explore.kinds import KINDS
 from deeplinear._explore.presets import PRESETS
 from deeplinear._explore.problems import read_problem
+from deeplinear._explore.progress import PACE
 from explorer import PROBLEM, changed, last_line, quiet, until
 
 
@@ -26,8 +27,27 @@ def test_solve_is_the_library(client: httpx.Client) -> None:
         np.testing.assert_array_equal(result[name], getattr(theory, name))
     for name in ("bias", "width", "data", "label_noise"):
         np.testing.assert_array_equal(result[name], getattr(theory.decomposition, name))
-    first = tasks.solve({"problem": PROBLEM, "only": 7}, quiet)
-    np.testing.assert_array_equal(first["test_loss"], theory.test_loss[:7])
+
+
+def test_a_brief_answer_has_the_first_steps_of_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, messages = PROBLEM | {"steps": 60}, []
+    theory, request = dl.solve(read_problem(problem)), {"problem": problem, "brief": True}
+    monkeypatch.setattr(PACE, "seconds_per_number", 1e-10)
+    assert tasks.read("solve", request).is_soon
+    whole = tasks.solve(request, lambda **message: messages.append(message))
+    np.testing.assert_array_equal(whole["test_loss"], theory.test_loss)
+    assert not any("first" in message for message in messages)
+
+    monkeypatch.setattr(PACE, "seconds_per_number", 4e-8)
+    assert not tasks.read("solve", request).is_soon
+    first = tasks.solve(request, lambda **message: messages.append(message))
+    assert 8 <= first["steps"] < 60
+    assert {"stage": "solving", "first": first["steps"]} in messages
+    np.testing.assert_array_equal(first["test_loss"], theory.test_loss[: first["steps"]])
+    assert PACE.seconds_per_number != 4e-8  # learned from what was solved
+
+    monkeypatch.setattr(PACE, "seconds_per_number", 1e-4)  # so slow that too few steps would be seen
+    assert tasks.solve(request, quiet)["steps"] == 60
 
 
 def test_divergence_is_an_answer(client: httpx.Client) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._core.threads import one_blas_thread
+from factories import maker
 
 WIDTH, SAMPLES = 0.25, 4.0
 SIZES = {8: 1500, 16: 800, 32: 200}
@@ -17,12 +18,8 @@ SIZES = {8: 1500, 16: 800, 32: 200}
 MORE = {8: 6000, 16: 3000, 32: 1200, 64: 80}
 
 
-def problem(richness, noise, lr, steps):
-    network = dl.MLP(depth=1, width=WIDTH, richness=richness)
-    return dl.Problem(network, dl.Isotropic(noise), dl.FullBatch(SAMPLES), dl.GradientDescent(lr), steps + 1)
-
-
-BULK, OUTLIER = problem(1.0, 0.3, 0.05, 3), problem(10.0, 0.1, 0.03, 19)
+make = maker("richness", "noise", "lr", "steps", depth=1, width=WIDTH, sampling=dl.FullBatch(SAMPLES))
+BULK, OUTLIER = make(1.0, 0.3, 0.05, 4), make(10.0, 0.1, 0.03, 20)
 """Three steps, after which the spectrum ends with its bulk, and nineteen, after which an eigenvalue has left it."""
 
 

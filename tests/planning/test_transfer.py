@@ -13,7 +13,6 @@ from deeplinear._planning.transfer import transfer
 from deeplinear._planning.verdict import CHEAP, STAYS, Evidence, Named, judge
 from deeplinear._problem.edit import replace
 from deeplinear._problem.rate import rate_of
-from deeplinear._scaling import loglog_slope
 from deeplinear._solvers.base import Unresolved
 from deeplinear._theory.curves import curves
 from factories import checkerboard, maker
@@ -46,16 +45,6 @@ def test_local_exponents_are_those_of_nearby_optima(over, sampling):
     near = [optimal_lr(replace(problem, {over: 2.0 * math.exp(shift)})).lr for shift in (-step, step)]
     expected = math.log(near[1] / near[0]) / (2 * step)
     assert transfer(problem, over, [2.0]).local_exponents[0] == pytest.approx(expected, abs=2e-3)
-
-
-def test_fits_a_power_law_with_its_standard_error():
-    values, rng = np.array([1.0, 2.0, 4.0, 8.0]), np.random.default_rng(0)
-    scattered = [loglog_slope(values, 0.1 * values**0.7 * np.exp(0.05 * rng.standard_normal(4))) for _ in range(2000)]
-    exponents, errors = np.array(scattered).T
-    assert exponents.mean() == pytest.approx(0.7, abs=0.005)
-    assert np.sqrt((errors**2).mean()) == pytest.approx(exponents.std(), rel=0.05)
-    assert math.isnan(loglog_slope(np.array([1.0]), np.array([0.1]))[0])  # one point is no law
-    assert math.isnan(loglog_slope(np.array([1.0, 2.0]), np.array([0.1, 0.2]))[1])
 
 
 # --- what is known of networks -------------------------------------------------------------------------------

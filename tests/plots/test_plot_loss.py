@@ -14,30 +14,27 @@ from deeplinear._plots.style import save_figure
 from deeplinear._plots.words import in_words
 
 CASES = {
-    "full batch": (dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.03), 30),
-    "loss falls to rounding": (
+    "full batch": dl.Problem(dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.03), 30),
+    "loss falls to rounding": dl.Problem(
         dl.MLP(2, 1.0, centered=True),
         dl.Isotropic(),
         dl.Population(),
         dl.GradientDescent(0.15),
         200,
     ),
-    "diverges": (dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.5), 40),
-    "many words": (
+    "diverges": dl.Problem(dl.MLP(3, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.5), 40),
+    "many words": dl.Problem(
         dl.MLP(4, [1.0, 2.0, 1.0, 1.5], parameterization="ntk", richness=0.5),
         dl.Isotropic(0.3, [[1.0, 0.2], [0.2, 0.5]]),
         dl.MultiPassSGD(2.0, 0.4),
         dl.GradientDescent(0.005, momentum=0.5, nesterov=True, weight_decay=0.01),
         12,
     ),
-    "online": (dl.MLP(1, 0.5), dl.Isotropic(0.1), dl.OnlineSGD(0.5), dl.GradientDescent(lambda t: 0.05 / (1 + t)), 20),
-    "one step": (dl.MLP(1, 1.0), dl.Isotropic(0.1), dl.FullBatch(1.0), dl.GradientDescent(0.1), 1),
+    "online": dl.Problem(
+        dl.MLP(1, 0.5), dl.Isotropic(0.1), dl.OnlineSGD(0.5), dl.GradientDescent(lambda t: 0.05 / (1 + t)), 20
+    ),
+    "one step": dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.1), dl.FullBatch(1.0), dl.GradientDescent(0.1), 1),
 }
-
-
-def problem(name: str) -> dl.Problem:
-    network, data, sampling, optimizer, steps = CASES[name]
-    return dl.Problem(network, data, sampling, optimizer, steps=steps)
 
 
 def drawn(figure: Figure) -> None:
@@ -53,7 +50,7 @@ def drawn(figure: Figure) -> None:
     ],
 )
 def test_every_kind_of_result_can_be_drawn(name: str, record: str, tmp_path: Path) -> None:
-    each = problem(name)
+    each = CASES[name]
     theory, experiment = dl.solve(each), dl.simulate(each, 12, 3, record=record)
     figure = plot_comparison(theory, experiment)
     assert len(figure.axes) == (4 if record == "all" else 2)
@@ -63,7 +60,7 @@ def test_every_kind_of_result_can_be_drawn(name: str, record: str, tmp_path: Pat
 
 
 def test_one_network_has_no_error_band() -> None:
-    each = problem("full batch")
+    each = CASES["full batch"]
     drawn(plot_comparison(dl.solve(each), dl.simulate(each, 12, 1)))
 
 
@@ -77,7 +74,7 @@ def test_one_network_has_no_error_band() -> None:
     ],
 )
 def test_format_follows_the_suffix(suffix: str, start: bytes, tmp_path: Path) -> None:
-    theory = dl.solve(problem("full batch"))
+    theory = dl.solve(CASES["full batch"])
     paths = [tmp_path / f"{name}{suffix}" for name in ("one", "two")]
     for path in paths:
         save_figure(plot_solution(theory), path)
@@ -96,7 +93,7 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
 def test_nothing_global_changes() -> None:
     with matplotlib.rc_context({"font.size": 17, "lines.linewidth": 9}):
         before = dict(matplotlib.rcParams)
-        figure = plot_solution(dl.solve(problem("one step")))
+        figure = plot_solution(dl.solve(CASES["one step"]))
         assert dict(matplotlib.rcParams) == before
     assert figure.axes[0].get_lines()[0].get_linewidth() < 3, "a picture does not depend on the user's settings"
 
@@ -104,13 +101,13 @@ def test_nothing_global_changes() -> None:
 def test_solution_is_drawn_into_given_axes() -> None:
     figure = Figure()
     left, right = figure.subplots(1, 2)
-    assert plot_solution(dl.solve(problem("full batch")), ax=right) is figure
+    assert plot_solution(dl.solve(CASES["full batch"]), ax=right) is figure
     assert not left.get_lines()
     assert {line.get_label() for line in right.get_lines()} >= {"test loss", "train loss", "bias part of test loss"}
 
 
 def test_theory_is_dashed_and_experiment_solid_with_the_right_values() -> None:
-    each = problem("full batch")
+    each = CASES["full batch"]
     theory, experiment = dl.solve(each), dl.simulate(each, 12, 4)
     losses = plot_comparison(theory, experiment).axes[0]
     solid = {line.get_label(): line for line in losses.get_lines() if line.get_linestyle() == "-"}
@@ -121,7 +118,7 @@ def test_theory_is_dashed_and_experiment_solid_with_the_right_values() -> None:
 
 
 def test_z_scores_are_those_of_the_losses() -> None:
-    each = problem("full batch")
+    each = CASES["full batch"]
     theory, experiment = dl.solve(each), dl.simulate(each, 12, 4)
     expected = (experiment.mean("test_loss") - theory.test_loss) / experiment.standard_error("test_loss")
     lines = [line.get_ydata() for line in plot_comparison(theory, experiment).axes[1].get_lines()]
@@ -137,7 +134,7 @@ def test_colours_differ_in_grey() -> None:
 
 
 def test_parts_of_a_picture_do_not_overlap() -> None:
-    each = problem("many words")
+    each = CASES["many words"]
     figure = plot_comparison(dl.solve(each), dl.simulate(each, 12, 3))
     drawn(figure)
     boxes = [ax.get_tightbbox() for ax in figure.axes] + [figure._suptitle.get_window_extent()]
@@ -150,11 +147,11 @@ def test_parts_of_a_picture_do_not_overlap() -> None:
 
 
 def test_words_name_what_is_special() -> None:
-    network, data, optimizer = in_words(problem("many words"))
+    network, data, optimizer = in_words(CASES["many words"])
     assert network == "MLP, depth 4, width 1/2/1/1.5, richness 0.5, NTK"
     assert data == "multi-pass SGD, samples 2, batch 0.4, noise 0.3, 2 outputs"
     assert optimizer == "lr 0.005, momentum 0.5, nesterov, weight decay 0.01, 12 steps"
-    assert in_words(problem("online"))[2] == "lr schedule, 20 steps"
+    assert in_words(CASES["online"])[2] == "lr schedule, 20 steps"
 
 
 _S = dl.schedules

@@ -1,5 +1,6 @@
 """Problem objects: what is refused and how, equality, printing, TOML."""
 
+import dataclasses
 import math
 import pickle
 from dataclasses import fields
@@ -13,18 +14,10 @@ from deeplinear._core import checks
 from deeplinear._core.about import described, parts_of
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.series import series_values
+from factories import maker
 from strategies import problems
 
-
-def problem(**parts):
-    defaults = {
-        "network": dl.MLP(2, 1.0),
-        "data": dl.Isotropic(),
-        "sampling": dl.FullBatch(2.0),
-        "optimizer": dl.GradientDescent(0.1),
-        "steps": 10,
-    }
-    return dl.Problem(**(defaults | parts))
+problem = maker("width", depth=2, width=1.0, sampling=dl.FullBatch(2.0), lr=0.1, steps=10)
 
 
 REFUSED = [
@@ -81,7 +74,7 @@ REFUSED = [
     (lambda: problem(optimizer=dl.GradientDescent(lambda step: -1)), r"lr\[0\] must be a finite number, zero or above"),
     (lambda: problem(network="MLP"), r"network must be MLP or ResNet, got 'MLP'"),
     (
-        lambda: problem(sampling=None),
+        lambda: dataclasses.replace(problem(), sampling=None),
         r"sampling must be Population or FullBatch or .*, got None",
     ),
 ]
@@ -227,14 +220,10 @@ def test_a_wrong_type_is_refused_with_what_is_wanted(call, message) -> None:
 
 
 def test_a_ratio_that_looks_like_a_count_gets_a_hint() -> None:
-    def problem(width=1.0, sampling=None, data=None):
-        data, sampling = data or dl.Isotropic(), sampling or dl.FullBatch(2.0)
-        return dl.Problem(dl.MLP(2, width), data, sampling, dl.GradientDescent(0.01), steps=2)
-
     with pytest.warns(UserWarning, match="width 512 is 512 times the input dimension D here"):
-        dl.solve(problem(512))
+        dl.solve(problem(512, lr=0.01, steps=2))
     with pytest.warns(UserWarning, match="batch 64 is 64 times"):
-        dl.simulate(problem(sampling=dl.OnlineSGD(64)), dim=3, seeds=1)
+        dl.simulate(problem(sampling=dl.OnlineSGD(64), steps=2), dim=3, seeds=1)
     counted = dl.Spectrum([1.0], [1.0])
     for fine in (problem(16.0), problem(100.5), problem(1e6), problem("infinite"), problem(512, data=counted)):
         assert fine.hint == ""

@@ -6,6 +6,7 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
+from factories import maker
 
 s = dl.schedules
 
@@ -49,17 +50,7 @@ PHASES = [
 ]
 
 
-def problem(**parts):
-    defaults = {
-        "network": dl.MLP(2, 1.0),
-        "data": dl.Isotropic(0.3),
-        "sampling": dl.FullBatch(2.0),
-        "optimizer": dl.GradientDescent(0.1),
-        "steps": 12,
-    }
-    return dl.Problem(**(defaults | parts))
-
-
+problem = maker(depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.1, steps=12)
 PROBLEMS = [
     *[problem(optimizer=each) for each in RULES],
     *[problem(network=each) for each in NETWORKS],

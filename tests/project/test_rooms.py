@@ -36,6 +36,14 @@ def test_the_rooms_are_those_on_disk() -> None:
     assert {room: sorted(modules) for room, modules in drawn().items()} == found
 
 
+def test_every_room_has_its_tests() -> None:
+    elsewhere = {"__main__": "cli", "_torch": "pytorch"}  # a folder "torch" would stand for a PyTorch that is not there
+    no_room = {"docs", "project"}
+    tests = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("test_*.py"))}
+    tests |= {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
+    assert {elsewhere.get(room, room.removeprefix("_")) for room in drawn()} == tests - no_room
+
+
 def test_rooms_import_only_rooms_below_them() -> None:
     command = [Path(sys.executable).parent / "lint-imports", "--config", "pyproject.toml"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

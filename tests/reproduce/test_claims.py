@@ -31,7 +31,6 @@ from deeplinear._reproduce.figures import (
 )
 from deeplinear._reproduce.panel import Line
 from deeplinear._reproduce.results import Costs, Edge, Edges, Optima, Timed, Trained, Trainings, Tuned
-from deeplinear._scaling import loglog_slope
 
 SEEDS = 32
 SMALL, LARGE = 1e-4, 1.0
@@ -442,9 +441,6 @@ def test_numbers_are_written_to_the_digits_that_their_error_leaves():
 
 
 def test_slopes():
-    x = np.array([1.0, 2.0, 4.0])
-    assert loglog_slope(x, 3 * x**1.5) == pytest.approx((1.5, 0.0), abs=1e-12)
-    assert math.isnan(loglog_slope(x[:2], x[:2])[1])
     values = np.array([1.0, 2.0, 4.0, 8.0])
     exponent, error = measured_slope(values, values**0.5, 0.1 * values**0.5)
     assert exponent == pytest.approx(0.5)

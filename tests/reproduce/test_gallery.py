@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._reproduce.figures import PANELS
 from deeplinear._reproduce.panel import Size
 from deeplinear._reproduce.plan import Plan
-from deeplinear._scaling import loglog_slope
 
 KEPT = Path(__file__).parents[2] / "docs" / "gallery" / "claims.json"
 

@@ -17,7 +17,7 @@ from deeplinear._solvers.rounding import amplification
 from deeplinear._theory.sensitivity import derivatives
 from deeplinear._theory.written import MATRICES
 from deeplinear._time.axis import SomePairs
-from deeplinear._time.history import NODES, Block
+from deeplinear._time.history import BLOCK_NODES, Block
 from factories import maker, some_slow
 
 SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3], [0.3, 1.0, 1.0], [0.2, 0.4, 0.4], proportional=True, noise=0.2)
@@ -71,13 +71,13 @@ def test_equals_the_dense_method(name):
 
 def test_rows_grow_with_the_logarithm_of_time():
     rows = [dl.solve(make(steps=steps), method="condensed").stats["nodes"] for steps in (400, 800)]
-    assert rows[1] <= rows[0] + 2 * NODES <= 10 * NODES
+    assert rows[1] <= rows[0] + 2 * BLOCK_NODES <= 10 * BLOCK_NODES
 
 
 def test_what_has_died_out_does_not_keep_rows():
     """Fields of a run that has converged are rounding errors, which no polynomial follows."""
     problem = make(depth=1, sampling=dl.FullBatch(2.0), momentum=0.5, lr=0.1, steps=700)
-    assert dl.solve(problem, method="condensed").stats["nodes"] <= 12 * NODES
+    assert dl.solve(problem, method="condensed").stats["nodes"] <= 12 * BLOCK_NODES
 
 
 def test_derivatives_are_those_of_the_dense_method():
@@ -120,7 +120,7 @@ def test_errors_fall_as_the_square_of_what_is_left_out():
         solved.fill()
         errors[index] = np.abs(solved.values().error[0] + 0.3**2 - exact).max() / exact.max()
         parts[index] = solved.most_left_out
-        assert solved.blocks[0] == Block(0, NODES)  # with the initial time, by which losses are judged
+        assert solved.blocks[0] == Block(0, BLOCK_NODES)  # with the initial time, by which losses are judged
     assert (errors < parts**2).all()
     assert np.log(errors[0] / errors[2]) > 1.2 * np.log(parts[0] / parts[2]) > 4.0
 

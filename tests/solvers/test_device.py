@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 import deeplinear as dl
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.device import CPU, Device, find_device, searching_on
 from deeplinear._experiment import simulate as experiment
-from deeplinear._experiment.ensemble import CORRELATIONS, LOSSES
+from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._experiment.methods import Counts
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import DenseRun

@@ -12,7 +12,7 @@ from deeplinear._solvers.merged_steps import _at_one, _merged
 from deeplinear._solvers.panels.run import PanelRun
 from deeplinear._solvers.panels.work import START
 from deeplinear._time import history
-from deeplinear._time.grid import NODES
+from deeplinear._time.grid import PANEL_NODES
 from factories import maker
 
 make = maker("sampling", depth=1, width=0.8, noise=0.3, sampling=dl.OnlineSGD(0.5), lr=0.002, steps=641)
@@ -48,7 +48,7 @@ def losses_at_end(curves):
 
 
 def test_panels_tend_to_the_order_of_their_nodes():
-    """Panels of equal length, all of which are taken however much they leave out: an error of order length^NODES."""
+    """Panels of equal length, all of which are taken however much they leave out: an error of order length^8."""
     problem = make(sampling=dl.FullBatch(1.5), lr=0.005, steps=START + 192)
     loss, errors = dl.solve(problem, method="dense").test_loss, []
     for length in (48, 24, 12):
@@ -62,8 +62,8 @@ def test_panels_tend_to_the_order_of_their_nodes():
                 panels._panel(length)
         errors.append(np.abs(panels.test_losses(np.arange(problem.steps))[:, 0] / loss - 1).max())
     slopes = np.log2(np.array(errors[:-1]) / errors[1:])
-    assert 6.0 < slopes[0] < slopes[1] < NODES + 0.5
-    assert slopes[1] > NODES - 1
+    assert 6.0 < slopes[0] < slopes[1] < PANEL_NODES + 0.5
+    assert slopes[1] > PANEL_NODES - 1
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_a_condensed_past_converges_faster_than_any_power_of_its_nodes(monkeypat
     loss, digits = dl.solve(problem, method="dense").test_loss, []
     for nodes in (4, 8, 16):
         for module, name in (
-            (history, "NODES"),
-            (run, "NODES"),
+            (history, "BLOCK_NODES"),
+            (run, "BLOCK_NODES"),
             *((each, "SETS") for each in (products, site, source)),
         ):
             monkeypatch.setattr(module, name, nodes)

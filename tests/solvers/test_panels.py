@@ -20,7 +20,7 @@ from deeplinear._solvers.panels.error import rest
 from deeplinear._solvers.panels.run import PanelRun
 from deeplinear._solvers.panels.settle import Unknown, settle
 from deeplinear._solvers.panels.solver import Panels
-from deeplinear._time.grid import NODES, Grid, breaks, panel_sums, panel_times, to_legendre
+from deeplinear._time.grid import PANEL_NODES, Grid, breaks, panel_sums, panel_times, to_legendre
 from deeplinear._time.propagator import GridPropagator, propagator
 from factories import maker, some_slow
 
@@ -43,7 +43,7 @@ def true_error(solution, exact):
 def test_sums_over_a_panel_are_those_over_its_steps(length):
     inside, whole = panel_sums(length)
     steps = np.arange(1, length + 1)
-    values = legendre.legvander(2 * steps / length - 1, NODES - 1) @ to_legendre()  # steps from nodes
+    values = legendre.legvander(2 * steps / length - 1, PANEL_NODES - 1) @ to_legendre()  # steps from nodes
     np.testing.assert_allclose(whole, values.sum(axis=0), rtol=0, atol=1e-12 * length)
     np.testing.assert_allclose(inside[-1], values[:-1].sum(axis=0), rtol=0, atol=1e-12 * length)
     # A sum up to real times: of (2s - 1), up to but not including t, it is (t - 1)^2.
@@ -53,7 +53,7 @@ def test_sums_over_a_panel_are_those_over_its_steps(length):
 
 def test_a_grid_sums_and_interpolates_over_all_its_sets():
     grid = Grid([1] * 4 + [9, 30])
-    assert len(grid) == 4 + 2 * NODES
+    assert len(grid) == 4 + 2 * PANEL_NODES
     assert grid.end == 42
     cubes = grid.times**3
     np.testing.assert_allclose(grid.sums()[-1] @ cubes, sum(s**3 for s in range(42)), rtol=1e-12)
@@ -61,7 +61,7 @@ def test_a_grid_sums_and_interpolates_over_all_its_sets():
     np.testing.assert_allclose(grid.interpolation(steps) @ cubes, steps**3.0, rtol=1e-9, atol=1e-9)
     grid.remove()
     assert grid.end == 12
-    assert grid.last == slice(4, 4 + NODES)
+    assert grid.last == slice(4, 4 + PANEL_NODES)
     np.testing.assert_allclose(grid.sums()[-1] @ grid.times, sum(range(12)), rtol=1e-12)
 
 
@@ -266,8 +266,8 @@ def test_what_is_left_unresolved_counts_in_every_layer(monkeypatch):
     panels.fill()
     rows = panels.nodes.rows(panels.grid.last)
     assert panels.errors.truncation(rows) < 1e-6
-    flat = [np.full(NODES, values[0]) for values in panels.errors.equal_times(rows)]
-    rough = 1 + 0.01 * (-1.0) ** np.arange(NODES)
+    flat = [np.full(PANEL_NODES, values[0]) for values in panels.errors.equal_times(rows)]
+    rough = 1 + 0.01 * (-1.0) ** np.arange(PANEL_NODES)
     for index in range(len(flat)):
         values = [each * rough if index == place else each for place, each in enumerate(flat)]
         monkeypatch.setattr(panels.errors, "equal_times", lambda _, values=values: values)
@@ -388,8 +388,8 @@ def test_errors_are_honest_where_losses_vanish(which, tolerance):
 
 
 def test_a_coefficient_that_is_small_by_chance_does_not_hide_the_rest():
-    falling = 10.0 ** -np.arange(NODES)
-    chance = falling * np.where(np.arange(NODES) < NODES - 2, 1.0, 1e-3)
+    falling = 10.0 ** -np.arange(PANEL_NODES)
+    chance = falling * np.where(np.arange(PANEL_NODES) < PANEL_NODES - 2, 1.0, 1e-3)
     values = [np.linalg.solve(to_legendre(), each) for each in (falling, chance)]
     fair, by_chance = (rest(each, 1.0) for each in values)
     assert fair == pytest.approx(1e-8, rel=0.1)
@@ -495,9 +495,9 @@ def test_a_noisy_fit_that_has_long_converged_stays_resolved(lr):
 
 
 def test_what_is_not_finite_is_never_taken_for_resolved():
-    values = np.linspace(1.0, 2.0, NODES)
+    values = np.linspace(1.0, 2.0, PANEL_NODES)
     assert rest(values**9, 1.0) > 0
-    assert rest(np.zeros(NODES), 0.0) == 0.0
+    assert rest(np.zeros(PANEL_NODES), 0.0) == 0.0
     for wrong in (np.nan, np.inf):
         values[3] = wrong
         with np.errstate(invalid="ignore"):  # as while panels run

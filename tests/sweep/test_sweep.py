@@ -18,11 +18,6 @@ from deeplinear._sweep.sweep import open_sweep, sweep
 from sweeps import counts, ladder
 
 
-@pytest.fixture
-def problem() -> dl.Problem:
-    return dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=6)
-
-
 class TestResults:
     def test_every_point_is_what_solve_gives(self, problem: dl.Problem) -> None:
         found = sweep(problem, {"width": [0.5, 2.0], "optimizer.lr": [0.02, 0.05], "depth": [1, 3]}, workers=1)

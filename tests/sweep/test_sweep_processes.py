@@ -27,11 +27,6 @@ from deeplinear._sweep.work import Task, run_task
 from sweeps import counts, is_running, ladder, open_gate, pids, wait_for
 
 
-@pytest.fixture
-def problem() -> dl.Problem:
-    return dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=6)
-
-
 class TestClaims:
     def test_one_of_two_gets_it(self, tmp_path: Path) -> None:
         first, second = Claims(tmp_path), Claims(tmp_path)

@@ -31,6 +31,7 @@ from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._report import Report, table
 from deeplinear._cli._sweep_options import GRID
 from deeplinear._cli._tables import curves_table, more_losses, observables_table
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.files import PICTURES
 from deeplinear._core.threads import count_cores
 from deeplinear._core.words import INFINITE, in_bytes, in_time
@@ -40,7 +41,6 @@ from deeplinear._plots.words import in_words
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
 
-_LOSSES = ("test_loss", "train_loss")
 _SETS = ("averaged_test_loss", "task_loss")
 _Averages = tuple[EMA | TailMean, ...]
 
@@ -140,7 +140,7 @@ def compare(
     """
     check_finite(problem, finite)
     theory = _solve(problem, averages, device, report)
-    experiment = _simulate(problem, finite, averages, device, report)
+    experiment = train(problem, finite, device, report, averages=averages)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
@@ -172,7 +172,7 @@ def solve(problem: Problem, averages: _Averages, device: str, report: Report, ou
     document = document_of("solve", problem, out) | {
         "status": {"diverged_at": theory.status.diverged_at, "text": str(theory.status)},
         "times": theory.times,
-        **{name: getattr(theory, name) for name in (*_LOSSES, *_sets(theory), "kernel")},
+        **{name: getattr(theory, name) for name in (*LOSSES, *_sets(theory), "kernel")},
         "decomposition": {part: getattr(theory.decomposition, part) for part in vars(theory.decomposition)},
         "stats": theory.stats,
     }
@@ -194,10 +194,10 @@ def simulate(
 
     Example: deeplinear simulate --dim 400 --seeds 24 --record losses --out networks.nc
     """
-    experiment = _simulate(problem, finite, averages, device, report)
+    experiment = train(problem, finite, device, report, averages=averages)
     if out is not None:
         experiment.save(out)
-    names = (*_LOSSES, *_sets(experiment))
+    names = (*LOSSES, *_sets(experiment))
     losses = {name: (experiment.mean(name), experiment.standard_error(name)) for name in names}
     diverged = int((experiment.diverged_at >= 0).sum())
     document = document_of("simulate", problem, out) | {
@@ -211,7 +211,7 @@ def simulate(
     }
     columns: dict[str, Any] = {"step": experiment.times}
     for name, (mean, error) in losses.items():
-        if name in _LOSSES:
+        if name in LOSSES:
             columns |= {name.replace("_", " "): mean, f"± {name.removesuffix('_loss')}": error}
     columns |= more_losses({name: losses[name][0] for name in _sets(experiment)}, averages)
     ending = f"{diverged} of {len(experiment.seeds)} networks diverged" if diverged else "training completed"
@@ -256,7 +256,8 @@ def _solve(problem: Problem, averages: _Averages, device: str, report: Report) -
         return solve_theory(problem, averages=averages, device=device, progress=progress)
 
 
-def _simulate(problem: Problem, finite: Finite, averages: _Averages, device: str, report: Report) -> Ensemble:
+def train(problem: Problem, finite: Finite, device: str, report: Report, **options: Any) -> Ensemble:
+    """Train networks as options of the command line say; others are those of ``simulate``."""
     with report.stage("experiment") as progress:
         return simulate_networks(
             problem,
@@ -265,9 +266,9 @@ def _simulate(problem: Problem, finite: Finite, averages: _Averages, device: str
             workers=finite.workers,
             record=finite.record,
             method=finite.method,
-            averages=averages,
             device=device,
             progress=progress,
+            **options,
         )
 
 

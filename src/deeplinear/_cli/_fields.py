@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from deeplinear import GradientDescent, Problem
 from deeplinear._cli._readers import Reader, reader_of
 from deeplinear._core.about import About, Described, described, parts_of
+from deeplinear._core.files import read_toml
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -118,8 +119,8 @@ def problem_from(values: dict[str, Any]) -> Problem:
 
 def _from_file(path: Path) -> dict[str, Any]:
     """Read a problem of which parts, or fields that have to be given, may be missing; every word must be known."""
+    document = read_toml(path)
     try:
-        document = tomllib.loads(path.read_text())
         if _is_whole(document):
             return tomllib.loads(Problem.from_dict(document).to_toml())
         given = [name for name in document if name in KINDS]
@@ -130,8 +131,6 @@ def _from_file(path: Path) -> dict[str, Any]:
             ]
         )
         document |= dict(zip(given, tables, strict=True))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return document

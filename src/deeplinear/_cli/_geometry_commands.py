@@ -9,8 +9,7 @@ from rich.table import Table
 from deeplinear import Curvature, Ensemble, Problem, Sharpness
 from deeplinear import landscape as find_landscape
 from deeplinear import sharpness as find_sharpness
-from deeplinear import simulate as simulate_networks
-from deeplinear._cli._commands import check_finite, command, document_of, words_of, written_lines
+from deeplinear._cli._commands import check_finite, command, document_of, train, words_of, written_lines
 from deeplinear._cli._errors import DIVERGED, OK, fail
 from deeplinear._cli._geometry_options import LINE, LOOK, MEASURED, Line, Look
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, Finite, out
@@ -45,7 +44,10 @@ def sharpness(
         check_finite(problem, finite)
     with report.stage("theory") as progress:
         found = find_sharpness(problem, look.at, look.vectors, operator=look.operator, device=device, progress=progress)
-    networks = None if finite is None else _simulate(problem, look, found, finite, device, report)
+    networks = None
+    if finite is not None:
+        curvature = Curvature(found.times.tolist(), look.vectors, look.operator)
+        networks = train(problem, finite, device, report, curvature=curvature)
     if out is not None:
         save_picture(out, found, networks)
     document = document_of("sharpness", problem, out) | {
@@ -83,21 +85,6 @@ def landscape(problem: Problem, line: Line, device: str, report: Report, out: Pa
     shown = table("losses along the line", ["position", "train loss", "test loss"], rows)
     report.result(document, *words_of(problem), shown, str(found), *written_lines("picture", out))
     return OK
-
-
-def _simulate(problem: Problem, look: Look, found: Sharpness, finite: Finite, device: str, report: Report) -> Ensemble:
-    with report.stage("experiment") as progress:
-        return simulate_networks(
-            problem,
-            finite.dim,
-            finite.seeds,
-            workers=finite.workers,
-            record=finite.record,
-            method=finite.method,
-            curvature=Curvature(found.times.tolist(), look.vectors, look.operator),
-            device=device,
-            progress=progress,
-        )
 
 
 def _measured(networks: Ensemble) -> dict[str, Any]:

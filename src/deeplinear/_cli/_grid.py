@@ -2,13 +2,13 @@
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from deeplinear._cli._readers import number, series
+from deeplinear._core.files import by_path, read_toml
 from deeplinear._core.refusal import Refusal
 
 _RANGE = re.compile(r"([^:,]+):([^:,]+):(\d+)(log)?")
@@ -65,30 +65,12 @@ def read_over(texts: list[str]) -> dict[str, list[Any]]:
 
 def read_file(path: Path) -> dict[str, list[Any]]:
     """Read the table ``grid`` of a TOML file, whose values are lists or text as on the command line."""
-    try:
-        document = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    document = read_toml(path)
     grid = document.get("grid")
     if not isinstance(grid, dict) or set(document) != {"grid"}:
         got = ", ".join(document) or "nothing"
         raise Refusal(f"{path}", document, "a table [grid] and nothing else", verb="have", got=got)
-    return {name: _from_toml(path, name, values) for name, values in _flat(grid).items()}
-
-
-def _flat(grid: dict[str, Any]) -> dict[str, Any]:
-    """Names such as network.width are tables in TOML.
-
-    Examples
-    --------
-    >>> _flat({"lr": [0.1], "phases": {"1": {"noise": [0.2]}}})
-    {'lr': [0.1], 'phases.1.noise': [0.2]}
-    """
-    flat: dict[str, Any] = {}
-    for name, values in grid.items():
-        inside = _flat(values) if isinstance(values, dict) else None
-        flat |= {name: values} if inside is None else {f"{name}.{field}": each for field, each in inside.items()}
-    return flat
+    return {name: _from_toml(path, name, values) for name, values in by_path(grid).items()}
 
 
 def _from_toml(path: Path, name: str, values: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+import deeplinear as dl
 from deeplinear._cli._commands import command
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, make_option
@@ -21,7 +22,6 @@ from deeplinear._reproduce.claim import Outcome
 
 if TYPE_CHECKING:  # the problems of all figures take longer to load than the other commands
     from deeplinear._reproduce.plan import Plan
-    from deeplinear._reproduce.run import Reproduction
     from deeplinear._reproduce.store import Store
 
 
@@ -89,7 +89,6 @@ def reproduce(choice: Choice, report: Report) -> int:
     deeplinear reproduce --scale full --out gallery
     """
     from deeplinear._reproduce.compute import plan_panels
-    from deeplinear._reproduce.run import reproduce as reproduce_panels
     from deeplinear._reproduce.store import Store
 
     if choice.only_list:
@@ -98,7 +97,7 @@ def reproduce(choice: Choice, report: Report) -> int:
         report.result({"command": "reproduce", "scale": choice.scale, "panels": rows}, _listed(rows, choice))
         return OK
     with report.stage("reproduce") as progress:
-        found = reproduce_panels(
+        found = dl.reproduce(
             choice.ids,
             choice.scale,
             choice.out,
@@ -147,7 +146,7 @@ def _listed(rows: list[dict[str, Any]], choice: Choice) -> Table:
     return table(title, ["", "panel", "theory", "networks", "memory", "kept"], shown)
 
 
-def _claims(found: "list[Reproduction]") -> Table:
+def _claims(found: "list[dl.Reproduction]") -> Table:
     shown = Table(title="claims", title_justify="left", title_style="bold")
     for column in ("", "claim", "measured", "outcome"):
         shown.add_column(column, overflow="fold")
@@ -158,5 +157,5 @@ def _claims(found: "list[Reproduction]") -> Table:
     return shown
 
 
-def _documents(found: "list[Reproduction]") -> list[dict[str, Any]]:
+def _documents(found: "list[dl.Reproduction]") -> list[dict[str, Any]]:
     return [{"id": panel.id, **claim.document()} for panel in found for claim in panel.claims]

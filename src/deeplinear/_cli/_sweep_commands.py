@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from deeplinear import Problem, Transfer
+from deeplinear import sweep as run_sweep
 from deeplinear import transfer as find_transfer
 from deeplinear._cli._commands import command, document_of, words_of, written_lines
 from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
@@ -21,7 +22,6 @@ from deeplinear._core.files import PICTURES
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
 from deeplinear._sweep.sweep import default_store
-from deeplinear._sweep.sweep import sweep as run_sweep
 from deeplinear._sweep.work import OUT_OF_MEMORY
 
 if TYPE_CHECKING:

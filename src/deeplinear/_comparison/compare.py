@@ -12,10 +12,11 @@ from deeplinear._comparison.observables import ObservableComparison, observables
 from deeplinear._comparison.same_problem import checked_experiment
 from deeplinear._comparison.verdict import Divergence, Verdict, explain, in_percent, verdict_of
 from deeplinear._core import checks
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.json import plain
 from deeplinear._core.refusal import Refusal
-from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._problem.problem import Problem

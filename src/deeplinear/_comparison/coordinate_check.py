@@ -11,12 +11,11 @@ from deeplinear._comparison.coordinate_sizes import Correlations, check_rule, na
 from deeplinear._comparison.coordinates import CoordinateCheck, Sizes
 from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
-from deeplinear._core.statistics import standard_error
+from deeplinear._core.statistics import loglog_slope, standard_error
 from deeplinear._experiment.arguments import read_seeds
 from deeplinear._experiment.simulate import simulate
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
-from deeplinear._scaling import loglog_slope
 from deeplinear._theory.solve import solve
 
 Array = NDArray[np.float64]

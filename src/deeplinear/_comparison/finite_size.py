@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.dataset import CORRELATIONS
+from deeplinear._core.dataset import CORRELATIONS, LOSSES
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.words import percent
-from deeplinear._experiment.ensemble import LOSSES
 from deeplinear._experiment.methods import REDUCED
 from deeplinear._experiment.simulate import train_all
 from deeplinear._experiment.simulation import Simulation

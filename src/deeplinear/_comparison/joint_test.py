@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from deeplinear._comparison.observables import ComparedObservable
 from deeplinear._comparison.sign_flip import flip_signs, least_noticed, rank
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.ensemble import LOSSES
 
 Array = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._comparison.finite_size import FiniteSize
-from deeplinear._core.dataset import CORRELATIONS, FIELDS
+from deeplinear._core.dataset import CORRELATIONS, FIELDS, LOSSES
 from deeplinear._core.json import plain
 from deeplinear._core.statistics import standard_error
-from deeplinear._experiment.ensemble import LOSSES, MORE_LOSSES, Ensemble
+from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
 from deeplinear._experiment.measured import Measured, recorded
 from deeplinear._theory.solution import Solution
 

@@ -3,6 +3,7 @@
 import tomllib
 from typing import Any
 
+from deeplinear._core.files import by_path
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured, measured
@@ -36,7 +37,7 @@ def checked_steps(steps: int, curves: Measured) -> None:
 
 def _check_problem(theory: Solution, experiment: Ensemble) -> None:
     # As written to a file, so that a learning-rate function equals its values.
-    ours, theirs = (_flat(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
+    ours, theirs = (by_path(tomllib.loads(each.problem.to_toml())) for each in (theory, experiment))
     for name in ours | theirs:
         if ours.get(name) != theirs.get(name):
             got = f"{name} = {ours.get(name)!r} in theory and {theirs.get(name)!r} in experiment"
@@ -45,12 +46,3 @@ def _check_problem(theory: Solution, experiment: Ensemble) -> None:
     if averages and experiment.averages and averages != experiment.averages:
         got = f"{averages!r} in theory and {experiment.averages!r} in experiment"
         raise Refusal("theory and experiment", experiment, "the same averages", verb="have", got=got)
-
-
-def _flat(document: dict[str, Any]) -> dict[str, Any]:
-    """Name each entry of nested tables by its path."""
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        inner = _flat(value) if isinstance(value, dict) else {}
-        flat |= {f"{key}.{name}": each for name, each in inner.items()} or {key: value}
-    return flat

@@ -8,8 +8,9 @@ import numpy as np
 
 from deeplinear._comparison.joint_test import LEVEL
 from deeplinear._comparison.observables import ObservableComparison
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.words import percent
-from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution

@@ -64,6 +64,9 @@ CORRELATIONS = tuple(name for name in OF_TWO_TIMES if FIELDS[name].is_symmetric)
 _OF_PAIRS = {"time": "pair_time", "time_prime": "pair_time_prime"}
 """Axes of functions of two times that are known at other times than curves."""
 
+LOSSES = ("test_loss", "train_loss")
+"""The losses that theory and networks both have."""
+
 
 def to_dataset(
     values: Mapping[str, ArrayLike],

@@ -4,9 +4,10 @@ import hashlib
 import io
 import secrets
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 PICTURES = (".png", ".svg", ".pdf")
 """File formats of pictures, by their suffixes."""
@@ -72,3 +73,26 @@ def is_intact(file: BinaryIO) -> bool | None:
         left -= len(part)
     file.seek(0)
     return seal[len(_SEAL) :] == digest.hexdigest().encode() + b"\n"
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a file of TOML; what is none is refused with the name of the file."""
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+
+
+def by_path(document: dict[str, Any]) -> dict[str, Any]:
+    """Name each entry of nested tables by its path.
+
+    Examples
+    --------
+    >>> by_path({"lr": [0.1], "phases": {"1": {"noise": [0.2]}}})
+    {'lr': [0.1], 'phases.1.noise': [0.2]}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        inner = by_path(value) if isinstance(value, dict) else {}
+        flat |= {f"{key}.{name}": each for name, each in inner.items()} or {key: value}
+    return flat

@@ -30,6 +30,7 @@ from deeplinear._problem.spectrum import Spectrum
 from deeplinear._solvers.base import Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
+from deeplinear._theory.solve import solve
 
 _FLOAT = 8
 _PROBE = 128e6
@@ -141,7 +142,7 @@ def estimate(
     experiment = None
     if dim is not None:
         asked = Simulation.read(problem, dim, seeds, workers, record, method)
-        experiment = Cost(_simulation_seconds(asked), asked.memory)
+        experiment = Cost(simulation_seconds(asked), asked.memory)
     method, theory = _solving(problem)
     return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
 
@@ -226,6 +227,13 @@ def _seconds_per_byte(shape: Structure) -> float:
         return _typical(products) / (_FLOAT * size**2 * (full + (count - full) / 2))
 
 
+def batch_overhead(problem: Problem, together: int) -> float:
+    """Measure the seconds of a step of one problem among others, whose matrices are tiny."""
+    steps = min(problem.steps, _PROBE_STEPS)
+    batch = [_shortened(problem, steps)] * together
+    return _typical(lambda: solve(batch)) / together / steps
+
+
 def check_experiment(
     problem: Problem, dim: int | None, seeds: int | Iterable[int], workers: int | None, record: str, method: str
 ) -> None:
@@ -233,7 +241,7 @@ def check_experiment(
     Simulation.read(problem, dim, seeds, workers, record, method)
 
 
-def _simulation_seconds(asked: Simulation) -> float:
+def simulation_seconds(asked: Simulation) -> float:
     """Scale up a short run of as many networks as train at the same time; count, where matrices are not explicit."""
     counts, workers = asked.counts, asked.workers
     problem, sizes = counts.problem, counts.sizes

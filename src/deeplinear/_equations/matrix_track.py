@@ -1,20 +1,20 @@
 """Weights that take orthogonal steps: what they have learned is a matrix over pairs of rows.
 
 A weight matrix is W = d W(0) + sum X(i, i') g(i) h(i')^T, and its momentum is sum_i m(i) g(i) h(i)^T, diagonal. With
-G and H the correlations of g and h, products of such matrices are products of coefficients, X H X'^T G X''. So the
+Cg and Ch the correlations of g and h, products of such matrices are products of coefficients, X Ch X'^T Cg X''. So the
 iteration of Newton and Schulz,
 
     Y <- a Y + b (Y Y^T) Y + c (Y Y^T)^2 Y
 
-runs on coefficients. It starts from m over the Frobenius norm, n^2 = sum m(i) G(i, i') H(i, i') m(i'). With
-Y_0 = m / n, Y = Z Y_0 where Z is a polynomial of V_0 = Y_0 H Y_0 G:
+runs on coefficients. It starts from m over the Frobenius norm, n^2 = sum m(i) Cg(i, i') Ch(i, i') m(i'). With
+Y_0 = m / n, Y = Z Y_0 where Z is a polynomial of V_0 = Y_0 Ch Y_0 Cg:
 
     q = a + b V + c V^2 ,    Z <- Z q ,    V <- V q^2                from Z = 1, V = V_0
 
-All of these commute, so an iteration takes four products, and the last one two. G has fewer directions than rows,
-often far fewer: Y_0 G Y_0 = K K^T with r columns in K. With A = K^T H K, which is symmetric,
+All of these commute, so an iteration takes four products, and the last one two. Cg has fewer directions than rows,
+often far fewer: Y_0 Cg Y_0 = K K^T with r columns in K. With A = K^T Ch K, which is symmetric,
 
-    V_0^j Y_0 = Y_0 H K A^(j-1) K^T ,    so that    Z Y_0 = a^n Y_0 + Y_0 H K w(A) K^T    where    Z(x) = a^n + x w(x)
+    V_0^j Y_0 = Y_0 Ch K A^(j-1) K^T ,    so that    Z Y_0 = a^n Y_0 + Y_0 Ch K w(A) K^T    where    Z(x) = a^n + x w(x)
 
 and the iteration runs on the r eigenvalues of A.
 """
@@ -45,7 +45,7 @@ _MISSED = 1e-13
 up to terms of a^(3n) s^3, which is 4e-12 for five iterations."""
 
 _ROUNDING = 4e-16
-"""Part of the sum of all directions of G that is rounding."""
+"""Part of the sum of all directions of Cg that is rounding."""
 
 _FORGOTTEN = 1e-18
 """Momentum, relative to the largest, that counts as forgotten: one iteration amplifies it by a, all of them by 500."""
@@ -167,7 +167,7 @@ def _iterated(V: Array, iterations: int) -> Array:
 
 
 def _by_directions(m: Real, above: Real, below: Real, rate: float, iterations: int) -> Real | None:
-    """Return rate Z Y_0 of a problem through the directions of G; None where these are many, or after a divergence."""
+    """Return rate Z Y_0 of a problem through the directions of Cg; None where these are many, or after a divergence."""
     weighted = above * m
     weighted *= m[:, None]
     square = float(np.vdot(weighted, below))

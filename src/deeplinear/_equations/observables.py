@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import to_numpy
+from deeplinear._core.dataset import FIELDS
 from deeplinear._equations.system import Equations
 
 Array = NDArray[Any]
@@ -56,3 +57,15 @@ TWO_TIME: dict[str, Callable[[Equations, int, Rows], Array]] = {
     "residual_response": _residual_response,
 }
 """By the names that a solution gives them; ``FIELDS`` says which are symmetric."""
+
+
+def matrices(layers: int, names: Iterable[str] = TWO_TIME) -> int:
+    """Number of matrices of some of these, of so many layers, or nodes that stand for them.
+
+    Examples
+    --------
+    >>> matrices(3), matrices(3, ["feature_response", "gradient_response", "error_response"])
+    (18, 8)
+    """
+    first = [FIELDS[name].first_layer for name in names]
+    return sum(1 if each is None else layers + 1 - each for each in first)

@@ -8,7 +8,7 @@ import numpy as np
 from deeplinear._core.arrays import Array, identity, namespace
 from deeplinear._equations import compiled as compiled_products
 from deeplinear._equations.two_time import Causal, Symmetric, TwoTime
-from deeplinear._time.history import NODES
+from deeplinear._time.history import BLOCK_NODES
 
 _rows = compiled_products.load()
 
@@ -18,7 +18,7 @@ _BLOCK = 64
 _LAUNCH, _LAUNCH_ON_DEVICE = 2**16, 2**24
 """Least number of entries in a stripe: starting a product takes the time of reading as many."""
 
-SETS = NODES
+SETS = BLOCK_NODES
 """Zeros are skipped in blocks of this many row sets, and so never inside of a block of the past, where rows are all
 coupled, nor of a panel, which has half as many."""
 

@@ -129,7 +129,7 @@ class Directions:
         self._add([*zip(g, h[:-1], strict=True), (h[-1], one)])
 
     def products(self) -> list[list[Array]]:
-        """Products of all terms, <., P .> over the last width, each of shape (..., 1, 1)."""
+        """Products of all terms, <., F .> over the last width, each of shape (..., 1, 1)."""
         return self._products
 
     def apply(self, factors: list[Array], kind: str) -> None:

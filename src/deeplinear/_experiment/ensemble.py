@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.about import keep
-from deeplinear._core.dataset import CORRELATIONS, from_dataset, read_dataset, reading, to_dataset, write_dataset
+from deeplinear._core.dataset import (
+    CORRELATIONS,
+    LOSSES,
+    from_dataset,
+    read_dataset,
+    reading,
+    to_dataset,
+    write_dataset,
+)
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
@@ -22,7 +30,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-LOSSES = ("test_loss", "train_loss")
 MORE_LOSSES = ("averaged_test_loss", "task_loss")
 
 SPECTRA = ("ritz_values", "ritz_weights")

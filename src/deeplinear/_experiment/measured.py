@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._core.words import counted
-from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.tables import Columns, Series, is_table, read_path, read_table
 
 if TYPE_CHECKING:

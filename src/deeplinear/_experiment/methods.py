@@ -15,12 +15,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from deeplinear._core.dataset import CORRELATIONS, FIELDS
+from deeplinear._core.dataset import CORRELATIONS, FIELDS, LOSSES
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.averages import kept_copies
 from deeplinear._experiment.curvature import POSITIONS, Curvature
 from deeplinear._experiment.data_sets import DataTotals, data_totals
-from deeplinear._experiment.ensemble import LINES, LOSSES, SINGULAR, SPECTRA
+from deeplinear._experiment.ensemble import LINES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.singular_values import steps_needed
 from deeplinear._experiment.sizes import Sizes, sizes_of

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deeplinear._core.dataset import CORRELATIONS
+from deeplinear._core.dataset import CORRELATIONS, LOSSES
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.curvature import Curvature
-from deeplinear._experiment.ensemble import LINES, LOSSES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
+from deeplinear._experiment.ensemble import LINES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.train import train
 from deeplinear._problem.averages import Average

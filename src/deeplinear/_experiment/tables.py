@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.event_files import event_files, read_scalars
 
@@ -140,7 +141,7 @@ def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: s
 def _not_numbers(table: Any, columns: Mapping[str, Array | None], where: str) -> str:
     """Say which column has the name of a loss, but values that are not numbers; empty if none does."""
     for name in map(str, _names(table)):
-        is_loss = any(_MEANING[loss].search(_plain(name)) for loss in ("test_loss", "train_loss"))
+        is_loss = any(_MEANING[loss].search(_plain(name)) for loss in LOSSES)
         if is_loss and columns[name] is None:
             return f"the values of column {name!r} of {where} are not numbers: {_not_a_number(table[name])}"
     return ""

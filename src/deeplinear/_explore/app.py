@@ -25,7 +25,6 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from deeplinear._cost.model import step_costs
 from deeplinear._explore import documentation
 from deeplinear._explore.controls import as_plain
 from deeplinear._explore.files import forget, upload
@@ -128,8 +127,10 @@ def _page() -> dict[str, Any]:
     limits |= {"knots": MOST["knots"], "schedule": LONGEST_SCHEDULE}
     page = as_plain() | {"presets": PRESETS, "correlations": KINDS, "limits": limits}
     has_site = documentation.site() is not None
-    page |= {"costs": step_costs(), "documentation": "documentation/" if has_site else "reference/"}
-    return page | {"version": version("deeplinear")}
+    return page | {
+        "documentation": "documentation/" if has_site else "reference/",
+        "version": version("deeplinear"),
+    }
 
 
 async def _load(request: Request) -> Response:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from deeplinear._core.dataset import FIELDS
+from deeplinear._core.dataset import FIELDS, LOSSES
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.averages import read_average
 from deeplinear._explore.curvature import VECTORS, looked_at
@@ -111,7 +111,7 @@ def _text(curve: dict[str, Any], key: str) -> str:
 
 
 def _draw_loss(curves: list[dict[str, Any]], train: bool, average: Any = None) -> list[str]:
-    losses = ("test_loss", "train_loss") if train else ("test_loss",)
+    losses = LOSSES if train else ("test_loss",)
     averages = f", averages=[dl.{average!r}]" if average else ""
     lines = [
         "for name, color, problem in curves:",

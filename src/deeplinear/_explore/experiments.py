@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.failures import in_words
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore.problems import UPLOADED, finite_dim, read_problem
@@ -18,8 +19,6 @@ from deeplinear._explore.uploads import measured_of, read_file, rows_of
 
 LONGEST_EXPERIMENT = 900.0
 """Seconds after which training is ended."""
-
-_LOSSES = ("test_loss", "train_loss")
 
 
 def experiment(request: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -107,7 +106,7 @@ def measured(request: dict[str, Any], report: Report) -> dict[str, Any]:
 def _curves(curves: dl.Measured) -> dict[str, Any]:
     """Return the mean over runs of each loss, with its error, at the steps where all have a value."""
     found: dict[str, Any] = {"has_steps": curves.has_steps}
-    for name in _LOSSES:
+    for name in LOSSES:
         mean, error = curves.mean(name), curves.standard_error(name)
         known = ~np.isnan(mean)
         found[name] = {"times": curves.times[known], "mean": mean[known], "standard_error": error[known]}
@@ -121,7 +120,7 @@ def _losses(comparison: dl.Comparison, networks: dl.Ensemble) -> dict[str, dict[
             "standard_error": networks.standard_error(name),
             "z": comparison[name].z,
         }
-        for name in _LOSSES
+        for name in LOSSES
     }
 
 

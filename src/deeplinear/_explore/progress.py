@@ -1,12 +1,13 @@
 """How far a piece of work is, and whether it would end in time."""
 
+import bisect
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
-from deeplinear._cost.model import longest_short
+from deeplinear._cost.model import longest_short, numbers_of_solving
 from deeplinear._explore.problems import is_quick
 
 LONGEST = 600.0
@@ -16,6 +17,12 @@ DENSE = 3.0
 """The time spent grows as this power of the steps done, since each step reads what all earlier steps wrote."""
 
 _BETWEEN_REPORTS = 0.1
+
+_SOON, _FIRST = 0.135, 0.06
+"""Seconds within which a curve follows a control, and what the first steps may take of a run that does not."""
+
+_FEWEST = 8
+"""Steps that are worth drawing before the rest."""
 
 
 class Report(Protocol):
@@ -48,12 +55,43 @@ def steps(
     return progress
 
 
+class Pace:
+    """How fast this process solves, learned from each run."""
+
+    def __init__(self) -> None:
+        self.seconds_per_number = 4e-10
+
+    def learn(self, problem: dl.Problem, seconds: float) -> None:
+        """Take the time of a run into account."""
+        self.seconds_per_number = (self.seconds_per_number + seconds / numbers_of_solving(problem)) / 2
+
+    def is_soon(self, problem: dl.Problem) -> bool:
+        """Whether a problem will be solved while a control is being moved."""
+        is_short = problem.steps <= longest_short(problem.data.outputs)
+        return is_short and self.seconds_per_number * numbers_of_solving(problem) <= _SOON
+
+    def first_steps(self, problem: dl.Problem) -> int:
+        """Number of steps to solve before all of them; all where these come soon, or where too few would."""
+        if self.is_soon(problem):
+            return problem.steps
+        short = problem.first(min(problem.steps, longest_short(problem.data.outputs)))
+        numbers = _FIRST / self.seconds_per_number
+        found = bisect.bisect(range(1, short.steps), numbers, key=lambda steps: numbers_of_solving(short.first(steps)))
+        return found if found >= _FEWEST else problem.steps
+
+
+PACE = Pace()
+
+
 def solve_with(problem: dl.Problem, report: Report, averages: Sequence[dl.EMA | dl.TailMean] = ()) -> dl.Solution:
     """Solve a problem, with averages of its weights, unless that would take too long."""
     estimate = refuse_if_long(problem, report)
     seconds, dense = (None, True) if estimate is None else (estimate.theory.seconds, estimate.method == "dense")
     progress = steps(report, "solving", power=DENSE if dense and estimate else 1.0, estimate=seconds)
-    return dl.solve(problem, progress=progress, averages=averages)
+    theory = dl.solve(problem, progress=progress, averages=averages)
+    if theory.stats["method"] == "dense":
+        PACE.learn(problem, theory.stats["seconds"])
+    return theory
 
 
 def refuse_if_long(

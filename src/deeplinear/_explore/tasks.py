@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from deeplinear._explore.geometry import landscape, read_along, sharpness, weigh
 from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.planning import check_plan, check_schedule, plan, schedule
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
-from deeplinear._explore.progress import LONGEST, Report, refuse_if_long, solve_with, steps
+from deeplinear._explore.progress import LONGEST, PACE, Report, refuse_if_long, solve_with, steps
 from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, marks, sample, unstable
 from deeplinear._explore.uploads import described, read_file
 
@@ -30,8 +30,15 @@ HEAT_MAP = 120
 _LARGEST_FILE = 400e6
 
 
-def read(name: str, request: dict[str, Any]) -> bool:
-    """Check what a task is asked for, and return whether it takes so little that it need not wait for what is long.
+class Reading(NamedTuple):
+    """What is known of a task before it begins."""
+
+    is_short: bool  # it takes so little that it need not wait for what is long
+    is_soon: bool = False  # its problem is solved while a control is being moved
+
+
+def read(name: str, request: dict[str, Any]) -> Reading:
+    """Check what a task is asked for.
 
     Raises
     ------
@@ -39,22 +46,22 @@ def read(name: str, request: dict[str, Any]) -> bool:
         If a value is not allowed.
     """
     if name in ("python", "data"):
-        return name == "python"
+        return Reading(name == "python")
     problem = read_problem(request.get("problem"))
     if name in _CHECKS:
         _CHECKS[name](request, problem)
-    return name in _SHORT and is_quick(problem)
+    return Reading(name in _SHORT and is_quick(problem), PACE.is_soon(problem))
 
 
 def solve(request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the curves that theory predicts, of the first ``only`` steps if that is given.
+    """Return the curves that theory predicts; ``brief``, of the first steps alone where all of them would take long.
 
     Weights may be averaged where every step is solved.
     """
     problem, average = read_problem(request["problem"]), read_average(request.get("average"))
-    only = request.get("only")
-    if isinstance(only, int) and not isinstance(only, bool) and 1 <= only < problem.steps:
-        problem = problem.first(only)
+    if request.get("brief") is True and (first := PACE.first_steps(problem)) < problem.steps:
+        report(stage="solving", first=first)
+        problem = problem.first(first)
     averages = (average,) if average and problem.steps <= longest_short(problem.data.outputs) else ()
     theory = solve_with(problem, report, averages)
     return {

@@ -1,7 +1,8 @@
 """A process that works for the page: it reads tasks as lines of JSON and answers in lines of JSON.
 
 It says when it is ready. Then each task is read, which may take long and fail as the work itself may: the first
-``{"progress": ...}`` means that it is in order. Any number of them follow, and one ``{"result": ...}`` or
+``{"progress": ...}`` means that it is in order, and the next one says whether its problem is solved soon. Any number
+of them follow, and one ``{"result": ...}`` or
 ``{"error": ...}``; ``{"long": true}`` in place of them all if only what is short was to be done. A line with a number
 on it means that nobody waits for the task of that number any more. The process ends at once when its input ends, as it
 does when the server is killed.
@@ -60,9 +61,11 @@ class _Worker:
                 self._answer(progress=message)
 
         try:
-            if not tasks.read(name, request) and only_short:
+            reading = tasks.read(name, request)
+            if only_short and not reading.is_short:
                 return {"long": True}
             report(stage="starting")
+            report(stage="starting", soon=reading.is_soon)
             return {"result": tasks.TASKS[name](request, report)}
         except _GivenUp:
             return {"given_up": number}

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from deeplinear._comparison.observables import sampled_times
 from deeplinear._comparison.same_problem import checked_steps
 from deeplinear._core import checks
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
-from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured, measured, recorded
 from deeplinear._experiment.methods import REDUCED, Counts
 from deeplinear._experiment.simulate import simulate

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import field_names, get_field, replace
 from deeplinear._problem.problem import Problem
@@ -33,8 +34,6 @@ _FROM_ZERO = ("noise", "weight_decay", "momentum", "beta2", "beta", "rho", "bran
 
 _FRACTIONS = ("momentum", "beta2", "beta")
 """Fields that stay below 1."""
-
-LOSSES = ("test_loss", "train_loss")
 
 _START = 0.1
 """Where a field starts that is zero, at which losses may not depend on it."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from deeplinear._comparison.compare import Comparison, compare
 from deeplinear._core.cached import cached_property
 from deeplinear._core.drawn import Drawn
+from deeplinear._core.words import counted
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._fit.parameters import Parameter
@@ -160,7 +161,7 @@ class Fit(Drawn):
 
 def _words(comparison: Comparison) -> str:
     says = {"agrees": "agree with", "close": "are close to", "disagrees": "disagree with"}
-    networks = f"the curves of {comparison.seeds} network{'s' if comparison.seeds > 1 else ''}"
+    networks = f"the curves of {counted(comparison.seeds, 'network')}"
     verdict = says.get(comparison.verdict, "are too few to test")
     return f"{networks} {verdict} theory at these values (p = {comparison.p_value:.2g})"
 

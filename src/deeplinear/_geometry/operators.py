@@ -1,6 +1,6 @@
 """Curvature inside the theory: products of the Hessian with directions that are sums of gradients.
 
-A direction in weight space is V = sum_i q(i) P G(i) over evaluations i of the gradient, with P the factors on the
+A direction in weight space is V = sum_i q(i) F G(i) over evaluations i of the gradient, with F the factors on the
 rates of the weight layers. The gradient at W + x V is another evaluation, for any number x. So the Hessian times V,
 which is minus the derivative of G along V, is a sum over evaluations again,
 
@@ -9,9 +9,9 @@ which is minus the derivative of G along V, is a sum over evaluations again,
 up to eps^4. What directions are made of cancels more and more as the iteration goes on, if 0 is far from the spectrum,
 so that it ends where rounding shows. Products of gradients are known, so directions have products too,
 
-    <V, P^-1 V'> = sum_ij q(i) q'(j) M(i, j) ,          M(i, j) = sum_l P_l <G_l(i), G_l(j)> / gamma0^2
+    <V, F^-1 V'> = sum_ij q(i) q'(j) M(i, j) ,          M(i, j) = sum_l F_l <G_l(i), G_l(j)> / gamma0^2
 
-in which P H is symmetric, and the iteration of Lanczos runs on the numbers q. Of the Hessian, the part of Gauss and
+in which F H is symmetric, and the iteration of Lanczos runs on the numbers q. Of the Hessian, the part of Gauss and
 Newton leaves out the curvature of the network: the residuals change by what the derivative of the function along V
 makes of them, and are sent back at the weights as they are. Its eigenvalues are those of the tangent kernel.
 """

@@ -30,7 +30,7 @@ def stage_at(problem: Problem, step: int) -> Stage:
 
 
 def rate_factors(problem: Problem, step: int, rule: Feels) -> Array:
-    """Return the factors P on the rates of the weight layers at a step, shape (L + 1,)."""
+    """Return the factors F on the rates of the weight layers at a step, shape (L + 1,)."""
     stage = stage_at(problem, step)
     factors: Array = np.array(problem.layer_rates(stage.optimizer), float)
     if stage.optimizer.scaling is not None and stage.optimizer.scaling.by_layer and rule.scales is not None:
@@ -43,9 +43,9 @@ def rate_factors(problem: Problem, step: int, rule: Feels) -> Array:
 
 
 def limit(problem: Problem, step: int, rule: Feels) -> float:
-    """Return the largest eigenvalue of P H at which a small deviation does not grow, if nothing else changes.
+    """Return the largest eigenvalue of F H at which a small deviation does not grow, if nothing else changes.
 
-    A deviation along an eigenvector of P H with eigenvalue x follows the rule on a parabola, stable for
+    A deviation along an eigenvector of F H with eigenvalue x follows the rule on a parabola, stable for
 
         lr x < 2                      plain descent
         lr x < 2 (1 + mu)             momentum mu

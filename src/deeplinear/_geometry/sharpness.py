@@ -31,7 +31,7 @@ _TIMES = 10
 class Sharpness(Shown):
     """Eigenvalues of the Hessian of the training loss, or of the tangent kernel, at some steps of training.
 
-    They are those of P H, with H the matrix of second derivatives in the units of the learning rate and P the factors
+    They are those of F H, with H the matrix of second derivatives in the units of the learning rate and F the factors
     on the rates of the weight layers: a step of plain descent is stable along an eigenvector whose eigenvalue is below
     2 / lr. Values that are not known, as after a divergence, are nan.
 

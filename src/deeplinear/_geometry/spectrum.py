@@ -1,10 +1,10 @@
 """What the iteration of Lanczos says of a spectrum: points that stand alone, and the ends of what is continuous.
 
-The eigenvalues of the K x K matrix, the Ritz values, approach the ends of the spectrum from inside. One that stands
+The eigenvalues of the m x m matrix, the Ritz values, approach the ends of the spectrum from inside. One that stands
 alone is found to rounding after some steps. At the end b of a continuous part, where the density falls as a root, the
 largest Ritz value is
 
-    theta(K) = b - c / (K + delta)^2
+    theta(m) = b - c / (m + delta)^2
 
 with any c and delta, and three sizes of the matrix give b.
 """
@@ -27,7 +27,7 @@ _FEW = 8
 
 
 class Ritz(NamedTuple):
-    """Ritz values in falling order, their weights as seen from the gradient, and their residuals, each (K,).
+    """Ritz values in falling order, their weights as seen from the gradient, and their residuals, each (m,).
 
     A residual is how far the nearest eigenvalue can be.
     """
@@ -123,7 +123,7 @@ def _edge(matrix: Tridiagonal, skipped: int) -> tuple[float, float]:
 
 
 def _extrapolated(points: list[tuple[int, float]]) -> float:
-    """Return b of b - c / (K + delta)^2 through three points; nan if they do not lie so."""
+    """Return b of b - c / (m + delta)^2 through three points; nan if they do not lie so."""
     from scipy.optimize import brentq  # slow to import
 
     (k1, t1), (k2, t2), (k3, t3) = points

@@ -14,12 +14,12 @@ parts are outside of them,
 
 s is a singular value beyond the bulk of Z if S(s) has an eigenvalue zero, where
 
-    S(s) = ( -s + d^2 g_R(s) R^T R ,  M'                      )
-           ( M'^T                  ,  -s + d^2 g_L(s) U^T U   )
+    S(s) = ( -s + d^2 g_right(s) R^T R ,  M'                         )
+           ( M'^T                      ,  -s + d^2 g_left(s) U^T U   )
 
-and g_L, g_R are the resolvents of the law of Marchenko and Pastur on either side: g_L = 1/(s - d^2 v g_R),
-g_R = 1/(s - d^2 v c g_L) for c rows per column and entries of variance v. For large s all eigenvalues of S are
-negative.
+and g_left, g_right are the resolvents of the law of Marchenko and Pastur on either side:
+g_left = 1/(s - d^2 v g_right), g_right = 1/(s - d^2 v c g_left) for c rows per column and entries of variance v. For
+large s all eigenvalues of S are negative.
 """
 
 from typing import NamedTuple
@@ -140,7 +140,7 @@ class _Block:
         self._R = self._g.T @ rr @ self._g / f.ratio - self._known @ self._known.T
 
     def resolvents(self, s: float) -> tuple[float, float]:
-        """Return g_L and g_R at a point beyond the bulk."""
+        """Return g_left and g_right at a point beyond the bulk."""
         f, d2 = self._f, self._f.d**2 * self._f.variance
         if d2 == 0.0:
             return 1.0 / s, 1.0 / s

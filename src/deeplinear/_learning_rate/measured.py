@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from deeplinear._core.progress import Counter
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._core.words import percent
 from deeplinear._experiment.arguments import read_seeds
 from deeplinear._experiment.simulate import simulate
 from deeplinear._learning_rate.measured_optimum import FAILED, LOGARITHMIC, Best, Scale, find_best, quantile
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
-from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._scaling import loglog_slope
+from deeplinear._core.statistics import loglog_slope
 
 Array = NDArray[np.float64]
 

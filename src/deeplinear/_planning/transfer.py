@@ -13,6 +13,7 @@ from deeplinear._core import checks
 from deeplinear._core.device import searching_on
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._core.words import INFINITE
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
@@ -24,7 +25,6 @@ from deeplinear._planning.one_field import POINTS, WORK, OptimalValue, optimal_v
 from deeplinear._planning.transferred import Transfer
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.problem import Problem, check_problem
-from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 

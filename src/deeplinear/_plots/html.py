@@ -7,7 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from deeplinear._experiment.ensemble import LOSSES, Ensemble
+from deeplinear._core.dataset import LOSSES
+from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured, recorded
 from deeplinear._plots.plot import plot
 from deeplinear._plots.style import SCREEN_DPI, styled

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from deeplinear._core.statistics import standard_error
-from deeplinear._core.words import percent
+from deeplinear._core.words import counted, percent
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured, recorded
 from deeplinear._plots.curves import (
@@ -271,7 +271,7 @@ def _size(experiment: Ensemble | Measured) -> str:
     """Say how many networks there are, and how large."""
     count = len(experiment.seeds)
     of = "" if experiment.dim is None else f" of input dimension {experiment.dim}"
-    return f"experiment: {count} network{'s' if count > 1 else ''}{of}"
+    return f"experiment: {counted(count, 'network')}{of}"
 
 
 def _mean(experiment: Ensemble | Measured, name: str) -> tuple[NDArray[np.int64], Array, Array]:

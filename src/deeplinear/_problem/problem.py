@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_of
 from deeplinear._core.cached import cached_property
-from deeplinear._core.files import write_atomically
+from deeplinear._core.files import read_toml, write_atomically
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 from deeplinear._problem.data import Isotropic
 from deeplinear._problem.layers import check_count, every_layer
@@ -328,10 +328,9 @@ class Problem:
     @classmethod
     def load(cls, path: str | Path) -> "Problem":
         """Read a problem from a TOML file."""
+        document = read_toml(path)
         try:
-            return cls.from_toml(Path(path).read_text())
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path} is not valid TOML: {error}") from None
+            return cls.from_dict(document)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 

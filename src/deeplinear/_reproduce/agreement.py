@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._reproduce.claim import SIGNIFICANT
-from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 

@@ -19,6 +19,7 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
+from deeplinear._core.dataset import FIELDS
 from deeplinear._core.statistics import typical_loss
 from deeplinear._plots.style import BAND, INK, THEORY, log_axis, new_figure, styled, theory_in
 from deeplinear._plots.transfer import MARKERS, lr_axis, smooth
@@ -45,8 +46,6 @@ _GREY = "#999999"
 
 _PATTERNS: Sequence[Any] = ((0, (1, 1)), (0, (5, 1, 1, 1)), "solid")
 """Of lines that are neither theory nor networks."""
-
-_LOSSES = {"test_loss": "test loss", "train_loss": "train loss"}
 
 _Key = tuple[Any, str]
 """What stands for something in a legend, one artist or several over each other, and its label."""
@@ -92,7 +91,7 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
         keys += [(Line2D([], [], color=INK, linestyle=each, linewidth=1.0), label) for label, each in patterns.items()]
     if len(view.losses) > 1:
         keys += [
-            (Line2D([], [], color=INK, linewidth=width), _LOSSES[name])
+            (Line2D([], [], color=INK, linewidth=width), FIELDS[name].meaning)
             for name, width in (("test_loss", 2.2), ("train_loss", 1.2))
         ]
     ax.set_xscale(view.x)
@@ -100,7 +99,7 @@ def _over_steps(figure: Figure, view: OverSteps, results: Trainings) -> None:
     if view.xlim is not None:
         ax.set_xlim(view.xlim[0], min(view.xlim[1], last))
     ax.set_xlabel("training step $t$")
-    ax.set_ylabel("loss" if len(view.losses) > 1 else _LOSSES[view.losses[0]])
+    ax.set_ylabel("loss" if len(view.losses) > 1 else FIELDS[view.losses[0]].meaning)
     _set_y(ax, view.y, view.ylim)
     _legend(figure, keys)
 

@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 import deeplinear as dl
+from deeplinear._core.dataset import LOSSES
 from deeplinear._cost.model import bytes_of_networks, numbers_of_solving, numbers_of_training, work_of
 
 Progress = Callable[[float], object]
@@ -108,9 +109,7 @@ class Train:
     def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Solve, train, compare."""
         theory = dl.solve(self.problem)
-        variables: dict[str, Any] = {
-            name: ("time", getattr(theory, name)) for name in ("test_loss", "train_loss", "kernel")
-        }
+        variables: dict[str, Any] = {name: ("time", getattr(theory, name)) for name in (*LOSSES, "kernel")}
         if self.dim is None:
             return xr.Dataset(variables, {"time": theory.times}, {"verdict": ""})
         networks = dl.simulate(
@@ -121,7 +120,7 @@ class Train:
             progress=lambda done, total: progress(done / total),
             device=device,
         )
-        for name in ("test_loss", "train_loss"):
+        for name in LOSSES:
             variables[f"measured_{name}"] = (("seed", "step"), getattr(networks, name).astype(np.float32))
         return xr.Dataset(variables, {"time": theory.times}, {"verdict": _verdict(theory, networks)})
 
@@ -262,8 +261,9 @@ class Clock:
 
     def _once(self) -> float:
         if self.what == "network":
-            how = {"workers": 1, "record": "losses", "method": "explicit"}  # matrices in full, as the table has them
-            return float(dl.simulate(self.problem, self.dim, 1, **how).stats["seconds"])
+            # Matrices in full, as the table has them.
+            trained = dl.simulate(self.problem, self.dim, 1, workers=1, record="losses", method="explicit")
+            return float(trained.stats["seconds"])
         return float(dl.solve(self.problem, method="panels" if self.what == "panels" else "dense").stats["seconds"])
 
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 import deeplinear as dl
-from deeplinear._core.statistics import standard_error
+from deeplinear._core.statistics import loglog_slope, standard_error
 from deeplinear._reproduce.claim import SIGNIFICANT
-from deeplinear._scaling import loglog_slope
 
 if TYPE_CHECKING:
     from deeplinear._reproduce.panel import Line, Series

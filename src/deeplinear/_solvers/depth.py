@@ -38,7 +38,7 @@ class Coarser(NamedTuple):
     test_losses: Callable[[NDArray[np.int64]], Array]
 
 
-NODES = (5, 7, 9, 12, 16, 21, 28)
+DEPTH_NODES = (5, 7, 9, 12, 16, 21, 28)
 """Numbers of nodes in depth that are tried in turn."""
 
 _MANY_LAYERS = 256
@@ -61,8 +61,8 @@ def likely_nodes(problem: Problem) -> int:
     if not network.changes_slowly_with_depth or network.depth < _MANY_LAYERS or not _trains_alike(problem):
         return 0
     growth = 2.0 * float(np.real(network.log_initial_gain))
-    enough = (nodes for nodes in NODES[1:] if 2.0 * (growth / 4.0) ** nodes / math.factorial(nodes) <= 1e-6)
-    return next(enough, NODES[-1])
+    enough = (nodes for nodes in DEPTH_NODES[1:] if 2.0 * (growth / 4.0) ** nodes / math.factorial(nodes) <= 1e-6)
+    return next(enough, DEPTH_NODES[-1])
 
 
 def _trains_alike(problem: Problem) -> bool:
@@ -78,8 +78,8 @@ def most_nodes(problem: Problem, shape: Structure) -> float:
     """
     if not shape.depth_nodes:
         return 1.0
-    following = min([nodes for nodes in NODES if nodes > shape.depth_nodes], default=NODES[-1])
-    return (NODES[-1] if blows_up(problem) else following) / shape.depth_nodes
+    following = min([nodes for nodes in DEPTH_NODES if nodes > shape.depth_nodes], default=DEPTH_NODES[-1])
+    return (DEPTH_NODES[-1] if blows_up(problem) else following) / shape.depth_nodes
 
 
 def blows_up(problem: Problem) -> bool:
@@ -97,7 +97,11 @@ def may_need_layers(problem: Problem) -> bool:
 
 def passes(shape: Structure) -> float:
     """Cost of all solutions until the last one, in units of that."""
-    return sum(nodes for nodes in NODES if nodes <= shape.depth_nodes) / shape.depth_nodes if shape.depth_nodes else 1.0
+    return (
+        sum(nodes for nodes in DEPTH_NODES if nodes <= shape.depth_nodes) / shape.depth_nodes
+        if shape.depth_nodes
+        else 1.0
+    )
 
 
 def resolved(
@@ -125,7 +129,7 @@ def resolved(
         return found
     if problem.network.depth == math.inf:
         raise Unresolved(
-            f"infinite depth was not resolved to tolerance {tolerance:g} with {NODES[-1]} nodes in layer time; "
+            f"infinite depth was not resolved to tolerance {tolerance:g} with {DEPTH_NODES[-1]} nodes in layer time; "
             "lower branch or lr, or take a finite depth"
         )
     try:
@@ -140,9 +144,9 @@ def _on_nodes(
     run: Callable[[int, Progress | None], AnyRun], problem: Problem, tolerance: float, progress: Progress | None
 ) -> tuple[AnyRun, dict[str, Any], int] | None:
     """Solve with more and more nodes, and hold the matrices of one solution at a time; None if none are enough."""
-    coarse = _without_matrices(run(NODES[0], progress))
-    for count in NODES[1:]:
-        fine, is_last = run(count, None), count == NODES[-1]
+    coarse = _without_matrices(run(DEPTH_NODES[0], progress))
+    for count in DEPTH_NODES[1:]:
+        fine, is_last = run(count, None), count == DEPTH_NODES[-1]
         error = max(_disagreement(coarse, fine, problem.steps), _initial_error(fine, problem))
         unsettled = fine.equations.chain.unsettled
         # Whether a step can be solved may hang on the last digit with few nodes, so that these agree by chance.

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
@@ -220,7 +221,7 @@ def _extrapolated(problem: Problem, count: int, dense: Dense, attempt: Callable[
                 correction = spline(times[at], rest)(times)
                 curve = curve + correction
             found[name] = curve
-            if name in ("test_loss", "train_loss"):
+            if name in LOSSES:
                 between = spline(times[::2], curve[::2])(times) - curve
                 off = (np.abs(correction) + np.abs(between))[late]
                 scale = np.maximum(curve, LOSS_FLOOR * curve[0])[late]  # a loss may stay at zero
@@ -236,7 +237,7 @@ def _error_at_the_joint(problem: Problem, exact: Curves, curves: Curves) -> floa
     """
     known = np.arange(EXACT - _JOINT, EXACT)
     error = 0.0
-    for name in ("test_loss", "train_loss"):
+    for name in LOSSES:
         true, found = _positive(getattr(exact, name)), getattr(curves, name)
         times = (problem.steps - 1) / (len(found) - 1) * np.arange(len(found))
         off = np.abs(spline(times, found)(known) - true[known])

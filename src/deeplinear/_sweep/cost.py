@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 
 from deeplinear._core.words import in_bytes, in_time
-from deeplinear._cost.estimate import _PROBE_STEPS, Cost, _shortened, _simulation_seconds, _typical, solve_seconds
+from deeplinear._cost.estimate import Cost, batch_overhead, simulation_seconds, solve_seconds
 from deeplinear._cost.model import numbers_per_step, work_of
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import sizes_of
@@ -18,7 +18,6 @@ from deeplinear._solvers.base import Work
 from deeplinear._solvers.dense import Dense
 from deeplinear._sweep.plan import LARGEST_BATCH, Plan
 from deeplinear._theory.curves import worth_batching
-from deeplinear._theory.solve import solve
 
 _MEASURED = 6
 """Most kinds of points that are measured; the others are scaled from the nearest of these."""
@@ -122,19 +121,12 @@ def _theory_kinds(problems: list[Problem]) -> list[_Kind]:
 
         def seconds(first: Problem = first, together: int = together, work: Work = work) -> float:
             alone = solve_seconds(first)
-            shared = _batch_overhead(first, together) - alone(1) if together > 1 else 0.0
+            shared = batch_overhead(first, together) - alone(1) if together > 1 else 0.0
             return work.passes * (alone(work.shape.steps) + work.shape.steps * shared)
 
         amount = work.passes * work.bytes * work.shape.steps
         kinds.append(_Kind(len(members), amount, seconds, work.bytes * together))
     return kinds
-
-
-def _batch_overhead(problem: Problem, together: int) -> float:
-    """Measure the seconds of a step of one problem among others, whose matrices are tiny."""
-    steps = min(problem.steps, _PROBE_STEPS)
-    batch = [_shortened(problem, steps)] * together
-    return _typical(lambda: solve(batch)) / together / steps
 
 
 def _experiment_kinds(problems: list[Problem], experiment: dict[str, Any]) -> list[_Kind]:
@@ -148,5 +140,5 @@ def _experiment_kinds(problems: list[Problem], experiment: dict[str, Any]) -> li
     for (sizes, steps), members in groups.items():
         asked = Simulation.read(members[0], sizes.dim, experiment["seeds"], 1, "losses")
         work = float(numbers_per_step(sizes)) * steps
-        kinds.append(_Kind(len(members), work, partial(_simulation_seconds, asked), asked.memory))
+        kinds.append(_Kind(len(members), work, partial(simulation_seconds, asked), asked.memory))
     return kinds

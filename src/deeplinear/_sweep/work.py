@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.refusal import Refusal
-from deeplinear._experiment.ensemble import LOSSES
 from deeplinear._experiment.simulate import simulate
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution

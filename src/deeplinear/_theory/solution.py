@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
-from deeplinear._core.dataset import FIELDS, write_dataset
+from deeplinear._core.dataset import write_dataset
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
-from deeplinear._equations.observables import two_time
+from deeplinear._equations.observables import matrices, two_time
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
@@ -226,7 +226,8 @@ class Solution(Drawn):
         if not self.axis.has_two_time:
             raise ValueError(f'{self.solver.name} steps have no {name}: solve with method="dense"')
         run, index = self._solved
-        layers = 1 if FIELDS[name].first_layer is None else _layers_of(self.problem, self._depth_nodes)
+        is_deep, nodes = self.problem.network.depth == math.inf, self._depth_nodes
+        layers = matrices(nodes if is_deep else self.problem.network.layers, [name])
         memory.require(
             3 * 8 * layers * (len(self.times) * outputs) ** 2,
             f"{name} of {layers} layers",
@@ -379,11 +380,6 @@ class Solution(Drawn):
             _matrices=answer.matrices,
             _run=None if answer.run is None else (answer.run, answer.index),
         )
-
-
-def _layers_of(problem: Problem, depth_nodes: int) -> int:
-    """Number of layers, or nodes in layer time, that a two-time function of every layer has."""
-    return depth_nodes if problem.network.depth == math.inf else problem.network.layers + 1
 
 
 def _label_noise(problem: Problem, times: NDArray[Any]) -> Array:

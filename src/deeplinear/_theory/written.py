@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deeplinear._core.dataset import OF_TWO_TIMES, from_dataset, read_dataset, reading, to_dataset
+from deeplinear._core.dataset import LOSSES, OF_TWO_TIMES, from_dataset, read_dataset, reading, to_dataset
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import read_solver, write_solver
 from deeplinear._theory.decomposition import Decomposition
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KIND = "deeplinear.Solution"
 
-CURVES = ("test_loss", "train_loss", "kernel")
+CURVES = (*LOSSES, "kernel")
 PARTS = ("bias", "width", "data", "label_noise")
 SETS = ("averaged_test_loss", "task_loss")
 """Sets of curves that some problems have."""

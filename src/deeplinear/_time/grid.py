@@ -1,7 +1,7 @@
 """Time grids: what a sum over past training steps is, in terms of values at a few times.
 
 A grid consists of single steps and of panels. A panel stands for many steps; what happens in it is known at
-its ``NODES`` nodes, which are real-valued times, and is a polynomial in between. Sums of the polynomial over
+its ``PANEL_NODES`` nodes, which are real-valued times, and is a polynomial in between. Sums of the polynomial over
 the integer steps are taken exactly, so it is discrete gradient descent that is solved, not its flow.
 
 A sum from the first step of a panel up to a real time t is the polynomial F with F(t + 1) - F(t) = f(t) that
@@ -29,14 +29,14 @@ _KEPT = 400
 _APART, _STANDS_OUT, _SMOOTH = 3, 8.0, 1e-9
 """A schedule bends where its second difference is so many times that of steps so far away, and not rounding."""
 
-NODES = 8
+PANEL_NODES = 8
 """Nodes of a panel; single steps come in groups of as many, so that all row sets begin at multiples of it."""
 
 
 @cache
 def radau_nodes() -> Array:
     """Right Radau nodes, in (-1, 1], the last one at 1."""
-    polynomial = np.zeros(NODES + 1)
+    polynomial = np.zeros(PANEL_NODES + 1)
     polynomial[-2:] = -1.0, 1.0
     inner = legendre.legroots(legendre.legdiv(polynomial, [-1.0, 1.0])[0])
     return np.append(np.sort(inner.real), 1.0)
@@ -45,7 +45,7 @@ def radau_nodes() -> Array:
 @cache
 def to_legendre() -> Array:
     """Matrix from values at the nodes to Legendre coefficients."""
-    return np.asarray(np.linalg.inv(legendre.legvander(radau_nodes(), NODES - 1)))
+    return np.asarray(np.linalg.inv(legendre.legvander(radau_nodes(), PANEL_NODES - 1)))
 
 
 @lru_cache(maxsize=64)
@@ -68,11 +68,11 @@ def panel_sums(length: int) -> tuple[Array, Array]:
     """
     x, h = radau_nodes(), 2.0 / length
     ends = np.concatenate([x, [1.0 + h, -1.0 + h]])
-    basis = np.eye(NODES)
+    basis = np.eye(PANEL_NODES)
     sums = np.stack([legendre.legval(ends, legendre.legint(b)) for b in basis], axis=1) / h
-    sums -= legendre.legvander(ends, NODES - 1) / 2
-    numbers = bernoulli(NODES)
-    for k in range(2, NODES + 1, 2):
+    sums -= legendre.legvander(ends, PANEL_NODES - 1) / 2
+    numbers = bernoulli(PANEL_NODES)
+    for k in range(2, PANEL_NODES + 1, 2):
         derivatives = np.stack([legendre.legval(ends, legendre.legder(b, k - 1)) for b in basis], axis=1)
         sums += numbers[k] / factorial(k) * h ** (k - 1) * derivatives  # eq-euler-maclaurin
     weights = (sums[:-1] - sums[-1]) @ to_legendre()
@@ -160,7 +160,7 @@ class Grid:
             if length == 1:
                 matrix[mine, nodes] = 1.0
             elif mine.any():
-                matrix[mine, nodes] = legendre.legvander(x, NODES - 1) @ to_legendre()
+                matrix[mine, nodes] = legendre.legvander(x, PANEL_NODES - 1) @ to_legendre()
         return matrix
 
 
@@ -198,4 +198,4 @@ def breaks(rates: Array) -> NDArray[np.int64]:
 
 
 def _count(length: int) -> int:
-    return 1 if length == 1 else NODES
+    return 1 if length == 1 else PANEL_NODES

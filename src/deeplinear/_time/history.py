@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-NODES = 16
+BLOCK_NODES = 16
 """Nodes of a block."""
 
 
@@ -52,13 +52,13 @@ class Condensation(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive steps that are known at ``NODES`` nodes.
+    """Consecutive steps that are known at ``BLOCK_NODES`` nodes.
 
     Attributes
     ----------
     start, length
-        The first step, which is even, and the number of steps, which is even as well. A block of ``NODES`` steps has
-        them for nodes.
+        The first step, which is even, and the number of steps, which is even as well. A block of ``BLOCK_NODES`` steps
+        has them for nodes.
     alternates
         Whether even and odd steps have nodes of their own, first the even ones.
 
@@ -77,45 +77,46 @@ class Block:
 
     @property
     def nodes(self) -> Array:
-        """Times of the nodes, shape (NODES,)."""
-        if self.length == NODES:
-            return self.start + np.arange(NODES, dtype=float)
+        """Times of the nodes, shape (BLOCK_NODES,)."""
+        if self.length == BLOCK_NODES:
+            return self.start + np.arange(BLOCK_NODES, dtype=float)
         if not self.alternates:
-            return self.start + _rule(self.length, NODES)[0]
-        half = 2.0 * _rule(self.length // 2, NODES // 2)[0]
+            return self.start + _rule(self.length, BLOCK_NODES)[0]
+        half = 2.0 * _rule(self.length // 2, BLOCK_NODES // 2)[0]
         return self.start + np.concatenate([half, 1.0 + half])
 
     @property
     def weights(self) -> Array:
-        """Steps that each node stands for, shape (NODES,)."""
-        if self.length == NODES:
-            return np.ones(NODES)
+        """Steps that each node stands for, shape (BLOCK_NODES,)."""
+        if self.length == BLOCK_NODES:
+            return np.ones(BLOCK_NODES)
         if not self.alternates:
-            return _rule(self.length, NODES)[1]
-        return np.tile(_rule(self.length // 2, NODES // 2)[1], 2)
+            return _rule(self.length, BLOCK_NODES)[1]
+        return np.tile(_rule(self.length // 2, BLOCK_NODES // 2)[1], 2)
 
     def _odd(self) -> Array:
         """Which nodes belong to odd steps."""
-        return np.arange(NODES) % 2 == 1 if self.length == NODES else np.arange(NODES) >= NODES // 2
+        nodes = np.arange(BLOCK_NODES)
+        return nodes % 2 == 1 if self.length == BLOCK_NODES else nodes >= BLOCK_NODES // 2
 
     def basis(self, other: "Block") -> Array:
-        """Lagrange polynomials of this block at the nodes of another one within it, shape (NODES, NODES)."""
+        """Lagrange polynomials of this block at the nodes of another one within it, a square matrix."""
         return self._basis(other.nodes, other._odd())
 
     def at(self, steps: Array) -> Array:
-        """Lagrange polynomials of this block at whole steps within it, shape (steps, NODES)."""
+        """Lagrange polynomials of this block at whole steps within it, shape (steps, BLOCK_NODES)."""
         return self._basis(np.asarray(steps, float), np.asarray(steps) % 2 == 1)
 
     def _basis(self, times: Array, odd: Array) -> Array:
         if not self.alternates:
             return _lagrange(self.nodes, times)
-        polynomials = _lagrange(self.nodes[: NODES // 2], times - odd)
+        polynomials = _lagrange(self.nodes[: BLOCK_NODES // 2], times - odd)
         return np.concatenate([polynomials * ~odd[:, None], polynomials * odd[:, None]], axis=1)
 
 
 def joined(first: Block, second: Block, alternates: bool) -> Block | None:
     """Return two neighbouring blocks as one; None if what alternates in it is not known any more."""
-    if alternates and not all(each.alternates or each.length == NODES for each in (first, second)):
+    if alternates and not all(each.alternates or each.length == BLOCK_NODES for each in (first, second)):
         return None
     return Block(first.start, first.length + second.length, alternates)
 
@@ -134,7 +135,7 @@ def _from_zero(length: int, alternates: bool, then: int, then_alternates: bool, 
     L = np.concatenate([block.basis(first), block.basis(second)])
     old, new = np.concatenate([first.weights, second.weights]), block.weights
     P = (L * old[:, None]).T / new[:, None]  # eq-condensed
-    return Condensation(0, 2 * NODES, P, L.T, P * old / new[:, None], np.eye(2 * NODES) - L @ P)
+    return Condensation(0, 2 * BLOCK_NODES, P, L.T, P * old / new[:, None], np.eye(2 * BLOCK_NODES) - L @ P)
 
 
 @lru_cache(maxsize=256)

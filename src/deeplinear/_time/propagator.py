@@ -15,7 +15,7 @@ from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, computing, namespace, zeros
-from deeplinear._time.grid import NODES, Grid, radau_nodes
+from deeplinear._time.grid import PANEL_NODES, Grid, radau_nodes
 
 
 def propagator(
@@ -162,7 +162,7 @@ class GridPropagator:
         rates = self._rates[end + 1 - length : end + 1]
         if length == 1:
             return rates, 0.0
-        degree = min(NODES, length) - 1  # what is left between two jumps may be shorter than a panel has nodes
+        degree = min(PANEL_NODES, length) - 1  # what is left between two jumps may be shorter than a panel has nodes
         basis = legendre.legvander(2.0 * np.arange(1, length + 1) / length - 1.0, degree)
         coefficients = np.linalg.solve(basis.T @ basis, basis.T @ rates)
         largest = np.abs(rates).max()
@@ -173,4 +173,4 @@ class GridPropagator:
 def _exponential_misfit(decay: NDArray[Any], length: int) -> float:
     """Error of the best polynomial on a panel for an exponential that falls at this rate."""
     exponent = float(np.abs(decay).max()) * length if length > 1 else 0.0
-    return float(2.0 * (exponent / 4.0) ** NODES / factorial(NODES))
+    return float(2.0 * (exponent / 4.0) ** PANEL_NODES / factorial(PANEL_NODES))

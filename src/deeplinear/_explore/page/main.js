@@ -30,7 +30,7 @@ let state = initialState(controls.problem);
 let shown = null; // the last complete answer that was drawn
 
 const refuse = ({ field, message }) => controls.showError(field, message);
-const theory = new Theory(page.costs, {
+const theory = new Theory({
   wanted: () => requestFor(state.problem),
   pinned: () => (ALONE.has(state.view) ? [] : state.pins.map(({ problem }) => requestFor(problem))),
   draw,

@@ -3,19 +3,14 @@
 import { Refused, run } from "./api.js";
 import { find, inTime, say, showProgress } from "./dom.js";
 
-const SOON = 150; // milliseconds after which a move of a control should show
-const LONG = 135; // milliseconds of work, which end in time, beyond which the first steps are asked for beforehand
-const PREVIEW = 60; // milliseconds that the server may take for them
 const PATIENCE = 400; // milliseconds without an answer before progress is shown
 const KEPT = 200; // answers that are kept
-const MODES = { PowerLaw: 94, Uploaded: 50 }; // that usually stand for infinitely many, and for a data set
 
 export class Theory {
   // `wanted()` and `pinned()` say what is to be shown now, as requests {task, body, key}; `draw` shows it;
   // `refuse(error)` shows an error beside its control, if it has one, and `accept` takes such errors away.
-  // `costs` are the matrices that a step reads, by layer and mode, as the library counts them.
-  constructor(costs, { wanted, pinned, draw, refuse, accept }) {
-    Object.assign(this, { costs, wanted, pinned, draw, refuse, accept });
+  constructor({ wanted, pinned, draw, refuse, accept }) {
+    Object.assign(this, { wanted, pinned, draw, refuse, accept });
     this.answers = new Map();
     this.partial = null; // the first steps of the newest run, until all of one are there
     this.refused = null; // key of the last request that was not allowed
@@ -23,7 +18,6 @@ export class Theory {
     this.running = null;
     this.others = null;
     this.since = 0; // when what is wanted now was asked for
-    this.speed = 0.0023; // milliseconds per unit of work, learned from each answer
   }
 
   get(key) {
@@ -43,7 +37,7 @@ export class Theory {
       return;
     }
     this.others?.abort();
-    if (this.running && (this.running.key === wanted.key || this.running.expected < SOON)) {
+    if (this.running && (this.running.key === wanted.key || this.running.isSoon)) {
       this.running.isMoving &&= isMoving;
       return; // it is about to end, and what is wanted then comes next
     }
@@ -65,24 +59,22 @@ export class Theory {
   }
 
   async ask(request, isMoving) {
-    const { problem } = request.body;
-    const job = { ...request, isMoving, controller: new AbortController(), expected: this.speed * workOf(problem, this.costs) };
+    const job = { ...request, isMoving, controller: new AbortController(), isSoon: true }; // until the server says otherwise
     this.running = job;
     const { signal } = job.controller;
     const started = this.since; // also what was waited before this could be asked
     const isLate = () => this.running === job && performance.now() - started > PATIENCE;
     const patience = setTimeout(() => isLate() && showProgress(find("#progress"), { stage: "solving" }), PATIENCE + 1);
+    const onProgress = (progress) => {
+      if (progress.soon === false) job.isSoon = false;
+      if (this.running === job && !job.isSoon && this.wanted().key !== job.key) this.refresh(job.isMoving);
+      else if (isLate()) showProgress(find("#progress"), progress);
+    };
     try {
-      if (job.task === "solve" && job.expected > LONG) {
-        const first = this.preview(job);
-        if (isMoving) await first;
-        if (this.wanted().key !== job.key) return; // has moved on meanwhile
-      }
-      const onProgress = (progress) => isLate() && showProgress(find("#progress"), progress);
-      const result = await run(job.task, job.body, { signal, onProgress });
+      const result = await (job.task === "solve" ? this.solve(job, onProgress) : run(job.task, job.body, { signal, onProgress }));
+      if (!result) return; // has moved on meanwhile
       this.partial = null;
       this.keep(job.key, result);
-      if (result.method === "dense") this.speed = (this.speed + (1000 * result.seconds) / workOf(problem, this.costs)) / 2;
       this.accept();
       say(`${this.notice}${job.task === "solve" ? "Solved" : "Done"} in ${inTime((performance.now() - started) / 1000)}.`);
     } catch (error) {
@@ -111,18 +103,23 @@ export class Theory {
     else say(this.refuse(error) ? `See the control: ${error.message}` : error.message, true);
   }
 
-  // The first steps of a run do not depend on what follows: they are asked for, and drawn, before the rest is known.
-  async preview(job) {
-    const only = stepsWithin(PREVIEW / this.speed, job.body.problem, this.costs);
-    if (only < 8 || only >= job.body.problem.steps) return;
-    try {
-      const data = await run("solve", { ...job.body, only }, { signal: job.controller.signal });
-      if (this.running !== job) return;
-      this.partial = data;
+  // The first steps of a run do not depend on what follows: where the server says that all of them would take long, they
+  // are drawn before the rest is known, for which a control that is being moved does not ask before it has seen them.
+  async solve(job, onProgress) {
+    const { signal } = job.controller;
+    let whole = null;
+    const ask = () => (whole ??= run("solve", job.body, { signal, onProgress }));
+    const onFirst = (progress) => {
+      onProgress(progress);
+      if ("first" in progress && !job.isMoving && !signal.aborted) ask().catch(() => {}); // which is seen where it is waited for
+    };
+    const first = await run("solve", { ...job.body, brief: true }, { signal, onProgress: onFirst });
+    if (first.steps === job.body.problem.steps) return first;
+    if (this.running === job) {
+      this.partial = first;
       this.draw();
-    } catch {
-      // The whole run is on its way, and reports what is wrong.
     }
+    return this.wanted().key === job.key ? ask() : null;
   }
 
   async loadPinned() {
@@ -151,24 +148,3 @@ export class Theory {
     if (this.answers.size > KEPT) this.answers.delete(this.answers.keys().next().value);
   }
 }
-
-// Time of a dense solve up to a factor, fitted to runs of 100 to 300 steps and 1 to 4 layers.
-function workOf({ network, data, steps }, costs) {
-  const size = steps * outputsOf(data);
-  return perStep({ network, data }, costs) * size * (1 + size / 100);
-}
-
-function stepsWithin(work, { network, data }, costs) {
-  const size = 50 * (Math.sqrt(1 + (4 * work) / perStep({ network, data }, costs) / 100) - 1);
-  return Math.floor(size / outputsOf(data));
-}
-
-function perStep({ network, data }, costs) {
-  const modes = MODES[data.type] ?? data.eigenvalues?.length ?? 1;
-  const layer = network.type === "ResNet" ? costs.skip_layer : costs.layer;
-  const layers = Number(network.depth);
-  const chain = layers ? costs.first + layer * (layers - 1) : costs.infinite;
-  return chain + costs.mode * (modes - 1);
-}
-
-const outputsOf = ({ target_gram: gram }) => (Array.isArray(gram) ? gram.length : 1);

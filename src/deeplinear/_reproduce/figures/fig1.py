@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import deeplinear as dl
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._reproduce.claim import Check, Claim
 from deeplinear._reproduce.measure import both, follows, lists, ordered, steps_to
 from deeplinear._reproduce.panel import Line, OverSteps, Panel, Size, Training
 from deeplinear._reproduce.results import Trainings
-from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 

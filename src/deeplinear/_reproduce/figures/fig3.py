@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import deeplinear as dl
+from deeplinear._core.dataset import LOSSES
 from deeplinear._reproduce.claim import Check, Claim
 from deeplinear._reproduce.measure import both, follows, follows_in_log_time, jackknife, lists, ordered, steps_to
 from deeplinear._reproduce.panel import Line, OverSteps, OverValues, Panel, Size, Training
@@ -65,7 +66,7 @@ def gaps(name: str, lines: list[Trained], statistic: Callable[..., float]) -> tu
     def of_losses(*losses: Array) -> float:
         return float(statistic(*(np.log(test / train) for test, train in zip(losses[::2], losses[1::2], strict=True))))
 
-    curves = [(each, loss) for each in lines for loss in ("test_loss", "train_loss")]
+    curves = [(each, loss) for each in lines for loss in LOSSES]
     theory = of_losses(*(each.theory(loss) for each, loss in curves))
     value, error = jackknife([each.networks(loss) for each, loss in curves], of_losses)
     return Check(name, "theory", theory, None, 0.0), Check(name, "networks", value, error, 0.0)
@@ -154,7 +155,7 @@ PANELS = (
         "L = 4, gamma0 = 2",
         "nu = 1, no label noise, lr 0.01, 200 steps, muP",
         Training(tuple(Line(a, f"α = {a:g}", full_batch(a, 0.0, 0.01, 200)) for a in (0.5, 1.0, 2.0, 4.0))),
-        OverSteps(losses=("test_loss", "train_loss"), ylim=(1e-4, 2.0)),
+        OverSteps(losses=LOSSES, ylim=(1e-4, 2.0)),
         (fits_small_sets_faster, gap_grows, follows),
         SIZES,
     ),

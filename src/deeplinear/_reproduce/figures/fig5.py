@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import deeplinear as dl
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._reproduce.claim import MOVES, Check, Claim
 from deeplinear._reproduce.measure import STAYING, moves, optima
 from deeplinear._reproduce.panel import Line, OverRates, Panel, Rates, Size
 from deeplinear._reproduce.results import Optima, Tuned
-from deeplinear._scaling import loglog_slope
 
 Array = NDArray[np.float64]
 

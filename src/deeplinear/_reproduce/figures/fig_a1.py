@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._core.statistics import loglog_slope
 from deeplinear._reproduce.agreement import measured_slope
 from deeplinear._reproduce.claim import MOVES, Check, Claim
 from deeplinear._reproduce.measure import STAYING, half_way
@@ -16,7 +17,6 @@ from deeplinear._reproduce.panel import (
     Stability,
 )
 from deeplinear._reproduce.results import Edge, Edges
-from deeplinear._scaling import loglog_slope
 
 RICHNESS, RICH = 16.0, (0.5, 8.0)
 """Richness at nu = 1, and the range of widths in which NTK networks are still rich."""

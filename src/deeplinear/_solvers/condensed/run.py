@@ -1,9 +1,10 @@
 """Every step of a run, with the past condensed.
 
-The rows of a step follow from earlier ones, exactly as in the dense method. Every ``NODES`` steps the past is looked
-at: two neighbouring blocks of it become one where the last rows lose nothing by that (see ``_time/history.py``). The
-number of rows then grows with the logarithm of time, and a step takes about as long late in training as early. Where
-rows oscillate in a way that no polynomial follows, steps stay as they are and the run is a dense one.
+The rows of a step follow from earlier ones, exactly as in the dense method. Every ``BLOCK_NODES`` steps the past is
+looked at: two neighbouring blocks of it become one where the last rows lose nothing by that (see
+``_time/history.py``). The number of rows then grows with the logarithm of time, and a step takes about as long late in
+training as early. Where rows oscillate in a way that no polynomial follows, steps stay as they are and the run is a
+dense one.
 """
 
 import math
@@ -25,7 +26,7 @@ from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.remainder import LastRows
 from deeplinear._solvers.condensed.replicas import Replicas
 from deeplinear._solvers.rounding import DEPENDS, DIED_OUT, LOSS_FLOOR, amplification
-from deeplinear._time.history import NODES, Block, Condensation, condensation, joined
+from deeplinear._time.history import BLOCK_NODES, Block, Condensation, condensation, joined
 
 _ROOM = 232
 """Times for which there is room at first; there is half as much again when it is used up."""
@@ -132,7 +133,7 @@ class CondensedRun:
                     self._replicas.fill(self.equations, row_set(self.equations.c, self.count - 1))
                 if self._pairs is not None and step == self._pairs.next:
                     self._pairs.take(self.equations, self.blocks, self.count)
-                if (step + 1) % NODES == 0 or step + 1 == steps:
+                if (step + 1) % BLOCK_NODES == 0 or step + 1 == steps:
                     self._look_back(step + 1)
                     if progress is not None:
                         progress(step + 1, steps)
@@ -166,8 +167,8 @@ class CondensedRun:
             self.diverged_at = start + int(diverges.argmax())
         self._watch_rounding(times, start)
         self.largest = max(self.largest, self.count)
-        if new == NODES:
-            self.blocks.append(Block(start, NODES))
+        if new == BLOCK_NODES:
+            self.blocks.append(Block(start, BLOCK_NODES))
             self._condense()
         if self.count * self._outputs > self._most_rows:
             raise Unresolved(
@@ -210,7 +211,7 @@ class CondensedRun:
                 block = joined(first, second, alternates)
                 if block is None:
                     continue
-                how = condensation(first, second, block, index * NODES)
+                how = condensation(first, second, block, index * BLOCK_NODES)
                 left_out = rows.left_out(how)
                 if left_out <= allowed:
                     self._replace(how)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import is_complex, structure
+from deeplinear._equations.observables import matrices
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
 from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Unresolved, Work
@@ -21,14 +22,14 @@ from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import LOSS_FLOOR
 from deeplinear._time.axis import SomePairs
-from deeplinear._time.history import NODES
+from deeplinear._time.history import BLOCK_NODES
 
 Array = NDArray[Any]
 
 _COARSEST = 1e-2
 """Tolerance above which nothing is gained."""
 
-_FEWEST = 6 * NODES
+_FEWEST = 6 * BLOCK_NODES
 """Times that are kept at the start."""
 
 PAIRS, _FEWEST_PAIRS = 200, 32
@@ -38,7 +39,7 @@ _OSCILLATING = 3.0
 """Times that are kept where training oscillates, in units of those of a smooth run: 2.5 at the edge of stability (416
 of 1200 steps, not 169), 4.1 and 4.6 where responses swing with momentum (736 of 1805 and 832 of 1849, not 181)."""
 
-_BEGINNING, _SMOOTH = 13 * NODES, 10 * NODES
+_BEGINNING, _SMOOTH = 13 * BLOCK_NODES, 10 * BLOCK_NODES
 """Steps whose work tells whether the past is condensed, and times that are kept of them at most if it is."""
 
 _MOST_ROWS = 1500
@@ -168,9 +169,8 @@ class Condensed(Solver):
 
 
 def _bytes_of_pairs(problem: Problem, times: int) -> int:
-    """Bytes of all functions of two times: of every layer or all but the first two each, and four of layer 0."""
-    matrices = 4 * problem.network.layers + 6
-    return 8 * matrices * (times * problem.data.outputs) ** 2
+    """Bytes of all functions of two times."""
+    return 8 * matrices(problem.network.layers) * (times * problem.data.outputs) ** 2
 
 
 def _curves(run: CondensedRun) -> Curves:

@@ -8,7 +8,7 @@ from deeplinear._core.arrays import Array
 from deeplinear._equations.products import mean_diagonal
 from deeplinear._solvers.panels.nodes import NodesInTime
 from deeplinear._solvers.rounding import LOSS_FLOOR
-from deeplinear._time.grid import NODES, to_legendre
+from deeplinear._time.grid import PANEL_NODES, to_legendre
 
 _SLOWEST = 0.5
 """Ratio of coefficients of a polynomial to those two orders lower, at which they are said not to fall."""
@@ -77,7 +77,7 @@ class Errors:
     def alternating(self) -> float:
         """Relative size of what still alternates in the losses of the last single steps; it would end with a panel."""
         nodes, grid = self._nodes, self._nodes.grid
-        count = min(len(grid), NODES + 1)
+        count = min(len(grid), PANEL_NODES + 1)
         if any(length > 1 for length in grid.lengths[-count:]):
             return 0.0
         losses = self.losses(nodes.rows(slice(len(grid) - count, len(grid))))
@@ -101,7 +101,7 @@ class Errors:
             scale = max(np.abs(values).min() if index < losses else np.abs(values).max(), floor * initial)
             worst = max(worst, rest(values, scale))
         derivatives = self._nudged_losses(slice(0, rows.stop)).imag
-        for values, largest in zip(derivatives[:, -NODES:], np.abs(derivatives).max(axis=1), strict=True):
+        for values, largest in zip(derivatives[:, -PANEL_NODES:], np.abs(derivatives).max(axis=1), strict=True):
             worst = max(worst, rest(values, largest))
         return worst
 

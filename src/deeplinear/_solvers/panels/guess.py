@@ -4,15 +4,15 @@ import numpy as np
 
 from deeplinear._core.arrays import Array
 from deeplinear._equations.two_time import Causal, Symmetric
-from deeplinear._time.grid import NODES, Grid
+from deeplinear._time.grid import PANEL_NODES, Grid
 
 
 def constant(correlation: Symmetric, rows: slice, outputs: int) -> Array:
     """First guess of a correlation: as at the last node."""
     matrix = correlation.matrix
     last = slice(rows.start - outputs, rows.start)
-    earlier = np.concatenate([matrix[..., last, : rows.start], *[matrix[..., last, last]] * NODES], axis=-1)
-    return np.concatenate([earlier] * NODES, axis=-2)
+    earlier = np.concatenate([matrix[..., last, : rows.start], *[matrix[..., last, last]] * PANEL_NODES], axis=-1)
+    return np.concatenate([earlier] * PANEL_NODES, axis=-2)
 
 
 def response(function: Causal, rows: slice, previous: slice, grid: Grid, outputs: int) -> Array:
@@ -27,7 +27,7 @@ def response(function: Causal, rows: slice, previous: slice, grid: Grid, outputs
     last = matrix[..., start - outputs : start, :start].copy()
     last[..., -outputs:] -= at_once
     guess = np.zeros((*matrix.shape[:-2], count, rows.stop), matrix.dtype)
-    guess[..., :start] = np.concatenate([last] * NODES, axis=-2)
+    guess[..., :start] = np.concatenate([last] * PANEL_NODES, axis=-2)
     if previous.stop - previous.start == count:
         guess[..., rows] = matrix[..., previous, previous]
         if len(grid.lengths) > 2 and grid.lengths[-3] > 1:
@@ -36,7 +36,7 @@ def response(function: Causal, rows: slice, previous: slice, grid: Grid, outputs
     else:
         per_step = last[..., -2 * outputs : -outputs]
         inside = grid.sums()[:, grid.last]
-        guess[..., rows] = _kron(inside, per_step) + _kron(np.eye(NODES), at_once)
+        guess[..., rows] = _kron(inside, per_step) + _kron(np.eye(PANEL_NODES), at_once)
     return guess
 
 

@@ -26,9 +26,9 @@ from deeplinear._solvers.panels.nodes import NodesInTime
 from deeplinear._solvers.panels.sweep import ROUNDING, Panel
 from deeplinear._solvers.panels.work import PROBED, START, step_work
 from deeplinear._solvers.rounding import amplification
-from deeplinear._time.grid import NODES, Grid
+from deeplinear._time.grid import PANEL_NODES, Grid
 
-_FIRST = 2 * NODES
+_FIRST = 2 * PANEL_NODES
 """Length of the first panel."""
 
 _MOST_GROUPS = 32
@@ -77,8 +77,8 @@ class PanelRun:
             while self.grid.end < steps - 1 and self.diverged_at[0] < 0:
                 left = int(ends[np.searchsorted(ends, self.grid.end, side="right")]) - self.grid.end
                 # What follows a jump of the learning rate is fast at first, and unlike the panel before it.
-                if min(length, left) < NODES or self.grid.end in ends:
-                    self._single_steps(min(groups * NODES, steps - 1 - self.grid.end))
+                if min(length, left) < PANEL_NODES or self.grid.end in ends:
+                    self._single_steps(min(groups * PANEL_NODES, steps - 1 - self.grid.end))
                     if groups == _MOST_GROUPS:
                         self._check_that_oscillations_end()
                     length, groups = _FIRST, min(2 * groups, _MOST_GROUPS)
@@ -86,12 +86,12 @@ class PanelRun:
                 # No panel is much shorter than the one before, from which its first guess is taken.
                 length = -(-left // 2) if length < left < 2 * length else min(length, left)
                 error = self._panel(length)
-                shrink = 0.85 * (self._goal / max(error, 1e-300)) ** (1 / NODES)
+                shrink = 0.85 * (self._goal / max(error, 1e-300)) ** (1 / PANEL_NODES)
                 if error <= self._goal:
                     groups = 1
                     length = int(length * max(0.5, min(2.0, shrink)))
                 else:
-                    length = length // 2 if length > NODES else 0
+                    length = length // 2 if length > PANEL_NODES else 0
                 if progress is not None:
                     progress(self.grid.end + 1, steps)
         self.nodes.resize(len(self.grid))

@@ -22,7 +22,7 @@ from deeplinear._solvers.panels.work import MOST_ROWS, panels_memory, single_ste
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import NodesOfPanels
-from deeplinear._time.grid import NODES, breaks
+from deeplinear._time.grid import PANEL_NODES, breaks
 
 _LEAST_RICHNESS = 1e-4
 """Below this panels do not know closely enough how far weights have decayed, which is divided by the richness."""
@@ -98,7 +98,7 @@ class Panels(Solver):
         nodes += _NODES_AFTER_BREAK * (len(problem.stages) - 1)
         if optimizer.weight_decay:
             decay = float(np.abs(optimizer.weight_decay * rates_of(problem)).sum())
-            nodes += NODES * decay / _DECAY_IN_PANEL
+            nodes += PANEL_NODES * decay / _DECAY_IN_PANEL
         if is_listed(optimizer.lr) or problem.phases:  # a jump is two neighbouring steps
             jumps = breaks(rates_of(problem))
             nodes += _NODES_AFTER_BREAK * int((np.diff(jumps, prepend=-2) > 1).sum())

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure
-from deeplinear._time.grid import NODES
+from deeplinear._time.grid import PANEL_NODES
 
-START = 4 * NODES
+START = 4 * PANEL_NODES
 """Single steps at the start."""
 
-ROOM = START + 20 * NODES
+ROOM = START + 20 * PANEL_NODES
 """Nodes for which there is room at first; there is half as much again when it is used up."""
 
 _OVERHEAD = 200
@@ -34,7 +34,7 @@ def step_work(rows: int) -> float:
 
 def more_room(size: int, outputs: int) -> int:
     """Half as many nodes again, but no more than are taken before panels are given up, with the steps of a trial."""
-    most = max(PROBED + MOST_ROWS // outputs, size + NODES)
+    most = max(PROBED + MOST_ROWS // outputs, size + PANEL_NODES)
     return min(size + size // 2, most)
 
 

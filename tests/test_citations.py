@@ -6,16 +6,14 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._citations import OF_NETWORK, OF_RULE, entries
+from factories import maker
 
 
 def keys(of):
     return re.findall(r"^@\w+\{(\w+),$", dl.citations(of), re.M)
 
 
-def problem(network, optimizer, **more):
-    return dl.Problem(network, dl.Isotropic(), dl.FullBatch(2.0), optimizer, steps=4, **more)
-
-
+problem = maker("network", "optimizer", sampling=dl.FullBatch(2.0), steps=4)
 BASE = ["deeplinear", "bordelon2025deep"]
 GD = dl.GradientDescent(0.01)
 
