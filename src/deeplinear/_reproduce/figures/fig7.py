@@ -9,7 +9,7 @@ from deeplinear._reproduce.panel import Line, OverRates, Panel, Rates, Size
 from deeplinear._reproduce.results import Optima
 
 RICHNESS, REFERENCE = 0.4, 64
-SIZES = {"tiny": Size(30, 2, 8, 2), "quick": Size(200, 12), "full": Size(200, 512)}
+SIZES = {"tiny": Size(30, 2, 8, 2), "quick": Size(200, 12), "full": Size(200, 128)}
 GIVEN = "L = 3, B = 128, capacity 2, source 1.75, gamma0 = 0.4"
 CHOICES = "NTK has gamma0 = 0.4 at N = 64; no centering, test loss after 50 steps"
 LRS = (0.12, 1.2, 14)
