@@ -65,7 +65,7 @@ RULES = Suite(
             ),
         ],
         "_equations/data_noise.py": [
-            ("sigma[:, rows, None] * sigma[:, None, : rows.stop] * within", "sigma[:, rows, None] ** 2 * within"),
+            ("sigma[:, rows, None] * sigma[:, None, columns] * within", "sigma[:, rows, None] ** 2 * within"),
             ("e = second - second[..., first] @ before", "e = second"),
             ("by_step[:, :, 1:] += parts[:, :, :-1] @ before.mT", "pass"),
             ("by_step[:, :, :-1] += parts[:, :, 1:] @ before", "pass"),

@@ -149,7 +149,7 @@ EQUATIONS = Suite(
             ),
         ],
         "_equations/data_noise.py": [
-            ("errors: Array = self._Cv[rows] + noise", "errors: Array = self._Cv[rows] + 1.1 * noise"),
+            ("self._Cv[rows] + self._label_noise(", "self._Cv[rows] + 1.1 * self._label_noise("),
             (
                 "finite(past[rows] @ finite(draws * finite(equal_times)))",
                 "finite(R[rows] @ finite(draws * finite(equal_times)))",

@@ -141,22 +141,24 @@ class DataNoise:
 
     def _fresh(self, rows: slice) -> Array:
         """Rows of C_v + sigma^2, the correlation of residuals on fresh examples."""
-        outputs, sigma, within = self.c.structure.outputs, self._sigma, self._within[..., : rows.stop]
-        if is_panel(rows, outputs):
-            within = self.c.xp.tile(within, ((rows.stop - rows.start) // outputs, 1))
-        if sigma.shape[1] == outputs:  # the same at all times
-            noise = self._constant_noise if outputs == 1 else self._constant_noise * within
-        else:
-            noise = sigma[:, rows, None] * sigma[:, None, : rows.stop] * within
-        errors: Array = self._Cv[rows] + noise
+        errors: Array = self._Cv[rows] + self._label_noise(rows, slice(0, rows.stop))
         return errors
 
     def _fresh_block(self, rows: slice) -> Array:
         """C_v + sigma^2 at pairs of the rows of one time."""
-        is_constant = self._sigma.shape[1] == self.c.structure.outputs
-        noise = self._constant_noise if is_constant else self._sigma[:, rows][:, :1, None] ** 2
-        errors: Array = self._Cv.block(rows) + noise * self._within[..., rows]
+        errors: Array = self._Cv.block(rows) + self._label_noise(rows, rows)
         return errors
+
+    def _label_noise(self, rows: slice, columns: slice) -> Array:
+        """sigma^2 between rows and columns, which the labels of each output have on their own."""
+        outputs, sigma, within = self.c.structure.outputs, self._sigma, self._within[..., columns]
+        if is_panel(rows, outputs):
+            within = self.c.xp.tile(within, ((rows.stop - rows.start) // outputs, 1))
+        if sigma.shape[1] == outputs:  # the same at all times
+            constant: Array = self._constant_noise if outputs == 1 else self._constant_noise * within
+            return constant
+        noise: Array = sigma[:, rows, None] * sigma[:, None, columns] * within
+        return noise
 
     def _draws(self, x: Array) -> Array:
         """Rows times the noise of drawn batches, subsampling diag C_Delta(t,t)."""

@@ -101,8 +101,16 @@ class Equations:
 
     def loss_of(self, error: NDArray[Any], time: int) -> NDArray[Any]:
         """Test losses (batch, times) of errors C_v(t, t) (batch, rows) on the examples of a row over times."""
-        outputs, sigma = self.c.structure.outputs, to_numpy(self.c.sigma)
-        noise = outputs * sigma[:, min(time, sigma.shape[1] - 1), None] ** 2
+        noise = self._noise_of_labels
+        return self._losses(error, noise[:, min(time, noise.shape[1] - 1), None])
+
+    def test_losses(self, index: int, error: NDArray[Any]) -> NDArray[Any]:
+        """Test losses of one problem, shape (steps,), of its errors C_v(t, t) (rows,) at the rows that are reported."""
+        (losses,) = self._losses(error[None], self._reported_noise[index : index + 1])
+        return np.asarray(losses)
+
+    def _losses(self, error: NDArray[Any], noise: NDArray[Any]) -> NDArray[Any]:
+        outputs = self.c.structure.outputs
         return np.asarray(error.reshape(len(error), -1, outputs).sum(axis=-1) + noise)  # eq-losses
 
     def squared_gradients(self, step: int) -> list[Array]:
@@ -152,18 +160,16 @@ class Equations:
         losses: Array = outputs * (errors + sigma**2)  # eq-losses
         return losses
 
-    @cached_property
-    def label_noise(self) -> NDArray[Any]:
-        """Part of the test loss that is the noise of its labels, shape (batch, 1), or (batch, steps) if it changes."""
-        noise, reported = self.c.structure.outputs * to_numpy(self.c.sigma**2), self.c.structure.reported
-        return noise if reported is None or noise.shape[1] == 1 else np.asarray(noise[:, reported])
+    @property
+    def _noise_of_labels(self) -> NDArray[Any]:
+        """Part of the test loss that is the noise of its labels, shape (batch, 1), or (batch, rows over times)."""
+        return np.asarray(self.c.structure.outputs * to_numpy(self.c.sigma**2))
 
     @cached_property
-    def train_losses(self) -> NDArray[Any] | None:
-        """Train losses once all rows are filled, shape (batch, steps); None where they are the test losses."""
-        if not self.data_covariances.noisy:
-            return None
-        return np.asarray(np.trace(self.equal_times.residual, axis1=-2, axis2=-1))
+    def _reported_noise(self) -> NDArray[Any]:
+        """The same at the rows that are reported."""
+        noise, reported = self._noise_of_labels, self.c.structure.reported
+        return noise if reported is None or noise.shape[1] == 1 else np.asarray(noise[:, reported])
 
     @cached_property
     def task_losses(self) -> NDArray[Any]:

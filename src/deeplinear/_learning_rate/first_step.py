@@ -102,9 +102,7 @@ def _coefficients(problem: Problem) -> tuple[float, float, float]:
     lam, p = modes.eigenvalues, modes.weight
     w2 = np.trace(modes.target, axis1=1, axis2=2)
     V = p @ (lam * w2)
-    noise = (problem.sampling.reuse + problem.sampling.subsampling(problem.steps)[0]) * (
-        V + problem.data.outputs * problem.data.noise**2
-    )
+    noise = (problem.sampling.reuse + problem.sampling.subsampling(problem.steps)[0]) * (V + problem.label_noise[0])
     signal = p @ (lam**2 * w2) + noise * (p @ lam)
     width = L * (L + 1) * (2 * L + 1) / (6 * nu) * (p @ lam) * signal
     linear = 2 * (L + 1) * (p @ (lam**2 * w2))

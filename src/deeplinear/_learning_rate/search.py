@@ -50,7 +50,7 @@ REFINING = 4 * SLOPE + 10
 
 def noise_of_new_examples(problem: Problem) -> float:
     """Return the part of the loss on new examples that is the noise of their labels, which nothing can lower."""
-    return float(problem.data.outputs * problem.stages[-1].noise ** 2)
+    return float(problem.label_noise[-1])
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,12 @@ class Problem:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
 
+    @property
+    def label_noise(self) -> NDArray[Any]:
+        """Part of the test loss that is the noise of its labels, which nothing can lower, in each phase."""
+        noise: NDArray[Any] = self.data.outputs * np.array([stage.noise for stage in self.stages]) ** 2
+        return noise
+
     def first(self, steps: int) -> "Problem":
         """Return the problem of the first steps alone, which are the same whatever follows."""
         return replace(

@@ -5,10 +5,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._equations.system import Equations, Values
 from deeplinear._solvers.base import Answer, Curves, Run, Solver
 from deeplinear._time.axis import TimeAxis
 
 Array = NDArray[Any]
+
+
+def curves_of(equations: Equations, values: Values, index: int = 0) -> Curves:
+    """Take the curves of one problem from the values at all times; the train loss is the test loss without samples."""
+    outputs = equations.c.structure.outputs
+
+    def over_outputs(rows: Array) -> Array:
+        return np.asarray(rows[index].reshape(-1, outputs).sum(axis=-1))
+
+    test = equations.test_losses(index, values.error[index])
+    train = np.trace(values.residual[index], axis1=-2, axis2=-1) if equations.data_covariances.noisy else test
+    return Curves(test, train, values.kernel[index], *map(over_outputs, (values.bias, values.width, values.data)))
 
 
 def answer_from(
@@ -22,14 +35,7 @@ def answer_from(
 ) -> Answer:
     """Take one problem out of a run; losses are inf from a divergence on, and steps -1 stand for never."""
     equations, end = run.equations, int(run.diverged_at[index])
-    outputs, equal = equations.c.structure.outputs, equations.equal_times
-
-    def over_outputs(rows: Array) -> Array:
-        return np.asarray(rows[index].reshape(-1, outputs).sum(axis=-1))
-
-    test = over_outputs(equal.error) + equations.label_noise[index]
-    train = test if equations.train_losses is None else equations.train_losses[index]
-    curves = Curves(test, train, equal.kernel[index], *map(over_outputs, (equal.bias, equal.width, equal.data)))
+    curves = curves_of(equations, equations.equal_times, index)
     many = equations.c.structure.sets.count > 1
     tasks = equations.task_losses[index] if many else np.zeros((0, len(axis.times)))
     if end >= 0:

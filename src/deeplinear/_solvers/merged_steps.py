@@ -107,7 +107,7 @@ class MergedSteps(Solver):
         start = Dense(depth_nodes=depth.likely_nodes(problem), device=self.device)  # enough for an estimate
         first = start.solve([replace(problem, steps=1)])[0].curves
         times = float(_rate(problem, float(first.kernel[0]))) * problem.steps
-        noise = max(problem.data.outputs * problem.data.noise**2 / max(float(first.test_loss[0]), 1e-300), LOSS_FLOOR)
+        noise = max(float(problem.label_noise[0]) / max(float(first.test_loss[0]), 1e-300), LOSS_FLOOR)
         decades = max(0.0, -math.log10(max(noise, _remaining(problem, times))))
         steps = max(EXACT, _FEWEST * _FINEST, round((12 + 6 * decades) * times**0.8 * problem.steps**0.15))
         shape = replace(self._dense.shape(problem), steps=min(problem.steps, steps))

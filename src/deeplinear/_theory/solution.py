@@ -386,5 +386,5 @@ def _label_noise(problem: Problem, times: NDArray[Any]) -> Array:
     """Part of the test loss that is the noise of the labels, which may change from phase to phase, at some times."""
     stages = problem.stages
     phase = np.searchsorted([stage.start for stage in stages], times, side="right") - 1
-    noise: Array = problem.data.outputs * np.array([stage.noise for stage in stages])[phase] ** 2
+    noise: Array = problem.label_noise[phase]
     return noise

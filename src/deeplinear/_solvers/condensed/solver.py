@@ -16,6 +16,7 @@ from deeplinear._equations.coefficients import is_complex, structure
 from deeplinear._equations.observables import matrices
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
+from deeplinear._solvers.answer import curves_of
 from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Unresolved, Work
 from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.run import CondensedRun
@@ -175,16 +176,6 @@ def _bytes_of_pairs(problem: Problem, times: int) -> int:
 
 def _curves(run: CondensedRun) -> Curves:
     """Curves over all steps: inf from a divergence on."""
-    values, equations, outputs = run.values(), run.equations, run.problem.data.outputs
-
-    def over_outputs(rows: Array) -> Array:
-        return np.asarray(rows[0].reshape(-1, outputs).sum(axis=-1))
-
-    test = over_outputs(values.error) + equations.label_noise[0]
-    noisy = equations.data_covariances.noisy
-    train = np.trace(values.residual[0], axis1=-2, axis2=-1) if noisy else test
-    parts = map(over_outputs, (values.bias, values.width, values.data))
-    curves = Curves(test, train, values.kernel[0], *parts)
     end = run.problem.steps if run.diverged_at < 0 else run.diverged_at
 
     def cut(curve: Array) -> Array:
@@ -192,4 +183,4 @@ def _curves(run: CondensedRun) -> Curves:
         whole[:end] = curve[:end]
         return whole
 
-    return curves.map(cut)
+    return curves_of(run.equations, run.values()).map(cut)
