@@ -143,7 +143,7 @@ def estimate(
     experiment = None
     if dim is not None:
         asked = Simulation.read(problem, dim, seeds, workers, record, method)
-        experiment = Cost(_simulation_seconds(asked), asked.memory)
+        experiment = Cost(simulation_seconds(asked), asked.memory)
     method, theory = _solving(problem)
     return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
 
@@ -240,7 +240,7 @@ def check_experiment(
     Simulation.read(problem, dim, seeds, workers, record, method)
 
 
-def _simulation_seconds(asked: Simulation) -> float:
+def simulation_seconds(asked: Simulation) -> float:
     """Scale up a short run of as many networks as train at the same time; count, where matrices are not explicit."""
     counts, workers = asked.counts, asked.workers
     problem, sizes = counts.problem, counts.sizes

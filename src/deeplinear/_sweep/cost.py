@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 
 from deeplinear._core.words import in_bytes, in_time
-from deeplinear._cost.estimate import _PROBE_STEPS, Cost, _shortened, _simulation_seconds, _typical, solve_seconds
+from deeplinear._cost.estimate import _PROBE_STEPS, Cost, _shortened, _typical, simulation_seconds, solve_seconds
 from deeplinear._cost.model import numbers_per_step, work_of
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import sizes_of
@@ -148,5 +148,5 @@ def _experiment_kinds(problems: list[Problem], experiment: dict[str, Any]) -> li
     for (sizes, steps), members in groups.items():
         asked = Simulation.read(members[0], sizes.dim, experiment["seeds"], 1, "losses")
         work = float(numbers_per_step(sizes)) * steps
-        kinds.append(_Kind(len(members), work, partial(_simulation_seconds, asked), asked.memory))
+        kinds.append(_Kind(len(members), work, partial(simulation_seconds, asked), asked.memory))
     return kinds
