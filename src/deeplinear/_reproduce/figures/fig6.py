@@ -173,6 +173,6 @@ PANELS = (
         widths((16, 64, 256), HARD, 1.0, 0.01, problem("infinite", HARD, math.inf, 1.0, 2e-5, 40_000_000_000)),
         OverSteps(x="log", xlim=(1, STEPS), guides=guides(HARD, 2 * HARD / (1 + HARD))),
         (faster_than_lazy, paper_exponent, follows_in_log_time),
-        {"tiny": Size(30, 2, 40), "quick": Size(500, 16), "full": Size(1000, 768)},
+        {"tiny": Size(30, 2, 40), "quick": Size(500, 16), "full": Size(1000, 1536)},
     ),
 )
