@@ -13,16 +13,20 @@ from deeplinear._reproduce.panel import (
 from deeplinear._reproduce.results import Trained, Trainings
 
 
+STEPS = {0.3: 4_000_000, 0.5: 4_000_000, 0.9: 4_000_000_000}
+"""Of each source: close to b = 1 the laws are close together, and it takes far longer runs to tell them apart."""
+
+
 def hard(depth: int) -> list[Line]:
     """Several hard tasks, at infinite width without noise."""
 
     def problem(source: float) -> dl.Problem:
         network = dl.MLP(depth, "infinite", richness=5.0)
         data = dl.Spectrum.power_law(2.0, source)
-        return dl.Problem(network, data, dl.Population(), dl.GradientDescent(2.5e-5), steps=4_000_000_000)
+        return dl.Problem(network, data, dl.Population(), dl.GradientDescent(2.5e-5), STEPS[source])
 
     group = f"L = {depth}"
-    return [Line(b, f"b = {b:g}, {group}", problem(b), networks=False, group=group) for b in (0.3, 0.5, 0.9)]
+    return [Line(b, f"b = {b:g}, {group}", problem(b), networks=False, group=group) for b in STEPS]
 
 
 def laws(source: float, depth: int) -> tuple[float, float, float]:
@@ -53,7 +57,7 @@ HALF_WAY = (
 )
 
 
-NEAR_ONE = "Close to b = 1, where hard tasks end, the laws are so close together that it takes far longer runs to tell."
+NEAR_ONE = "Close to b = 1, where hard tasks end, the laws are so close together that it takes very long runs to tell."
 
 
 def one_layer(results: Trainings) -> Claim:
@@ -95,7 +99,7 @@ PANELS = (
         "Fitted slopes follow 2b/(1+b).",
         "several sources b < 1",
         "L = 1 and 4, capacity 2, gamma0 = 5, infinite width, population loss, lr 2.5e-5 (as the kernel grows, larger "
-        "rates pass the edge of stability), 4 x 10^9 steps; slopes of the last decade; no networks, since the law is "
+        "rates pass the edge of stability), 4 x 10^6 steps, at b = 0.9 4 x 10^9; slopes of the last decade; no networks, since the law is "
         "that of infinite width",
         Training((*hard(1), *hard(4))),
         SlopeOverValues(
