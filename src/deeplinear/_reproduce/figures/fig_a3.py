@@ -12,7 +12,6 @@ from deeplinear._reproduce.panel import (
 )
 from deeplinear._reproduce.results import Trained, Trainings
 
-
 STEPS = {0.3: 4_000_000, 0.5: 4_000_000, 0.9: 4_000_000_000}
 """Of each source: close to b = 1 the laws are close together, and it takes far longer runs to tell them apart."""
 
@@ -99,8 +98,8 @@ PANELS = (
         "Fitted slopes follow 2b/(1+b).",
         "several sources b < 1",
         "L = 1 and 4, capacity 2, gamma0 = 5, infinite width, population loss, lr 2.5e-5 (as the kernel grows, larger "
-        "rates pass the edge of stability), 4 x 10^6 steps, at b = 0.9 4 x 10^9; slopes of the last decade; no networks, since the law is "
-        "that of infinite width",
+        "rates pass the edge of stability), 4 x 10^6 steps, at b = 0.9 4 x 10^9; slopes of the last decade; no "
+        "networks, since the law is that of infinite width",
         Training((*hard(1), *hard(4))),
         SlopeOverValues(
             "source  b",
