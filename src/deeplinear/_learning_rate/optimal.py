@@ -157,8 +157,9 @@ def optimal_lr(
     help, and intervals between them are divided wherever the loss may be lower still. Past the edge of stability
     the loss can be so rough that it has a lower dip on every finer grid. Nobody could train there, so a minimum is
     judged by the largest loss in an interval of 0.2 % of the rate; the best is then refined with exact derivatives.
-    Minima wider than about 1 % of the rate are found (2 % where steps times outputs are 200 or more), narrower ones by
-    chance.
+    Minima wider than about 1 % of the rate are found (2 % where steps times outputs are 200 or more) if losses around
+    them give a sign of them, and narrower ones by chance. Nothing promises more than that, least of all where the loss
+    oscillates with the rate, as it does with momentum and a schedule.
 
     The answer does not depend on the problem's own learning rate. Every run is solved step by step, however long,
     from 400 steps times outputs on with a condensed past (see ``solve``).

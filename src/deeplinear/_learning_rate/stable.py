@@ -89,9 +89,9 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     rate does. From there, or from half the first unstable rung, rates are tried in steps of 4 %. Steps of 1 % follow in
     between, unless the losses at both ends diverge and never come back to the bound, or their logarithms are both
     farther below it than twice the difference between those around them. Then both ends are bisected. Stretches
-    narrower than 1 % of the rate can be missed. Every run is solved step by step, however long, from 400 steps times
-    outputs on with a condensed past (see ``solve``); a rate at which infinite depth cannot be resolved counts as
-    unstable.
+    narrower than 1 % of the rate can be missed, and up to 4 % of it where the losses around give no sign of them. Every
+    run is solved step by step, however long, from 400 steps times outputs on with a condensed past (see ``solve``); a
+    rate at which infinite depth cannot be resolved counts as unstable.
 
     Parameters
     ----------
