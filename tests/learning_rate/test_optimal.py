@@ -304,28 +304,23 @@ def drawn(monkeypatch):
     return importlib.import_module("best_rate")
 
 
-@pytest.mark.parametrize(
-    ("seed", "least"),
-    [
-        pytest.param(seed, least, marks=[pytest.mark.slow] * (index % 3 > 0 or seed in ("30", "40")))
-        for index, (seed, least) in enumerate(BRUTE_FORCE["least_loss"].items())
-    ],
-)
+@pytest.mark.parametrize(("seed", "least"), BRUTE_FORCE["least_loss"].items())
 def test_hard_problems_against_brute_force(drawn, seed, least):
     """Oscillation with momentum, holes, spikes, cliffs and rough losses past the edge, where searches have failed."""
-    found = optimal_lr(drawn.draw(int(seed)), objective=drawn.objective(int(seed)))
+    problem, which = drawn.draw(int(seed)), drawn.objective(int(seed))
+    found = optimal_lr(problem, objective=which)
+    assert found.rounding_at is None
     assert found.loss <= 1.002 * least
+    assert drawn.around(problem, which, found) <= 1.002 * least
 
 
-@pytest.mark.parametrize("case", ["drawn", pytest.param("noisy", marks=pytest.mark.slow)])
-def test_a_gap_in_rough_losses_is_no_optimum(drawn, case):
+def test_a_gap_in_rough_losses_is_no_optimum(drawn):
     """Past the edge losses are rough, and a search for the exact minimum leads into gaps between spikes.
 
-    It had returned 0.0280 for number 36 of the benchmark, and 0.0411, 70 times the best rate, for the other.
+    It had returned 0.0411 here, 70 times the best rate.
     """
     network = dl.MLP(4, 0.5, richness=3.0)
-    noisy = dl.Problem(network, dl.Isotropic(1.0), dl.FullBatch(0.5), dl.GradientDescent(0.01), steps=40)
-    problem = drawn.draw(36) if case == "drawn" else noisy
+    problem = dl.Problem(network, dl.Isotropic(1.0), dl.FullBatch(0.5), dl.GradientDescent(0.01), steps=40)
     found = optimal_lr(problem)
     assert drawn.around(problem, "test", found) <= 1.01 * found.loss
     assert found.lr < 0.025
