@@ -124,6 +124,22 @@ def replace_lr(problem: dict[str, Any], lr: float) -> dl.Problem:
     return read_problem(problem | {"optimizer": problem["optimizer"] | {"lr": lr}})
 
 
+def test_the_optimum_of_the_curve_is_that_of_the_search_and_no_dip() -> None:
+    network = {"type": "MLP", "depth": 4, "width": 0.5, "richness": 3.0}
+    problem = {
+        "network": network,
+        "data": {"type": "Isotropic", "noise": 1.0},
+        "sampling": {"type": "FullBatch", "samples": 0.5},
+        "optimizer": {"type": "GradientDescent", "lr": 0.01},
+        "steps": 40,
+    }
+    answer = tasks.rates({"problem": problem}, quiet)
+    found = dl.optimal_lr(read_problem(problem))
+    assert found.dips  # past the edge of stability
+    assert answer["optimum"]["lr"] == pytest.approx(found.lr, rel=1e-3)
+    assert answer["test_loss"].min() == answer["optimum"]["loss"] == pytest.approx(found.loss, rel=1e-6)
+
+
 def test_a_loss_that_is_rounding_errors_is_not_the_lowest() -> None:
     problem = dl.Problem(
         dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40

@@ -326,6 +326,14 @@ def test_a_gap_in_rough_losses_is_no_optimum(drawn):
     assert found.lr < 0.025
 
 
+def test_a_better_minimum_that_the_margin_has_led_to_is_taken():
+    """Twelve steps make losses oscillate with the rate, and those in between were taken for known: it had 0.2228."""
+    network = dl.MLP(3, 1.0, richness=3.0, parameterization="ntk")
+    found = optimal_lr(dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=12))
+    assert found.loss == pytest.approx(0.2172, abs=1e-4)
+    assert found.loss <= found.safe_loss
+
+
 def test_a_narrow_minimum_says_so():
     narrow = LrMinimum(0.1, 1.0, 0.0995, 0.1)
     rest = {"safe_lr": 0.05, "safe_loss": 1.5, "horizon": 9, "objective": "test", "is_factor": False, "dips": ()}

@@ -36,6 +36,9 @@ MOST_SEARCHED = 40
 ASIDE = 0.05
 """Distance from the best rate, as a fraction, from which on one with a margin is another."""
 
+_SAME = 1e-9
+"""Relative difference of losses that rounding makes."""
+
 MOST_BETWEEN = {True: 200, False: 40}
 """Most rates that are solved between others, where a solution is quick and where it is not."""
 
@@ -131,6 +134,15 @@ def sample(
         wanted = between([points[lr] for lr in sorted(points)])[:left]
         left -= len(wanted)
     return [points[lr] for lr in sorted(points)]
+
+
+def without_dips(points: Sequence[Point], best: float) -> list[Point]:
+    """Return the points without those that have less loss than the best rate: dips in which nobody could train.
+
+    The search has seen them, or others like them, and knows that the loss around them is higher.
+    """
+    least = min(points, key=lambda point: abs(point.lr - best)).test_loss
+    return [point for point in points if point.test_loss >= (1 - _SAME) * least]
 
 
 def lowest(points: Sequence[Point]) -> int:

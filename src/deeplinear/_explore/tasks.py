@@ -21,7 +21,7 @@ from deeplinear._explore.kinds import KINDS, read_kind
 from deeplinear._explore.planning import check_plan, check_schedule, plan, schedule
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
 from deeplinear._explore.progress import LONGEST, PACE, Report, refuse_if_long, solve_with, steps
-from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, marks, sample, unstable
+from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, marks, sample, unstable, without_dips
 from deeplinear._explore.uploads import described, read_file
 
 HEAT_MAP = 120
@@ -124,6 +124,8 @@ def rates(request: dict[str, Any], report: Report) -> dict[str, Any]:
     progress = steps(report, "2 of 2: loss at each learning rate")
     points = sample(problem, first_rates(best, found, unit), present, progress)
     progress(1, 1)
+    if found is not None and found.is_resolved and found.rounding_at is None:
+        points = without_dips(points, best)
     optimum = points[lowest(points)]
     return {
         "lrs": np.array([point.lr for point in points]),

@@ -13,6 +13,7 @@ from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.ladder import check, solve_rates
 from deeplinear._learning_rate.minimum import Minimum, find_minimum
+from deeplinear._learning_rate.probe import Probe
 from deeplinear._learning_rate.scan import Scan
 from deeplinear._learning_rate.search import REFINING, SLOPE, Excess, search
 from deeplinear._learning_rate.slopes import Point
@@ -39,7 +40,7 @@ _FLAT = 1e3
 _SAME = 1e-3
 """Relative difference of losses that are as good as equal."""
 
-_MOST_TRIES = 4
+_MOST_TRIES = 5
 
 _NARROW = 0.2
 """Length in log(lr) of the interval within 5 % of the least loss below which a rate with a margin is printed too."""
@@ -205,8 +206,7 @@ def optimal_lr(
     excess, counter = Excess.of(problem, objective), Counter(read_progress(progress), REFINING, scale=problem.steps)
     scan = search(problem, excess, counter)
     valleys = Valleys(scan, excess.label_noise)
-    found, minima = _best(problem, excess, scan, valleys, tolerance, counter)
-    safe = valleys.safe()
+    found, minima, safe = _best(problem, excess, scan, valleys, tolerance, counter)
     is_resolved = found.value > excess.rounding
     at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
     loss = max(found.value, 0.0) + excess.label_noise
@@ -234,17 +234,15 @@ def optimal_lr(
 
 def _best(
     problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
-) -> tuple[Minimum, tuple[LrMinimum, ...]]:
-    """Find the exact optimum, and the minima that are nearly as good."""
-    found = _refine(problem, excess, scan, valleys, tolerance, counter)
-    minima = valleys.minima(found)
+) -> tuple[Minimum, tuple[LrMinimum, ...], Probe]:
+    """Find the exact optimum, the minima that are nearly as good, and the rate with a margin."""
     for _ in range(_MOST_TRIES):
+        found = _refine(problem, excess, scan, valleys, tolerance, counter)
+        minima, safe = valleys.minima(found), valleys.safe()
+        # Looking around, also for a margin, may have led to a better valley.
         if not valleys.is_beaten((1 - _SAME) * found.value):
             break
-        # Looking around has led to a better valley.
-        found = _refine(problem, excess, scan, valleys, tolerance, counter)
-        minima = valleys.minima(found)
-    return found, minima
+    return found, minima, safe
 
 
 def _searched(scan: Scan, found: Minimum) -> list[tuple[float, float]]:
