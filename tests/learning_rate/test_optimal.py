@@ -334,6 +334,18 @@ def test_a_better_minimum_that_the_margin_has_led_to_is_taken():
     assert found.loss <= found.safe_loss
 
 
+def test_a_valley_past_a_cliff_is_found(drawn):
+    """Between losses of twenty times the best; without it the loss was 7.9 % higher."""
+    found = optimal_lr(replace(drawn.draw(20048), {"steps": 12}))
+    assert found.loss == pytest.approx(0.01287, rel=1e-3)
+
+
+def test_rates_a_period_apart_do_not_tell_what_is_between_them(drawn):
+    """Momentum makes the loss oscillate with the rate; number 7000 of the benchmark had 0.43 % too much loss."""
+    found = optimal_lr(drawn.draw(7000))
+    assert found.loss <= 1.002 * 0.1302752956886562  # of brute force
+
+
 def test_a_narrow_minimum_says_so():
     narrow = LrMinimum(0.1, 1.0, 0.0995, 0.1)
     rest = {"safe_lr": 0.05, "safe_loss": 1.5, "horizon": 9, "objective": "test", "is_factor": False, "dips": ()}
@@ -426,7 +438,7 @@ def test_no_rate_with_a_margin_is_much_better(drawn, seed, least):
     ("sampling", "noise", "lr", "most"),
     [
         pytest.param(dl.FullBatch(2.0), 0.5, 0.018514, 36, id="rough"),
-        pytest.param(dl.OnlineSGD(0.5), 0.3, 0.014040, 28, id="smooth"),
+        pytest.param(dl.OnlineSGD(0.5), 0.3, 0.014040, 30, id="smooth"),  # two of them past the cliff
     ],
 )
 def test_a_run_of_200_steps_takes_few_solutions(monkeypatch, sampling, noise, lr, most):

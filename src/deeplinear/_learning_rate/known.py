@@ -27,6 +27,10 @@ _KINK = 0.5
 _SURE, _NODES = 0.02, 9
 """Error of a prediction, in log(loss), up to which losses are interpolated, and at how many rates of an interval."""
 
+_OF_SWING, _SURE_IF_SWINGING = 0.1, 0.002
+"""Where losses oscillate in time, and so in the rate, the error may be that part of how far they swing, or so much.
+Rates that happen to be a period apart predict each other, and say nothing about those in between."""
+
 _LEAST = 3
 """Solved rates from which a loss is predicted; four at most."""
 
@@ -130,7 +134,9 @@ class KnownRates:
         """Losses to the right of a probe by interpolation, where that predicted well what has been solved."""
         a, b = self.probes[index : index + 2]
         error = self.errors.get((a.x, b.x), math.inf)
-        if error > _SURE or not 0 < index < len(self.probes) - 2:
+        swing = math.log(max(a.swing(), b.swing()))
+        allowed = min(_SURE, max(_OF_SWING * swing, _SURE_IF_SWINGING)) if swing else _SURE
+        if error > allowed or not 0 < index < len(self.probes) - 2:
             return None
         near = self._train_near(index)
         if len(near) < _LEAST:

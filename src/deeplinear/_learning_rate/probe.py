@@ -38,10 +38,14 @@ class Probe:
 
     def dip(self, h: float) -> float:
         """The same, but where losses oscillate divided by the largest ratio of a peak to the lows around it."""
+        return self.least(h) / self.swing(h)
+
+    def swing(self, h: float = 0.0) -> float:
+        """Largest ratio of a peak to the lows around it since step e^-h T, and of the last few steps at least."""
         loss = np.maximum(self._since(h), np.finfo(float).tiny)
         before, after = np.minimum.accumulate(loss), np.minimum.accumulate(loss[::-1])[::-1]
         peaks = loss[np.isfinite(loss)] / np.maximum(before, after)[np.isfinite(loss)]
-        return self.least(h) / float(peaks.max(initial=1.0))
+        return float(peaks.max(initial=1.0))
 
     def _since(self, h: float) -> Array:
         since = math.ceil((len(self.loss) - 1) * math.exp(-h))

@@ -54,8 +54,10 @@ _FADING = 0.3
 _DOUBT = 2.0
 """How much farther down than the last prediction was wrong the loss may be."""
 
-_WIDEST = 0.36
-"""Length in log(lr) of intervals that are divided unless what is inside is known from the run at the upper end."""
+_WIDEST, _WIDEST_ABOVE, _HIGH = 0.36, 0.18, 2.0
+"""Length in log(lr) of intervals that are divided unless what is inside is known from the run at the upper end, and of
+those past a cliff: above the best rate, with ends that train and have that many times its loss. There may be a valley
+between them."""
 
 _MOST_POINTS = 250
 """Rates in all."""
@@ -158,6 +160,9 @@ class Scan(KnownRates):
             return 0.0
         if math.isinf(low):
             return math.inf
+        is_cliff = a.x >= self.best.x and low > _HIGH * self.best.final and math.isfinite(max(a.final, b.final))
+        if width > _WIDEST_ABOVE and is_cliff:
+            return 0.0
         if math.isinf(max(a.final, b.final)):
             return 0.0 if self._is_in_reach(index) else math.inf
         in_time = min(a.dip(2 * width), b.dip(2 * width)) if self._error(index) > _SMOOTH else math.inf
