@@ -184,7 +184,7 @@ def _rate_over_values(figure: Figure, view: RateOverValues, results: Edges) -> N
     keys.append((Line2D([], [], color=INK, linewidth=1.0, linestyle=":"), "theory, beyond holes"))
     ax.set_xscale("log")
     ax.set_xlabel(view.x)
-    ax.set_ylabel("end of the first stable rates")
+    ax.set_ylabel("end of the first stable interval")
     _set_y(ax, "log", None)
     lr_axis(ax)
     _legend(figure, keys)
