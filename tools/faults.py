@@ -298,7 +298,8 @@ for _ in range(int(sys.argv[2])):
         try:
             job(path)
         except OSError as error:
-            outcome = "right"
+            named = f"store {path} cannot be written: " in str(error)
+            outcome = "right" if named or name != "store" else f"without its name: {error}"
         except BaseException as error:
             outcome = repr(error)
         resource.setrlimit(resource.RLIMIT_FSIZE, (free, free))
