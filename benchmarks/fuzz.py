@@ -29,7 +29,7 @@ import psutil
 
 import deeplinear as dl
 from deeplinear._solvers.choose import Choice
-from fuzz_checks import CHECKS, Broken
+from fuzz_checks import CHECKS, Broken, GaveUp
 from fuzz_problems import draw
 
 STORE = Path(__file__).parents[1] / "out" / "fuzz"
@@ -41,7 +41,7 @@ Record = dict[str, Any]
 
 
 def check(seed: int) -> Record:
-    """Put problem number ``seed`` to all checks; return what came of each: held, refused or what failed."""
+    """Put problem number ``seed`` to all checks; return what came of each: held, gave up, refused or what failed."""
     start = time.process_time()
     outcomes: dict[str, str] = {}
     record: Record = {"seed": seed, "outcomes": outcomes}
@@ -67,6 +67,8 @@ def check(seed: int) -> Record:
                 try:
                     holds(problem, solution)
                     outcomes[name] = "held"
+                except GaveUp as error:
+                    outcomes[name] = f"gave up: {error}"
                 except Exception as error:
                     outcomes[name] = str(error) if isinstance(error, Broken) else _story(error)
     return record | {"seconds": time.process_time() - start}
@@ -219,13 +221,14 @@ def run(seeds: list[int], workers: int, path: Path) -> None:
 
 
 def table(records: list[Record]) -> str:
-    """How often each check was tried, held, was refused, and failed."""
+    """How often each check was tried, held, was given up by the method, was refused, and failed."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("answered", "memory", *CHECKS)}
     for record in records:
         for name, outcome in record["outcomes"].items():
             counts[name][_kind(outcome)] += 1
-    rows = [f"| {name} | {c.total()} | {c['held']} | {c['refused']} | {c['failed']} |" for name, c in counts.items()]
-    return "\n".join(["| check | tried | held | refused | failed |", "|---|---|---|---|---|", *rows])
+    kinds = ("held", "gave up", "refused", "failed")
+    rows = [f"| {name} | {c.total()} | {' | '.join(str(c[kind]) for kind in kinds)} |" for name, c in counts.items()]
+    return "\n".join([f"| check | tried | {' | '.join(kinds)} |", f"|{'---|' * (2 + len(kinds))}", *rows])
 
 
 def failures(records: list[Record]) -> list[tuple[Record, str]]:
@@ -239,7 +242,7 @@ def failures(records: list[Record]) -> list[tuple[Record, str]]:
 
 
 def _kind(outcome: str) -> str:
-    return outcome if outcome == "held" else "refused" if outcome.startswith("refused: ") else "failed"
+    return next((kind for kind in ("held", "gave up", "refused") if outcome.partition(": ")[0] == kind), "failed")
 
 
 def main() -> int:

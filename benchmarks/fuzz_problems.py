@@ -211,6 +211,8 @@ def draw(seed: int) -> dl.Problem:
     of = Draw(seed)
     if seed % 40 == 39:
         return draw_for_merged_steps(of)
+    if seed % 80 == 19:
+        return draw_for_panels(of)
     if seed % 4 == 2:
         return DrawOfRules(seed).problem()
     steps = of.among(*[int(of.rng.integers(1, 9))] * 3, *[int(of.between(9, 120))] * 4, int(of.between(120, 400)))
@@ -237,6 +239,20 @@ def draw_for_merged_steps(of: Draw) -> dl.Problem:
     rate = of.between(1e-5, 0.1) / max(float(data.modes.eigenvalues.max()), 1e-3)
     rule = dl.GradientDescent(rate, weight_decay=of.among(0.0, of.between(1e-6, 0.1)))
     return dl.Problem(network, data, sampling, rule, int(of.between(520, 800)))
+
+
+def draw_for_panels(of: Draw) -> dl.Problem:
+    """Draw a smooth run of more than 1000 steps of which every one can be solved, as hardly any does by chance."""
+    data, network, steps = of.data(), of.network(2), int(of.between(1001, 1400))
+    size = of.size(False) * (50.0 if data.dimension_free else 1.0)
+    sampling = of.among(dl.Population(), dl.FullBatch(size), dl.FullBatch(size))
+    kernel = float(data.modes.eigenvalues.max()) * (network.depth + 1)
+    rate = of.between(1e-4, 0.1) / max(kernel, 1e-3)
+    rule = dl.GradientDescent(
+        of.among(rate, rate, dl.schedules.cosine(rate)), weight_decay=of.among(0.0, of.between(1e-6, 0.1))
+    )
+    problem = dl.Problem(network, data, sampling, rule, steps)
+    return problem if traffic(problem, "dense") <= MOST_TRAFFIC else replace(problem, data=dl.Isotropic(0.3))
 
 
 def traffic(problem: dl.Problem, method: str = "auto") -> float:

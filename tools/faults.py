@@ -38,9 +38,11 @@ from deeplinear._sweep.manifest import WORK_FOLDER
 PAGE = Path(__file__).parents[1] / "docs" / "robustness.md"
 PROBLEM = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=5)
 GRID = {"lr": [0.02, 0.05, -1.0], "steps": [3, 5]}
+PLANNED = PROBLEM.replace(sampling=dl.OnlineSGD(0.5))
 EXPERIMENT = {"dim": 8, "seeds": 2}
 SENTENCE = re.compile(
-    "store .*(is damaged|holds another sweep|must hold a sweep|must be new or hold a sweep|cannot be written)"
+    "store .*(is damaged|holds another sweep|must hold a sweep|must be new or hold (a sweep|plans)"
+    "|cannot be (read or )?written)"
 )
 RIGHT, SAID = "right", "said"
 
@@ -68,7 +70,7 @@ def sweep(path: Path, problem: dl.Problem = PROBLEM, grid: Any = GRID) -> xr.Dat
 
 
 def damages(rng: random.Random, other: Path | None) -> dict[str, Callable[[Path], object]]:
-    """Ways to damage a file; ``other`` is its counterpart in the store of another sweep."""
+    """Ways to damage a file; ``other`` is its counterpart in another store."""
 
     def truncate(path: Path) -> None:
         path.write_bytes(path.read_bytes()[: rng.randrange(max(path.stat().st_size, 1))])
@@ -99,7 +101,7 @@ def damages(rng: random.Random, other: Path | None) -> dict[str, Callable[[Path]
         "replaced by a folder": folder,
     }
     if other is not None and other.is_file():
-        ways["taken from the store of another sweep"] = lambda path: shutil.copyfile(other, path)
+        ways["taken from another store"] = lambda path: shutil.copyfile(other, path)
     return ways
 
 
@@ -129,6 +131,66 @@ def damaged_stores(seed: int, folder: Path) -> Iterator[tuple[str, str, Callable
             ways = {"deleted": shutil.rmtree} if path.is_dir() else damages(rng, other / name)
             for kind, damage in ways.items():
                 yield kind, f"{base.name}/{name}", functools.partial(attempt, base, damage, name)
+
+
+def damaged_plans(seed: int, folder: Path) -> Iterator[tuple[str, str, Callable[[], str]]]:
+    """Kind of the damage, the file, and what tries it, in the folder of a plan."""
+    whole = folder / "whole"
+    expected = plan(whole)
+    files = sorted(path for path in whole.rglob("*") if path.is_file())
+
+    def attempt(damage: Callable[[Path], object], name: Path) -> str:
+        copy = folder / uuid.uuid4().hex
+        shutil.copytree(whole, copy)
+        damage(copy / name)
+        try:
+            return check_plan(copy, expected)
+        finally:
+            shutil.rmtree(copy)
+
+    for number, path in enumerate(files):
+        name = path.relative_to(whole)
+        for repeat in range(5):
+            rng = random.Random(f"{seed} {name} {repeat}")
+            ways = damages(rng, None)
+            ways["taken from another model"] = functools.partial(shutil.copyfile, files[number - 1])
+            ways["replaced by foreign arrays with a checksum"] = _sealed_arrays
+            for kind, damage in ways.items():
+                yield kind, str(name), functools.partial(attempt, damage, name)
+    for path in sorted(path for path in whole.rglob("*") if path.is_dir()):
+        name = path.relative_to(whole)
+        for kind, damage in {"deleted": shutil.rmtree, "folder replaced by a file": _file_instead}.items():
+            yield kind, str(name), functools.partial(attempt, damage, name)
+
+
+def plan(path: Path) -> dl.Plan:
+    """Make a plan in a store, or go on with it."""
+    return dl.plan(PLANNED, 20.0, values={"width": [0.5, 1.0, 2.0]}, store=path)
+
+
+def check_plan(path: Path, expected: dl.Plan) -> str:
+    """Go on with a plan, twice; every answer must be right, or a sentence."""
+    for _ in range(2):
+        try:
+            found = plan(path)
+        except (ValueError, OSError) as error:
+            return SAID if SENTENCE.search(str(error)) else f"plan: {error!r}"
+        except Exception as error:
+            return f"plan: {error!r}"
+        if not (np.array_equal(found.losses, expected.losses) and np.array_equal(found.lrs, expected.lrs)):
+            return "plan: other data"
+    return RIGHT
+
+
+def _sealed_arrays(path: Path) -> None:
+    content = io.BytesIO()
+    np.savez(content, losses=np.ones(3), lrs=np.ones(3))
+    path.write_bytes(sealed(content))
+
+
+def _file_instead(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("mine")
 
 
 def _leave_a_claim(store: Path) -> None:
@@ -236,7 +298,8 @@ for _ in range(int(sys.argv[2])):
         try:
             job(path)
         except OSError as error:
-            outcome = "right"
+            named = f"store {path} cannot be written: " in str(error)
+            outcome = "right" if named or name != "store" else f"without its name: {error}"
         except BaseException as error:
             outcome = repr(error)
         resource.setrlimit(resource.RLIMIT_FSIZE, (free, free))
@@ -350,7 +413,12 @@ def try_all(seed: int, kill_count: int, fork_count: int) -> dict[str, list[Trial
     claims.PATIENCE = 0.1  # so that no trial waits a minute for someone who does not live
     trials: dict[str, list[Trial]] = {}
     with tempfile.TemporaryDirectory() as name:
-        for group, faults in (("store of a sweep", damaged_stores), ("file of results", damaged_files)):
+        damaged = {
+            "store of a sweep": damaged_stores,
+            "store of a plan": damaged_plans,
+            "file of results": damaged_files,
+        }
+        for group, faults in damaged.items():
             (folder := Path(name) / group).mkdir()
             trials[group] = [Trial(kind, what, run()) for kind, what, run in faults(seed, folder)]
         for group in ("full disks", "kills"):

@@ -52,6 +52,7 @@ UGLY = [
     "depth=1.5,2", "missing.toml", "bad.toml", "deep.toml", "binary.toml", "/", "/dev/null", "/proc/nothing/x.nc",
     "x.nc", "x.png", "x" * 300 + ".nc", "\x00", "\udcff", "tcp://127.0.0.1", "foo", "dim=3", "dim=3,seeds=2",
     "dim=,seeds=2", "dim=99999999999999999999,seeds=1",
+    *["100000", "1e5", "1000000000", "1e9", "1e30", "1" + "0" * 30] * 2,  # within what a field takes, or just beyond
 ]  # fmt: skip
 
 

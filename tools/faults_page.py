@@ -8,6 +8,7 @@ It starts a server of its own. What does not hold is printed, and the exit code 
 import argparse
 import contextlib
 import copy
+import io
 import json
 import os
 import random
@@ -19,15 +20,17 @@ import sys
 import tempfile
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import psutil
 
-ALLOWED = {*range(200, 500), 503}
+ALLOWED = {*range(200, 300), *range(400, 500), 503, 507}
 MOST_BYTES = 3e9
 """Memory that the server and its processes may have together."""
 
@@ -48,7 +51,7 @@ REQUESTS = {
     "weights": {"problem": PROBLEM},
     "schedule": {"problem": PROBLEM | {"steps": 4}},
     "plan": {"problem": PROBLEM | {"steps": 4}},
-    "measured": {"problem": PROBLEM, "file": "0123456789abcdef curves.csv"},
+    "measured": {"problem": PROBLEM, "file": "0123456789abcdef curves.csv"},  # or what the server calls those of FILES
     "data": {"file": "0123456789abcdef rows.npz"},
     "experiment": {"problem": PROBLEM, "dim": 10, "seeds": 2},
     "netcdf": {"problem": PROBLEM},
@@ -69,6 +72,27 @@ UGLY: list[Any] = [
     "\ud83d\ude00", float("nan"),
     float("inf"), [10**400], [1.0] * 3000,
 ]  # fmt: skip
+
+
+def _archive(compression: int) -> bytes:
+    """A data set of twenty rows."""
+    content, rng = io.BytesIO(), np.random.default_rng(0)
+    with zipfile.ZipFile(content, "w", compression) as archive:
+        for name, columns in (("x", 3), ("y", 1)):
+            part = io.BytesIO()
+            np.save(part, rng.standard_normal((20, columns)))
+            archive.writestr(f"{name}.npy", part.getvalue())
+    return content.getvalue()
+
+
+FILES = {
+    "curves.csv": ("measured", b"step,test_loss,train_loss\n0,1.0,1.0\n5,0.7,0.6\n10,0.6,0.4\n"),
+    "rows.csv": ("data", b"a,b,y\n" + b"".join(b"%d,%d,%d\n" % (k, k * k % 7, k % 3) for k in range(20))),
+    "rows.npz": ("data", _archive(zipfile.ZIP_STORED)),
+    "packed.npz": ("data", _archive(zipfile.ZIP_DEFLATED)),
+    "lzma.npz": ("data", _archive(zipfile.ZIP_LZMA)),
+}
+"""Files that are in order, and which request reads them."""
 
 
 class Page:
@@ -201,8 +225,59 @@ def send(page: Page, task: str, body: dict[str, Any], patience: float = 5.0) -> 
         return f"no answer to {task} {content[:300]}: {error!r}"
 
 
+def uploaded(page: Page, name: str, content: bytes) -> str:
+    """Send a file, and return what the server calls it."""
+    headers = {"content-type": "application/octet-stream"}
+    answer = httpx.post(
+        page.address + "api/upload", params={"name": name}, content=content, headers=headers, timeout=60
+    )
+    file: str = answer.raise_for_status().json()["file"]
+    return file
+
+
+def damaged_content(choose: random.Random, content: bytes) -> bytes:
+    """A file that was cut off, changed, emptied or replaced, or that holds numbers beyond all bounds."""
+    changed = bytearray(content)
+    for _ in range(choose.choice((1, 1, 3))):
+        changed[choose.randrange(len(changed))] ^= 1 << choose.randrange(8)
+    numbers = re.sub(
+        rb"\d+", lambda _: choose.choice((b"1e300", b"-1", b"nan", b"9" * 400, b"x", b"")), content, count=9
+    )
+    return choose.choice(
+        [bytes(changed), bytes(changed), content[: choose.randrange(len(content))], numbers, b"", choose.randbytes(300)]
+    )
+
+
+def damaged_files(page: Page, choose: random.Random, count: int) -> None:
+    """Files that are in order, which must be read, and files that are damaged, which must be read or refused."""
+    headers = {"content-type": "application/octet-stream"}
+    for name, (task, content) in FILES.items():
+        file = uploaded(page, name, content)
+        answer = httpx.post(f"{page.address}api/{task}", json=REQUESTS[task] | {"file": file}, timeout=60)
+        is_read = '"result"' in answer.text
+        page.count("files in order", fault_of(answer, answer.text, is_whole=True) if is_read else f"{name}: not read")
+    for _ in range(count):
+        name, (task, content) = choose.choice(list(FILES.items()))
+        file = uploaded(page, name, damaged_content(choose, content))
+        page.count("damaged files", send(page, task, REQUESTS[task] | {"file": file}, patience=60))
+    for name in ("", "x" * 3000, "../../etc/passwd", "\x00", "\U0001f600"):
+        given = {"name": name} if name else {}
+        answer = httpx.post(page.address + "api/upload", params=given, content=b"x", headers=headers, timeout=60)
+        page.count("uploads with odd names, types and sizes", fault_of(answer, answer.text, is_whole=True))
+    odd = ((b"x", {"content-type": "text/html"}), (b"x", {}), (b"", headers), (b"x" * 65 * 2**20, headers))
+    for content, given in odd:
+        try:
+            answer = httpx.post(page.address + "api/upload", content=content, headers=given, timeout=60)
+            fault = fault_of(answer, answer.text, is_whole=True)
+        except httpx.HTTPError as error:
+            fault = repr(error)
+        page.count("uploads with odd names, types and sizes", fault)
+
+
 def malformed(page: Page, choose: random.Random, count: int) -> None:
-    """Requests with wrong values."""
+    """Requests with wrong values, some of them about files that the server has."""
+    for task, name in (("measured", "curves.csv"), ("data", "rows.npz")):
+        REQUESTS[task]["file"] = uploaded(page, name, FILES[name][1])
     requests = [mutated(choose) for _ in range(count)]
     with ThreadPoolExecutor(4) as threads:
         for fault in threads.map(lambda each: send(page, *each), requests):
@@ -224,15 +299,17 @@ RAW = [
 def raw(page: Page) -> None:
     """Bytes that are no request, and requests that are too large."""
     for data in RAW:
-        with page.connection() as connection, contextlib.suppress(ConnectionError):
+        with page.connection() as connection:
             received = b""
-            connection.sendall(data)
-            connection.settimeout(40)
             fault = None
+            connection.settimeout(40)
             try:
+                connection.sendall(data)
                 received = connection.recv(65536)
             except TimeoutError:
                 fault = f"no end to {data[:60]!r}"
+            except ConnectionError as error:
+                fault = f"{data[:60]!r}: {error!r}"
             status = re.match(rb"HTTP/1.1 (\d+)", received)
             if received and (not status or int(status[1]) not in ALLOWED):
                 fault = f"{data[:60]!r} got {received[:100]!r}"
@@ -354,6 +431,7 @@ def main() -> int:
         page = Page(folder)
         try:
             for what, phase in {
+                "damaged files": lambda: damaged_files(page, choose, given.requests),
                 "malformed values": lambda: malformed(page, choose, given.requests),
                 "malformed HTTP": lambda: raw(page),
                 "half-sent requests": lambda: half_sent(page),

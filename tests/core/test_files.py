@@ -1,6 +1,7 @@
 """Files of results: a full disk, files that are damaged, and results on their way between processes."""
 
 import copy
+import gc
 import json
 import os
 import pickle
@@ -365,3 +366,19 @@ assert counts() == before
             env=os.environ | environment,
         )
         assert ended.returncode == 0, ended.stderr
+
+
+def test_a_damaged_file_without_a_checksum_is_refused_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing follows on stderr when what could not be opened is forgotten."""
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    path = tmp_path / "a.nc"
+    dl.solve(make()).save(path)
+    content = path.read_bytes()
+    content = content[: content.rindex(b"\nsha256")]
+    for damaged in (content[:1000], content[:5] + bytes(40) + content[45:], b"mine"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"is not a deeplinear\.Solution file, or it is damaged"):
+            dl.Solution.load(path)
+    gc.collect()
+    assert not ignored

@@ -1,3 +1,4 @@
+import itertools
 import math
 import time
 import tracemalloc
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost import estimate as cost
 from deeplinear._cost.estimate import _smaller, estimate, solve_seconds
@@ -14,6 +16,7 @@ from deeplinear._experiment.data_sets import data_sets, data_totals
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.condensed.solver import Condensed
+from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.merged_steps import EXACT, MergedSteps
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
@@ -384,3 +387,87 @@ def test_totals_of_data_sets_are_sums_over_their_steps(changes, probes) -> None:
         assert (totals.largest, totals.summed) == (data.samples.max(), data.samples.sum())
         assert totals.chooses == (data.keeps < 1.0).any()
         assert totals.asked == (data.residuals.sum(), data.signals.sum())
+
+
+# --- very deep, or very many ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [3000, 10**5, 10**9])
+def test_what_an_estimate_does_is_bounded_however_deep(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every depth it solves as few layers and makes as few products, and says what a solve would take."""
+    solved, products = [], []
+    solve, rows_times = Dense.solve, cost.rows_times
+    monkeypatch.setattr(
+        Dense, "solve", lambda self, problems: solved.append(problems[0].network.layers) or solve(self, problems)
+    )
+    monkeypatch.setattr(cost, "rows_times", lambda *given: products.append(1) or rows_times(*given))
+    deep = problem(1, depth)
+    found: list[dl.Estimate] = []
+    assert peak_bytes(lambda: found.append(estimate(deep))) < 50e6
+    assert max(solved) <= 64
+    assert len(products) < 20_000
+    assert found[0].theory.bytes > 1000 * depth
+    assert found[0].fits == (depth < 10**9)
+
+
+def test_an_estimate_of_training_deep_networks_trains_shallow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+    simulate = cost.simulate
+    monkeypatch.setattr(
+        cost, "simulate", lambda each, *args, **kw: trained.append(each.network.layers) or simulate(each, *args, **kw)
+    )
+    deep = problem(2, 10_000)
+    assert estimate(deep, dim=3, seeds=1, workers=1, method="explicit").experiment.seconds > 0
+    assert max(trained) <= 64
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda deep: estimate(deep, dim=3),
+        lambda deep: dl.simulate(deep, dim=3),
+        dl.weight_spectra,
+        dl.training_cost,
+    ],
+)
+def test_no_list_of_layers_is_made_for_very_deep_networks(ask: Callable[[dl.Problem], object]) -> None:
+    deep = problem(2, network=dl.ResNet(10**9, 1.0), sampling=dl.OnlineSGD(2.0))
+
+    def refused() -> None:
+        if ask is dl.training_cost:
+            assert ask(deep) == pytest.approx(12e9)
+            return
+        with pytest.raises(ValueError, match=r"at most 100000 in a simulation, got 1000000000|fewer than 256 layers"):
+            ask(deep)
+
+    assert peak_bytes(refused) < 10e6
+
+
+@pytest.mark.parametrize("seeds", [range(10**9), 10**9])
+def test_many_seeds_are_counted_and_not_listed(seeds: object) -> None:
+    found: list[dl.Estimate] = []
+    few = problem(3)
+    assert peak_bytes(lambda: found.append(estimate(few, dim=1, seeds=seeds, workers=1))) < 50e6
+    assert found[0].experiment.bytes > 1e12
+
+
+@pytest.mark.parametrize("seeds", [10**30, 1e30, range(10**13), range(10**30)])
+def test_too_many_seeds_are_refused(seeds: object) -> None:
+    with pytest.raises(Refusal, match=r"seeds must be (at most 1000000000000|one or more distinct .* below 2\*\*63)"):
+        estimate(problem(3), dim=1, seeds=seeds)
+
+
+def test_seeds_without_an_end_are_refused() -> None:
+    with pytest.raises(
+        Refusal, match="seeds must be a number or a range where there are more than 1000000, got a list"
+    ):
+        estimate(problem(3), dim=1, seeds=itertools.count())
+
+
+def test_ranges_of_seeds_are_those_that_they_list() -> None:
+    few = problem(3)
+    listed, ranged = (dl.simulate(few, 4, seeds, workers=1) for seeds in ([7, 5, 3], range(7, 1, -2)))
+    assert ranged.seeds == listed.seeds == (7, 5, 3)
+    np.testing.assert_array_equal(ranged.test_loss, listed.test_loss)
+    with pytest.raises(Refusal, match="seeds must be one or more distinct whole numbers"):
+        dl.simulate(few, 4, range(-1, 3))

@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import deeplinear as dl
-from deeplinear._experiment.event_files import read_scalars
+from deeplinear._core.refusal import Refusal
+from deeplinear._experiment.event_files import masked_crc, read_scalars
 from factories import maker
 
 make = maker("lr", depth=2, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), lr=0.05, steps=41)
@@ -172,7 +174,7 @@ VERSION = b"\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7fK\x22\t\x00\x00\xc0%\xddu\xd
 
 
 def record(step: int, tag: str, value: float, as_tensor: bool = False) -> bytes:
-    """An event with one scalar; checksums, which are not read, are zero."""
+    """An event with one scalar."""
 
     def field(number: int, content: bytes) -> bytes:
         return bytes([number << 3 | 2, len(content)]) + content
@@ -185,7 +187,8 @@ def record(step: int, tag: str, value: float, as_tensor: bool = False) -> bytes:
         scalar = field(8, b"\x08\x01" + field(4, struct.pack("<f", value)))
     event = b"\x09" + struct.pack("<d", 1.7e9) + b"\x10" + varint(step)
     event += field(5, field(1, field(1, tag.encode()) + scalar))
-    return struct.pack("<QI", len(event), 0) + event + bytes(4)
+    length = struct.pack("<Q", len(event))
+    return length + struct.pack("<I", masked_crc(length)) + event + struct.pack("<I", masked_crc(event))
 
 
 def test_event_files_are_read(tmp_path: Path) -> None:
@@ -202,6 +205,45 @@ def test_event_files_are_read(tmp_path: Path) -> None:
     second.write_bytes(VERSION + record(0, "loss/test", 1.5, True) + record(300, "loss/test", 0.25, True))
     both = dl.measured(tmp_path, test_loss="loss/test")
     assert_array_equal(both.test_loss, [[2.5, 0.75], [1.5, 0.25]])
+
+
+def test_no_flipped_bit_of_an_event_file_goes_unnoticed(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1"
+    content = VERSION + record(0, "loss/test", 2.5) + record(300, "loss/test", 0.5, True)
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"events.out.tfevents.1 is not a TensorBoard event file, or is damaged$"):
+            read_scalars(file)
+
+
+def test_events_with_right_checksums_and_other_fields_are_refused(tmp_path: Path) -> None:
+    """A value without a tag, or with a number for its tag."""
+    file = tmp_path / "events.out.tfevents.1"
+    for value in (b"\x15" + bytes(4), b"\x08\x01\x15" + bytes(4)):
+        event = b"\x2a" + bytes([len(value) + 2]) + b"\x0a" + bytes([len(value)]) + value
+        length = struct.pack("<Q", len(event))
+        file.write_bytes(length + struct.pack("<I", masked_crc(length)) + event + struct.pack("<I", masked_crc(event)))
+        with pytest.raises(ValueError, match="is not a TensorBoard event file, or is damaged"):
+            read_scalars(file)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"test_loss": [1.0, 0.5], "steps": [0, 10**19]}, r"steps must be at most 9007199254740992, got 1e\+19"),
+        ({"test_loss": [1.0, 0.5], "steps": [0, 1e300]}, r"steps must be at most 9007199254740992, got 1e\+300"),
+        ({"test_loss": [1.0, 0.5], "steps": 10**400}, "steps must be at most 9007199254740992, got a larger number"),
+        ({"test_loss": [1.0, 0.5], "steps": [0, 10**400]}, "steps must be numbers below 1e308, got a larger one"),
+        ({"test_loss": [1.0, 10**400]}, "test_loss must be numbers below 1e308, got a larger one"),
+        ({"curves": {"step": [0, 1], "test_loss": [1.0, 10**400]}}, "'test_loss' of the table are not numbers: 1000"),
+    ],
+)
+def test_numbers_that_are_too_large_are_refused(arguments: dict[str, Any], message: str) -> None:
+    table = arguments.get("curves")
+    with pytest.raises(Refusal, match=message):
+        dl.measured(table, **{name: value for name, value in arguments.items() if name != "curves"})
 
 
 def test_naming_one_loss_leaves_the_other_out() -> None:

@@ -1,6 +1,9 @@
 """Files on the server: how they are kept, what is read from them, and what is refused, in words."""
 
+import errno
 import io
+import random
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,10 @@ import pytest
 from starlette.applications import Starlette
 
 import deeplinear as dl
-from deeplinear._explore import files, uploads
-from deeplinear._explore.app import make_app
+from deeplinear._core.refusal import Refusal
+from deeplinear._explore import files, tasks, uploads
+from deeplinear._explore.app import _Refused, make_app
+from deeplinear._explore.worker import _Worker
 from explorer import PROBLEM, last_line, served
 
 BINARY = {"content-type": "application/octet-stream"}
@@ -185,3 +190,71 @@ def test_curves_are_drawn_also_where_they_cannot_be_compared(client: httpx.Clien
     assert result["note"] == "the curve goes to step 40 and theory to 19: solve 41 steps, or cut the curve"
     assert result["test_loss"] == {"times": [0, 40], "mean": [2, 1], "standard_error": [None, None]}
     assert result["train_loss"]["mean"] == [1, 0.5]
+
+
+def _outcome(file: str, expected: tuple[Any, Any]) -> str:
+    """Say what is read from a data set: right or other rows, or how it is refused."""
+    try:
+        found = uploads.rows_of(file)
+    except Refusal as error:
+        return f"{error.field}: {str(error).partition(': ')[0]}"
+    return "right" if all(np.array_equal(*pair) for pair in zip(found, expected, strict=True)) else "other"
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_flipped_bits_of_archives_are_refused_in_words(folder: Path, compression: int) -> None:
+    """Or make no difference, as in a date."""
+    content, (x, y) = io.BytesIO(), rows()
+    with zipfile.ZipFile(content, "w", compression) as archive:
+        for name, array in {"x": x, "y": y}.items():
+            part = io.BytesIO()
+            np.save(part, array)
+            archive.writestr(f"{name}.npy", part.getvalue())
+    whole, rng = content.getvalue(), random.Random(0)
+    for _ in range(100):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(2, len(whole))] ^= 1 << rng.randrange(8)  # it still begins as an archive does
+        assert _outcome(kept(folder, bytes(damaged)), (x, y)) in ("right", "file: this npz file cannot be read")
+
+
+def test_arrays_that_claim_to_be_huge_are_refused(folder: Path) -> None:
+    content, header = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 1)})
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in ("x", "y"):
+            archive.writestr(f"{name}.npy", header.getvalue() + bytes(80))
+    with pytest.raises(Refusal, match=r"this npz file cannot be read: Unable to allocate 7\.28 TiB") as error:
+        uploads.rows_of(kept(folder, content.getvalue()))
+    assert error.value.field == "file"
+
+
+def test_steps_beyond_all_numbers_are_refused(folder: Path) -> None:
+    with pytest.raises(Refusal, match=r"steps must be at most 9007199254740992, got 1e\+300\. Expected: a CSV file"):
+        uploads.measured_of(kept(folder, b"step,test_loss\n0,1\n1e300,0.5\n"))
+
+
+def test_a_full_disk_is_said_in_a_sentence(
+    own: tuple[Starlette, httpx.Client], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    _, client = own
+    monkeypatch.setattr(files, "_write", full)
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    said = "there is no room on the disk (No space left on device): delete something and try again"
+    sent = client.post("/api/upload", params={"name": "a"}, content=b"x", headers=BINARY)
+    written = client.post("/api/netcdf", json={"problem": PROBLEM})
+    for answer in (sent, written):
+        assert (answer.status_code, answer.json()["error"]) == (507, said)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_where_the_work_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setitem(tasks.TASKS, "netcdf", full)
+    answer = _Worker(io.StringIO())._done(0, "netcdf", {"problem": PROBLEM, "path": str(tmp_path / "a")}, False)
+    assert answer["error"].startswith("there is no room on the disk")
+    assert _Refused(answer).status == 507

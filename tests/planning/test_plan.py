@@ -1,10 +1,14 @@
 """Budgets: closed forms of frontiers and exponents, brute force, costs of networks, critical batches."""
 
+import io
 import math
 import os
+import re
+import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from hypothesis import strategies as st
 
 import deeplinear as dl
 from deeplinear._core.claims import Claims
+from deeplinear._core.files import sealed
 from deeplinear._core.refusal import Refusal
 from deeplinear._planning import plan as plan_module
 from deeplinear._planning.batch import critical_size
@@ -274,10 +279,45 @@ def test_a_plan_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(solved) == 2  # another loss
 
 
-def test_a_damaged_model_is_solved_again(tmp_path: Path) -> None:
+def _sealed(**arrays: Any) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return bytes(sealed(content))
+
+
+def _folder_instead(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path, Path], object]] = {
+    "truncated": lambda path, _: path.write_bytes(path.read_bytes()[:-100]),
+    "of another model": lambda path, other: shutil.copy(other, path),
+    "foreign arrays with a checksum": lambda path, _: path.write_bytes(_sealed(mine=np.arange(3.0))),
+    "text with a checksum": lambda path, _: path.write_bytes(sealed(io.BytesIO(b"mine"))),
+    "too short": lambda path, _: path.write_bytes(_sealed(losses=np.ones(3), lrs=np.ones(3), model=path.stem)),
+    "without its model": lambda path, _: path.write_bytes(_sealed(losses=np.zeros(6), lrs=np.ones(6))),
+    "a folder": lambda path, _: _folder_instead(path),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_model_is_solved_again(tmp_path: Path, damage: Callable[[Path, Path], object]) -> None:
     first = dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path)
-    files(tmp_path)[0].write_bytes(files(tmp_path)[0].read_bytes()[:-100])
-    np.testing.assert_array_equal(dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path).losses, first.losses)
+    damage(*files(tmp_path))
+    again = dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path)
+    np.testing.assert_array_equal(again.losses, first.losses)
+    np.testing.assert_array_equal(again.lrs, first.lrs)
+    assert all(each.is_file() for each in files(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["models", "owners", "claims"])
+def test_a_store_without_its_folders_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / ".deeplinear-plan" / name
+    folder.parent.mkdir()
+    folder.write_text("mine")
+    with pytest.raises(OSError, match=f"store {re.escape(str(tmp_path))} cannot be read or written"):
+        dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path)
 
 
 def test_what_another_process_works_on_is_waited_for(tmp_path: Path) -> None:

@@ -171,7 +171,29 @@ def test_a_check_that_fails_is_told(monkeypatch):
     told = [message for _, message in fuzz.failures([record])]
     assert told[0] == "a: wrong on purpose"
     assert "ZeroDivisionError: on purpose" in told[1]
-    assert "| a | 1 | 0 | 0 | 1 |" in fuzz.table([record])
+    assert "| a | 1 | 0 | 0 | 0 | 1 |" in fuzz.table([record])
+
+
+def test_what_a_method_gives_up_is_not_counted_as_held(monkeypatch):
+    fuzz, checks = load("fuzz"), load("fuzz_checks")
+
+    def gives_up(*_, method):
+        raise ArithmeticError("panels do not resolve this run")
+
+    monkeypatch.setattr(checks.dl, "solve", gives_up)
+    problem = dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(0.3), dl.FullBatch(3.0), dl.GradientDescent(0.1), 160)
+    with pytest.raises(checks.GaveUp):
+        checks.panels(problem, None)
+    record = {"seed": 0, "outcomes": {"panels": "gave up: panels do not resolve this run"}}
+    assert "| panels | 1 | 0 | 1 | 0 | 0 |" in fuzz.table([record])
+    assert not fuzz.failures([record])
+
+
+def test_some_problems_compare_panels_over_more_than_a_thousand_steps():
+    checks, draw = load("fuzz_checks"), load("fuzz_problems").draw
+    long = [draw(seed) for seed in (19, 99, 179, 259)]
+    assert all(each.steps > 1000 for each in long)
+    assert sum(checks.CHECKS["panels"][1](each) for each in long) >= 3
 
 
 def test_fuzzing_goes_on_where_it_stopped(tmp_path):

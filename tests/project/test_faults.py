@@ -1,5 +1,6 @@
 """The programs that try faults: some of their trials, and that they can fail."""
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -17,7 +18,11 @@ PAGE = script(ROOT / "tools" / "faults_page.py")
 def test_some_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One in 80 of all; ``make faults`` tries the others."""
     monkeypatch.setattr(claims, "PATIENCE", 0.1)
-    for name, faults, every in (("stores", FAULTS.damaged_stores, 80), ("files", FAULTS.damaged_files, 40)):
+    for name, faults, every in (
+        ("stores", FAULTS.damaged_stores, 80),
+        ("plans", FAULTS.damaged_plans, 16),
+        ("files", FAULTS.damaged_files, 40),
+    ):
         (tmp_path / name).mkdir()
         trials = list(faults(1, tmp_path / name))[::every]
         assert len(trials) > 7
@@ -31,6 +36,10 @@ def test_other_data_are_seen(tmp_path: Path) -> None:
     wrong = expected.assign(test_loss=expected.test_loss * (1 + 1e-15))
     assert FAULTS.check_store(tmp_path / "a", wrong) == "open_sweep: other data"
     assert not FAULTS.Trial("kind", "what", "open_sweep: other data").held
+    planned = FAULTS.plan(tmp_path / "b")
+    assert FAULTS.check_plan(tmp_path / "b", planned) == FAULTS.RIGHT
+    wrong = dataclasses.replace(planned, losses=planned.losses * (1 + 1e-15))
+    assert FAULTS.check_plan(tmp_path / "b", wrong) == "plan: other data"
 
 
 def test_figures_are_counted_by_kind() -> None:

@@ -384,10 +384,19 @@ class TestRefusals:
             write(*arguments)
 
         monkeypatch.setattr(records, "write_atomically", full)
-        with pytest.raises(OSError, match="No space left"):
+        said = r"store .*a\.zarr cannot be written: No space left"
+        with pytest.raises(OSError, match=said):
             sweep(problem, grid, path, workers=1)
         monkeypatch.undo()
         assert open_sweep(path).done.sum() == 1
+
+        def full_at_the_end(*_: Any, **__: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(xr.Dataset, "to_zarr", full_at_the_end)
+        with pytest.raises(OSError, match=said):
+            sweep(problem, grid, path, workers=1)
+        monkeypatch.undo()
         assert sweep(problem, grid, path, workers=1).done.all()
 
     def test_zarr_is_needed_for_a_store_only(self, problem: dl.Problem, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def _singular_values(problem: Problem, experiment: Ensemble, at: list[int]) -> I
     """
     theory, measured = weight_spectra(problem, at), np.asarray(experiment.singular_values)[:, : len(at)]
     unit = 1 if problem.data.dimension_free else experiment.dim
-    size = min(experiment.dim, *(unit * width for width in problem.network.widths))
+    size = min(experiment.dim, *(unit * width for width in problem.network.given_widths))
     least = theory.edge * (1.0 + _STANDS_OUT * size ** (-2 / 3))
     for layer, number in np.ndindex(measured.shape[2:]):
         ours = np.array([each[layer][number] if number < len(each[layer]) else np.nan for each in theory.outliers])

@@ -192,7 +192,8 @@ def write_dataset(
 
 def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
     """Read a result file of the given kind, with a clear error if it is another file or was damaged."""
-    import xarray as xr  # slow to import
+    import h5py  # slow to import
+    import xarray as xr
 
     with Path(path).open("rb") as file:
         intact = is_intact(file)
@@ -202,6 +203,8 @@ def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
         )
     refusal = f"{path} is not a {kind} file"
     try:
+        with h5py.File(path):  # h5netcdf, where it cannot open a file, says so again on stderr once it is forgotten
+            pass
         dataset = xr.load_dataset(path, engine="h5netcdf")
     except MemoryError:
         raise

@@ -1,6 +1,15 @@
 """Errors as sentences, for those who read them on a screen."""
 
+import errno
+
 import numpy as np
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Whether a file could not be written for want of room."""
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 def in_words(error: BaseException) -> str:
@@ -16,6 +25,8 @@ def in_words(error: BaseException) -> str:
     'there is not enough memory: lower the steps or the sizes'
     """
     text = " ".join(str(error).split())
+    if isinstance(error, OSError) and is_full_disk(error):
+        return f"there is no room on the disk ({error.strerror}): delete something and try again"
     if isinstance(error, RecursionError):
         return "the values are nested too deeply: lists of lists are enough"
     if isinstance(error, MemoryError):

@@ -35,7 +35,11 @@ from deeplinear._theory.solve import solve
 _FLOAT = 8
 _PROBE = 128e6
 """Most bytes that a measurement touches: more than a processor's cache, little enough to be quick."""
+_MOST_PRODUCTS = 4096
+"""Most products that a measurement makes: in short runs a step takes the time of its calls, whatever they touch."""
 _PROBE_STEPS = 12
+_PROBE_LAYERS = 64
+"""Most layers of a network that a measurement solves or trains, where all hidden layers are alike."""
 _PROBE_SECONDS = 0.03
 """A shorter run does not stand out from the noise."""
 _MOST_PROBED = 6e8
@@ -204,16 +208,19 @@ def _overhead(problem: Problem) -> float:
     """Measure the seconds of a step whose matrices are tiny."""
     steps, nodes = min(problem.steps, _PROBE_STEPS), Dense().shape(problem).depth_nodes
     # One number of nodes in depth, whether or not it is enough: what cannot be resolved has a cost, too.
-    solver, small = Dense(depth_nodes=nodes), [_shortened(problem, steps)]
+    solver, small = Dense(depth_nodes=nodes), _shortened(problem, steps)
+    probe = small if nodes else _shallower(small)
+    whole, part = (sum(system.products(solver.shape(each))) for each in (small, probe))
     repeats = 1 if nodes else 3  # steps that are swept take long
     with one_blas_thread():
-        return float(np.median([solver.solve(small)[0].stats["seconds"] for _ in range(repeats)])) / steps
+        times = [solver.solve([probe])[0].stats["seconds"] for _ in range(repeats)]
+    return float(np.median(times)) * whole / part / steps
 
 
 def _seconds_per_byte(shape: Structure) -> float:
     """Measure products over as many matrices as the solve has, or as many as are quick."""
     size = min(shape.size, 1024)
-    count = max(1, round(min(system.memory(shape), _PROBE) / (_FLOAT * size**2)))
+    count = min(max(1, round(min(system.memory(shape), _PROBE) / (_FLOAT * size**2))), _MOST_PRODUCTS)
     matrices = np.ones((count, 1, size, size))
     rows = np.ones((1, shape.outputs, size))
 
@@ -251,7 +258,7 @@ def simulation_seconds(asked: Simulation) -> float:
         return rounds * counts.need(asked.method).seconds
     part = min(1.0, math.sqrt(_PROBE / 4 / numbers_per_step(sizes) / _FLOAT))
     probe_dim = max(sizes.outputs, int(part * sizes.dim))
-    probe = _smaller(problem, probe_dim, part)
+    probe = _shallower(_smaller(problem, probe_dim, part))
     scale = numbers_per_step(sizes) / numbers_per_step(sizes_of(probe, probe_dim))
 
     def run(steps: int) -> float:
@@ -286,6 +293,15 @@ def _smaller(problem: Problem, dim: int, part: float) -> Problem:
     if data.own_dim is not None:
         data = Spectrum([1.0], data.modes.target[:1], [dim], noise=data.noise)  # type: ignore[arg-type]
     return replace(problem, network=network, data=data, sampling=sampling, phases=())
+
+
+def _shallower(problem: Problem) -> Problem:
+    """The same problem with fewer layers, where there are many and nothing is given for each of them."""
+    network, rules = problem.network, [stage.optimizer.plain for stage in problem.stages]
+    given = [network.width, network.init_scale, *(each for rule in rules for each in (rule.layer_lr, rule.layer_decay))]
+    if network.layers <= _PROBE_LAYERS or any(isinstance(each, tuple) for each in given):
+        return problem
+    return replace(problem, network=replace(network, depth=_PROBE_LAYERS))
 
 
 def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:

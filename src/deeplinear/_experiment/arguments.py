@@ -1,6 +1,7 @@
 """Arguments of simulations, checked before anything is trained."""
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from deeplinear._core import checks
@@ -11,6 +12,11 @@ from deeplinear._experiment.methods import AUTO, EXPLICIT, METHODS, Counts, choo
 from deeplinear._experiment.rows import read_rows
 from deeplinear._problem.from_data import Fit
 from deeplinear._problem.problem import Problem
+
+_MOST_SEEDS = 10**12
+"""Most seeds of an ensemble: memory is counted for so many, and found wanting."""
+_MOST_LISTED = 10**6
+"""Most seeds that are given one by one."""
 
 
 def check_curvature(problem: Problem, curvature: Any) -> None:
@@ -31,11 +37,29 @@ def check_curvature(problem: Problem, curvature: Any) -> None:
 def read_seeds(seeds: Any) -> Sequence[int]:
     """Return the seeds that a number of them, which may be large, or a sequence stands for."""
     if not isinstance(seeds, Iterable):
-        return range(checks.whole("seeds", seeds))
-    values = tuple(checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(seeds))
+        count = checks.whole("seeds", seeds)
+        if count > _MOST_SEEDS:
+            raise Refusal("seeds", seeds, f"at most {_MOST_SEEDS}")
+        return range(count)
+    if isinstance(seeds, range):
+        return _read_range(seeds)
+    values = tuple(
+        checks.whole(f"seeds[{i}]", seed, at_least=0) for i, seed in enumerate(islice(seeds, _MOST_LISTED + 1))
+    )
+    if len(values) > _MOST_LISTED:
+        raise Refusal("seeds", seeds, f"a number or a range where there are more than {_MOST_LISTED}", got="a list")
     if not values or len(set(values)) < len(values) or max(values) >= 2**63:
         raise Refusal("seeds", list(values), "one or more distinct whole numbers below 2**63")
     return values
+
+
+def _read_range(seeds: range) -> range:
+    """Return seeds that nobody lists; those of a range are distinct, and its ends are the least and the greatest."""
+    if not seeds or min(seeds[0], seeds[-1]) < 0 or max(seeds[0], seeds[-1]) >= 2**63:
+        raise Refusal("seeds", seeds, "one or more distinct whole numbers from 0, below 2**63")
+    if len(seeds) > _MOST_SEEDS:
+        raise Refusal("seeds", seeds, f"at most {_MOST_SEEDS}")
+    return seeds
 
 
 def read_method(method: Any, counts: Counts, device: Device) -> str:

@@ -1,17 +1,23 @@
 """TensorBoard's event files, of which only scalars are read; no other package is needed for that.
 
-A file is a list of records: length (8 bytes), checksum (4), an Event, checksum (4). An Event is a protocol buffer with
-the step in field 2 and a Summary in field 5; a Summary has Values in field 1; a Value has its tag in field 1 and a
-scalar in field 2, or, as TensorFlow 2 writes it, a tensor in field 8 with its number in field 4 (bytes) or 5 (float).
+A file is a list of records: length (8 bytes), its checksum (4), an Event, its checksum (4). Checksums are CRC-32C,
+rotated and shifted, since what they check may hold checksums itself. An Event is a protocol buffer with the step in
+field 2 and a Summary in field 5; a Summary has Values in field 1; a Value has its tag in field 1 and a scalar in field
+2, or, as TensorFlow 2 writes it, a tensor in field 8 with its number in field 4 (bytes) or 5 (float).
 """
 
 import struct
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 MARK = "tfevents"
 """Part of the name of every event file."""
+
+_SMALL = 2**16
+"""Bytes of an event up to which its checksum is always verified; larger ones are pictures and the like, unless they
+hold scalars."""
 
 Scalars = dict[str, dict[int, float]]
 """Value at each step, by tag."""
@@ -32,34 +38,68 @@ def read_scalars(path: Path) -> Scalars:
     Raises
     ------
     ValueError
-        If the file is something else.
+        If the file is something else, or is damaged.
     """
     found: Scalars = {}
     content = path.read_bytes()
     try:
-        for event in _records(content):
+        for event, checksum in _records(content):
+            if len(event) <= _SMALL:
+                _verify(event, checksum)
             fields = list(_fields(event))
             step = next((_signed(value) for number, value in fields if number == 2), 0)
-            for number, summary in fields:
-                if number == 5:
-                    for tag, value in _values(summary):
-                        found.setdefault(tag, {})[step] = value
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError):
+            scalars = [each for number, summary in fields if number == 5 for each in _values(summary)]
+            if scalars and len(event) > _SMALL:
+                _verify(event, checksum)
+            for tag, value in scalars:
+                found.setdefault(tag, {})[step] = value
+    except (IndexError, KeyError, AttributeError, struct.error, UnicodeDecodeError, TypeError):
         raise ValueError(f"{path} is not a TensorBoard event file, or is damaged") from None
     return found
 
 
-def _records(content: bytes) -> Iterator[bytes]:
+def _records(content: bytes) -> Iterator[tuple[bytes, int]]:
+    """Events and their checksums."""
     at = 0
     while at + 12 <= len(content):
-        (length,) = struct.unpack_from("<Q", content, at)
+        length, checksum = struct.unpack_from("<QI", content, at)
+        _verify(content[at : at + 8], checksum)
         end = at + 12 + length
         if end + 4 > len(content):
             if at == 0:
                 raise IndexError
             return
-        yield content[at + 12 : end]
+        yield content[at + 12 : end], struct.unpack_from("<I", content, end)[0]
         at = end + 4
+
+
+def _verify(content: bytes, checksum: int) -> None:
+    if masked_crc(content) != checksum:
+        raise IndexError
+
+
+def masked_crc(content: bytes) -> int:
+    """Return the checksum of a part of an event file.
+
+    Examples
+    --------
+    >>> hex(masked_crc((24).to_bytes(8, "little")))  # how event files begin
+    '0x224b7fa3'
+    """
+    crc, table = 0xFFFFFFFF, _table()
+    for byte in content:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@cache
+def _table() -> list[int]:
+    """Remainders of all bytes by Castagnoli's polynomial, its bits reversed."""
+    table = list(range(256))
+    for _ in range(8):
+        table = [value >> 1 ^ (0x82F63B78 if value & 1 else 0) for value in table]
+    return table
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+_LAST_STEP = 2**53
+"""The largest step: floats tell all whole numbers up to this one apart."""
+
 
 @dataclass(frozen=True, eq=False)
 class Measured(Drawn):
@@ -187,23 +190,32 @@ def _rows(name: str, values: Any) -> list[Array]:
     if isinstance(values, str | Mapping):
         raise Refusal(name, values, "an array of losses, shape (steps,) or (runs, steps)")
     try:
-        table = np.asarray(values, dtype=float)
-        rows = list(np.atleast_2d(table)) if table.ndim <= 2 else []
-    except (ValueError, TypeError):  # runs of unequal length
-        try:
-            rows = [np.asarray(row, dtype=float) for row in values]
-        except (ValueError, TypeError):
-            rows = []
+        rows = _arrays(values)
+    except OverflowError:
+        raise Refusal(name, values, "numbers below 1e308", got="a larger one") from None
     if not rows or any(row.ndim != 1 or not row.size for row in rows):
         got = f"shape {np.shape(values)}" if isinstance(values, np.ndarray) else None
         raise Refusal(name, values, "numbers, shape (steps,) or (runs, steps)", got=got)
     return rows
 
 
+def _arrays(values: Any) -> list[Array]:
+    try:
+        table = np.asarray(values, dtype=float)
+        return list(np.atleast_2d(table)) if table.ndim <= 2 else []
+    except (ValueError, TypeError):  # runs of unequal length
+        try:
+            return [np.asarray(row, dtype=float) for row in values]
+        except (ValueError, TypeError):
+            return []
+
+
 def _with_steps(rows: list[Array], steps: Any) -> list[Series]:
     """Say which steps the values of each run belong to."""
     if steps is None or isinstance(steps, int | float | np.number):
         every = 1 if steps is None else checks.whole("steps", steps)
+        if every > _LAST_STEP:
+            raise Refusal("steps", steps, f"at most {_LAST_STEP}", got="a larger number")
         return [(every * np.arange(len(row), dtype=float), row) for row in rows]
     given = _rows("steps", steps)
     given = given * len(rows) if len(given) == 1 else given
@@ -246,6 +258,9 @@ def _check(name: str, at: Array, values: Array) -> None:
     wrong = known[(known < 0) | (known != np.round(known)) | ~np.isfinite(known)]
     if wrong.size:
         raise Refusal("steps", float(wrong[0]), "whole numbers, zero or above")
+    late = known[known > _LAST_STEP]
+    if late.size:
+        raise Refusal("steps", float(late[0]), f"at most {_LAST_STEP}")
     negative = values[values < 0]
     if negative.size:
         raise Refusal(name, float(negative[0]), "zero or above")

@@ -9,6 +9,9 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._problem.data import Modes
 from deeplinear._problem.problem import Problem
 
+_MOST_LAYERS = 100_000
+"""Most hidden layers of a network that is trained: each has a matrix of its own, and its turn in every step."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -61,7 +64,10 @@ def sizes_of(problem: Problem, dim: int | None) -> Sizes:
     if problem.network.depth == math.inf:
         why = ": an infinitely deep network can only be solved"
         raise Refusal("depth", math.inf, "finite in a simulation", rest=why)
-    if not all(math.isfinite(width) for width in problem.network.widths):
+    if problem.network.layers > _MOST_LAYERS:
+        why = ": every layer is trained by itself; a deeper network can be solved"
+        raise Refusal("depth", problem.network.depth, f"at most {_MOST_LAYERS} in a simulation", rest=why)
+    if not all(math.isfinite(width) for width in problem.network.given_widths):
         why = ": an infinitely wide network can be solved, not simulated"
         raise Refusal("width", problem.network.width, "finite in a simulation", rest=why)
     widths = tuple(count(width, sizes.unit) for width in problem.network.widths)  # eq-ratios

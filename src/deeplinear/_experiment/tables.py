@@ -106,7 +106,7 @@ def _numbers(column: Any) -> Array | None:
         if len(values) and isinstance(values[0], str):
             values = [float(cell) if cell.strip() else np.nan for cell in values]
         return np.asarray(values, dtype=float)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 

@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 
 from deeplinear._explore import documentation
 from deeplinear._explore.controls import as_plain
-from deeplinear._explore.files import forget, upload
+from deeplinear._explore.files import FULL_DISK, forget, room_on_disk, upload
 from deeplinear._explore.folder import own_folder
 from deeplinear._explore.guard import Guard
 from deeplinear._explore.kinds import KINDS
@@ -168,7 +168,8 @@ async def _begun(request: Request, name: str, body: dict[str, Any]) -> AsyncIter
 
 async def _netcdf(request: Request) -> Response:
     body = await _body(request)
-    folder = Path(tempfile.mkdtemp(dir=request.app.state.folder))
+    with room_on_disk():
+        folder = Path(tempfile.mkdtemp(dir=request.app.state.folder))
     path = folder / "theory.nc"
     try:
         await _while_connected(request, _last_answer(request, "netcdf", body | {"path": str(path)}))
@@ -246,7 +247,7 @@ class _Refused(Exception):
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__(answer["error"])
         self.document = {"error": answer["error"], "field": answer["field"]}
-        self.status = 500 if answer.get("unexpected") else 400
+        self.status = 500 if answer.get("unexpected") else FULL_DISK if answer.get("full_disk") else 400
 
 
 async def _refuse(_: Request, error: Exception) -> Response:

@@ -3,13 +3,15 @@
 import asyncio
 import re
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from deeplinear._core.failures import in_words, is_full_disk
 from deeplinear._explore.uploads import LARGEST_FILE, path_in
 
 SLOWEST_FILE = 60.0
@@ -17,6 +19,21 @@ SLOWEST_FILE = 60.0
 
 MOST_KEPT = 6
 """Most files that are kept; the oldest goes first."""
+
+
+FULL_DISK = 507
+"""Status of an answer for which there was no room on the disk."""
+
+
+@contextmanager
+def room_on_disk() -> Iterator[None]:
+    """Answer in a sentence where there is none."""
+    try:
+        yield
+    except OSError as error:
+        if is_full_disk(error):
+            raise HTTPException(FULL_DISK, in_words(error)) from None
+        raise
 
 
 async def upload(request: Request) -> Response:
@@ -27,8 +44,9 @@ async def upload(request: Request) -> Response:
     file = f"{secrets.token_hex(8)} {name}"
     path = path_in(request.app.state.folder, file)
     try:
-        async with asyncio.timeout(SLOWEST_FILE):
-            await _write(request, path)
+        with room_on_disk():
+            async with asyncio.timeout(SLOWEST_FILE):
+                await _write(request, path)
     except BaseException as error:
         path.unlink(missing_ok=True)
         if isinstance(error, TimeoutError):

@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import Any, TextIO
 
-from deeplinear._core.failures import in_words
+from deeplinear._core.failures import in_words, is_full_disk
 from deeplinear._core.json import plain
 from deeplinear._explore import tasks
 from deeplinear._explore.controls import field_of
@@ -72,6 +72,8 @@ class _Worker:
         except (ValueError, ArithmeticError, MemoryError, RecursionError) as error:  # what the library refuses
             return {"error": _shortened(in_words(error)), "field": field_of(error)}
         except Exception as error:
+            if is_full_disk(error):
+                return {"error": in_words(error), "field": None, "full_disk": True}
             words = f"this failed unexpectedly: {type(error).__name__}: {error}"
             return {"error": _shortened(words), "field": None, "unexpected": True}
 

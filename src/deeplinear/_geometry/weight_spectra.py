@@ -128,8 +128,7 @@ def weight_spectra(
     [[3. 2.]] (((), ()),)
     """
     steps = read_steps(problem, at)
-    widths = problem.network.widths if problem.network.depth != np.inf else ()
-    if not len(widths) or np.isinf(widths[0]) or problem.network.layers >= 256:
+    if problem.network.depth >= 256 or np.isinf(problem.network.end_widths[0]):
         raise Refusal("problem", problem.network, "a network of finite width and fewer than 256 layers")
     found: dict[int, list[Singular | None]] = {}
     alignments: dict[int, tuple[float, list[float]]] = {}

@@ -50,8 +50,9 @@ def training_cost(problem: Problem) -> float:
         raise Refusal("cost", None, "given for an infinite network", got="none")
     if problem.data.dimension_free and problem.data.own_dim is None:
         raise Refusal("cost", None, "given where the spectrum is infinite", got="none")
-    dim, widths = float(problem.data.own_dim or 1), np.array(network.widths)
-    weights = dim * widths[0] + float((widths[1:] * widths[:-1]).sum())
+    dim, widths = float(problem.data.own_dim or 1), np.array(network.given_widths)
+    squares = (widths[1:] * widths[:-1]).sum() if len(widths) > 1 else (network.layers - 1) * widths[0] ** 2
+    weights = dim * widths[0] + float(squares)
     return float(6.0 * weights * problem.sampling.examples(problem.steps))
 
 

@@ -1,13 +1,17 @@
 """Models that are solved, kept in a folder: a plan that was interrupted resumes, and several processes share one.
 
-Each model has a file of its own, whose name is a digest of all that its losses depend on. Processes that share the
-folder, on one machine or on several, claim models one by one. What another process is working on is waited for.
+Each model has a file of its own, whose name is a digest of all that its losses depend on; the digest also stands in the
+file, which has a checksum. A file that is damaged, or belongs to another model, counts as missing. Processes that share
+the folder, on one machine or on several, claim models one by one. What another process is working on is waited for.
 """
 
 import hashlib
 import io
 import time
-from collections.abc import Callable, Sequence
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +23,7 @@ from deeplinear._planning.budget import Envelope
 from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem
 
-_FORMAT = "1"
+_FORMAT = "2"
 """Changes whenever what is kept, or how it is found, does."""
 
 _MODELS, _MARK = "models", ".deeplinear-plan"
@@ -42,24 +46,42 @@ def solve_kept(
     """
     work = _opened(folder)
     names = [_name(model, objective) for model in models]
-    todo = {name: model for name, model in zip(names, models, strict=True) if _read(work, name) is None}
-    claims = Claims(work)
+
+    def read(name: str, model: Problem) -> Envelope | None:
+        with _in_use(folder):
+            return _read(work, name, model.steps)
+
+    todo = {name: model for name, model in zip(names, models, strict=True) if read(name, model) is None}
+    with _in_use(folder):
+        claims = Claims(work)
     try:
         while todo:
-            taken = next((name for name in todo if claims.take(name)), None)
+            with _in_use(folder):
+                taken = next((name for name in todo if claims.take(name)), None)
             if taken is None:
                 time.sleep(_WAIT)
             else:
-                if _read(work, taken) is None:  # nobody has finished it meanwhile
-                    _write(work, taken, solve(todo[taken]))
+                if read(taken, todo[taken]) is None:  # nobody has finished it meanwhile
+                    found = solve(todo[taken])
+                    with _in_use(folder):
+                        _write(work, taken, found)
                 claims.release(taken)
-            todo = {name: model for name, model in todo.items() if _read(work, name) is None}
+            todo = {name: model for name, model in todo.items() if read(name, model) is None}
     finally:
         claims.close()
-    found = [_read(work, name) for name in names]
-    if any(each is None for each in found):
+    kept = [read(name, model) for name, model in zip(names, models, strict=True)]
+    if any(each is None for each in kept):
         raise OSError(f"store {folder} has lost models that were written to it")
-    return [each for each in found if each is not None]
+    return [each for each in kept if each is not None]
+
+
+@contextmanager
+def _in_use(folder: Path) -> Iterator[None]:
+    """Name the store in what the file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"store {folder} cannot be read or written: {error.strerror or error}") from error
 
 
 def _opened(folder: Path) -> Path:
@@ -70,10 +92,8 @@ def _opened(folder: Path) -> Path:
         text = f"store must be new or hold plans; the folder {folder} has something else in it"
         raise Refusal("store", folder, "new or hold plans", text=text)
     work = folder / _MARK
-    try:
+    with _in_use(folder):
         (work / _MODELS).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"store {folder} cannot be written: {error.strerror or error}") from error
     return work
 
 
@@ -84,18 +104,24 @@ def _name(model: Problem, objective: str) -> str:
 
 
 def _write(work: Path, name: str, found: Envelope) -> None:
-    content = io.BytesIO()
-    np.savez(content, losses=found.losses, lrs=found.lrs)
-    write_atomically(work / _MODELS / f"{name}.npz", lambda temporary: temporary.write_bytes(sealed(content)))
+    path, content = work / _MODELS / f"{name}.npz", io.BytesIO()
+    np.savez(content, losses=found.losses, lrs=found.lrs, model=np.array(name))
+    if path.is_dir():  # whatever this is, it is not ours to delete
+        path.rename(path.with_name(f".{path.name}-{uuid.uuid4().hex}"))
+    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
 
 
-def _read(work: Path, name: str) -> Envelope | None:
-    """What a file holds; None where there is none, or it is damaged and has to be written again."""
+def _read(work: Path, name: str, steps: int) -> Envelope | None:
+    """What the file of a model holds; None where it has none, or what is there has to be written again."""
     try:
-        with (work / _MODELS / f"{name}.npz").open("rb") as file:
-            if not is_intact(file):
-                return None
-            with np.load(file) as kept:
-                return Envelope(kept["losses"], kept["lrs"])
-    except FileNotFoundError:
+        file = io.BytesIO((work / _MODELS / f"{name}.npz").read_bytes())
+    except (FileNotFoundError, IsADirectoryError):
         return None
+    if not is_intact(file):
+        return None
+    try:
+        with np.load(file) as kept:
+            found, model = Envelope(kept["losses"], kept["lrs"]), str(kept["model"])
+    except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile):  # something else with a checksum
+        return None
+    return found if model == name and found.losses.shape == found.lrs.shape == (steps,) else None

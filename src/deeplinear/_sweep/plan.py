@@ -31,6 +31,9 @@ LARGEST_BATCH = 32
 _EVERY_STEP = 1000
 """Longest curve that is kept whole."""
 
+_MOST_SEEDS = 10**6
+"""Most networks at a point: the description of a sweep lists their seeds."""
+
 LAYOUT = 4
 """Number of the way in which a store is laid out."""
 
@@ -178,8 +181,10 @@ def _experiment(experiment: Any) -> dict[str, Any] | None:
         return None
     if not isinstance(experiment, Mapping) or not set(experiment) <= {"dim", "seeds"}:
         raise Refusal("experiment", experiment, "a dict of dim and seeds")
-    dim, seeds = experiment.get("dim"), experiment.get("seeds", 16)
+    dim, seeds = experiment.get("dim"), read_seeds(experiment.get("seeds", 16))
+    if len(seeds) > _MOST_SEEDS:
+        raise Refusal("seeds", seeds, f"at most {_MOST_SEEDS} at each point of a sweep", got=f"{len(seeds)}")
     return {
         "dim": None if dim is None else checks.whole("experiment['dim']", dim),
-        "seeds": list(read_seeds(seeds)),
+        "seeds": list(seeds),
     }

@@ -67,6 +67,15 @@ class Memory:
         """There is nothing to give up."""
 
 
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """Name the store in what the file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"store {root} cannot be written: {error.strerror or error}") from error
+
+
 class Folder:
     """Keeps results in a folder, one file for each batch; several processes may work on one folder.
 
@@ -100,7 +109,7 @@ class Folder:
             If the folder cannot be written.
         """
         root = local_path(path)
-        try:
+        with writing(root):
             if root.exists() and not root.is_dir():
                 raise Refusal("store", root, "a folder", got=f"the file {root}")
             if root.is_dir() and any(root.iterdir()) and not (root / WORK_FOLDER).is_dir():
@@ -111,8 +120,6 @@ class Folder:
             (root / WORK_FOLDER / "points").mkdir(parents=True, exist_ok=True)
             found = write_once(root, manifest, resume)
             return cls(root, found, Claims(root / WORK_FOLDER))
-        except OSError as error:
-            raise OSError(f"store {root} cannot be written: {error.strerror or error}") from error
 
     def is_done(self, batch: Batch) -> bool:
         """Return whether a batch is finished, whoever did it."""
@@ -122,8 +129,9 @@ class Folder:
 
     def take(self, batch: Batch) -> bool:
         """Claim a batch; one that another process finished meanwhile is not to be computed again."""
-        if not self._claims.take(batch.name):
-            return False
+        with writing(self.root):
+            if not self._claims.take(batch.name):
+                return False
         if self.is_done(batch):
             self._claims.release(batch.name)
             return False
@@ -132,9 +140,10 @@ class Folder:
     def put(self, batch: Batch, result: Result) -> None:
         """Write a result, whole or not at all."""
         path = self._file(batch)
-        if path.is_dir():  # whatever this is, it is not ours to delete
-            path.rename(path.with_name(f".{path.name}-{uuid.uuid4().hex}"))
-        write_result(path, result, fingerprint(self._manifest, batch))
+        with writing(self.root):
+            if path.is_dir():  # whatever this is, it is not ours to delete
+                path.rename(path.with_name(f".{path.name}-{uuid.uuid4().hex}"))
+            write_result(path, result, fingerprint(self._manifest, batch))
         self._finished.add(batch)
         self.changed = True
         self._claims.release(batch.name)

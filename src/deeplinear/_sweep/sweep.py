@@ -21,7 +21,7 @@ from deeplinear._sweep.drive import drive
 from deeplinear._sweep.manifest import local_path, read_manifest
 from deeplinear._sweep.plan import Plan, batches_of
 from deeplinear._sweep.runners import DaskCluster, InProcess, LocalProcesses, Runner
-from deeplinear._sweep.store import Folder, Memory, Store, read_results
+from deeplinear._sweep.store import Folder, Memory, Store, read_results, writing
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -266,7 +266,7 @@ def _in_memory(plan: Plan, store: Store) -> "xr.Dataset":
 
 def _publish(plan: Plan, folder: Folder) -> "xr.Dataset":
     dataset = to_dataset(plan, folder.results(), folder.version)
-    with folder.alone():
+    with writing(folder.root), folder.alone():
         if folder.changed or not is_published(folder.root):
             write_zarr(dataset, folder.root)
     return dataset
