@@ -61,7 +61,7 @@ class Sharpness(Shown):
         residual is how far from a Ritz value the nearest eigenvalue can be.
     curvature_unit
         Factor that turns eigenvalues into raw units, those of ``1/(2P) sum Delta^2`` with respect to the weights
-        themselves, times the width N_L.
+        themselves, times the width N_L; infinite in the lazy limit, and at a richness whose square is no number.
     start
         The gradient with which the iteration began, ``"first"`` or ``"now"``.
 
@@ -256,7 +256,9 @@ def _result(
     def column(lowest: bool, name: str) -> Array:
         return np.array([getattr(each, name) for each in ends[lowest]])
 
-    gamma0 = float(problem.network.gamma0)
+    gamma0 = np.float64(problem.network.gamma0)
+    with np.errstate(over="ignore", divide="ignore"):
+        unit = 1.0 / gamma0 / gamma0
     return Sharpness(
         problem=problem,
         operator=operator,
@@ -271,7 +273,7 @@ def _result(
         ritz_values=every[0],
         ritz_weights=every[1],
         residuals=every[2],
-        curvature_unit=1.0 / gamma0**2 if gamma0 else np.inf,
+        curvature_unit=float(unit),
     )
 
 

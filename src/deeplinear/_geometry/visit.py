@@ -63,7 +63,7 @@ def visit(
     Returns
     -------
     int
-        Step of divergence, -1 if there is none. What was looked at from then on counts nothing.
+        Step of divergence, -1 if there is none. Nothing is looked at from then on.
     """
     cut = problem.first(steps[-1] + 1)
     nodes = _depth_nodes(cut, device)
@@ -72,12 +72,20 @@ def visit(
     memory.require(system.memory(shape) + system.memory(longer), "solving", "lower steps, outputs or vectors", device)
     rows = np.array([each.row for each in evaluations(shape.rules) if each.number == 0])
     run = DenseRun([cut], replace(coefficients([cut], nodes, device=device), structure=shape))
-    total, stops = shape.steps + extra * len(steps), 0
+    total, stops, watched = shape.steps + extra * len(steps), 0, 0
+
+    def holds_up_to(row: int) -> bool:
+        """Whether training is within all bounds, of which the run itself asks less often."""
+        nonlocal watched
+        reported = [each for each in rows if watched <= each <= row]
+        diverges = run.equations.diverges(slice(watched, row + 1))[:, np.array(reported) - watched]
+        watched = watched if diverges.any() else row + 1
+        return not diverges.any()
 
     def after(evaluation: Evaluation, training: Training) -> None:
         nonlocal stops
         step = evaluation.step
-        if step in steps and evaluation.number == 0:
+        if step in steps and evaluation.number == 0 and holds_up_to(evaluation.row):
             sampling = stage_at(problem, step).sampling
             fresh = bool(sampling.subsamples and sampling.fresh)
             extension = Extension(run.equations, evaluation.row, extra, fresh=fresh, twin=twin)
