@@ -15,7 +15,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
 from deeplinear._geometry.spectrum import End, Ritz, end, ritz
-from deeplinear._geometry.visit import Stop, visit
+from deeplinear._geometry.visit import Stop, check_range, visit
 from deeplinear._problem.problem import Problem, check_problem
 
 if TYPE_CHECKING:
@@ -228,7 +228,9 @@ def sharpness(
 
     def look(stop: Stop) -> None:
         rows = Rows(stop.extension, rate_factors(problem, stop.step, stop), start=start)
+        check_range(problem, rows.product(rows.start, rows.start))
         matrix, _ = lanczos(rows, operator, vectors)
+        check_range(problem, *matrix)
         found[stop.step] = (matrix, limit(problem, stop.step, stop))
 
     end_at = visit(

@@ -11,6 +11,7 @@ from deeplinear._core import memory
 from deeplinear._core.arrays import Array
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients, structure
 from deeplinear._equations.extension import Extension
@@ -96,6 +97,25 @@ def visit(
 
     run.fill(look=after)
     return int(run.diverged_at[0])
+
+
+def check_range(problem: Problem, *values: NDArray[np.float64] | float) -> None:
+    """Refuse a problem, by the field that is farthest from 1, if something found of it is beyond the range of numbers."""
+    if all(np.isfinite(each).all() for each in values):
+        return
+    modes, data = problem.data.modes, problem.data
+    sizes = {
+        "richness": problem.network.richness,
+        "width": max((width for width in problem.network.end_widths if np.isfinite(width)), default=1.0),
+        "noise": data.noise,
+        "eigenvalues": float(modes.eigenvalues.max()),
+        "target_gram" if hasattr(data, "target_gram") else "target_power": float(np.abs(modes.target).max()),
+        "batch" if problem.sampling.fresh else "samples": problem.sampling.drawn,
+    }
+    name = max(
+        (each for each in sizes if sizes[each] > 0), key=lambda each: abs(np.log(sizes[each])), default="richness"
+    )
+    raise Refusal(name, sizes[name], "closer to 1", rest=": derivatives of the loss leave the range of numbers")
 
 
 def _depth_nodes(problem: Problem, device: Device) -> int:
