@@ -309,5 +309,5 @@ def test_a_source_next_to_zero_is_refused():
 
 def test_a_branch_of_any_kind_of_number_is_refused_without_a_warning():
     for depth in (3, float("inf")):
-        with pytest.raises(Refusal, match="^branch must be smaller"):
+        with pytest.raises(Refusal, match=r"^branch must be smaller"):
             dl.ResNet(depth, 1.0, branch=np.float64(1e308))

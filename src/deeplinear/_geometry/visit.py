@@ -100,7 +100,7 @@ def visit(
 
 
 def check_range(problem: Problem, *values: NDArray[np.float64] | float) -> None:
-    """Refuse a problem, by the field that is farthest from 1, if something found of it is beyond the range of numbers."""
+    """Refuse a problem, by the field that is farthest from 1, if something found of it is beyond all numbers."""
     if all(np.isfinite(each).all() for each in values):
         return
     modes, data = problem.data.modes, problem.data
@@ -112,9 +112,8 @@ def check_range(problem: Problem, *values: NDArray[np.float64] | float) -> None:
         "target_gram" if hasattr(data, "target_gram") else "target_power": float(np.abs(modes.target).max()),
         "batch" if problem.sampling.fresh else "samples": problem.sampling.drawn,
     }
-    name = max(
-        (each for each in sizes if sizes[each] > 0), key=lambda each: abs(np.log(sizes[each])), default="richness"
-    )
+    known = [each for each, size in sizes.items() if size > 0]
+    name = max(known, key=lambda each: abs(np.log(sizes[each])))
     raise Refusal(name, sizes[name], "closer to 1", rest=": derivatives of the loss leave the range of numbers")
 
 
