@@ -107,6 +107,7 @@ def check_range(problem: Problem, *values: NDArray[np.float64] | float) -> None:
     sizes = {
         "richness": problem.network.richness,
         "width": max((width for width in problem.network.end_widths if np.isfinite(width)), default=1.0),
+        "init_scale": max(problem.network.initial_scales, key=lambda each: abs(np.log(each)) if each > 0 else 0.0),
         "noise": data.noise,
         "eigenvalues": float(modes.eigenvalues.max()),
         "target_gram" if hasattr(data, "target_gram") else "target_power": float(np.abs(modes.target).max()),
@@ -114,7 +115,7 @@ def check_range(problem: Problem, *values: NDArray[np.float64] | float) -> None:
     }
     known = [each for each, size in sizes.items() if size > 0]
     name = max(known, key=lambda each: abs(np.log(sizes[each])))
-    raise Refusal(name, sizes[name], "closer to 1", rest=": derivatives of the loss leave the range of numbers")
+    raise Refusal(name, sizes[name], "closer to 1", rest=": what is asked for leaves the range of numbers")
 
 
 def _depth_nodes(problem: Problem, device: Device) -> int:

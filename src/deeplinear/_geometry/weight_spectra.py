@@ -17,7 +17,7 @@ from deeplinear._equations.extension import Extension
 from deeplinear._equations.increments import backward_source, times_E
 from deeplinear._equations.weights import Weights
 from deeplinear._geometry.sharpness import read_steps
-from deeplinear._geometry.visit import Stop, visit
+from deeplinear._geometry.visit import Stop, check_range, visit
 from deeplinear._geometry.weights import Fields, Singular, singular
 from deeplinear._problem.problem import Problem
 
@@ -162,7 +162,15 @@ class _Layer:
         self._end = stop.extension.count * s.outputs
         self.has_bulk = layer > 0 or not problem.data.dimension_free
         self.fields = self._fields(stop.extension)
-        self.spectrum = singular(self.fields) if self.has_bulk else None
+        check_range(problem, *self.fields)
+        self.spectrum = self._singular() if self.has_bulk else None
+
+    def _singular(self) -> Singular:
+        try:
+            return singular(self.fields)
+        except (np.linalg.LinAlgError, ValueError):  # products of fields have overflown, or are all rounding
+            check_range(self._problem, np.inf)
+            raise
 
     def _cut(self, matrix: Array) -> Array:
         return np.asarray(matrix[: self._end, : self._end])
