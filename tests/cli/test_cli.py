@@ -444,13 +444,13 @@ main()"""
     def test_ugly_problems_leave_nothing_but_an_answer(
         self, arguments: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """One JSON document, or one sentence: no warning about numbers that left their range."""
+        """One JSON document, or one sentence: no warning about numbers that left their range, which is an error here."""
         monkeypatch.setattr(sys, "argv", ["deeplinear", "solve", "--steps", "12", "--json", *arguments.split()])
-        monkeypatch.setattr(sys, "warnoptions", [])
+        monkeypatch.setattr(sys, "warnoptions", ["error"])  # so that the command line hides none
         monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-        monkeypatch.setenv("PYTHONWARNINGS", "default")
+        monkeypatch.setenv("PYTHONWARNINGS", "error")
         with warnings.catch_warnings():
-            warnings.simplefilter("default")
+            warnings.simplefilter("error")
             with pytest.raises(SystemExit) as ended:
                 main()
         out, errors = capfd.readouterr()

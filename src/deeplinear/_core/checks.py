@@ -58,10 +58,9 @@ class Whole:
 
     def __call__(self, name: str, value: Any, /) -> int:
         """Return value as an int if it is whole and large enough."""
-        if not isinstance(value, Real) or isinstance(value, bool):
-            raise Refusal(name, value, self.allowed)
-        number = _as_float(name, value, self.allowed)
-        if not (isinstance(value, Integral) or number.is_integer()) or value < self.at_least:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        is_whole = is_number and (_as_float(name, value, self.allowed).is_integer() or isinstance(value, Integral))
+        if not is_whole or value < self.at_least:
             raise Refusal(name, value, self.allowed)
         return int(value)
 
