@@ -444,7 +444,7 @@ main()"""
     def test_ugly_problems_leave_nothing_but_an_answer(
         self, arguments: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """One JSON document, or one sentence: no warning about numbers that left their range, which is an error here."""
+        """One JSON document, or one sentence: no warning about numbers that left their range."""
         monkeypatch.setattr(sys, "argv", ["deeplinear", "solve", "--steps", "12", "--json", *arguments.split()])
         monkeypatch.setattr(sys, "warnoptions", ["error"])  # so that the command line hides none
         monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
