@@ -69,7 +69,7 @@ class Refusal(ValueError):
 
 def _shown(value: Any) -> str:
     """Return how a value looks in a message; of a number with hundreds of digits, about how large it is."""
-    if isinstance(value, int | Fraction) and abs(value) >= _MANY_DIGITS:
+    if isinstance(value, int | Fraction) and abs(math.trunc(value)) >= _MANY_DIGITS:
         digits = int(math.log10(2) * abs(math.trunc(value)).bit_length())
         return f"{'-' if value < 0 else ''}10**{digits} or so"
     return repr(value)
