@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import deeplinear as dl
+from deeplinear._core.refusal import Refusal
 from deeplinear._problem.rate import up_to
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.reference import reference
@@ -133,6 +135,22 @@ def condensed(problem: dl.Problem, solution: dl.Solution) -> None:
     _as_reported(problem, solution, "condensed")
 
 
+def questions(problem: dl.Problem, solution: dl.Solution) -> None:
+    """Other questions have an answer too, or a refusal: derivatives, curvature, weights, landscape, and networks."""
+    for ask in (dl.sensitivity, dl.sharpness, dl.weight_spectra, dl.landscape, partial(_compared, solution)):
+        try:
+            _holds(bool(str(ask(problem))), "an answer without words")
+        except (Refusal, MemoryError):
+            continue
+        except ArithmeticError as error:  # training has diverged, or was not resolved; not a division by zero
+            if type(error) is not ArithmeticError:
+                raise
+
+
+def _compared(solution: dl.Solution, problem: dl.Problem) -> dl.Comparison:
+    return dl.compare(solution, dl.simulate(problem, 6, 2, workers=1))
+
+
 def _is_small(problem: dl.Problem) -> bool:
     network = problem.network
     exact = not network.centered or network.richness > 0.05  # else double precision does not do for the reference
@@ -166,6 +184,7 @@ CHECKS: dict[str, tuple[Callable[[dl.Problem, dl.Solution], None], Callable[[dl.
     "panels": (panels, lambda problem: _is_compared(problem.steps) and _may(problem, "panels")),
     "condensed": (condensed, lambda problem: 60 < problem.steps <= 400 and _may(problem, "condensed")),
     "coarse": (coarse, lambda problem: 512 < problem.steps <= 1500 and _may(problem, "coarse")),
+    "questions": (questions, lambda problem: problem.steps <= 6 and problem.network.depth <= 3),
 }
 """Each check, and which problems it applies to."""
 

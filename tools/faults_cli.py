@@ -132,6 +132,7 @@ def main() -> int:
     given = arguments.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     warnings.simplefilter("ignore")
+    warnings.simplefilter("error", RuntimeWarning)  # of numbers that left their range, which the status tells
 
     def end(*_: object) -> None:
         raise TooLong

@@ -164,8 +164,9 @@ GEOMETRY = Suite(
             ("self._known = root * self._g.T @ gu", "self._known = self._g.T @ gu"),
         ],
         "_geometry/weight_spectra.py": [
-            ("B=variance * R_h * d,", "B=variance * R_h,"),
-            ("X=gamma0 * branch * X,", "X=gamma0 * X,"),
+            ("B=variance * _decayed(c, w, self._cut(R_h)),", "B=variance * self._cut(R_h),"),
+            ("* branch * times_E(c, X.T[None])[0].T,", "* times_E(c, X.T[None])[0].T,"),
+            ("* branch * times_E(c, X.T[None])[0].T,", "* branch * X,"),
             ("left[0], right[1] = left[0] + on_u, right[1] + on_r", "pass"),
         ],
         "_geometry/landscape.py": [

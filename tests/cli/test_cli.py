@@ -446,11 +446,11 @@ main()"""
     ) -> None:
         """One JSON document, or one sentence: no warning about numbers that left their range."""
         monkeypatch.setattr(sys, "argv", ["deeplinear", "solve", "--steps", "12", "--json", *arguments.split()])
-        monkeypatch.setattr(sys, "warnoptions", [])
+        monkeypatch.setattr(sys, "warnoptions", ["error"])  # so that the command line hides none
         monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-        monkeypatch.setenv("PYTHONWARNINGS", "default")
+        monkeypatch.setenv("PYTHONWARNINGS", "error")
         with warnings.catch_warnings():
-            warnings.simplefilter("default")
+            warnings.simplefilter("error")
             with pytest.raises(SystemExit) as ended:
                 main()
         out, errors = capfd.readouterr()

@@ -318,3 +318,16 @@ def test_progress_counts_every_evaluation():
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         dl.sharpness(make(), **arguments)
+
+
+def test_the_lazy_limit_is_reached_at_any_richness():
+    """Raw units are 1 / richness^2, which is a number down to 1e-154; the eigenvalues do not depend on them."""
+    found = {}
+    for richness in (1e-8, 1e-155, 1e-200, 1e-300):
+        network = dl.MLP(depth=2, width=1.0, richness=richness, centered=True)
+        problem = dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20)
+        found[richness] = dl.sharpness(problem, at=19)
+    for each in found.values():
+        assert each.largest[0] == pytest.approx(14.88623, abs=1e-5)
+    assert found[1e-8].curvature_unit == pytest.approx(1e16)
+    assert np.isinf(found[1e-200].curvature_unit)

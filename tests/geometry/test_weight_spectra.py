@@ -11,7 +11,7 @@ import deeplinear as dl
 from deeplinear._experiment.training import Training
 from deeplinear._geometry import weights
 from deeplinear._geometry.weight_spectra import ACCURACY
-from factories import maker
+from factories import maker, some_slow
 
 DIM, SEEDS = 400, 4
 
@@ -69,6 +69,52 @@ def test_networks_have_these_singular_values(name, monkeypatch):
         if not np.isnan(expected):
             overlaps = [abs(svd[layer].U[:, 0] @ svd[layer + 1].Vh[0]) for svd, _ in networks]
             assert np.mean(overlaps) == pytest.approx(expected, abs=0.02)
+
+
+def lazy(richness, centered=True, **more):
+    network = dl.MLP(depth=2, width=1.0, richness=richness, centered=centered, **more)
+    return make(network, dl.GradientDescent(0.05), noise=0.3, sampling=dl.FullBatch(2.0))
+
+
+RICHNESS = [1.0, 0.3, 0.1, 0.01, 0.002, 1e-4, 1e-8, 1e-12, 1e-20, 1e-40, 1e-100, 1e-200, 1e-300]
+
+
+def test_lazy_networks_keep_the_bulk():
+    """Centered, they move by the richness times what the lazy limit has, to terms of its second power; others by more,
+    as their function at initialisation is as large as 1 / richness."""
+    limit = dl.weight_spectra(lazy(1e-300), at=19)
+    for richness in RICHNESS:
+        found = dl.weight_spectra(lazy(richness), at=19)
+        assert found.outliers == (((), ()),)
+        moved, expected = found.update[..., 0] / richness, limit.update[..., 0] / 1e-300
+        np.testing.assert_allclose(moved, expected, rtol=0.1 * richness + 1e-12)
+        np.testing.assert_allclose(found.update_rank, 1.0, atol=0.01 * richness**2 + 1e-12)
+    for richness in RICHNESS[:-2]:  # to which those that are not centered are limited
+        other = dl.weight_spectra(lazy(richness, centered=False), at=19)
+        assert other.outliers == (((), ()),)
+        np.testing.assert_array_equal(other.edge, limit.edge)
+
+
+@pytest.mark.parametrize("richness", some_slow([0.1, 1e-3, 1e-6], 0.1, 1e-6))
+def test_lazy_networks_move_by_this_much(richness, monkeypatch):
+    """Where the initial weights of a layer are as small as what it learns, that stands alone."""
+    problem = lazy(richness, init_scale=[1.0, 0.1 * richness, 1.0])
+    theory = dl.weight_spectra(problem, at=19)
+    (outlier,) = theory.outliers[0][1]
+    found = np.mean([svd[1][1] for svd, _ in trained(problem, monkeypatch)], axis=0)
+    assert found[0] == pytest.approx(outlier, rel=0.01)
+    assert found[1] == pytest.approx(theory.edge[0, 1], rel=0.03)
+    far = dl.weight_spectra(lazy(1e-140, init_scale=[1.0, 1e-141, 1.0]), at=19).outliers[0][1][0]
+    assert outlier / richness == pytest.approx(far / 1e-140, rel=richness)
+
+
+@pytest.mark.parametrize("lr", [0.6, 5.0, 1e200])
+def test_runs_that_diverge_are_said_to(lr):
+    problem = make(dl.MLP(depth=2, width=1.0), dl.GradientDescent(lr))
+    end = dl.solve(problem).status.diverged_at
+    with pytest.raises(ArithmeticError, match=f"training diverged at step {end}; look at earlier steps"):
+        dl.weight_spectra(problem)
+    assert len(dl.weight_spectra(problem, at=range(end)).times) == end
 
 
 def test_networks_report_them_too():

@@ -1,11 +1,14 @@
 """Problems at the ends of what can be asked for: an answer, or a refusal that says why; never a warning or NaN."""
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._core.refusal import Refusal
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._solvers.dense import Dense
 from factories import checkerboard, maker, some_slow
@@ -229,3 +232,82 @@ def test_residuals_before_a_divergence_are_numbers():
     solution = dl.solve(dl.Problem(network, dl.Isotropic(), dl.MultiPassSGD(3.453, 0.3788), rule, 7))
     assert solution.status.diverged_at == 1
     assert solution.residual_correlation[0, 0] == solution.train_loss[0] == 1.0
+
+
+TOO_LARGE = [10**400, Fraction(10**400), -(10**400), 10**5000]
+ONE = dl.Problem(dl.MLP(depth=1, width=1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=3)
+
+
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("width", lambda value: dl.MLP(2, value)),
+        ("depth", lambda value: dl.MLP(value, 1.0)),
+        ("richness", lambda value: dl.MLP(2, 1.0, value)),
+        ("init_scale", lambda value: dl.MLP(2, 1.0, init_scale=[value, 1, 1])),
+        ("branch", lambda value: dl.ResNet(3, 1.0, branch=value)),
+        ("lr", lambda value: dl.GradientDescent(value)),
+        ("lr", lambda value: dl.GradientDescent([0.1, value])),
+        ("momentum", lambda value: dl.GradientDescent(0.1, momentum=value)),
+        ("noise", lambda value: dl.Isotropic(value)),
+        ("target_gram", lambda value: dl.Isotropic(0.0, [[value]])),
+        ("samples", lambda value: dl.FullBatch(value)),
+        ("eigenvalues", lambda value: dl.Spectrum([value], [1.0])),
+        ("target_power", lambda value: dl.Spectrum([1.0], [value])),
+        ("capacity", lambda value: dl.Spectrum.power_law(value, 1.0)),
+        ("modes", lambda value: dl.Spectrum.power_law(2.0, 1.0, modes=value)),
+        ("steps", lambda value: replace(ONE, steps=value)),
+        ("dim", lambda value: dl.simulate(ONE, dim=value, seeds=1)),
+        ("seeds", lambda value: dl.simulate(ONE, dim=3, seeds=value)),
+        ("vectors", lambda value: dl.sharpness(ONE, vectors=value)),
+    ],
+)
+def test_numbers_beyond_all_others_are_refused_by_name(field, make):
+    for value in TOO_LARGE:
+        with pytest.raises(Refusal) as refused:
+            make(value)
+        assert refused.value.field == field
+        assert len(str(refused.value)) < 200
+
+
+def test_a_count_of_bytes_may_be_beyond_all_others():
+    with pytest.raises(MemoryError, match="needs about"):
+        dl.Spectrum.power_law(2.0, 1.0, modes=1e308)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("width", {"network": dl.MLP(2, 1e300)}),
+        ("samples", {"sampling": dl.FullBatch(1e300)}),
+        ("samples", {"sampling": dl.MultiPassSGD(1e300, 0.5)}),
+        ("batch", {"sampling": dl.OnlineSGD(1e300)}),
+    ],
+)
+def test_networks_of_more_parts_than_can_be_counted_are_refused(field, changes):
+    with pytest.raises(Refusal, match=rf"^{field} must be at most 1.0e\+14 in a simulation, got 1e\+300"):
+        dl.simulate(replace(ONE, **changes), dim=10, seeds=2)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("richness", {"network": dl.MLP(2, 1.0, 1e150)}),
+        ("samples", {"sampling": dl.FullBatch(1e-300)}),
+        ("target_gram", {"data": dl.Isotropic(0.3, [[1e300]])}),
+    ],
+)
+def test_derivatives_beyond_all_numbers_are_refused_by_what_makes_them_so(field, changes):
+    with pytest.raises(Refusal, match=f"^{field} must be closer to 1"):
+        dl.sharpness(replace(ONE, **changes))
+
+
+def test_a_source_next_to_zero_is_refused():
+    with pytest.raises(Refusal, match=r"^source must be larger at capacity 2, got 1e-17"):
+        dl.Spectrum.power_law(2, 1e-17)
+
+
+def test_a_branch_of_any_kind_of_number_is_refused_without_a_warning():
+    for depth in (3, float("inf")):
+        with pytest.raises(Refusal, match=r"^branch must be smaller"):
+            dl.ResNet(depth, 1.0, branch=np.float64(1e308))

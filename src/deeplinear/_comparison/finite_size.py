@@ -60,12 +60,16 @@ class SizeEffect:
     @property
     def relative_shift(self) -> Array:
         """``shift`` over theory; theory below 1e-9 of its largest value is rounding, and counts as that much."""
-        return self.shift / self._scale
+        return self._over_scale(self.shift)
 
     @property
     def relative_scatter(self) -> Array:
         """``scatter`` over theory, likewise."""
-        return self.scatter / self._scale
+        return self._over_scale(self.scatter)
+
+    def _over_scale(self, values: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # nan after a divergence
+            return values / self._scale
 
     @property
     def _scale(self) -> Array:
@@ -145,7 +149,8 @@ class FiniteSize:
         for name in LOSSES:
             effect = self[name]
             unit = abs(effect.theory[-1]) or 1.0
-            numbers = [100 * each[-1] / unit for each in (effect.shift, effect.shift_error, effect.scatter)]
+            with np.errstate(over="ignore", invalid="ignore"):  # nan after a divergence
+                numbers = [100 * each[-1] / unit for each in (effect.shift, effect.shift_error, effect.scatter)]
             words = "{}: mean {:+.2g} % (± {:.1g} %) from theory, scatter {:.2g} %"
             lines.append(words.format(name.replace("_", " "), *numbers))
         return "\n".join(lines)

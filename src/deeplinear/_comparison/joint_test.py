@@ -45,8 +45,8 @@ class SignFlipTest:
         columns, contradicted = [], []
         for group in groups:
             curves = group.tested
-            usable = [~(curve.is_equal | curve.is_contradicted) for curve in curves]
-            deviations = [(c.values - c.theory)[:, use] for c, use in zip(curves, usable, strict=True)]
+            usable = [~(curve.is_equal | curve.is_contradicted) & curve.is_finite for curve in curves]
+            deviations = [c.values[:, use] - c.theory[use] for c, use in zip(curves, usable, strict=True)]
             columns.append(np.concatenate(deviations, axis=1))
             contradicted.append(any(curve.is_contradicted.any() for curve in curves))
         with one_blas_thread():  # the products are many and thin

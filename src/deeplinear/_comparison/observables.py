@@ -78,10 +78,11 @@ class ObservableComparison:
     @property
     def z_beyond_size(self) -> Array:
         """Deviation from theory plus ``expected_shift``, in standard errors of both, shape (steps,)."""
-        beyond = self.mean - self.theory - self.expected_shift
-        error = np.hypot(self.standard_error, self.expected_shift_error)
-        is_settled = np.abs(beyond) <= ROUNDING * np.abs(self.theory)
-        return np.where(is_settled, 0.0, beyond / np.where(error > 0, error, np.nan))
+        with np.errstate(over="ignore", invalid="ignore"):
+            beyond = self.mean - self.theory - self.expected_shift
+            error = np.hypot(self.standard_error, self.expected_shift_error)
+            is_settled = np.abs(beyond) <= ROUNDING * np.abs(self.theory)
+            return np.where(is_settled, 0.0, beyond / np.where(error > 0, error, np.nan))
 
     @property
     def label(self) -> str:
@@ -150,12 +151,20 @@ class ComparedCurve:
 
     @property
     def mean(self) -> Array:
-        return np.asarray(self.values.mean(axis=0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(self.values.mean(axis=0))
+
+    @property
+    def is_finite(self) -> Bools:
+        """Where neither theory nor a seed has left the range of numbers."""
+        finite: Bools = np.isfinite(self.theory) & np.isfinite(self.values).all(axis=0)
+        return finite
 
     @property
     def is_equal(self) -> Bools:
         """Where every seed equals theory up to rounding errors."""
-        equal: Bools = np.abs(self.values - self.theory).max(axis=0) <= ROUNDING * self.peak
+        with np.errstate(over="ignore", invalid="ignore"):  # where they have diverged nothing is known
+            equal: Bools = np.abs(self.values - self.theory).max(axis=0) <= ROUNDING * self.peak
         return equal
 
     @property
@@ -163,7 +172,8 @@ class ComparedCurve:
         """Where all seeds have the same value, and theory has another."""
         if len(self.values) == 1:
             return np.zeros(self.theory.shape, dtype=bool)
-        contradicted: Bools = ~self.is_equal & (np.ptp(self.values, axis=0) <= ROUNDING * self.scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            contradicted: Bools = ~self.is_equal & (np.ptp(self.values, axis=0) <= ROUNDING * self.scale)
         return contradicted
 
 
@@ -191,8 +201,8 @@ class ComparedObservable:
             shift, shift_error = effect.shift[self.times], effect.shift_error[self.times]
         curve, equal = self.main, self.main.is_equal
         error = standard_error(curve.values)
-        difference = np.where(equal, 0.0, curve.mean - curve.theory)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            difference = np.where(equal, 0.0, curve.mean - curve.theory)
             z = np.where(curve.is_contradicted, np.copysign(np.inf, difference), difference / error)
             relative = np.abs(difference) / np.abs(curve.theory)
             detectable = noticed * np.where(equal, 0.0, error) / np.abs(curve.theory)

@@ -37,7 +37,7 @@ class Number:
         """Return value as a float if it is a number in the range."""
         if not isinstance(value, Real) or isinstance(value, bool) or not self.holds(value):
             raise Refusal(name, value, self.allowed)
-        return float(value)
+        return _as_float(name, value, self.allowed)
 
 
 positive = Number("a positive finite number", lambda value: 0 < value < math.inf)
@@ -58,10 +58,19 @@ class Whole:
 
     def __call__(self, name: str, value: Any, /) -> int:
         """Return value as an int if it is whole and large enough."""
-        is_whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
-        if isinstance(value, bool) or not is_whole or value < self.at_least:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        is_whole = is_number and (_as_float(name, value, self.allowed).is_integer() or isinstance(value, Integral))
+        if not is_whole or value < self.at_least:
             raise Refusal(name, value, self.allowed)
         return int(value)
+
+
+def _as_float(name: str, value: Any, allowed: str) -> float:
+    """Return a number as a float, or refuse one that is larger than any of these."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise Refusal(name, value, allowed, rest=", which is too large") from None
 
 
 def whole(name: str, value: Any, at_least: int = 1) -> int:

@@ -1,9 +1,14 @@
 """The error that says which value was refused, and what would be allowed in its place."""
 
+import math
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
 from deeplinear._core.words import did_you_mean
+
+_MANY_DIGITS = 10**40
+"""From where on whole numbers are not written out."""
 
 
 class Refusal(ValueError):
@@ -53,13 +58,21 @@ class Refusal(ValueError):
         rest: str = "",
         text: str | None = None,
     ) -> None:
-        shown = repr(value) if got is None else got
+        shown = _shown(value) if got is None else got
         super().__init__(f"{name} must {verb} {allowed}, got {shown}{rest}" if text is None else text)
         self.field, self.value, self.allowed = name.partition("[")[0], value, allowed
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process with the text as it stands."""
         return _made, (self.field, self.value, self.allowed, str(self))
+
+
+def _shown(value: Any) -> str:
+    """Return how a value looks in a message; of a number with hundreds of digits, about how large it is."""
+    if isinstance(value, int | Fraction) and abs(math.trunc(value)) >= _MANY_DIGITS:
+        digits = int(math.log10(2) * abs(math.trunc(value)).bit_length())
+        return f"{'-' if value < 0 else ''}10**{digits} or so"
+    return repr(value)
 
 
 def _made(field: str, value: Any, allowed: str, text: str) -> Refusal:

@@ -21,12 +21,24 @@ def standard_error(values: NDArray[Any], axis: int = 0) -> NDArray[np.float64]:
     count = len(values)
     if count < 2:
         return np.full(values.shape[1:], np.nan)
+    unit = _unit(values)
     with np.errstate(invalid="ignore"):  # inf - inf, where a network diverged
-        mean = values.mean(axis=0)
+        mean = values.mean(axis=0) if unit is None else (values / unit).mean(axis=0)
         squares = np.zeros(mean.shape)
         for value in values:
-            squares += (value - mean) ** 2
-        return np.asarray(np.sqrt(squares / (count - 1) / count))
+            squares += ((value if unit is None else value / unit) - mean) ** 2
+        error = np.asarray(np.sqrt(squares / (count - 1) / count))
+        return error if unit is None else error * unit
+
+
+def _unit(values: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Return powers of two in which values are neither too large nor too small for squares; None if all are right."""
+    largest = np.zeros(values.shape[1:])
+    for value in values:
+        size = np.abs(value)
+        np.maximum(largest, np.where(np.isfinite(size), size, 0.0), out=largest)
+    extreme = ((largest > 1e150) | (largest < 1e-145)) & (largest > 0)
+    return np.where(extreme, 2.0 ** np.frexp(largest)[1].clip(-1021, 1021), 1.0) if extreme.any() else None
 
 
 def typical_loss(losses: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import to_numpy
+from deeplinear._core.arrays import computing, to_numpy
 from deeplinear._core.dataset import FIELDS
 from deeplinear._equations.system import Equations
 
@@ -39,7 +39,9 @@ def _stacked(index: int, layers: Iterable[Array]) -> Array:
 
 def two_time(eq: Equations, index: int, name: str) -> Array:
     """Return a function of two times of one problem, at the rows that are reported."""
-    matrix, s = TWO_TIME[name](eq, index, None), eq.c.structure
+    s = eq.c.structure
+    with computing(eq.c.gamma0):
+        matrix = TWO_TIME[name](eq, index, None)
     if s.reported is None:
         return matrix
     rows = (s.reported[:, None] * s.outputs + np.arange(s.outputs)).ravel()

@@ -11,6 +11,8 @@ from deeplinear._problem.problem import Problem
 
 _MOST_LAYERS = 100_000
 """Most hidden layers of a network that is trained: each has a matrix of its own, and its turn in every step."""
+_LARGEST = 10**15
+"""Largest number of neurons or examples."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def sizes_of(problem: Problem, dim: int | None) -> Sizes:
     if not all(math.isfinite(width) for width in problem.network.given_widths):
         why = ": an infinitely wide network can be solved, not simulated"
         raise Refusal("width", problem.network.width, "finite in a simulation", rest=why)
+    for width in problem.network.widths:
+        _check_count("width", width, sizes.unit)
     widths = tuple(count(width, sizes.unit) for width in problem.network.widths)  # eq-ratios
     return replace(sizes, widths=widths, samples=_samples(problem, sizes.unit))
 
@@ -82,6 +86,13 @@ def tasks_of(problem: Problem) -> int:
 def count(size: float, unit: int) -> int:
     """Return a size as a whole number, at least 1."""
     return max(1, round(size * unit))
+
+
+def _check_count(name: str, size: float, unit: int) -> None:
+    """Refuse a size that is no count: from there on whole numbers are not told apart."""
+    if size * unit > _LARGEST:
+        why = "" if unit == 1 else f", a multiple of dim = {unit}"
+        raise Refusal(name, size, f"at most {_LARGEST / unit:.1e} in a simulation", rest=why)
 
 
 def _check_targets(finite: Modes, tasks: int) -> None:
@@ -103,4 +114,7 @@ def _check_targets(finite: Modes, tasks: int) -> None:
 
 
 def _samples(problem: Problem, unit: int) -> int:
+    for stage in problem.stages:
+        if stage.sampling.drawn:
+            _check_count("batch" if stage.sampling.fresh else "samples", stage.sampling.drawn, unit)
     return max(count(stage.sampling.drawn, unit) if stage.sampling.drawn else 0 for stage in problem.stages)

@@ -15,7 +15,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
 from deeplinear._geometry.spectrum import End, Ritz, end, ritz
-from deeplinear._geometry.visit import Stop, visit
+from deeplinear._geometry.visit import Stop, check_range, visit
 from deeplinear._problem.problem import Problem, check_problem
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Sharpness(Shown):
         residual is how far from a Ritz value the nearest eigenvalue can be.
     curvature_unit
         Factor that turns eigenvalues into raw units, those of ``1/(2P) sum Delta^2`` with respect to the weights
-        themselves, times the width N_L.
+        themselves, times the width N_L; infinite in the lazy limit, and at a richness whose square is no number.
     start
         The gradient with which the iteration began, ``"first"`` or ``"now"``.
 
@@ -228,7 +228,9 @@ def sharpness(
 
     def look(stop: Stop) -> None:
         rows = Rows(stop.extension, rate_factors(problem, stop.step, stop), start=start)
+        check_range(problem, rows.product(rows.start, rows.start))
         matrix, _ = lanczos(rows, operator, vectors)
+        check_range(problem, *matrix)
         found[stop.step] = (matrix, limit(problem, stop.step, stop))
 
     end_at = visit(
@@ -256,7 +258,9 @@ def _result(
     def column(lowest: bool, name: str) -> Array:
         return np.array([getattr(each, name) for each in ends[lowest]])
 
-    gamma0 = float(problem.network.gamma0)
+    gamma0 = np.float64(problem.network.gamma0)
+    with np.errstate(over="ignore", divide="ignore"):
+        unit = 1.0 / gamma0 / gamma0
     return Sharpness(
         problem=problem,
         operator=operator,
@@ -271,7 +275,7 @@ def _result(
         ritz_values=every[0],
         ritz_weights=every[1],
         residuals=every[2],
-        curvature_unit=1.0 / gamma0**2 if gamma0 else np.inf,
+        curvature_unit=float(unit),
     )
 
 

@@ -11,6 +11,7 @@ from deeplinear._core import memory
 from deeplinear._core.arrays import Array
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients, structure
 from deeplinear._equations.extension import Extension
@@ -63,7 +64,7 @@ def visit(
     Returns
     -------
     int
-        Step of divergence, -1 if there is none. What was looked at from then on counts nothing.
+        Step of divergence, -1 if there is none. Nothing is looked at from then on.
     """
     cut = problem.first(steps[-1] + 1)
     nodes = _depth_nodes(cut, device)
@@ -72,12 +73,20 @@ def visit(
     memory.require(system.memory(shape) + system.memory(longer), "solving", "lower steps, outputs or vectors", device)
     rows = np.array([each.row for each in evaluations(shape.rules) if each.number == 0])
     run = DenseRun([cut], replace(coefficients([cut], nodes, device=device), structure=shape))
-    total, stops = shape.steps + extra * len(steps), 0
+    total, stops, watched = shape.steps + extra * len(steps), 0, 0
+
+    def holds_up_to(row: int) -> bool:
+        """Whether training is within all bounds, of which the run itself asks less often."""
+        nonlocal watched
+        reported = [each for each in rows if watched <= each <= row]
+        diverges = run.equations.diverges(slice(watched, row + 1))[:, np.array(reported) - watched]
+        watched = watched if diverges.any() else row + 1
+        return not diverges.any()
 
     def after(evaluation: Evaluation, training: Training) -> None:
         nonlocal stops
         step = evaluation.step
-        if step in steps and evaluation.number == 0:
+        if step in steps and evaluation.number == 0 and holds_up_to(evaluation.row):
             sampling = stage_at(problem, step).sampling
             fresh = bool(sampling.subsamples and sampling.fresh)
             extension = Extension(run.equations, evaluation.row, extra, fresh=fresh, twin=twin)
@@ -88,6 +97,25 @@ def visit(
 
     run.fill(look=after)
     return int(run.diverged_at[0])
+
+
+def check_range(problem: Problem, *values: NDArray[np.float64] | float) -> None:
+    """Refuse a problem, by the field that is farthest from 1, if something found of it is beyond all numbers."""
+    if all(np.isfinite(each).all() for each in values):
+        return
+    modes, data = problem.data.modes, problem.data
+    sizes = {
+        "richness": problem.network.richness,
+        "width": max((width for width in problem.network.end_widths if np.isfinite(width)), default=1.0),
+        "init_scale": max(problem.network.initial_scales, key=lambda each: abs(np.log(each)) if each > 0 else 0.0),
+        "noise": data.noise,
+        "eigenvalues": float(modes.eigenvalues.max()),
+        "target_gram" if hasattr(data, "target_gram") else "target_power": float(np.abs(modes.target).max()),
+        "batch" if problem.sampling.fresh else "samples": problem.sampling.drawn,
+    }
+    known = [each for each, size in sizes.items() if size > 0]
+    name = max(known, key=lambda each: abs(np.log(sizes[each])))
+    raise Refusal(name, sizes[name], "closer to 1", rest=": what is asked for leaves the range of numbers")
 
 
 def _depth_nodes(problem: Problem, device: Device) -> int:

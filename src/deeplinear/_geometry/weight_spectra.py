@@ -14,8 +14,10 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._equations.chain import Layers
 from deeplinear._equations.coefficients import Coefficients
 from deeplinear._equations.extension import Extension
+from deeplinear._equations.increments import backward_source, times_E
+from deeplinear._equations.weights import Weights
 from deeplinear._geometry.sharpness import read_steps
-from deeplinear._geometry.visit import Stop, visit
+from deeplinear._geometry.visit import Stop, check_range, visit
 from deeplinear._geometry.weights import Fields, Singular, singular
 from deeplinear._problem.problem import Problem
 
@@ -146,7 +148,11 @@ def weight_spectra(
 
 
 class _Layer:
-    """A weight layer at a stop of training, with the fields around it."""
+    """A weight layer at a stop of training, with the fields around it.
+
+    Those above are g, or in a centered network g~ of ``increments.py``: they span the same directions, and of g itself
+    all but the first would be lost in rounding at small richness.
+    """
 
     def __init__(self, problem: Problem, stop: Stop, layer: int) -> None:
         self._problem, self._layer = problem, layer
@@ -155,7 +161,15 @@ class _Layer:
         self._end = stop.extension.count * s.outputs
         self.has_bulk = layer > 0 or not problem.data.dimension_free
         self.fields = self._fields(stop.extension)
-        self.spectrum = singular(self.fields) if self.has_bulk else None
+        check_range(problem, *self.fields)
+        self.spectrum = self._singular() if self.has_bulk else None
+
+    def _singular(self) -> Singular:
+        try:
+            return singular(self.fields)
+        except (np.linalg.LinAlgError, ValueError):  # products of fields have overflown, or are all rounding
+            check_range(self._problem, np.inf)
+            raise
 
     def _cut(self, matrix: Array) -> Array:
         return np.asarray(matrix[: self._end, : self._end])
@@ -164,19 +178,17 @@ class _Layer:
         c, chain, layer = self._eq.c, self._eq.chain, self._layer
         assert isinstance(chain, Layers)
         w = self._eq.weights.below(layer + 1)
-        d = np.asarray(w.d[0, : self._end])
         variance = 1.0 if w.variance is None else float(w.variance[0, 0, 0])
-        scale = 1.0 if c.scale is None else c.scale[0, 0, 0]
         nu = np.array([1.0, *self._problem.network.widths])
         ratio = float(nu[layer + 1] / nu[layer])
-        gamma0 = float(c.whole_gamma0[0, 0, 0])
         branch = 1.0 if (f := c.f[layer]) is None else float(f[0, 0, 0])
         if layer == 0:
-            C_h = self._cut(self._eq.data_covariances.Ch.matrix[0])
-            R_h = self._cut(self._eq.data.response_to_r0(0)) * float(c.feedback[0, 0, 0]) / scale
+            C_h = self._eq.data_covariances.Ch.matrix[0]
+            R_h = float(c.feedback[0, 0, 0]) * self._eq.data.Rhr.matrix[0]
         else:
-            C_h, R_h = self._cut(_at(chain.Ch(), layer - 1)[0]), self._cut(_at(chain.Rhr(), layer - 1)[0])
-        C_g, R_g = self._cut(_at(chain.Cg(), layer)[0]), gamma0 * self._cut(_at(chain.Rgu_hat(), layer)[0])
+            C_h, R_h = _at(chain.Ch(), layer - 1)[0], chain.responses.sites[layer].dh_dr.matrix[0]
+            R_h = R_h if (f_bar := c.f_bar[layer - 1]) is None else float(f_bar[0, 0, 0]) * R_h
+        R_g = float(c.gamma0[0, 0, 0]) * self._cut(_at(chain.Rgu_hat(), layer)[0])
         group = c.structure.groups[layer]
         last = extension.weights_at(extension.count - 1)[group]
         outputs = c.structure.outputs
@@ -184,11 +196,11 @@ class _Layer:
         if w.X is not None:
             X = self._cut(np.asarray(w.X[0]))
         return Fields(
-            C_h=C_h,
-            C_g=C_g,
-            B=variance * R_h * d,
-            A=ratio * variance * R_g * d,
-            X=gamma0 * branch * X,
+            C_h=self._cut(C_h),
+            C_g=self._cut(chain.covariances.Cg[layer + 1].matrix[0]),
+            B=variance * _decayed(c, w, self._cut(R_h)),
+            G=R_g * np.asarray(w.d[0, : self._end]),
+            X=float(c.whole_gamma0[0, 0, 0]) * branch * times_E(c, X.T[None])[0].T,
             d=float(1.0 + last[0, 0]),
             variance=variance,
             ratio=ratio,
@@ -220,12 +232,11 @@ def _overlap(below: _Layer, above: _Layer) -> float:
     c, end = below._eq.c, below._end
     site = chain.responses.sites[above._layer]
     weights = [below._eq.weights.below(layer + 1) for layer in (below._layer, above._layer)]
-    E = _increments(c, end)
     h = [np.asarray(each[0, :end, :end]) for each in site.dh.matrix]
-    g = [E @ np.asarray(each[0, :end, :end]) for each in site.dg.matrix]
+    g = [np.asarray(each[0, :end, :end]) for each in site.dg.matrix]
     g[0] = float(c.gamma0[0, 0, 0]) * g[0]
-    h[1], g[1] = (np.linalg.solve(E.T, each.T).T for each in (h[1], g[1]))
-    h, g = ([each * np.asarray(w.d[0, :end]) for each, w in zip(both, weights, strict=True)] for both in (h, g))
+    h[0], g[0] = (each * np.asarray(weights[0].d[0, :end]) for each in (h[0], g[0]))
+    h[1], g[1] = (_decayed(c, weights[1], each) for each in (h[1], g[1]))
     on_u, on_g = below.spectrum.left[0]
     on_r, on_h = above.spectrum.right[0]
     left = [(on_g + below.fields.B.T @ on_u) @ each for each in g]
@@ -235,14 +246,9 @@ def _overlap(below: _Layer, above: _Layer) -> float:
     return float(abs(sum(x @ C @ y for x, C, y in zip(left, sources, right, strict=True))))
 
 
-def _increments(c: Coefficients, end: int) -> Array:
-    """Return E of g = E g~, by which a centered network holds its backward fields; the identity in others."""
-    if c.scale is None:
-        return np.eye(end)
-    outputs = c.structure.outputs
-    E = float(c.scale[0, 0, 0]) * np.eye(end)
-    E[:, :outputs] = np.tile(np.eye(outputs), (end // outputs, 1))
-    return E
+def _decayed(c: Coefficients, w: Weights, response: Array) -> Array:
+    """Return the response to what initial weights make of g, given that to what decayed ones make of it."""
+    return np.asarray(backward_source(c, w, None).on(response[None])[0])
 
 
 def _at(each: Iterable[Array], index: int) -> Array:
@@ -265,9 +271,10 @@ def _result(
                 edge[index, layer] = each.edge
                 update[index, layer, : len(each.update)] = each.update
         outliers.append(tuple(() if each is None else tuple(map(float, each.outliers)) for each in found[step]))
-    squares = (update**2).sum(axis=-1)
+    largest = update.max(axis=-1, initial=0.0, keepdims=True)
+    each_part = update / np.where(largest > 0, largest, 1.0)  # of the largest, whose fourth power may be too small
     with np.errstate(invalid="ignore"):
-        rank = np.where(squares > 0, squares**2 / (update**4).sum(axis=-1), np.nan)
+        rank = (each_part**2).sum(axis=-1) ** 2 / (each_part**4).sum(axis=-1)
     return WeightSpectra(
         problem=problem,
         times=np.array(steps),

@@ -46,8 +46,10 @@ class Fields(NamedTuple):
     ----------
     C_h, C_g
         Correlations of the fields below and above it, each over its number of neurons.
-    B, A
-        Responses u = u~ + B g and r = r~ + A h of what the initial weights make of them.
+    B
+        Response u = u~ + B g of what the initial weights make of h.
+    G
+        Response of g to u~, so that r = r~ + A h.
     X
         Coefficients of what was learned, (g0 / sqrt(fan-in)) sum X(i, j) g(i) h(j)^T / sqrt(fan-in).
     d, variance, ratio
@@ -57,11 +59,16 @@ class Fields(NamedTuple):
     C_h: Array
     C_g: Array
     B: Array
-    A: Array
+    G: Array
     X: Array
     d: float
     variance: float
     ratio: float
+
+    @property
+    def A(self) -> Array:
+        """Response of what the initial weights make of g to h: fields above come back through the same weights."""
+        return self.ratio * self.variance * self.G
 
 
 class Singular(NamedTuple):
@@ -91,12 +98,14 @@ def singular(fields: Fields) -> Singular:
     """Find the singular values of a weight layer beyond its bulk."""
     from scipy.optimize import brentq  # slow to import
 
-    block = _Block(fields)
-    edge = abs(fields.d) * np.sqrt(fields.variance) * (1.0 + np.sqrt(fields.ratio))
-    start = edge * (1.0 + _OUTSIDE)
-    if edge == 0.0:
-        start = 1e-12
-    far = np.linalg.norm(block.inside, 2) + 3.0 * edge + 1.0
+    edge = float(abs(fields.d) * np.sqrt(fields.variance) * (1.0 + np.sqrt(fields.ratio)))
+    # Weights of any size are looked at in units of their own, of what they were or of what they have learned.
+    unit = max(edge, float(np.linalg.norm(_Block(fields).learned, 2)))
+    if unit == 0.0:
+        return Singular(0.0, np.zeros(0), [], [], np.zeros(0))
+    block = _Block(fields._replace(d=fields.d / unit, X=fields.X / unit))
+    start = max(edge / unit * (1.0 + _OUTSIDE), 1e-12)
+    far = np.linalg.norm(block.inside, 2) + 3.0 * edge / unit + 1.0
     count = int((np.linalg.eigvalsh(block.schur(start)) > 0).sum())
     found, left, right = [], [], []
     for index in range(count):
@@ -106,23 +115,18 @@ def singular(fields: Fields) -> Singular:
         left.append(one)
         right.append(other)
     update = np.linalg.svd(block.learned, compute_uv=False)
-    return Singular(float(edge), np.array(found), left, right, update)
+    return Singular(edge, unit * np.array(found), left, right, unit * update)
 
 
 def correlate(fields: Fields) -> tuple[Array, Array, Array]:
     """Return <g u> and <u u> over the rows of a weight layer, and <r r> over its columns."""
     f = fields
-    gu_tilde = _response_of_g(f) @ (f.variance * f.C_h)  # <g u~>, by the response of g to u~
+    gu_tilde = f.G @ (f.variance * f.C_h)  # <g u~>
     gu = gu_tilde + f.C_g @ f.B.T  # eq-known-images
     uu = f.variance * f.C_h + f.B @ gu_tilde + gu_tilde.T @ f.B.T + f.B @ f.C_g @ f.B.T
     hr_tilde = f.ratio * gu.T - f.C_h @ f.A.T
     rr = f.ratio * f.variance * f.C_g + f.A @ hr_tilde + hr_tilde.T @ f.A.T + f.A @ f.C_h @ f.A.T
     return gu, uu, rr
-
-
-def _response_of_g(f: Fields) -> Array:
-    """Return the response of g to u~: A without the factors that it has as part of r."""
-    return f.A / (f.ratio * f.variance)
 
 
 class _Block:

@@ -160,6 +160,7 @@ def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Axes:
         colors = matplotlib.colormaps["cividis"](np.linspace(0.1, 0.85, max(len(layers), 2)))
         for layer, color in zip(layers, colors, strict=False):
             edge, every = spectra.edge[:, layer], [each[layer] for each in spectra.outliers]
+            edge = np.where(edge > 0.0, edge, np.nan)  # without a bulk there is no ratio to it
             largest = [each[0] if each else end for each, end in zip(every, edge, strict=True)]
             style = THEORY | {"color": color, "linewidth": 1.6}
             ax.plot(spectra.times, largest / edge, label=f"layer {layer}", **style)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, MaxNLocator, NullFormatter, NullLocator
 
 from deeplinear._core.files import PICTURES, write_atomically
 from deeplinear._core.refusal import Refusal
@@ -142,18 +143,33 @@ def labelled(ax: Axes) -> list[Line2D]:
     return [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
 
 
+_LARGEST = 1e280
+"""Where a logarithmic axis ends, so that its margins are numbers."""
+
+_FAR = 1e100
+"""From where on ticks beyond the ends of an axis may not be numbers."""
+
+
 def log_axis(ax: Axes) -> None:
     """Logarithmic values: plain numbers if they span little, powers of ten otherwise."""
+    low, high = ax.dataLim.intervaly
+    if high > _LARGEST or 0.0 < low < 1.0 / _LARGEST:  # margins would leave the range of numbers
+        low = low if low > 0.0 else high / _LARGEST
+        ax.set_ylim(max(low, 1.0 / _LARGEST) / 10.0, min(high, _LARGEST) * 10.0)
     ax.set_yscale("log")
     log_ticks(ax.yaxis, *ax.get_ylim())
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
     """Mark a logarithmic axis that goes from ``low`` to ``high``: plain numbers if that is little, or powers of ten."""
-    decades = math.log10(high / low)
+    decades = math.log10(high) - math.log10(low)
     if decades < 3.0:
         axis.set_major_locator(_PlainTicks())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    elif high > _FAR or low < 1.0 / _FAR:  # the usual ticks go on beyond the ends of the axis
+        powers = np.linspace(math.ceil(math.log10(low)), math.floor(math.log10(high)), 6)
+        axis.set_major_locator(FixedLocator((10.0 ** np.unique(powers.round())).tolist()))
+        axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -133,6 +133,8 @@ def gram_matrix(name: str, value: Any) -> Matrix:
         gram = np.array(value, dtype=float)
     except (TypeError, ValueError):
         raise Refusal(name, value, "a square matrix of numbers") from None
+    except OverflowError:
+        raise Refusal(name, value, "finite entries", verb="have", got="one that is too large") from None
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not gram.size:
         raise Refusal(name, value, "a square matrix", got=f"shape {gram.shape}")
     if not np.isfinite(gram).all():

@@ -24,6 +24,8 @@ def _vector(name: str, value: Any) -> Array:
         numbers = np.array(value, dtype=float)
     except (TypeError, ValueError):
         raise Refusal(name, value, "a sequence of numbers", got=_short(value)) from None
+    except OverflowError:
+        raise Refusal(name, value, "a sequence of finite numbers", got="one that is too large") from None
     if numbers.ndim != 1 or not numbers.size:
         raise Refusal(name, value, "a sequence of one or more numbers", got=_short(value))
     _check_each(name, numbers, np.isfinite(numbers), "a finite number")
@@ -48,6 +50,8 @@ def read_target_power(value: Any, count: int) -> tuple[float, ...] | tuple[Matri
     except (TypeError, ValueError):
         allowed = "one number or one square matrix per mode, all alike"
         raise Refusal("target_power", value, allowed, got=_short(value)) from None
+    except OverflowError:
+        raise Refusal("target_power", value, "finite entries", verb="have", got="one that is too large") from None
     if power.ndim not in (1, 3) or power.shape[1:2] != power.shape[2:3] or not power.size:
         raise Refusal("target_power", power.shape, "shape (modes,) or (modes, outputs, outputs)", verb="have")
     _check_length("target_power", power, count)

@@ -363,9 +363,10 @@ class ResNet(Network):
     @property
     def log_initial_gain(self) -> float:
         """Logarithm of how much the initial branches amplify in all, (1 + beta^2)^(L - 1) or exp(branch^2)."""
-        if self.depth == math.inf:
-            return float(np.abs(self.branch * self.initial_scales[1]) ** 2)
-        logs = np.log1p(np.abs(self.beta * self.initial_scales[1:-1]) ** 2)
+        with np.errstate(over="ignore"):  # too much is refused, by this number
+            if self.depth == math.inf:
+                return float(np.abs(self.branch * self.initial_scales[1]) ** 2)
+            logs = np.log1p(np.abs(self.beta * self.initial_scales[1:-1]) ** 2)
         return float(logs.sum() if self.hidden_matrices is not None else (self.layers - 1) * logs[0])
 
     @property

@@ -39,6 +39,10 @@ _TINY = 1e-18
 _CHUNK = 20_000
 
 
+class Uncountable(ValueError):
+    """Modes whose sums are larger than any number."""
+
+
 class _Part(NamedTuple):
     """Some of the modes, scaled to a largest eigenvalue of 1; ``signal`` is p lam, ``target`` p lam times the Gram."""
 
@@ -83,7 +87,7 @@ def _compressed(modes: Modes, top: float, tolerance: float) -> Modes:
     sums = [_sums(part) for part in parts]
     total = np.abs(sum(sums))
     if not np.isfinite(total).all():
-        raise ValueError("the spectrum cannot be compressed: a sum over its modes overflows")
+        raise Uncountable("the spectrum cannot be compressed: a sum over its modes overflows")
     allowed = tolerance / len(parts) * np.maximum(total, _DECAYED * total[0])
     with one_blas_thread():  # products this thin gain nothing from more
         rules = [_rule(part, exact, allowed) for part, exact in zip(parts, sums, strict=True)]

@@ -13,7 +13,7 @@ from deeplinear._problem.data import NOISE, Matrix, Modes, directions
 from deeplinear._problem.from_data import fit_rows
 from deeplinear._problem.modes import read_eigenvalues, read_multiplicity, read_target_power
 from deeplinear._problem.power_law import infinite_power_law, power_law
-from deeplinear._problem.quadrature import compress
+from deeplinear._problem.quadrature import Uncountable, compress
 
 _SHOWN = 4
 
@@ -315,7 +315,11 @@ class PowerLaw(Spectrum):
         if self.source > 1000:
             allowed = "above 0 and at most 1000"
             raise Refusal("source", self.source, allowed, rest=": beyond it only the first mode counts")
-        modes = infinite_power_law(self.capacity, self.source)
+        try:
+            modes = infinite_power_law(self.capacity, self.source)
+        except Uncountable:
+            why = ": the power of its target is next to infinite"
+            raise Refusal("source", self.source, f"larger at capacity {self.capacity:g}", rest=why) from None
         keep(
             self,
             eigenvalues=tuple(modes.eigenvalues.tolist()),

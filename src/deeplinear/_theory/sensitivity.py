@@ -40,6 +40,9 @@ about as accurate."""
 _STEP = 1e-30
 """Imaginary part, as a fraction of the value unless that is zero: its square is below all rounding."""
 
+_SMALLEST = 1e-260
+"""Values below this have no derivative: their imaginary parts would be next to the smallest numbers."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity(Drawn):
@@ -196,10 +199,16 @@ def derivatives(
     choice: Choice | None = None,
 ) -> list[Derivative]:
     """Differentiate many problems, each with respect to one named field; all else is as for ``curves``."""
-    sizes = [_STEP * (abs(value_of(problem, name)) or 1.0) for problem, name in points]
+    sizes = [_step_from(value_of(problem, name)) for problem, name in points]
     nudged = [_nudged(problem, name, size) for (problem, name), size in zip(points, sizes, strict=True)]
     solved = curves(nudged, choice, advance)
     return [_parts(curve, size) for curve, size in zip(solved, sizes, strict=True)]
+
+
+def _step_from(value: float) -> float:
+    """Return the size of an imaginary part, whose square is no part of the value, and which is a number."""
+    size = abs(value) or 1.0
+    return max(_STEP * size, min(_SMALLEST, 1e-8 * size))
 
 
 def _is_long(problem: Problem) -> bool:
@@ -240,7 +249,8 @@ def _parts(curve: Curve, size: float) -> Derivative:
     times, end = curve.times, curve.diverged_at
 
     def slope(loss: NDArray[Any]) -> Array:
-        parts: Array = loss.imag / size
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # after a divergence, or next to zero
+            parts: Array = loss.imag / size
         parts[times >= (np.inf if end is None else end)] = np.nan
         return parts
 
@@ -278,6 +288,9 @@ def _refused(problem: Problem) -> dict[str, str]:
     refused = {}
     if math.isinf(problem.network.end_widths[0]):
         refused["width"] = "the width is infinite"
+    for name in (name for name in CONTINUOUS if name in field_names(problem)):
+        if 0.0 < abs(value_of(problem, name)) < _SMALLEST:
+            refused[name] = f"{name} is below {_SMALLEST:g}, where derivatives are lost in rounding"
     if problem.optimizer.scaling is None:
         refused["clip"] = "nothing is clipped"
     return refused
