@@ -234,7 +234,7 @@ def test_events_with_right_checksums_and_other_fields_are_refused(tmp_path: Path
     [
         ({"test_loss": [1.0, 0.5], "steps": [0, 10**19]}, r"steps must be at most 9007199254740992, got 1e\+19"),
         ({"test_loss": [1.0, 0.5], "steps": [0, 1e300]}, r"steps must be at most 9007199254740992, got 1e\+300"),
-        ({"test_loss": [1.0, 0.5], "steps": 10**400}, "steps must be at most 9007199254740992, got a larger number"),
+        ({"test_loss": [1.0, 0.5], "steps": 10**400}, r"steps must be .*, got 10\*\*400 or so, which is too large"),
         ({"test_loss": [1.0, 0.5], "steps": [0, 10**400]}, "steps must be numbers below 1e308, got a larger one"),
         ({"test_loss": [1.0, 10**400]}, "test_loss must be numbers below 1e308, got a larger one"),
         ({"curves": {"step": [0, 1], "test_loss": [1.0, 10**400]}}, "'test_loss' of the table are not numbers: 1000"),
