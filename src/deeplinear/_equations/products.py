@@ -12,6 +12,9 @@ from deeplinear._time.history import BLOCK_NODES
 
 _rows = compiled_products.load()
 
+COMPUTED = "computed by NumPy" if _rows is None else "compiled"
+"""How the products of steps are computed on a processor, in words."""
+
 _BLOCK = 64
 """Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
 
