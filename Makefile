@@ -16,7 +16,7 @@
 # make check-package  metadata, citation and structure of the repository
 # make check-lowest  the tests with the oldest versions that pyproject.toml allows
 # make check-numpy  the tests without compiled products
-# make coverage  which lines and branches the tests see, in out/coverage
+# make coverage  which lines and branches the tests see, in out/coverage, also if a test fails
 # make sanitize  compiled code with sanitizers and bounds checks
 # make bench-history  a few timings, beside those that were kept; says what has become slower
 # make clean  remove what the others made
@@ -96,11 +96,11 @@ check-numpy: $(TOOLS)/installed
 
 coverage: $(VENV)/installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7.10'
-	rm -f .coverage .coverage.*
-	$(KEPT) $(BIN)/coverage run -m pytest $(SPREAD) $(PARTS)
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage html --quiet --directory out/coverage
-	$(BIN)/coverage report | tail -n 60
+	rm -rf .coverage .coverage.* out/coverage
+	$(KEPT) $(BIN)/coverage run -m pytest $(SPREAD) $(PARTS); tests=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/coverage html --quiet --directory out/coverage && \
+		$(BIN)/coverage report > out/coverage/report.txt; reported=$$?; tail -n 60 out/coverage/report.txt; \
+		test $$tests = 0 && exit $$reported; exit $$tests
 
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tools/sanitize.py
