@@ -316,7 +316,7 @@ sys.exit(hung)
 """
 
     def test_a_child_of_a_process_that_solves_in_a_thread_can_solve(self) -> None:
-        """Without coverage, which has a lock of its own that a child may inherit closed, and would then wait for ever."""
+        """Without coverage, which has a lock of its own: a child may inherit it closed, and wait for ever."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
         process = subprocess.Popen(
             [sys.executable, "-c", self.SCRIPT],
