@@ -12,6 +12,7 @@
 # make check-slow  the tests that make test leaves out because they take long
 # make check-measured-rate  whether the intervals of measured best rates hold as often as they say
 # make wheel-check  build the source and the wheel in isolation, install it in an empty environment, run the README there
+# make wheel-try  the same for the wheel without compiled products that lies in dist
 # make dist   the source and a wheel without compiled products; make wheels  compiled ones with cibuildwheel (needs a container)
 # make check-package  metadata, citation and structure of the repository
 # make check-lowest  the tests with the oldest versions that pyproject.toml allows
@@ -38,7 +39,7 @@ PARTS ?= tests src
 
 .DELETE_ON_ERROR:
 .PHONY: run test lint types pytest bench check-slow check-panels check-condensed check-best-rate check-measured-rate fuzz faults \
-	fault-stores fault-page fault-cli docs wheel-check dist wheels check-package check-lowest check-numpy coverage sanitize bench-history clean
+	fault-stores fault-page fault-cli docs wheel-check wheel-try dist wheels check-package check-lowest check-numpy coverage sanitize bench-history clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -66,6 +67,9 @@ pytest: $(VENV)/installed-test
 
 wheel-check: $(TOOLS)/installed
 	$(TOOL)/python tools/wheel_check.py
+
+wheel-try:
+	$(PYTHON) tools/wheel_check.py --wheel dist/*-py3-none-any.whl
 
 dist: $(TOOLS)/installed
 	DEEPLINEAR_COMPILED=never $(TOOL)/python -m build --outdir dist
