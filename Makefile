@@ -12,11 +12,12 @@
 # make check-slow  the tests that make test leaves out because they take long
 # make check-measured-rate  whether the intervals of measured best rates hold as often as they say
 # make wheel-check  build the source and the wheel in isolation, install it in an empty environment, run the README there
+# make wheel-try  the same for the wheel without compiled products that lies in dist
 # make dist   the source and a wheel without compiled products; make wheels  compiled ones with cibuildwheel (needs a container)
 # make check-package  metadata, citation and structure of the repository
 # make check-lowest  the tests with the oldest versions that pyproject.toml allows
 # make check-numpy  the tests without compiled products
-# make coverage  which lines and branches the tests see, in out/coverage
+# make coverage  which lines and branches the tests see, in out/coverage, also if a test fails
 # make sanitize  compiled code with sanitizers and bounds checks
 # make bench-history  a few timings, beside those that were kept; says what has become slower
 # make clean  remove what the others made
@@ -38,7 +39,7 @@ PARTS ?= tests src
 
 .DELETE_ON_ERROR:
 .PHONY: run test lint types pytest bench check-slow check-panels check-condensed check-best-rate check-measured-rate fuzz faults \
-	fault-stores fault-page fault-cli docs wheel-check dist wheels check-package check-lowest check-numpy coverage sanitize bench-history clean
+	fault-stores fault-page fault-cli docs wheel-check wheel-try dist wheels check-package check-lowest check-numpy coverage sanitize bench-history clean
 
 run: $(VENV)/installed
 	@mkdir -p out
@@ -67,6 +68,9 @@ pytest: $(VENV)/installed-test
 wheel-check: $(TOOLS)/installed
 	$(TOOL)/python tools/wheel_check.py
 
+wheel-try:
+	$(PYTHON) tools/wheel_check.py --wheel dist/*-py3-none-any.whl
+
 dist: $(TOOLS)/installed
 	DEEPLINEAR_COMPILED=never $(TOOL)/python -m build --outdir dist
 	$(TOOL)/twine check --strict dist/*
@@ -74,9 +78,9 @@ dist: $(TOOLS)/installed
 wheels: $(TOOLS)/installed
 	$(TOOL)/cibuildwheel --output-dir wheelhouse
 
-# Pyroma takes a point off for want of an address and a page on the web, of which the project has none yet.
+# The project has no address for mail and no page on the web yet, which pyroma asks for.
 check-package: $(TOOLS)/installed
-	$(TOOL)/pyroma --min 9 .
+	$(TOOL)/pyroma --min 10 --skip-tests AuthorEmail,Url .
 	$(TOOL)/sp-repo-review .
 	$(TOOL)/cffconvert --validate
 
@@ -96,11 +100,11 @@ check-numpy: $(TOOLS)/installed
 
 coverage: $(VENV)/installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7.10'
-	rm -f .coverage .coverage.*
-	$(KEPT) $(BIN)/coverage run -m pytest $(SPREAD) $(PARTS)
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage html --quiet --directory out/coverage
-	$(BIN)/coverage report | tail -n 60
+	rm -rf .coverage .coverage.* out/coverage
+	$(KEPT) $(BIN)/coverage run -m pytest $(SPREAD) $(PARTS); tests=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/coverage html --quiet --directory out/coverage && \
+		$(BIN)/coverage report > out/coverage/report.txt; reported=$$?; tail -n 60 out/coverage/report.txt; \
+		test $$tests = 0 && exit $$reported; exit $$tests
 
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tools/sanitize.py

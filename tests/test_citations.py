@@ -41,12 +41,14 @@ def test_a_result_is_cited_as_its_problem():
     made = problem(dl.MLP(2, 1.0), GD)
     assert dl.citations(dl.solve(made)) == dl.citations(made)
     assert dl.citations(dl.simulate(made, dim=6, seeds=2)) == dl.citations(made)
+    assert dl.citations(dl.compare(dl.solve(made), dl.simulate(made, dim=20, seeds=4))) == dl.citations(made)
     assert f"version = {{{dl.__version__}}}" in dl.citations(made)
 
 
 def test_what_has_no_problem_is_refused():
-    with pytest.raises(ValueError, match="of must be a problem"):
-        dl.citations(3)
+    for other in (3, dl.max_stable_lr(problem(dl.MLP(1, 1.0), GD))):
+        with pytest.raises(ValueError, match=r"of must be a problem.*pass the problem itself"):
+            dl.citations(other)
 
 
 def test_every_entry_is_whole_and_used():

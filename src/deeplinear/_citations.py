@@ -25,7 +25,9 @@ def citations(of: Any) -> str:
     Parameters
     ----------
     of
-        A problem, or anything that has one as ``problem``, such as a solution or an ensemble.
+        A problem; a result that has one as ``problem``, such as a solution or an ensemble; or one that has a solution
+        as ``theory``, such as a comparison. Other results, such as a learning rate or an estimate of time and memory,
+        do not keep their problem: pass that itself.
 
     Returns
     -------
@@ -48,9 +50,10 @@ def citations(of: Any) -> str:
     @inproceedings{jacot2018neural,
     @inproceedings{foret2021sharpness,
     """
-    problem = of if isinstance(of, Problem) else getattr(of, "problem", None)
+    theory = getattr(of, "theory", None)
+    problem = of if isinstance(of, Problem) else getattr(of, "problem", getattr(theory, "problem", None))
     if not isinstance(problem, Problem):
-        raise Refusal("of", of, "a problem, or a result that has one")
+        raise Refusal("of", of, "a problem, or a result that has one; pass the problem itself for any other")
     known = entries()
     return "\n".join(known[key] for key in dict.fromkeys(_keys(problem)))
 

@@ -17,6 +17,7 @@ import xarray as xr
 import deeplinear as dl
 from command_line import document, refused, run
 from deeplinear._cli import _commands, _fields, main
+from deeplinear._equations import products
 from deeplinear._problem.problem import PARTS
 from factories import some_slow
 
@@ -90,7 +91,10 @@ class TestCommands:
         assert "result: solve.nc" in result.stdout
 
     def test_version(self) -> None:
-        assert run("--version").stdout.startswith("deeplinear 0.")
+        first, second = run("--version").stdout.splitlines()
+        assert first.startswith("deeplinear 0.")
+        assert second == f"products of steps: {products.COMPUTED}"
+        assert ("computed by NumPy" if products._rows is None else "compiled") == products.COMPUTED
 
 
 class TestJson:

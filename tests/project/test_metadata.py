@@ -34,6 +34,13 @@ def test_versions_of_python_are_the_same_everywhere():
     assert PROJECT["tool"]["cibuildwheel"]["build"] == [f"cp3{each}-*" for each in minor]
 
 
+def test_hooks_are_programs_of_the_environment_of_the_tests():
+    tools = {each.partition(">")[0] for each in PROJECT["project"]["optional-dependencies"]["test"]}
+    hooks = re.findall(r"^ +entry: (\w+)", (ROOT / ".pre-commit-config.yaml").read_text(), re.M)
+    assert len(hooks) == 4
+    assert {*hooks, "pre-commit"} <= tools
+
+
 def test_the_paper_counts_as_the_readme_does():
     counts = re.compile(r"of 60, (\d+ hold, \d+ do not and \d+ are undecided)", re.I)
     (paper,), (readme,) = (counts.findall((ROOT / name).read_text()) for name in ("paper.md", "README.md"))

@@ -37,6 +37,7 @@ from deeplinear._core.threads import count_cores
 from deeplinear._core.words import INFINITE, in_bytes, in_time
 from deeplinear._cost.estimate import Estimate, check_experiment, solve_seconds
 from deeplinear._cost.estimate import estimate as estimate_cost
+from deeplinear._equations.products import COMPUTED
 from deeplinear._plots.words import in_words
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
 from deeplinear._sweep.plan import Plan
@@ -90,14 +91,20 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"deeplinear {version('deeplinear')}")
+        print(f"deeplinear {version('deeplinear')}\nproducts of steps: {COMPUTED}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     wanted: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version, and whether the products of steps are compiled.",
+            callback=_print_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     pass

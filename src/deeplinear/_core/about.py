@@ -80,7 +80,7 @@ class About:
     @property
     def allowed_alone(self) -> str:
         """What is allowed of a single value, in words, where several or none are allowed too."""
-        return self.check.one.allowed if isinstance(self.check, Wider) else self.allowed
+        return self.check.one.allowed if isinstance(self.check, Wider) else self.allowed  # type: ignore[redundant-expr]
 
     @property
     def metadata(self) -> dict[str, "About"]:

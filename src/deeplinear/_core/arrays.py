@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 def namespace(x: Array) -> Any:
     """Return the library of an array, as the array API standard has it."""
-    return np if isinstance(x, np.ndarray) else _torch()
+    return np if isinstance(x, np.ndarray) else _torch()  # type: ignore[redundant-expr]
 
 
 @cache
@@ -64,7 +64,7 @@ def alike(x: Array, other: Array) -> Array:
 
 def to_numpy(x: Array) -> NDArray[Any]:
     """Return the values of an array in NumPy; on a device this waits until they are there."""
-    return x if isinstance(x, np.ndarray) else x.cpu().numpy()
+    return x if isinstance(x, np.ndarray) else x.cpu().numpy()  # type: ignore[redundant-expr]
 
 
 def finite(x: Array) -> Array:

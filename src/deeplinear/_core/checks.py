@@ -35,7 +35,7 @@ class Number:
 
     def __call__(self, name: str, value: Any, /) -> float:
         """Return value as a float if it is a number in the range."""
-        if not isinstance(value, Real) or isinstance(value, bool) or not self.holds(value):
+        if not isinstance(value, Real) or isinstance(value, bool) or not self.holds(value):  # type: ignore[redundant-expr]
             raise Refusal(name, value, self.allowed)
         return _as_float(name, value, self.allowed)
 

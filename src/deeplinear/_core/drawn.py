@@ -16,7 +16,8 @@ class Shown:
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "__str__" in vars(cls) and "__repr__" not in vars(cls):
-            cls.__repr__ = cls.__str__  # type: ignore[method-assign]
+            # Not an assignment, which type checkers take for a second declaration that every subclass leaves unclear.
+            setattr(cls, "__repr__", cls.__str__)  # noqa: B010
 
     def _repr_html_(self) -> str:
         """Return a small picture and a table."""

@@ -2,35 +2,48 @@
 
 import hashlib
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 SOURCES = ("_rows.pyx", "row_products.h")
 
 
+MODULE = "deeplinear._equations._rows"
+
+
 def load(folder: Path = Path(__file__).parent) -> ModuleType | None:
-    """Return the compiled module; None if it was not compiled, or from another source than that in ``folder``.
+    """Return the compiled module; None if it was not compiled, does not load, or is not of the source in ``folder``.
 
     Only an installation that can be edited has the source at hand, and only there can it have changed since.
 
     Warns
     -----
     RuntimeWarning
-        If the source has changed. NumPy then computes the products.
+        If there is a module that does not load, or whose source has changed. NumPy then computes the products, as it
+        does where there is none.
     """
+    if find_spec(MODULE) is None:  # installed without a compiler
+        return None
     try:
         from deeplinear._equations import _rows
-    except ImportError:  # installed without a compiler
+    except ImportError as error:
+        _warn(f"do not load ({error})", "--force-reinstall --no-deps deeplinear")
         return None
-    if not is_stale(_rows, folder):
-        return _rows
+    if is_stale(_rows, folder):
+        _warn("do not match its source", "--editable .")
+        return None
+    return _rows
+
+
+def _warn(wrong: str, install: str) -> None:
+    """Say what is wrong and how to mend it, at the place that asked for the module."""
     warnings.warn(
-        "the compiled products of deeplinear do not match its source, so NumPy computes them, more slowly; "
-        "install the package again (pip install --editable .)",
+        f"the compiled products of deeplinear {wrong}, so NumPy computes them, more slowly; "
+        f"install the package again (pip install {install})",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
-    return None
 
 
 def is_stale(module: ModuleType, folder: Path) -> bool:

@@ -73,7 +73,7 @@ class DataNoise:
         """
         c, R, outputs = self.c, self.responses, self.c.structure.outputs
         if R.RDelta is None:
-            residual = self._fresh_block(rows) if isinstance(learned_Z, np.ndarray) else self._fresh(rows)[..., rows]
+            residual = self._fresh_block(rows) if isinstance(learned_Z, np.ndarray) else self._fresh(rows)[..., rows]  # type: ignore[redundant-expr]
             self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
             return self._plus_Z_times_mean_H_transpose(-mode_sum(c, learned_Z, 1), rows)
         learned = -R.mean_H(rows)

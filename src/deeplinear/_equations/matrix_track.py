@@ -141,7 +141,7 @@ def newton_schulz(m: Array, above: Array, below: Array, iterations: int, rate: A
     Its shape is (batch, rows, rows).
     """
     # Derivatives lie in other directions.
-    if isinstance(m, np.ndarray) and m.shape[-1] >= _MANY and not np.iscomplexobj(above):
+    if isinstance(m, np.ndarray) and m.shape[-1] >= _MANY and not np.iscomplexobj(above):  # type: ignore[redundant-expr]
         found = [_by_directions(*each, iterations) for each in zip(m, above, below, rate[:, 0], strict=True)]
         if all(each is not None for each in found):
             return found[0][None] if len(found) == 1 else np.stack(found)  # type: ignore[index,arg-type]

@@ -12,6 +12,9 @@ from deeplinear._time.history import BLOCK_NODES
 
 _rows = compiled_products.load()
 
+COMPUTED = "computed by NumPy" if _rows is None else "compiled"
+"""How the products of steps are computed on a processor, in words."""
+
 _BLOCK = 64
 """Least width of a stripe; six stripes at most, enough to skip most zeros in a few fast products."""
 
@@ -69,7 +72,7 @@ def compiled(function: TwoTime, rows: int, most: int = 1) -> Any:
     """
     if rows > most:
         return None
-    return _rows if isinstance(function.matrix, np.ndarray) else function.replayed
+    return _rows if isinstance(function.matrix, np.ndarray) else function.replayed  # type: ignore[redundant-expr]
 
 
 def times(*factors: Array | None) -> Array:
@@ -90,7 +93,7 @@ def times_or_one(*factors: Array | None) -> Array | None:
 
 def _least_width(lower: Array, e: int) -> int:
     """Width of a stripe below which a product of its own does not pay."""
-    launch = _LAUNCH if isinstance(lower, np.ndarray) else _LAUNCH_ON_DEVICE
+    launch = _LAUNCH if isinstance(lower, np.ndarray) else _LAUNCH_ON_DEVICE  # type: ignore[redundant-expr]
     return max(_BLOCK, launch // (e * math.prod(lower.shape[:-2])))
 
 

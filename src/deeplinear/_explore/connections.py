@@ -58,7 +58,7 @@ class Impatient(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP; a request in the middle of which it came is answered by nothing else."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             if self.cycle.response_started:

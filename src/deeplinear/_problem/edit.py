@@ -174,7 +174,7 @@ def all_fields(problem: Problem) -> list[Field]:
     for part in PARTS:
         inside += _fields_of(getattr(problem, part), (part,))
     own = [Field((), each.name) for each in described(problem)]
-    phases = problem.phases if isinstance(problem.phases, tuple | list) else ()
+    phases = problem.phases if isinstance(problem.phases, tuple | list) else ()  # type: ignore[redundant-expr]
     for number, phase in enumerate(phases):
         own += _fields_of(phase, ("phases", str(number)))
     return inside + own

@@ -155,7 +155,7 @@ class Muon(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.other is not None and (not isinstance(self.other, GradientDescent) or self.other.clip is not None):
+        if self.other is not None and (not isinstance(self.other, GradientDescent) or self.other.clip is not None):  # type: ignore[redundant-expr]
             raise Refusal("other", self.other, "a GradientDescent without clip")
 
     @property

@@ -146,7 +146,7 @@ class Problem:
         sizes = {"width": self.network.given_widths} | {name: (size,) for name, size in self.sampling.sizes.items()}
         for name, values in sizes.items():
             for value in () if self.data.dimension_free else values:
-                if isinstance(value, float) and value.is_integer() and _FEWEST <= value <= _MOST:
+                if isinstance(value, float) and value.is_integer() and _FEWEST <= value <= _MOST:  # type: ignore[redundant-expr]
                     of = {"width": "neurons", "samples": "samples", "batch": "samples in a batch"}[name]
                     meant = f"for {value:g} {of} write {value:g} / D, which is 1 if D = {value:g}"
                     return f"{name} {value:g} is {value:g} times the input dimension D here; {meant}"

@@ -93,7 +93,7 @@ class Training(_Curves):
     """Loss curves: each line is solved, and trained where networks can be."""
 
     lines: tuple[Line, ...]
-    results = Trainings
+    results: ClassVar[type[Lines]] = Trainings
     over_rates = False
 
     def _job(self, line: Line, size: Size) -> Job:
@@ -111,7 +111,7 @@ class Rates(_Curves):
     over: str
     lines: tuple[Line, ...]
     lrs: tuple[float, float, int] | None = None
-    results = Optima
+    results: ClassVar[type[Lines]] = Optima
     over_rates = True
 
     def _job(self, line: Line, size: Size) -> Job:
@@ -123,7 +123,7 @@ class Stability(_Curves):
     """The largest learning rate that trains, of each line."""
 
     lines: tuple[Line, ...]
-    results = Edges
+    results: ClassVar[type[Lines]] = Edges
     over_rates = True
 
     def _job(self, line: Line, size: Size) -> Job:

@@ -126,7 +126,7 @@ def solve(
     array([2.01  , 1.3152, 1.0512, 0.8991])
     """
     problems = [problem] if isinstance(problem, Problem) else problem
-    if not isinstance(problems, Iterable) or isinstance(problems, str):
+    if not isinstance(problems, Iterable) or isinstance(problems, str):  # type: ignore[redundant-expr]
         raise Refusal("problem", problem, "a Problem, or a sequence of them", got=type(problem).__name__)
     problems, tolerance = list(problems), checks.positive("tolerance", tolerance)
     checks.word("method", method, METHODS)
