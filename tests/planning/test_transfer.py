@@ -385,15 +385,15 @@ def test_an_infinite_depth_that_is_not_resolved_does_not_end_the_call(monkeypatc
 
 def test_an_optimum_that_is_lost_in_rounding_errors_decides_nothing() -> None:
     problem = dl.Problem(
-        dl.MLP(2, 1.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40
+        dl.MLP(2, 2.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40
     )
-    found = dl.transfer(problem, "width", [1.0, 2.0])
+    found = dl.transfer(problem, "steps", [16, 40])
     assert [each.rounding_at is None for each in found.optima] == [True, False]
-    assert found.optima[1].rounding_at == dl.solve(problem.replace(width=2.0, lr=found.lr[1])).status.rounding_at
+    assert found.optima[1].rounding_at == dl.solve(problem.replace(lr=found.lr[1])).status.rounding_at
     assert "on the losses depend on rounding errors" in str(found.optima[1])
     assert found.place(1) == "lost in rounding errors"
     assert np.isnan(found.regret[1])
-    assert found.verdict == "undecided: what the rate of width 1 costs at width 2 is not resolved"
+    assert found.verdict == "undecided: what the rate of steps 16 costs at steps 40 is not resolved"
 
 
 def test_the_rates_of_a_schedule_are_called_factors() -> None:
