@@ -11,6 +11,9 @@ other interval of more than a factor sqrt(2) is divided, and then as long as som
 - an end that diverges, while the other trains: there the loss may do anything in between;
 - the last part of either run: where losses oscillate in time, they do so in the rate.
 
+Past a cliff, where losses are twice the least and more but training does not diverge, a factor of 1.2 is enough to
+divide an interval, since a valley may lie between high losses.
+
 So dividing ends where new points are what their neighbours predict, or at the resolution. Once a prediction is wrong by
 more than 10 % in an interval of less than 5 % of the rate, the loss is rough, and from there up all intervals are
 divided in which it may come down to the least one: if that is no farther below their ends than twice what predictions

@@ -211,7 +211,8 @@ class Valleys:
             known = [loss for step in (-1, 1) if (loss := self._known_worst(x, x + step * _WIDTH)) is not None]
             if known:
                 self._worst[x] = max(self._scan.at(x), min(known))
-                self._sure |= {x} if x + _WIDTH < self._scan.rough_from else set()
+                if x + _WIDTH < self._scan.rough_from:
+                    self._sure.add(x)
             else:
                 _, self._worst[x] = self._best_interval(x)
         return self._worst[x]
