@@ -178,6 +178,11 @@ def test_refusals(arguments, message) -> None:
         dl.fit(given.pop("curves"), given.pop("problem"), **given)
 
 
+def test_networks_that_were_trained_for_longer_than_theory_are_refused() -> None:
+    with pytest.raises(ValueError, match="the curve goes to step 20 and theory to 10: solve 21 steps"):
+        dl.fit(networks(), make(steps=11), "noise")
+
+
 def test_a_fit_draws_and_shows_itself() -> None:
     found = dl.fit(some(1), make(noise=0.2), "noise")
     assert len(found.plot().axes) == 2

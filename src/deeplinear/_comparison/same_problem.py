@@ -24,10 +24,10 @@ def checked_experiment(theory: Any, experiment: Any) -> Ensemble | Measured:
     return curves
 
 
-def checked_steps(steps: int, curves: Measured) -> None:
+def checked_steps(steps: int, curves: Ensemble | Measured) -> None:
     """Refuse curves whose steps are not those of a theory with so many steps."""
     last = int(curves.times[-1])
-    if not curves.has_steps and last != steps - 1:
+    if isinstance(curves, Measured) and not curves.has_steps and last != steps - 1:
         text = f"the curve has {last + 1} values and theory has {steps} steps: say which steps, measured(steps=...)"
         raise Refusal("steps", None, f"given unless there are {steps} values", text=text)
     if last >= steps:

@@ -157,8 +157,7 @@ def _read(
     runs = []
     for each, one in zip(problems, given, strict=True):
         experiment = one if isinstance(one, Ensemble | Measured) else measured(one, dim=dim)
-        if isinstance(experiment, Measured):
-            checked_steps(each.steps, experiment)
+        checked_steps(each.steps, experiment)
         runs.append((_run(each, experiment, names), experiment))
     return problems, runs
 

@@ -8,16 +8,18 @@ the noise of the first gradient (1/alpha, or 1/alpha_B, times the loss),
              + eta^2 L(L+1)(2L+1)/(6 nu) sum_k p_k lam_k [sum_k p_k lam_k^2 w_k^2 + n sum_k p_k lam_k]
 
 The last term is what the random initial weights do: it is how a narrow network rises first. Everything
-else is solved for two steps, which is exact as well.
+else is solved for two steps, which is exact as well. Only the rules of the first step matter, so a problem with phases
+or schedules is first reduced to them.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem, check_problem
+from deeplinear._problem.rate import with_rate
 from deeplinear._theory.solve import solve
 
 _NO_RISE = "the first step raises the loss at every learning rate, or at none: no rate is the smallest that does"
@@ -42,18 +44,19 @@ def first_step_growth(problem: Problem) -> float:
     1.2045
     """
     check_problem(problem)
-    lr = float(problem.optimizer.rates(problem.steps)[0])
-    if _has_closed_form(problem):
-        V, linear, quadratic = _coefficients(problem)
+    beginning = _beginning(problem)
+    if _has_closed_form(beginning):
+        V, linear, quadratic = _coefficients(beginning)
+        lr = float(beginning.optimizer.rates(2)[0])
         return _ratio(V - linear * lr + quadratic * lr**2, V)  # eq-early
-    return _solved_growth(problem, lr)
+    return _solved_growth(beginning)
 
 
 def first_rise_lr(problem: Problem) -> float:
     """Smallest learning rate at which the first step raises the test loss.
 
-    Neither the problem's own learning rate nor the optimizer matters: the first step of every optimizer is a plain one,
-    up to the factor 1 + momentum of Nesterov's rule. Weight decay must be 0.
+    The problem's own learning rate does not matter. What varies is the rate of the first step, that of the first phase
+    if this has an optimizer of its own. Weight decay must be 0.
 
     Examples
     --------
@@ -64,17 +67,18 @@ def first_rise_lr(problem: Problem) -> float:
     0.5
     """
     check_problem(problem)
-    if problem.stages[0].optimizer.plain.decays(problem.stages[0].of).any():
-        decay = problem.optimizer.weight_decay
+    beginning = _beginning(problem)
+    if (decay := float(beginning.optimizer.plain.decays(2)[0])) > 0:
         raise Refusal("weight_decay", decay, "0 for the rate at which the loss first rises")
-    if _has_closed_form(problem):
-        _, linear, quadratic = _coefficients(problem)
+    beginning = replace(beginning, optimizer=replace(beginning.optimizer, lr=1.0))
+    if _has_closed_form(beginning):
+        _, linear, quadratic = _coefficients(beginning)
         if not linear > 0:
             raise ValueError(_NO_RISE)
         return linear / quadratic  # eq-early-rise
 
     def rises(log_lr: float) -> float:
-        return _solved_growth(problem, float(np.exp(log_lr))) - 1.0
+        return _solved_growth(with_rate(beginning, float(np.exp(log_lr)))) - 1.0
 
     from scipy.optimize import brentq  # slow to import, and rarely needed
 
@@ -87,12 +91,25 @@ def first_rise_lr(problem: Problem) -> float:
     return float(np.exp(brentq(rises, grid[first - 1], grid[first], xtol=1e-12)))
 
 
+def _beginning(problem: Problem) -> Problem:
+    """Return two steps of training without phases, both by the rules of the first step."""
+    first = problem.stages[0]
+    return replace(
+        problem,
+        data=replace(problem.data, noise=first.noise),
+        sampling=first.sampling.first(1, first.of_samples).steady(1),
+        optimizer=first.optimizer.as_at_first(2, first.of),
+        steps=2,
+        phases=(),
+    )
+
+
 def _has_closed_form(problem: Problem) -> bool:
-    network, (first, *others), rule = problem.network, problem.stages, problem.optimizer
-    plain = not (others or rule.nesterov or rule.scaling or rule.looks_elsewhere or rule.orthogonal)
+    network, rule = problem.network, problem.optimizer
+    plain = rule.is_plain and not rule.nesterov
     alike = (problem.layer_rates(rule) == 1).all() and (network.initial_scales == 1).all()
     one_width = len(network.given_widths) == 1
-    decays = first.optimizer.plain.decays(first.of).any()
+    decays = rule.decays(2).any()
     return bool(plain and alike and one_width and not network.skip and network.centered and not decays)
 
 
@@ -102,7 +119,7 @@ def _coefficients(problem: Problem) -> tuple[float, float, float]:
     lam, p = modes.eigenvalues, modes.weight
     w2 = np.trace(modes.target, axis1=1, axis2=2)
     V = p @ (lam * w2)
-    noise = (problem.sampling.reuse + problem.sampling.subsampling(problem.steps)[0]) * (V + problem.label_noise[0])
+    noise = (problem.sampling.reuse + problem.sampling.subsampling(2)[0]) * (V + problem.label_noise[0])
     signal = p @ (lam**2 * w2) + noise * (p @ lam)
     width = L * (L + 1) * (2 * L + 1) / (6 * nu) * (p @ lam) * signal
     linear = 2 * (L + 1) * (p @ (lam**2 * w2))
@@ -110,8 +127,8 @@ def _coefficients(problem: Problem) -> tuple[float, float, float]:
     return float(V), float(linear), float(quadratic)
 
 
-def _solved_growth(problem: Problem, lr: float) -> float:
-    solution = solve(replace(problem, {"lr": [lr, lr], "steps": 2}))
+def _solved_growth(beginning: Problem) -> float:
+    solution = solve(beginning)
     noise = solution.decomposition.label_noise
     return _ratio(float(solution.test_loss[1] - noise[1]), float(solution.test_loss[0] - noise[0]))
 

@@ -180,6 +180,10 @@ class Muon(Optimizer):
         """As in every rule, and for the other weights."""
         return replace(super().first(count, steps), other=self.other and self.other.first(count, steps))
 
+    def as_at_first(self, count: int, steps: int) -> "Muon":
+        """As in every rule, and for the other weights."""
+        return replace(super().as_at_first(count, steps), other=self.other and self.other.as_at_first(count, steps))
+
     def steady(self, lr: float, steps: int) -> "Muon":
         """As in every rule; the other weights have the same rate."""
         return replace(self, lr=lr, other=self.plain.steady(lr, steps))

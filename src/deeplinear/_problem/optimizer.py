@@ -234,6 +234,11 @@ class Optimizer:
         changing = [name for name in self._series if is_listed(getattr(self, name))]
         return replace(self, **{name: tuple(self._values(name, steps)[:count].tolist()) for name in changing})  # type: ignore[type-var]
 
+    def as_at_first(self, count: int, steps: int) -> Self:
+        """The same for ``count`` steps, all of which have the numbers of the first of ``steps`` steps."""
+        changing = [name for name in self._series if not is_constant(getattr(self, name))]
+        return replace(self, **{name: (float(self._values(name, steps)[0]),) * count for name in changing})  # type: ignore[type-var]
+
     def steady(self, lr: float, steps: int) -> Self:
         """The same with one rate at all steps, and with the largest of other numbers that depend on the step."""
         changing = [name for name in self._series[1:] if not is_constant(getattr(self, name))]
