@@ -31,6 +31,7 @@ import deeplinear as dl
 from deeplinear._solvers.choose import Choice
 from fuzz_checks import CHECKS, Broken, GaveUp
 from fuzz_problems import draw
+from measure import Peak
 
 STORE = Path(__file__).parents[1] / "out" / "fuzz"
 LIMIT = 300.0
@@ -88,25 +89,6 @@ def _memory_outcome(problem: dl.Problem, solution: dl.Solution, taken: float) ->
         expected = Choice("dense").solver(problem).estimate(problem).bytes
     fits = taken <= 1.5 * expected + 100e6
     return "held" if fits else f"took {taken / 1e6:.0f} MB, estimate {expected / 1e6:.0f} MB"
-
-
-class Peak:
-    """Most memory that this process takes from here on; known on Linux only."""
-
-    def __init__(self) -> None:
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-            self._before: float | None = self._read("VmRSS")
-        except OSError:
-            self._before = None
-
-    def bytes(self) -> float | None:
-        return None if self._before is None else self._read("VmHWM") - self._before
-
-    @staticmethod
-    def _read(name: str) -> float:
-        status = Path("/proc/self/status").read_text()
-        return 1024.0 * float(status.split(f"{name}:")[1].split()[0])
 
 
 def _is_refusal(error: Exception) -> bool:
