@@ -5,9 +5,9 @@ python benchmarks/honesty.py [--method panels] [--problems 300] [--seeds 3 17 ..
 Problem number s is drawn by a generator seeded with s and solved at three tolerances; the true error of the losses must
 stay below ten times the reported one. From number 200 on every problem has a schedule with jumps, ramps or warm
 restarts, many of them up to the edge of stability and beyond. With ``--method condensed`` most problems draw batches,
-and half of them have momentum. Every answer is kept in ``out/honesty`` at once, so an interrupted run goes on where it
+and half of them have momentum. With ``--method coarse`` all of them draw batches, at one low rate. Every answer is kept in ``out/honesty`` at once, so an interrupted run goes on where it
 stopped; answers of another version of the solver are not taken. When all problems are there,
-``benchmarks/honesty.md``, or ``benchmarks/honesty_condensed.md``, and its picture are written. Violations are listed
+``benchmarks/honesty.md``, or ``benchmarks/honesty_condensed.md`` and so on, and its picture are written. Violations are listed
 with their problem as a TOML file, and the exit code is then 1.
 """
 
@@ -31,7 +31,7 @@ from pictures import BAND, COLORS, INK, picture
 
 HERE = Path(__file__).parent
 STORE = HERE.parent / "out" / "honesty"
-METHODS = ("panels", "condensed")
+METHODS = ("panels", "condensed", "coarse")
 TOLERANCES = (1e-4, 1e-6, 1e-8)
 PROBLEMS, ROUGH = 300, 200
 """Problems, and the first of those with rough schedules."""
@@ -111,9 +111,22 @@ def draw_any(seed: int) -> dl.Problem:
     return dl.Problem(drawn.network, drawn.data, sampling, optimizer, drawn.steps)
 
 
+def draw_slow(seed: int) -> dl.Problem:
+    """Draw the same problem with batches, a low rate and more than 512 steps, as merged steps need them."""
+    noisy, rng = draw_any(seed), np.random.default_rng([seed, 2])
+    sampling = noisy.sampling if noisy.sampling.subsamples else dl.OnlineSGD(noisy.network.given_widths[0])
+    rate = float(f"{np.exp(rng.uniform(np.log(1e-4), np.log(1e-2))):.4g}")
+    optimizer = dl.GradientDescent(rate, weight_decay=noisy.optimizer.weight_decay)
+    steps = int(rng.integers(520, 520 + 680 // noisy.data.outputs**3))  # time grows as the cube of both
+    return dl.Problem(noisy.network, noisy.data, sampling, optimizer, steps)
+
+
+DRAWN = {"panels": draw, "condensed": draw_any, "coarse": draw_slow}
+
+
 def problem_of(method: str, seed: int) -> dl.Problem:
     """Draw a problem that a method can solve."""
-    return (draw if method == "panels" else draw_any)(seed)
+    return DRAWN[method](seed)
 
 
 def _gram(rng: np.random.Generator, outputs: int) -> list[list[float]] | None:
@@ -262,6 +275,7 @@ def summary(method: str, records: list[Record]) -> str:
             "online and multi-pass SGD, full batch and population loss, momentum and Nesterov",
             " --method condensed",
         ),
+        "coarse": ("merged steps report", "online and multi-pass SGD at one low rate", " --method coarse"),
     }[method]
     lines = [
         f"## The error that {title} against the true one",
