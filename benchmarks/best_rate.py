@@ -105,8 +105,13 @@ def check(seed: int) -> Record:
     """Search the best rate of a problem, and compare it with brute force."""
     problem, known = draw(seed), truth(seed)
     losses = np.array(known["losses"])
-    found = dl.optimal_lr(problem, objective=objective(seed))
     least = float(np.maximum(np.maximum(losses[:-2], losses[1:-1]), losses[2:]).min())
+    try:
+        found = dl.optimal_lr(problem, objective=objective(seed))
+    except ArithmeticError:  # no rate is better than a vanishing one, so the lowest must be the best of brute force
+        excess = losses[-1] / least - 1
+        nothing = {"rates": 0, "dip": 0.0, "margin": 0.0, "unlisted": False}
+        return {"seed": seed, "problem": problem, "found": None, "excess": excess, "around": excess} | nothing
     return {
         "seed": seed,
         "problem": problem,
@@ -205,7 +210,8 @@ def _programs(records: list[Record]) -> dict[str, list[Record]]:
 def _cells(name: str, some: list[Record]) -> list[str]:
     """A row of the table."""
     excess, everywhere, margins = (np.array([record[key] for record in some]) for key in ("excess", "around", "margin"))
-    found, rates = [record["found"] for record in some], [record["rates"] for record in some]
+    found = [record["found"] for record in some if record["found"] is not None]
+    rates = [record["rates"] for record in some]
     return [
         name,
         str(len(some)),
@@ -235,8 +241,8 @@ def main() -> int:
     with ProcessPoolExecutor(chosen.workers) as pool:
         for record in pool.map(check, seeds):
             records.append(record)
-            flag = "  VIOLATION" if is_violation(record) else ""
-            print(f"problem {record['seed']}: {100 * record['excess']:+.2g} %, {record['found']}{flag}", flush=True)
+            said = f"{record['found'] or 'no rate is good'}{'  VIOLATION' if is_violation(record) else ''}"
+            print(f"problem {record['seed']}: {100 * record['excess']:+.2g} %, {said}", flush=True)
     text = summary(records)
     print("\n" + text)
     if chosen.seeds is None:

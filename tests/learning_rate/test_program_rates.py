@@ -76,6 +76,13 @@ def test_a_rate_that_no_weights_take_is_refused(network: dl.MLP, rule: Any) -> N
             search(one)
 
 
+def test_where_any_training_hurts_no_rate_is_better_than_none() -> None:
+    """A first phase with the opposite target; the second one lowers the loss at its own rate."""
+    phases = (dl.Phase(6), dl.Phase(6, target_overlap=-1.0, optimizer=dl.GradientDescent(0.05)))
+    with pytest.raises(ArithmeticError, match=r"no learning rate from .* makes the test loss lower than a vanishing"):
+        dl.optimal_lr(problem(dl.GradientDescent(0.05), phases))
+
+
 def test_weights_that_muon_leaves_alone_may_take_its_rate() -> None:
     assert dl.optimal_lr(dl.Problem(dl.MLP(1, 0.8), *_rest(CASES["muon"]))).lr > 0
 
