@@ -82,7 +82,8 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     10^12 times the initial test loss). A transient above the initial loss that has come down again by then is stable.
     With weight decay, a centered network may forget the initial function that is subtracted, so there the loss without
     that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability. Where
-    phases follow each other, the bound is the loss of the untrained network on the data of the last one.
+    phases follow each other, the bound is the loss of the untrained network on the data of the last one, or, if that is
+    larger, of one that has learned the target of an earlier phase: what it has to unlearn is no instability either.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
     that blows up down to where three are stable in a row. Below a rate whose loss falls all the way, the loss of every
@@ -133,13 +134,27 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
 
 
 def stable_loss(problem: Problem) -> float:
-    """Train loss that a stable run does not exceed at its last step: that of untrained weights on the data of then."""
+    """Train loss that a stable run does not exceed at its last step.
+
+    It is that of untrained weights on the data of then, or of weights that have learned an earlier target.
+    """
     decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
     changes = {"centered": False} if decays else {}
     loss: float = curves([replace(up_to(problem, 0), changes)])[0].train_loss[0]
     # Targets of all phases are as large, so that untrained weights tell them by their label noise only.
     first, last = problem.stages[0].noise, problem.stages[-1].noise
-    return loss + problem.data.outputs * (last**2 - first**2)
+    return max(loss + problem.data.outputs * (last**2 - first**2), _learned_before(problem))
+
+
+def _learned_before(problem: Problem) -> float:
+    """Loss on the data of the last phase of a network that knows the target of an earlier one: the least like it.
+
+    Where targets are opposite this is four times that of a network that knows nothing, and it takes a while to unlearn.
+    """
+    overlaps = np.cumprod([1.0, *(stage.target_overlap for stage in problem.stages[:0:-1])])
+    modes = problem.data.modes
+    power = modes.weight @ (modes.eigenvalues * np.trace(modes.target, axis1=1, axis2=2))
+    return float(2 * (1 - overlaps.min()) * power + problem.label_noise[-1])
 
 
 def is_stable(curve: Curve, bound: float) -> bool:
