@@ -8,7 +8,7 @@
 # make check-condensed  the same for a condensed past
 # make fuzz   3000 random problems over every feature and extreme, each put to every check; continues where it stopped
 # make faults  damaged files, killed work, wrong requests and command lines (fault-stores, fault-page, fault-cli)
-# make check-best-rate  whether the best learning rate is the best, against brute force on 330 random problems
+# make check-best-rate  whether the best learning rate is the best, against brute force on 400 random problems
 # make check-slow  the tests that make test leaves out because they take long
 # make check-measured-rate  whether the intervals of measured best rates hold as often as they say
 # make wheel-check  build the source and the wheel in isolation, install it in an empty environment, run the README there
@@ -137,6 +137,7 @@ fault-cli: $(VENV)/installed-test
 
 check-best-rate: $(VENV)/installed
 	$(BIN)/python benchmarks/best_rate.py --workers $(WORKERS)
+	$(BIN)/python benchmarks/best_rate.py --programs --workers $(WORKERS)
 
 check-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow

@@ -1,10 +1,11 @@
 """Is the best learning rate really the best? ``optimal_lr`` against brute force, on randomly drawn problems.
 
-python benchmarks/best_rate.py [--problems 300] [--workers 2] [--seeds 3 17 ...]
+python benchmarks/best_rate.py [--programs] [--problems 300] [--workers 2] [--seeds 3 17 ...]
 
-Problem number s is drawn by a generator seeded with s. Brute force solves it at 1119 rates, five decades down from one
-beyond which training ends worse than it began: every 0.6 % over the upper two decades, where losses are rough, and
-every 2 % below.
+Problem number s is drawn by a generator seeded with s (see ``best_rate_problems.py``): gradient descent at a constant
+rate, or, with ``--programs``, schedules, other update rules, infinite depth and phases. Brute force solves it at 1119
+rates, five decades down from one beyond which training ends worse than it began: every 0.6 % over the upper two
+decades, where losses are rough, and every 2 % below.
 
 Past the edge of stability losses can be so rough that a finer grid always finds a lower one, in a narrower dip. A rate
 that is to be of use must be good together with its neighbours, so what counts as the least loss is the least, over all
@@ -15,9 +16,9 @@ among them, the best eleven. The table also has the least loss at a single rate.
 
 Brute force takes hours on one core and does not depend on the search. Its answers are kept in ``out/best_rate`` for as
 long as the problem is the same, so an interrupted run continues, and a search that was changed is checked again in
-minutes. When all problems are there, ``benchmarks/best_rate.md`` is written. Violations are listed, and the exit code
-is then 1. The search was developed on these very problems, so a changed one should also see others: ``--seeds`` from
-1000 on, say.
+minutes. When all problems are there, ``benchmarks/best_rate.md`` is written, or ``best_rate_programs.md``. Violations
+are listed, and the exit code is then 1. The search was developed on these very problems, so a changed one should also
+see others: ``--seeds`` from 1000 on, say, or, for programs, from 400 to 999.
 """
 
 import argparse
@@ -32,103 +33,57 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
+from best_rate_problems import PLAIN, PROGRAMS, draw, kind
 from deeplinear._core.files import write_atomically
-from deeplinear._problem.rate import with_rate
-from deeplinear._theory.curves import curves
+from deeplinear._learning_rate.ladder import solve_rates
 
 HERE = Path(__file__).parent
 STORE = HERE.parent / "out" / "best_rate"
+MORE = 70
+"""Problems of the table with schedules, other rules, infinite depth or phases."""
 ALLOWED = 1.002
 """Most that the loss may be at the rate that is returned, in units of the least one of brute force."""
 WIDE = 0.02
 """Length, in log(lr), of a stretch of rates that is worth listing."""
+HEADING = "The best learning rate against brute force"
+HEADING_PROGRAMS = "The best rate of schedules, other rules, infinite depth and phases against brute force"
+DRAWN = (
+    "MLP and residual; isotropic data, spectra and power laws; one to three outputs; all sampling rules; half with "
+    "momentum, up to 0.97; 12 to 160 steps; weight decay"
+)
+DRAWN_PROGRAMS = (
+    "networks, data and sampling as above; 10 to 60 steps, 5 to 15 of infinite depth; schedules of every shape, by "
+    "chance also in the other rows; phases with other targets, noise, samples and rules"
+)
+NOTES = [
+    "Not listed are stretches of more than 2 % of the rate within 5 % of the least loss: the search looks for the "
+    "least, and lists what it comes across. With a margin, what counts is the largest loss at the rates up to 20 % "
+    "lower or higher than `safe_lr`, against that of the best such rate; past the edge of stability narrow spikes "
+    "between the rates that were solved are not seen.",
+]
 Record = dict[str, Any]
 
 
-def draw(seed: int) -> dl.Problem:
-    """Draw a problem: any network, data, sampling rule and optimiser; half have momentum, up to 0.97."""
-    rng = np.random.default_rng([seed, 14])
-
-    def between(low: float, high: float) -> float:
-        return float(f"{np.exp(rng.uniform(np.log(low), np.log(high))):.4g}")
-
-    def one_in(count: int) -> bool:
-        return not rng.integers(count)
-
-    data, in_counts = _data(rng, between, one_in)
-    sizes = (20.0, 500.0) if in_counts else (0.25, 8.0)
-    options: dict[str, Any] = {
-        "richness": between(0.1, 4.0),
-        "parameterization": "mup" if in_counts or rng.integers(3) else "ntk",
-        "centered": bool(rng.integers(2)),
-    }
-    depth = int(rng.integers(1, 6))
-    width: Any = "infinite" if one_in(6) else between(*sizes)
-    steps = int(between(12, 160 / data.outputs))
-    if one_in(3):
-        depth = int(rng.choice([depth, 8, 12]))
-        network: Any = dl.ResNet(depth=depth, width=width, branch=between(0.3, 1.5), **options)
-        steps = min(steps, 90)
-    else:
-        widths = [between(*sizes) for _ in range(depth)]
-        network = dl.MLP(depth=depth, width=widths if one_in(6) else width, **options)
-    samples, batch = between(*sizes), between(*sizes)
-    sampling = (
-        dl.Population(),
-        dl.FullBatch(samples),
-        dl.OnlineSGD(batch),
-        dl.MultiPassSGD(samples, min(samples, batch)),
-    )[rng.integers(4)]
-    momentum = 1 - between(0.03, 0.8) if one_in(2) else 0.0
-    rule = dl.GradientDescent(
-        lr=between(1e-4, 1.0),
-        momentum=momentum,
-        nesterov=momentum > 0 and one_in(3),
-        weight_decay=between(0.01, 1.0) if one_in(6) else 0.0,
-    )
-    return dl.Problem(network, data, sampling, rule, steps)
-
-
-def _data(rng: np.random.Generator, between: Any, one_in: Any) -> tuple[Any, bool]:
-    """Draw data, and say whether sizes are counts rather than ratios."""
-    noise = float(rng.choice([0.0, 0.1, 0.3, 1.0]))
-    outputs = int(rng.integers(2, 4)) if one_in(5) else 1
-    factor = rng.normal(size=(outputs, outputs)).round(2)
-    gram = factor @ factor.T / outputs if outputs > 1 else None
-    match rng.integers(5):
-        case 0:
-            modes = int(rng.integers(2, 6))
-            power = [between(0.1, 2.0) for _ in range(modes)]
-            target = power if gram is None else [each * gram for each in power]
-            eigenvalues = [between(0.02, 2.0) for _ in range(modes)]
-            share = rng.dirichlet(np.full(modes, 2.0))
-            return dl.Spectrum(eigenvalues, target, share, proportional=True, noise=noise), False
-        case 1:
-            modes = int(rng.integers(5, 31))
-            return dl.Spectrum.power_law(between(1.2, 2.0), between(0.3, 2.0), modes=modes, noise=noise), True
-        case _:
-            return dl.Isotropic(noise, None if gram is None else gram.tolist()), False
-
-
 def objective(seed: int) -> str:
-    """Which loss is minimised: the train loss of every fifth problem."""
-    return "train" if seed % 5 == 4 else "test"
+    """Which loss is minimised: the train loss of every fifth problem, or of ten in forty where all kinds take turns."""
+    is_train = seed // 10 % 4 == 3 if seed in PROGRAMS else seed % 5 == 4
+    return "train" if is_train else "test"
 
 
 def brute_force(problem: dl.Problem, which: str) -> tuple[list[float], list[float]]:
     """Losses at the last step on a fine grid of rates; inf where training diverges."""
     top = _blow_up(problem)
     rates = np.concatenate([top * 1.006 ** -np.arange(770), top * 1.006**-770 * 1.02 ** -np.arange(1, 350)])
-    solved = curves([with_rate(problem, rate) for rate in rates.tolist()])
+    solved = solve_rates(problem, rates.tolist())
     return rates.tolist(), [float(max(curve.loss(which)[-1], 0.0)) for curve in solved]
 
 
 def _blow_up(problem: dl.Problem) -> float:
-    """A rate, to a factor of two, beyond which the loss at the last step is worse than at the start."""
+    """A rate, to a factor of two, beyond which the loss at the last step is worse than at the start, or untrained."""
     rates = np.geomspace(1e-7, 1e7, 94).tolist()
-    solved = curves([with_rate(problem, rate) for rate in rates])
-    good = [rate for rate, curve in zip(rates, solved, strict=True) if curve.test_loss[-1] <= 2 * curve.test_loss[0]]
-    return 2.0 * max(good)
+    losses = np.array([curve.test_loss[[0, -1]] for curve in solve_rates(problem, rates)])
+    good = losses[:, 1] <= 2 * max(losses[0])
+    return 2.0 * max(itertools.compress(rates, good))
 
 
 def truth(seed: int) -> Record:
@@ -150,8 +105,13 @@ def check(seed: int) -> Record:
     """Search the best rate of a problem, and compare it with brute force."""
     problem, known = draw(seed), truth(seed)
     losses = np.array(known["losses"])
-    found = dl.optimal_lr(problem, objective=objective(seed))
     least = float(np.maximum(np.maximum(losses[:-2], losses[1:-1]), losses[2:]).min())
+    try:
+        found = dl.optimal_lr(problem, objective=objective(seed))
+    except ArithmeticError:  # no rate is better than a vanishing one, so the lowest must be the best of brute force
+        excess = losses[-1] / least - 1
+        nothing = {"rates": 0, "dip": 0.0, "margin": 0.0, "unlisted": False}
+        return {"seed": seed, "problem": problem, "found": None, "excess": excess, "around": excess} | nothing
     return {
         "seed": seed,
         "problem": problem,
@@ -173,7 +133,7 @@ def around(problem: dl.Problem, which: str, found: dl.OptimalLr) -> float:
     if found.rounding_at is not None:
         return 0.0
     rates = found.lr * np.exp(np.linspace(-0.002, 0.002, 21))
-    losses = [float(curve.loss(which)[-1]) for curve in curves([with_rate(problem, rate) for rate in rates.tolist()])]
+    losses = [float(curve.loss(which)[-1]) for curve in solve_rates(problem, rates.tolist())]
     return min(max(losses[start : start + 11]) for start in range(11))
 
 
@@ -204,71 +164,89 @@ def unlisted(places: Any, losses: Any, found: dl.OptimalLr) -> bool:
 
 def summary(records: list[Record]) -> str:
     """The page: how far above the least loss the search ends, what else it says, and how many rates it solves."""
-    excess = np.array([record["excess"] for record in records])
-    all_around = np.array([record["around"] for record in records])
-    momentum = np.array([record["problem"].optimizer.momentum > 0 for record in records])
+    is_program = records[0]["seed"] in PROGRAMS
+    groups = _programs(records) if is_program else _plain(records)
     lines = [
-        "## The best learning rate against brute force",
+        f"## {HEADING_PROGRAMS if is_program else HEADING}",
         "",
-        f"{datetime.date.today()}: {len(records)} problems drawn at random (MLP and residual; isotropic data, spectra "
-        "and power laws; one to three outputs; all sampling rules; half with momentum, up to 0.97; 12 to 160 steps; "
-        "weight decay), each solved at 1119 rates over five decades. Promise: the loss at the rate returned is at "
+        f"{datetime.date.today()}: {len(records)} problems drawn at random "
+        f"({DRAWN_PROGRAMS if is_program else DRAWN}), each solved at 1119 rates over five decades. "
+        "Promise: the loss at the rate returned is at "
         f"most {100 * (ALLOWED - 1):.1f} % above the least that brute force finds at three neighbouring rates "
         "(0.6 % apart) together, and so is the largest loss all over 0.2 % of the rate. "
-        "`python benchmarks/best_rate.py` repeats it.",
+        f"`python benchmarks/best_rate.py{' --programs' if is_program else ''}` repeats it.",
         "",
         "| problems | | loss above the least: median | 99 % below | largest | all over 0.2 %: largest | violations | "
         "dips deeper than 0.2 % at a single rate | several minima nearly as good | others not listed | at the edge | "
         "with a margin, loss above the least: median | 95 % below | largest | rates solved: median | largest |",
         "|" + "---|" * 16,
+        *(f"| {' | '.join(_cells(name, some))} |" for name, some in (groups | {"all": records}).items()),
     ]
-    for name, chosen in (("without momentum", ~momentum), ("with momentum", momentum), ("all", momentum | True)):
-        some = [record for record, keep in zip(records, chosen, strict=True) if keep]
-        found, rates = [record["found"] for record in some], [record["rates"] for record in some]
-        cells = [
-            name,
-            str(len(some)),
-            *(f"{100 * np.quantile(excess[chosen], q):.2g} %" for q in (0.5, 0.99, 1.0)),
-            f"{100 * all_around[chosen].max():.2g} %",
-            str((np.maximum(excess, all_around)[chosen] > ALLOWED - 1).sum()),
-            str(sum(record["dip"] > ALLOWED - 1 for record in some)),
-            str(sum(len(each.minima) > 1 for each in found)),
-            str(sum(record["unlisted"] for record in some)),
-            str(sum(each.at_edge for each in found)),
-            *(f"{100 * np.quantile([record['margin'] for record in some], q):.2g} %" for q in (0.5, 0.95, 1.0)),
-            f"{np.median(rates):.0f}",
-            str(max(rates)),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "Not listed are stretches of more than 2 % of the rate within 5 % of the least loss: the search looks for the "
-        "least, and lists what it comes across. With a margin, what counts is the largest loss at the rates up to 20 % "
-        "lower or higher than `safe_lr`, against that of the best such rate; past the edge of stability narrow spikes "
-        "between the rates that were solved are not seen.",
-    ]
+    if not is_program:
+        lines += ["", *NOTES]
     bad = [str(record["seed"]) for record in records if is_violation(record)]
     lines += ["", f"Violations: problems {', '.join(bad)}." if bad else "No violation.", ""]
     return "\n".join(lines)
 
 
+def _plain(records: list[Record]) -> dict[str, list[Record]]:
+    """Problems without and with momentum."""
+    momentum = [record["problem"].optimizer.momentum > 0 for record in records]
+    without = [not each for each in momentum]
+    return {
+        "without momentum": list(itertools.compress(records, without)),
+        "with momentum": list(itertools.compress(records, momentum)),
+    }
+
+
+def _programs(records: list[Record]) -> dict[str, list[Record]]:
+    """Problems by what is special to them."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(kind(record["seed"]), []).append(record)
+    return groups
+
+
+def _cells(name: str, some: list[Record]) -> list[str]:
+    """A row of the table."""
+    excess, everywhere, margins = (np.array([record[key] for record in some]) for key in ("excess", "around", "margin"))
+    found = [record["found"] for record in some if record["found"] is not None]
+    rates = [record["rates"] for record in some]
+    return [
+        name,
+        str(len(some)),
+        *(f"{100 * np.quantile(excess, q):.2g} %" for q in (0.5, 0.99, 1.0)),
+        f"{100 * everywhere.max():.2g} %",
+        str(sum(map(is_violation, some))),
+        str(sum(record["dip"] > ALLOWED - 1 for record in some)),
+        str(sum(len(each.minima) > 1 for each in found)),
+        str(sum(record["unlisted"] for record in some)),
+        str(sum(each.at_edge for each in found)),
+        *(f"{100 * np.quantile(margins, q):.2g} %" for q in (0.5, 0.95, 1.0)),
+        f"{np.median(rates):.0f}",
+        str(max(rates)),
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=330, help="how many problems to draw")
+    parser.add_argument("--programs", action="store_true", help="draw schedules, other rules, infinite depth, phases")
+    parser.add_argument("--problems", type=int, help=f"how many problems to draw, {PLAIN} or {MORE} by default")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--seeds", type=int, nargs="+", help="these problems only; nothing is written")
     chosen = parser.parse_args()
-    seeds = range(chosen.problems) if chosen.seeds is None else chosen.seeds
+    first, usual, page = (PLAIN, MORE, "best_rate_programs.md") if chosen.programs else (0, PLAIN, "best_rate.md")
+    seeds = range(first, first + (chosen.problems or usual)) if chosen.seeds is None else chosen.seeds
     records = []
     with ProcessPoolExecutor(chosen.workers) as pool:
         for record in pool.map(check, seeds):
             records.append(record)
-            flag = "  VIOLATION" if is_violation(record) else ""
-            print(f"problem {record['seed']}: {100 * record['excess']:+.2g} %, {record['found']}{flag}", flush=True)
+            said = f"{record['found'] or 'no rate is good'}{'  VIOLATION' if is_violation(record) else ''}"
+            print(f"problem {record['seed']}: {100 * record['excess']:+.2g} %, {said}", flush=True)
     text = summary(records)
     print("\n" + text)
     if chosen.seeds is None:
-        write_atomically(HERE / "best_rate.md", lambda temporary: temporary.write_text(text))
+        write_atomically(HERE / page, lambda temporary: temporary.write_text(text))
     return int("Violations:" in text)
 
 

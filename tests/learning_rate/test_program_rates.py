@@ -7,6 +7,8 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
+from deeplinear._learning_rate.ladder import solve_rates
+from deeplinear._learning_rate.stable import is_stable, stable_loss
 from deeplinear._problem.rate import with_rate
 from factories import maker, some_slow
 
@@ -76,6 +78,13 @@ def test_a_rate_that_no_weights_take_is_refused(network: dl.MLP, rule: Any) -> N
             search(one)
 
 
+def test_where_any_training_hurts_no_rate_is_better_than_none() -> None:
+    """A first phase with the opposite target; the second one lowers the loss at its own rate."""
+    phases = (dl.Phase(6), dl.Phase(6, target_overlap=-1.0, optimizer=dl.GradientDescent(0.05)))
+    with pytest.raises(ArithmeticError, match=r"no learning rate from .* makes the test loss lower than a vanishing"):
+        dl.optimal_lr(problem(dl.GradientDescent(0.05), phases))
+
+
 def test_weights_that_muon_leaves_alone_may_take_its_rate() -> None:
     assert dl.optimal_lr(dl.Problem(dl.MLP(1, 0.8), *_rest(CASES["muon"]))).lr > 0
 
@@ -87,6 +96,17 @@ def test_stable_rates_of_phases_are_measured_on_their_own_data() -> None:
     assert quiet == pytest.approx(noisy, rel=0.25)
     run = dl.solve(with_rate(problem(dl.GradientDescent(0.05), phases[1]), 0.5 * quiet))
     assert run.train_loss[-1] > 1.2 * run.train_loss[0]  # stable, although it ends above the loss of the first phase
+
+
+def test_what_has_to_be_unlearned_is_not_unstable() -> None:
+    """Low rates learn the first target, and have no time to learn the opposite one; they had passed for unstable."""
+    phases = (dl.Phase(10), dl.Phase(2, target_overlap=-1.0))
+    one = problem(dl.GradientDescent(0.05), phases)
+    edge = dl.max_stable_lr(one).lr
+    runs = solve_rates(one, (edge * np.geomspace(1e-3, 1.0, 13)).tolist())
+    assert max(run.train_loss[-1] for run in runs) > 1.7 * runs[0].train_loss[0]
+    assert all(is_stable(run, stable_loss(one)) for run in runs)
+    assert edge == pytest.approx(dl.max_stable_lr(problem(dl.GradientDescent(0.05), ())).lr, rel=0.02)
 
 
 def _rest(one: dl.Problem) -> tuple[Any, ...]:

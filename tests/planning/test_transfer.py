@@ -160,6 +160,13 @@ def test_no_rate_that_was_tried_is_better_than_the_measured_optimum():
         assert scores.min() == scores[search.best]
 
 
+def test_matrices_of_networks_are_kept_as_asked():
+    problem, lrs = make(steps=6), [0.02, 0.04]
+    found = transfer(problem, "width", [0.5], lrs=lrs, experiment={"dim": 16, "seeds": 3, "method": "reduced"})
+    ensemble = dl.simulate(replace(problem, {"width": 0.5, "lr": 0.04}), dim=16, seeds=3, method="reduced")
+    np.testing.assert_array_equal(found.experiment.loss[0, 1], ensemble.test_loss[:, -1])
+
+
 def test_the_interval_of_the_exponent_holds_as_often_as_those_of_the_rates():
     """Rates with normal errors that are known: the slope is normal, and its interval of 95 % holds in 95 % of cases."""
     values, rng, held = np.array([0.5, 1.0, 2.0, 8.0]), np.random.default_rng(0), 0
@@ -292,8 +299,9 @@ def test_named_axes_and_a_table():
         ({"over": "depth", "values": [1.5]}, "depth must be a whole number"),
         ({"lrs": [0.1, 0.0]}, r"lrs\[1\] must be a positive finite number, got 0.0"),
         ({"objective": "loss"}, "objective must be 'test' or 'train', got 'loss'"),
-        ({"experiment": {"dims": 3}}, "experiment must be a dict of dim, seeds, workers, device, got"),
-        ({"experiment": 30}, "experiment must be a dict of dim, seeds, workers, device, got 30"),
+        ({"experiment": {"dims": 3}}, "experiment must be a dict of dim, seeds, workers, device, method, got"),
+        ({"experiment": {"method": "fast"}}, "method must be 'auto' or 'explicit' or 'lazy' or 'reduced', got 'fast'"),
+        ({"experiment": 30}, "experiment must be a dict of dim, seeds, workers, device, method, got 30"),
         ({"problem": 3}, "problem must be a Problem, got 3"),
     ],
 )

@@ -226,8 +226,14 @@ def test_progress_ends() -> None:
         ({"field": "samples"}, "field must be 'lr' or .*, got 'samples'"),
         ({"field": 3}, "field must be 'lr' or .*, got 3"),
         ({"field": "momentum", "lrs": [0.1]}, "lrs must be left out where momentum is followed and not lr"),
-        ({"field": "momentum", "experiment": {"size": 9}}, "experiment must be a dict of dim, seeds, workers, device"),
-        ({"field": "momentum", "experiment": 9}, "experiment must be a dict of dim, seeds, workers, device, got 9"),
+        (
+            {"field": "momentum", "experiment": {"size": 9}},
+            "experiment must be a dict of dim, seeds, workers, device, method",
+        ),
+        (
+            {"field": "momentum", "experiment": 9},
+            "experiment must be a dict of dim, seeds, workers, device, method, got 9",
+        ),
         ({"field": "momentum", "bounds": (0.5, 0.2)}, "two numbers, the second one larger"),
         ({"field": "momentum", "bounds": 0.5}, "two finite numbers, low and high"),
         ({"bounds": (0.1, 0.2)}, "bounds must be left out for lr, of which all values are searched"),

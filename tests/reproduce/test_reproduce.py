@@ -21,7 +21,7 @@ from deeplinear._reproduce.claim import Claim, Outcome
 from deeplinear._reproduce.compute import compute, plan_panels
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import COLUMNS, PANELS, TITLES
-from deeplinear._reproduce.jobs import Clock, Train, key
+from deeplinear._reproduce.jobs import Clock, Train, Tune, key
 from deeplinear._reproduce.page import write_page
 from deeplinear._reproduce.plan import Plan
 from deeplinear._reproduce.store import Store
@@ -223,6 +223,14 @@ def test_results_are_told_apart_by_all_they_depend_on():
     found.add(key(Train(PANELS["1c"].study.lines[1].problem, 10, 2)))
     assert len(found) == 5
     assert key(Train(problem, 10, 2)) == key(Train(problem, 10, 2))
+
+
+def test_networks_may_be_kept_in_another_way():
+    problem = Plan.of(PANELS["7b"], "tiny").jobs[0].problem
+    usual, reduced = (Tune(problem, "width", 512.0, None, 200, 1000, method) for method in ("auto", "reduced"))
+    assert key(usual) != key(reduced)
+    assert "method" not in usual.settings  # results that were kept before there was a choice are still found
+    assert reduced.work.experiment < 0.2 * usual.work.experiment
 
 
 def test_kept_results_are_those_of_solve_and_simulate(folder):

@@ -7,7 +7,7 @@ machine goes through in a second is measured where seconds are wanted.
 import math
 
 from deeplinear._equations.observables import matrices
-from deeplinear._experiment.methods import PASS, Counts, Need, choose
+from deeplinear._experiment.methods import AUTO, PASS, Counts, Need, choose
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Work
@@ -48,17 +48,17 @@ def numbers_per_step(sizes: Sizes) -> int:
     return weights + sizes.samples * sizes.dim
 
 
-def numbers_of_training(problem: Problem, dim: int, seeds: int) -> float:
+def numbers_of_training(problem: Problem, dim: int, seeds: int, method: str = AUTO) -> float:
     """Numbers that training several networks goes through, or could in the time that it takes to draw and to call."""
-    return seeds * _network(problem, dim).seconds / PASS
+    return seeds * _network(problem, dim, method).seconds / PASS
 
 
-def bytes_of_networks(problem: Problem, dim: int, together: int) -> float:
+def bytes_of_networks(problem: Problem, dim: int, together: int, method: str = AUTO) -> float:
     """Bytes of networks that are trained at the same time."""
-    return float(together * _network(problem, dim).in_flight)
+    return float(together * _network(problem, dim, method).in_flight)
 
 
-def _network(problem: Problem, dim: int) -> Need:
-    """What one network needs of which only the losses are kept, its matrices kept as ``simulate`` chooses."""
+def _network(problem: Problem, dim: int, method: str) -> Need:
+    """What one network needs of which only the losses are kept, its matrices kept as ``simulate`` does or chooses."""
     counts = Counts.of(problem, dim)
-    return counts.need(choose(counts, math.inf))
+    return counts.need(choose(counts, math.inf) if method == AUTO else method)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core import checks
 from deeplinear._core.progress import Counter
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import loglog_slope
 from deeplinear._core.words import percent
 from deeplinear._experiment.arguments import read_seeds
+from deeplinear._experiment.methods import AUTO, METHODS
 from deeplinear._experiment.simulate import simulate
 from deeplinear._learning_rate.measured_optimum import FAILED, LOGARITHMIC, Best, Scale, find_best, quantile
 from deeplinear._problem.problem import Problem
@@ -23,7 +25,7 @@ Array = NDArray[np.float64]
 _RESAMPLES = 200
 """How often networks are drawn again to see how a regret scatters."""
 
-_ARGUMENTS = ("dim", "seeds", "workers", "device")
+_ARGUMENTS = ("dim", "seeds", "workers", "device", "method")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +185,7 @@ def check_experiment(experiment: Any) -> dict[str, Any]:
     """Return the arguments for ``simulate`` if they are known ones, among them the seeds."""
     if not isinstance(experiment, Mapping) or not set(experiment) <= set(_ARGUMENTS):
         raise Refusal("experiment", experiment, f"a dict of {', '.join(_ARGUMENTS)}")
+    checks.word("method", experiment.get("method", AUTO), METHODS)
     return {**experiment, "seeds": read_seeds(experiment.get("seeds", 16))}
 
 

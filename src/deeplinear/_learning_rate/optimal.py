@@ -184,7 +184,8 @@ def optimal_lr(
     Raises
     ------
     ArithmeticError
-        If no learning rate lowers the loss, or none makes training diverge.
+        If no learning rate lowers the loss, or none makes training diverge. Where other rules or phases lower the loss
+        without it, a rate has to do better than a vanishing one.
 
     Examples
     --------

@@ -107,7 +107,9 @@ def search(problem: Problem, excess: Excess, counter: Counter) -> Scan:
     while not (_is_enclosed_below(scan) if start is None else _is_back_at(start, scan)):
         if len(scan.probes) > MOST_RUNGS // 2:
             tried = f"from {math.exp(scan.probes[0].x):.3g} to {math.exp(top):.3g}"
-            raise ArithmeticError(f"no learning rate {tried} lowers the {excess.objective} loss")
+            # Other rules, or phases with rules of their own, lower the loss without this rate.
+            does = "lowers the {} loss" if start is None else "makes the {} loss lower than a vanishing one does"
+            raise ArithmeticError(f"no learning rate {tried} {does.format(excess.objective)}")
         scan.add([scan.probes[0].x - 2 * rung * (index + 1) for index in range(min(count, _LOWER))])
     # What blew up early has recovered.
     while any(probe.final <= (probe.loss[0] if start is None else start) for probe in scan.probes[-_BEYOND:]):

@@ -30,6 +30,9 @@ _DOUBT = 2.0
 _ROUNDING = 1e-12
 """Fraction of the bound below which a loss is mostly rounding error."""
 
+_MOST_RESTLESS = 6
+"""Rungs below half the first unstable one, at most, that are looked at because runs there go above the bound."""
+
 _TOGETHER = 4
 """Most rates that are tried at once where one at a time would be enough."""
 
@@ -82,11 +85,13 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     10^12 times the initial test loss). A transient above the initial loss that has come down again by then is stable.
     With weight decay, a centered network may forget the initial function that is subtracted, so there the loss without
     that subtraction is the bound. It is the train loss that counts, since overfitting is not an instability. Where
-    phases follow each other, the bound is the loss of the untrained network on the data of the last one.
+    phases follow each other, the bound is the loss of the untrained network on the data of the last one, or, if that is
+    larger, of one that has learned the target of an earlier phase: what it has to unlearn is no instability either.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
     that blows up down to where three are stable in a row. Below a rate whose loss falls all the way, the loss of every
-    rate does. From there, or from half the first unstable rung, rates are tried in steps of 4 %. Steps of 1 % follow in
+    rate does. From there, or from half the first unstable rung, or from up to eight times lower as long as losses go
+    above the bound on their way, rates are tried in steps of 4 %. Steps of 1 % follow in
     between, unless the losses at both ends diverge and never come back to the bound, or their logarithms are both
     farther below it than twice the difference between those around them. Then both ends are bisected. Stretches
     narrower than 1 % of the rate can be missed, and up to 4 % of it where the losses around give no sign of them. Every
@@ -133,13 +138,27 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
 
 
 def stable_loss(problem: Problem) -> float:
-    """Train loss that a stable run does not exceed at its last step: that of untrained weights on the data of then."""
+    """Train loss that a stable run does not exceed at its last step.
+
+    It is that of untrained weights on the data of then, or of weights that have learned an earlier target.
+    """
     decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
     changes = {"centered": False} if decays else {}
     loss: float = curves([replace(up_to(problem, 0), changes)])[0].train_loss[0]
     # Targets of all phases are as large, so that untrained weights tell them by their label noise only.
     first, last = problem.stages[0].noise, problem.stages[-1].noise
-    return loss + problem.data.outputs * (last**2 - first**2)
+    return max(loss + problem.data.outputs * (last**2 - first**2), _learned_before(problem))
+
+
+def _learned_before(problem: Problem) -> float:
+    """Loss on the data of the last phase of a network that knows the target of an earlier one: the least like it.
+
+    Where targets are opposite this is four times that of a network that knows nothing, and it takes a while to unlearn.
+    """
+    overlaps = np.cumprod([1.0, *(stage.target_overlap for stage in problem.stages[:0:-1])])
+    modes = problem.data.modes
+    power = modes.weight @ (modes.eigenvalues * np.trace(modes.target, axis1=1, axis2=2))
+    return float(2 * (1 - overlaps.min()) * power + problem.label_noise[-1])
 
 
 def is_stable(curve: Curve, bound: float) -> bool:
@@ -157,6 +176,9 @@ class _Tried:
         Whether it trains.
     is_calm
         Whether the loss went down all the way. Then lower rates do so too.
+    is_quiet
+        Whether the loss of the last phase stayed below the bound all the way. Where it went above it, another rate may
+        not be down again at the last step.
     is_lost
         Whether it diverges, and the loss, once above the bound, stays there.
     height
@@ -165,18 +187,20 @@ class _Tried:
 
     is_stable: bool
     is_calm: bool
+    is_quiet: bool
     is_lost: bool
     height: float
 
     @classmethod
-    def of(cls, curve: Curve, bound: float) -> "_Tried":
+    def of(cls, curve: Curve, bound: float, since: int) -> "_Tried":
         loss, good = curve.train_loss, is_stable(curve, bound)
         if curve.diverged_at is not None:
             before = loss[: curve.diverged_at] > bound
-            return cls(False, False, bool(before[before.argmax() :].all() or not before.any()), math.inf)
+            return cls(False, False, False, bool(before[before.argmax() :].all() or not before.any()), math.inf)
         least = max(_ROUNDING * bound, np.finfo(float).tiny)
         falls = bool((loss <= (1 + _CALM) * np.minimum.accumulate(loss) + least).all())
-        return cls(good, good and falls, False, math.log(max(float(loss[-1]), least) / max(bound, least)))
+        quiet = bool((loss[since:] <= (1 + _CALM) * bound + least).all())
+        return cls(good, good and falls, quiet, False, math.log(max(float(loss[-1]), least) / max(bound, least)))
 
 
 class _Edges:
@@ -192,7 +216,7 @@ class _Edges:
         """Try rates."""
         self._counter.expect(len(rates) + 1)
         solved = solve_rates(self._problem, rates, self._counter.advance)
-        found = [_Tried.of(curve, self._bound) for curve in solved]
+        found = [_Tried.of(curve, self._bound, self._problem.stages[-1].start) for curve in solved]
         self._tried.update(zip(rates, found, strict=True))
         return found
 
@@ -231,12 +255,26 @@ class _Edges:
         first = next(rate for rate in rungs if not self._tried[rate].is_stable)
         calm = max((rate for rate in rungs if rate < first and self._tried[rate].is_calm), default=0.0)
         if calm * RUNG**3 < first:
-            return first / RUNG**2
+            return self._last_quiet(first / RUNG**2)
         high = min(rate for rate in rungs if rate > calm)
         while high > calm * _COARSE:
             middle = math.sqrt(calm * high)
             calm, high = (middle, high) if self.attempt([middle])[0].is_calm else (calm, middle)
         return calm
+
+    def _last_quiet(self, rate: float) -> float:
+        """The highest of some rungs from this one down that, with the next one down, stays below the bound throughout.
+
+        Runs that do not are stable by chance, where their oscillation happens to be low at the last step.
+        """
+        for _ in range(_MOST_RESTLESS):
+            pair = [rate, rate / RUNG]
+            new = [each for each in pair if each not in self._tried]
+            self.attempt(new)
+            if all(self._tried[each].is_quiet for each in pair):
+                break
+            rate = pair[1]
+        return rate
 
     def between(self, low: float, high: float) -> tuple[float, float]:
         """Narrow a stable and an unstable rate down."""

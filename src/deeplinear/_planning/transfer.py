@@ -107,9 +107,10 @@ def transfer(
     objective
         ``"test"`` or ``"train"`` loss.
     experiment
-        Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``) to train networks of all sizes as well,
-        at all rates, or at 17 values of another field, and at about ten more near their optimum, which
-        ``MeasuredOptima`` defines.
+        Arguments for ``simulate`` (``dim``, ``seeds``, ``workers``, ``device``, ``method``) to train networks of all
+        sizes as well, at all rates, or at 17 values of another field, and at about ten more near their optimum, which
+        ``MeasuredOptima`` defines. With ``method="reduced"`` a seed is a slightly different network at another rate, so
+        networks at rates far apart are less alike; the intervals allow for that.
     device
         ``"cpu"``, or a PyTorch device such as ``"cuda"``, where all problems are then solved, and networks trained
         unless ``experiment`` says otherwise.

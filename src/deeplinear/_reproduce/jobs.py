@@ -134,7 +134,7 @@ def _verdict(theory: dl.Solution, networks: dl.Ensemble) -> str:
 
 @dataclass(frozen=True)
 class Tune:
-    """Find the optimal learning rate of theory and of networks."""
+    """Find the optimal learning rate of theory and of networks, whose matrices are kept by a ``method``."""
 
     problem: dl.Problem
     over: str
@@ -142,25 +142,27 @@ class Tune:
     lrs: tuple[float, float, int] | None
     dim: int
     seeds: int
+    method: str = "auto"
     alone: ClassVar[bool] = False
 
     @property
     def settings(self) -> dict[str, Any]:
         """Size of the experiment, and what the optimum is differentiated by."""
         settings = {"over": self.over, "value": self.value, "lrs": self.lrs, "dim": self.dim, "seeds": self.seeds}
-        return settings | {"best": _BEST}
+        method = {} if self.method == "auto" else {"method": self.method}
+        return settings | {"best": _BEST} | method
 
     @property
     def work(self) -> Work:
         """A search, and networks at several rates."""
         rates = self.lrs[2] if self.lrs else _RATES_TRAINED
-        trained = (rates + _RATES_REFINED) * numbers_of_training(self.problem, self.dim, self.seeds)
+        trained = (rates + _RATES_REFINED) * numbers_of_training(self.problem, self.dim, self.seeds, self.method)
         solved = _SEARCH_SOLVES * numbers_of_solving(self.problem)
-        return Work(solved, trained, held(self.problem, self.dim, self.seeds))
+        return Work(solved, trained, held(self.problem, self.dim, self.seeds, self.method))
 
     def run(self, progress: Progress, device: str) -> xr.Dataset:
         """Search, and train."""
-        experiment = {"dim": self.dim, "seeds": self.seeds, "device": device}
+        experiment = {"dim": self.dim, "seeds": self.seeds, "device": device, "method": self.method}
         lrs = None if self.lrs is None else np.geomspace(*self.lrs)
         found = dl.transfer(
             self.problem,
@@ -282,9 +284,9 @@ def run(job: Job, progress: Progress, device: str) -> xr.Dataset:
     return data.assign_attrs(made=json.dumps(made))
 
 
-def held(problem: dl.Problem, dim: int | None = None, seeds: int = 1) -> float:
+def held(problem: dl.Problem, dim: int | None = None, seeds: int = 1, method: str = "auto") -> float:
     """Bytes of a solution, and of the networks that are trained at the same time."""
     solution = work_of(problem)[1].bytes
     if dim is None:
         return solution
-    return solution + bytes_of_networks(problem, dim, min(seeds, os.cpu_count() or 1))
+    return solution + bytes_of_networks(problem, dim, min(seeds, os.cpu_count() or 1), method)

@@ -105,17 +105,19 @@ class Rates(_Curves):
     """Losses against the learning rate, with the optimum of each line; lines differ in the field ``over``.
 
     ``lrs`` are the rates at which networks are trained: lowest, highest and how many, evenly spaced in the logarithm.
-    By default they are a factor sqrt(2) apart, around the optimum of each line.
+    By default they are a factor sqrt(2) apart, around the optimum of each line. ``method`` is how ``simulate`` keeps
+    their matrices.
     """
 
     over: str
     lines: tuple[Line, ...]
     lrs: tuple[float, float, int] | None = None
+    method: str = "auto"
     results: ClassVar[type[Lines]] = Optima
     over_rates = True
 
     def _job(self, line: Line, size: Size) -> Job:
-        return Tune(line.problem, self.over, line.value, self.lrs, size.dim, size.seeds)
+        return Tune(line.problem, self.over, line.value, self.lrs, size.dim, size.seeds, self.method)
 
 
 @dataclass(frozen=True)
