@@ -41,6 +41,14 @@ def test_expected_exponents():
         (lambda: dl.fit_exponent(TIMES, 1.0 - TIMES, 1, 100), "losses must be positive and finite"),
         (lambda: dl.fit_exponent(TIMES, TIMES[:5], 1, 100), "times and losses must be curves of one length"),
         (lambda: dl.local_exponents([1.0, 1.1, 1.2], [3.0, 2.0, 1.0]), "times must span at least 1/2 of a decade"),
+        (
+            lambda: dl.local_exponents([0.0, 1.0, 2.0], [3.0, 2.0, 1.0]),
+            "times must be increasing, with at least 3 values",
+        ),
+        (
+            lambda: dl.local_exponents([1.0, 9.0, 5.0], [3.0, 2.0, 1.0]),
+            "times must be increasing, with at least 3 values",
+        ),
         (lambda: dl.rich_exponent(-1.0, 2), "source"),
     ],
 )

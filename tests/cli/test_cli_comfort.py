@@ -1,6 +1,7 @@
 """What makes the command line easy: help everywhere, files that say only what matters, hints, devices."""
 
 import importlib.util
+import io
 import re
 import runpy
 import sys
@@ -168,6 +169,20 @@ class TestProgress:
         first, last = capsys.readouterr().err.splitlines()
         assert first == "theory: started"
         assert last.startswith("theory: done in ")
+
+    def test_a_terminal_has_a_bar_in_units_of_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "120")
+        with Report(json=False, quiet=False).stage("theory", lambda done: done**2) as progress:
+            assert progress is not None
+            assert terminal.getvalue() == ""  # nothing has been started
+            progress(1, 2)
+        assert re.search(r"theory .* 25%.* elapsed .* left ", terminal.getvalue())
 
     def test_work_that_does_not_report_is_announced_after_a_while(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -123,6 +123,13 @@ def test_it_draws_sizes_and_updates():
         (make(), [2, 1], None, "widths must be two or more increasing numbers"),
         (make(), [1, -2], None, r"widths\[1\] must be a positive finite number, got -2"),
         (make(), [1, 2], 10, "step must be from 1 up to but not including the number of steps"),
+        (
+            make(network=dl.ResNet(np.inf, 1.0)),
+            [1, 2],
+            None,
+            "depth must be finite, because layers are looked at one by",
+        ),
+        (make(phases=[dl.Phase(10)]), [1, 2], None, "phases must be none, got 1 phases"),
         ("muP", [1, 2], None, "problem must be a Problem, or a function of width and seed, got str"),
     ],
 )

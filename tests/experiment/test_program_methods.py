@@ -117,6 +117,10 @@ def test_refusals():
             simulate(muon, DIM, 1, method=method)
     with pytest.raises(ValueError, match=r"averages must be a sequence of EMA or TailMean, got 0\.9"):
         simulate(make(), DIM, 1, averages=[0.9])
+    with pytest.raises(ValueError, match="averages must be a sequence of EMA or TailMean, got 'EMA'"):
+        simulate(make(), DIM, 1, averages="EMA")
+    with pytest.raises(ValueError, match='method must be "dense" or "auto" with averages, got \'panels\''):
+        dl.solve(make(), averages=[EMA(0.9)], method="panels")
     phases = [Phase(3), Phase(3, target_overlap=0.5)]
     single = make(network=dl.MLP(1, 5.0), data=dl.Spectrum([1.0, 0.5], [1.0, 1.0]), sampling=dl.Population())
     with pytest.raises(ValueError, match="target_overlap must be 1 or -1 in a simulation, got 2 different targets: 2"):

@@ -21,7 +21,7 @@ from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.streams import Inputs, fixed_stream
-from deeplinear._experiment.targets import draw_target
+from deeplinear._experiment.targets import draw_targets
 from factories import maker
 from networks import train
 
@@ -29,6 +29,11 @@ GRAM = ((1.0, 0.3), (0.3, 0.5))
 
 
 make = maker(depth=2, width=1.0, richness=0.8, noise=0.3, sampling=dl.FullBatch(1.5), lr=0.05, steps=6)
+
+
+def first_target(rng, problem, dim):
+    """The target w* of shape (D, C) that networks of a problem learn in its first phase."""
+    return draw_targets(rng, problem.data.finite(dim), problem)[0]
 
 
 # --- an independent network: f from the definition, trained on raw weights at the raw rate -------------------
@@ -91,7 +96,7 @@ def naive_train(problem, dim, seed):
     weights = [init.standard_normal((n, m)) for n, m in zip(sizes.widths, fan_in, strict=True)]
     weights.append(init.standard_normal((sizes.widths[-1], sizes.outputs)))
     momenta = [np.zeros_like(weight) for weight in weights]
-    target = draw_target(draw, dim, problem.data.modes.target[0]).T / math.sqrt(dim)
+    target = first_target(draw, problem, dim).T / math.sqrt(dim)
     start = product(weights, dim, gamma0) if problem.network.centered else 0.0
     online, population = isinstance(problem.sampling, dl.OnlineSGD), isinstance(problem.sampling, dl.Population)
     test, train_losses, errors = [], [], []
@@ -139,7 +144,7 @@ def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep, 
     gram = np.atleast_2d(gram)
     sizes = Sizes(dim, widths, samples, len(gram))
     network = FiniteNetwork.draw(np.random.default_rng(0), sizes, gamma0, beta)
-    target = draw_target(np.random.default_rng(1), dim, gram)
+    target = first_target(np.random.default_rng(1), make(gram=gram), dim)
     rng, same = np.random.default_rng(2), np.random.default_rng(2)
     inputs, label_noise = rng.standard_normal((samples, dim)), noise * rng.standard_normal((samples, len(gram)))
     of_inputs = Inputs(np.ones((dim, 1)), dim)
@@ -268,7 +273,7 @@ def test_first_online_step_of_a_lazy_network_at_finite_size():
 
 def test_target_has_the_gram_matrix():
     gram = np.array([[1.0, 0.5, 0.0], [0.5, 0.25, 0.0], [0.0, 0.0, 2.0]])  # singular
-    target = draw_target(np.random.default_rng(0), 7, gram)
+    target = first_target(np.random.default_rng(0), make(gram=gram), 7)
     assert_allclose(target.T @ target / 7, gram, atol=1e-12)
 
 

@@ -193,7 +193,8 @@ def test_nothing_to_learn_makes_no_step():
     network = dl.MLP(2, 1.0, centered=True)
     rules = [NormalizedDescent(0.1), NormalizedDescent(0.1, "global", 0.9), Muon(0.1), SAM(0.1, 1.0)]
     for rule in (*rules, dl.GradientDescent(0.1, clip=1.0)):
-        for method in ("explicit", "reduced"):
+        for method in ("explicit", "lazy", "reduced"):
             if rule.orthogonal is None or method == "explicit":
                 problem = make(rule, network, dl.Population(), still)
-                assert_array_equal(simulate(problem, DIM, 2, workers=1, method=method).test_loss, np.zeros((2, 6)))
+                # Of several seeds, since some functions are the same to the last digit when they are computed again.
+                assert_array_equal(simulate(problem, DIM, 9, workers=1, method=method).test_loss, np.zeros((9, 6)))

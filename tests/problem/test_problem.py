@@ -65,6 +65,12 @@ REFUSED = [
     ),
     (lambda: dl.GradientDescent(0.1, weight_decay=-1), r"weight_decay must be a finite number, zero or above, got -1"),
     (lambda: dl.GradientDescent(0.1, nesterov=True), r"nesterov must be False without momentum"),
+    (lambda: dl.schedules.piecewise(0.1, at=[0.5, 0.2], factors=[0.5, 0.1]), r"at must be in rising order, got"),
+    (
+        lambda: dl.schedules.piecewise(0.1, at=[0.5], factors=[0.5, 0.1]),
+        r"factors must be one for each of at \(1\), got",
+    ),
+    (lambda: dl.schedules.piecewise(0.1, at=0.5, factors=[0.1]), r"at must be a list of numbers, got 0.5"),
     (lambda: problem(steps=0), r"steps must be a whole number, at least 1, got 0"),
     (lambda: problem(steps=1.5), r"steps must be a whole number, at least 1, got 1.5"),
     (

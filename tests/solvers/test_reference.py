@@ -267,3 +267,10 @@ def test_what_the_reference_cannot_solve_is_refused():
     problem = dl.Problem(dl.ResNet(np.inf, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), 3)
     with pytest.raises(ValueError, match='method must be "dense" or "auto" at infinite depth, got "reference"'):
         dl.solve(problem, method="reference")
+    lazy = problem.replace(network=dl.MLP(2, "infinite", parameterization="ntk"))
+    with pytest.raises(ValueError, match=r'where gamma0 is zero \(NTK at infinite width\), got "reference"'):
+        dl.solve(lazy, method="reference")
+    data = dl.Spectrum([1.0, 0.5], [1.0, 1.0])
+    small = problem.replace(network=dl.MLP(2, 9), data=data, sampling=dl.OnlineSGD(4, small_batch=True))
+    with pytest.raises(ValueError, match='with small_batch, got "reference"'):
+        dl.solve(small, method="reference")

@@ -94,6 +94,11 @@ class FiniteNetwork:
         """What an optimizer changes, one array for each of ``gradients``."""
         return list(self.weights)
 
+    @property
+    def rounding(self) -> float:
+        """By how much, relative to it, the function of the same weights may differ when it is computed again."""
+        return 0.0
+
     def use(self, parameters: Sequence[Array]) -> None:
         """Take these for the parameters from now on."""
         self.weights[:] = parameters

@@ -98,6 +98,11 @@ class RevealedNetwork(FiniteNetwork):
         """Coefficients of every weight, and the readout."""
         return [*(weight.coefficients for weight in self._matrices), self.weights[-1]]
 
+    @property
+    def rounding(self) -> float:
+        """As sums over directions, which become more with every look: some tens of rounding errors."""
+        return 1e-14
+
     def use(self, parameters: Sequence[Array]) -> None:
         """Take these for the parameters from now on."""
         for weight, coefficients in zip(self._matrices, parameters[:-1], strict=True):

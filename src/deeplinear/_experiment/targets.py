@@ -36,16 +36,6 @@ def draw_targets(rng: np.random.Generator, finite: Modes, problem: Problem) -> l
     return join_targets(fresh, problem)
 
 
-def draw_target(rng: np.random.Generator, dim: int, gram: Array) -> Array:
-    """Draw w* of shape (dim, C) with ``w*.T @ w* / dim`` equal to ``gram``: random directions otherwise.
-
-    The rank of ``gram`` must be ``dim`` at most.
-    """
-    roots = target_roots(dim, gram)
-    target: Array = math.sqrt(dim) * _draw_directions(rng, (dim, len(roots)), []) @ roots
-    return target
-
-
 def join_targets(fresh: Sequence[Array], problem: Problem) -> list[Array]:
     """Return the target of each phase, from as many without overlap as there are."""
     left = iter(fresh)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from deeplinear._core.arrays import Array, computing
+from deeplinear._core.arrays import Array, computing, namespace
 from deeplinear._experiment.averages import Running
 from deeplinear._experiment.curvature import POSITIONS, Curvature, Directions, lanczos
 from deeplinear._experiment.data_sets import DataSet
@@ -190,7 +190,18 @@ class Training:
         function = self._network.predictor(g[0])
         if self._subtracted is None:  # at the first step, where all weights are the initial ones
             self._subtracted = function if self._task.problem.network.centered else 0.0
-        return g, target - (function - self._subtracted)
+        return g, target - self._learned(function)
+
+    def _learned(self, function: Array) -> Array:
+        """Return the function less what is subtracted, zero where that is rounding: a rule may divide by its size."""
+        learned: Array = function - self._subtracted
+        rounding = self._network.rounding
+        if not rounding or not self._task.problem.network.centered:
+            return learned
+        xp = namespace(function)
+        size, whole = (xp.max(xp.abs(each), axis=(-2, -1), keepdims=True) for each in (learned, function))
+        kept: Array = xp.where(size < rounding * whole, xp.zeros_like(learned), learned)  # what is not finite stays
+        return kept
 
     def _gradient(self, h: list[Array], g: list[Array]) -> Gradient:
         """Return the gradient of the last fields."""

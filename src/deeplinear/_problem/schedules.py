@@ -214,7 +214,7 @@ def piecewise(peak: float, at: Iterable[float], factors: Iterable[float], warmup
     >>> piecewise(1.0, at=[0.5, 0.75], factors=[0.1, 0.01]).values(4)
     array([1.  , 1.  , 0.1 , 0.01])
     """
-    return Piecewise(peak, warmup, tuple(at), tuple(factors))
+    return Piecewise(peak, warmup, at, factors)  # type: ignore[arg-type]  # which it checks, and keeps as tuples
 
 
 def from_dict(name: str, values: dict[str, Any]) -> Schedule:
