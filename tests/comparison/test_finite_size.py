@@ -111,6 +111,8 @@ def test_what_it_is_and_what_it_refuses():
     ):
         with pytest.raises(ValueError, match=message):
             dl.finite_size(ORDINARY, **{"dim": 50, **arguments})
+    with pytest.raises(ValueError, match="optimizer must be a rule without orthogonal steps, got Muon: networks are"):
+        dl.finite_size(replace(ORDINARY, optimizer=dl.Muon(0.1)), 50)  # which spoke of a method that cannot be given
 
 
 # --- in a comparison ---------------------------------------------------------------------------------------------

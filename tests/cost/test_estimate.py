@@ -3,6 +3,7 @@ import math
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -408,6 +409,20 @@ def test_what_an_estimate_does_is_bounded_however_deep(depth: int, monkeypatch: 
     assert len(products) < 20_000
     assert found[0].theory.bytes > 1000 * depth
     assert found[0].fits == (depth < 10**9)
+
+
+@pytest.mark.parametrize("proportional", [False, True])
+def test_what_an_estimate_does_is_bounded_however_many_modes(proportional: bool) -> None:
+    """A hundred thousand modes took seconds and a million of them 4 GB, only to say that there is no room for them."""
+    count = 100_000
+    share = np.full(count, 1.0 / count if proportional else 1.0)
+    many = dl.Spectrum(1.0 / np.arange(1.0, count + 1), np.ones(count), share, proportional)
+    each = problem(1000, data=many, sampling=dl.FullBatch(2.0 if proportional else 100.0))
+    found: list[dl.Estimate] = []
+    assert peak_bytes(lambda: found.append(estimate(each))) < 180e6
+    assert found[0].theory.bytes > 8 * 1000**2 * count
+    few, more = solve_seconds(replace(each, data=many.power_law(2.0, 1.0, modes=1000))), solve_seconds(each)
+    assert 10 < more(12) / few(12) < 1000, "in proportion to the modes"
 
 
 def test_an_estimate_of_training_deep_networks_trains_shallow_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,19 @@ def test_one_network_has_the_errors_of_drawn_ones() -> None:
     assert abs(known.values["noise"] - 0.4) < 4 * known.errors["noise"]
 
 
+def test_drawn_networks_that_diverge_give_no_errors() -> None:
+    """Two networks of three inputs do not diverge, but some of those drawn do; what is infinite leaked a warning."""
+    found = dl.fit(dl.simulate(make(0.45), 3, 2, workers=1), make(0.45), "noise")
+    assert np.isnan(found.errors["noise"])
+    assert "errors are not known" in str(found)
+
+
+def test_curves_of_nothing_are_fitted_by_anything() -> None:
+    nothing = make(data=dl.Spectrum([1.0], [0.0], [1.0], True), sampling=dl.Population(), centered=True, steps=3)
+    found = dl.fit(dl.simulate(nothing, 4, 2, workers=1), nothing, "lr")
+    assert np.isnan(found.errors["lr"])
+
+
 def test_a_theory_that_does_not_explain_the_curves_says_so() -> None:
     found = dl.fit(some(0), make(depth=3, noise=0.2), "noise")
     assert found.chi2_per_dof > 10

@@ -91,6 +91,19 @@ def test_forgetting_a_subtracted_function_is_stable():
     assert found > 0.3
 
 
+def test_forgetting_a_subtracted_function_is_stable_however_large_it_is():
+    """A richness below what networks that are not centered may have was refused, as if this one were not."""
+    found = []
+    for richness in (1e-50, 1e-120):
+        network = dl.MLP(1, 1.0, richness, centered=True)
+        optimizer = dl.GradientDescent(0.1, weight_decay=1e-3)
+        lazy = dl.Problem(network, dl.Isotropic(0.1), dl.FullBatch(2.0), optimizer, 8)
+        found.append(dl.max_stable_lr(lazy).lr)
+        with pytest.raises(ArithmeticError, match=r"no learning rate from .* lowers the test loss"):
+            dl.optimal_lr(lazy)
+    assert found[1] == pytest.approx(found[0], rel=2e-3)
+
+
 def test_a_schedule_is_scaled_as_a_whole():
     warmup = [0.0] * 12 + [0.05] * 8
     found = max_stable_lr(make(lr=warmup))

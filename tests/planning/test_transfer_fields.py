@@ -115,6 +115,22 @@ def test_weight_decay_without_noise_or_small_data_is_zero() -> None:
     assert "at its low bound" in str(found)
 
 
+def test_a_loss_before_training_does_not_move() -> None:
+    """At one step no field changes the loss, whose curvature was divided by."""
+    found = dl.transfer(make(dl.FullBatch(2.0), 1), "width", [1.0, 2.0], field="weight_decay")
+    assert np.isnan(found.local_exponents).all()
+    assert (found.regret == 0).all()
+
+
+def test_a_loss_that_bends_beyond_all_numbers_has_its_optimum() -> None:
+    """The least decay changes a centered network by as much as one over the richness: curvature overflowed, aloud."""
+    for momentum in (0.0, 0.5):
+        optimizer = dl.GradientDescent(0.006, momentum=momentum)
+        lazy = make(dl.FullBatch(0.9), 8, network=dl.MLP(1, 1.0, 1e-158, centered=True), noise=0.0, optimizer=optimizer)
+        found = dl.transfer(lazy, "width", [1.0, 2.0], field="weight_decay")
+        assert (found.best == 0).all()
+
+
 def test_bounds_in_words() -> None:
     regret = np.array([0.0, 0.02, 0.3])
     known = Evidence((math.nan, math.nan), (regret, regret), bounds=("low", "", "high"))

@@ -93,6 +93,28 @@ def test_can_be_written_in_every_format(measured: Transfer, tmp_path: Path, suff
     assert (tmp_path / f"transfer{suffix}").stat().st_size > 5000
 
 
+@pytest.mark.parametrize("lrs", [[1e9], [1e9, 1e10]])
+def test_rates_that_all_diverge_leave_the_optima(problem: dl.Problem, lrs: list[float], tmp_path: Path) -> None:
+    """There was a traceback of the smallest of no losses."""
+    found = transfer(problem, "width", [1, 2], lrs=lrs)
+    figure = plot_transfer(found)
+    low, high = figure.axes[0].get_ylim()
+    assert all(low < optimum.loss < high for optimum in found.optima)
+    save_figure(figure, tmp_path / "a.png")
+
+
+def test_nothing_to_learn_has_a_picture(tmp_path: Path) -> None:
+    """The loss is zero whatever the richness, which no logarithmic axis shows."""
+    nothing = dl.Problem(
+        dl.MLP(1, 1.0, centered=True),
+        dl.Spectrum([1.0], [0.0], [1.0], True),
+        dl.Population(),
+        dl.GradientDescent(0.1),
+        4,
+    )
+    save_figure(plot_transfer(transfer(nothing, "width", [1, 2], field="richness")), tmp_path / "a.png")
+
+
 def test_one_value_has_no_slope(problem: dl.Problem) -> None:
     figure = plot_transfer(transfer(problem, "steps", [8]))
     assert figure.axes[1].get_legend() is None

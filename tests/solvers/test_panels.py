@@ -387,6 +387,21 @@ def test_errors_are_honest_where_losses_vanish(which, tolerance):
     assert solution.stats["error_floor"] == max(1e-5, 5e-12 / tolerance)
 
 
+def test_steps_after_a_panel_are_honest_where_losses_vanish():
+    """What a panel had not settled was a jump of small losses after it, here of 9 times the reported error."""
+    problem = make(dl.FullBatch(0.5), 800, 0.05, depth=1, width=1.0)
+    exact = dl.solve(problem, method="dense")
+    solution = dl.solve(problem, method="panels")
+    assert true_error(solution, exact) <= solution.stats["error"] <= 1e-6
+
+
+def test_an_exact_fit_that_has_long_converged_stays_resolved():
+    """Such jumps made panels short, until these were given up at step 5000."""
+    solution = dl.solve(make(dl.FullBatch(0.5), 100_000, 0.05, depth=1, width=1.0), method="panels")
+    assert len(solution.times) < 250
+    assert solution.train_loss[-1] < 1e-12
+
+
 def test_a_coefficient_that_is_small_by_chance_does_not_hide_the_rest():
     falling = 10.0 ** -np.arange(PANEL_NODES)
     chance = falling * np.where(np.arange(PANEL_NODES) < PANEL_NODES - 2, 1.0, 1e-3)

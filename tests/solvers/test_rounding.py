@@ -135,3 +135,15 @@ def test_amplification_is_the_sum_of_squared_responses(gram):
     first = squares[:, :3] @ losses[:3] / outputs / losses
     np.testing.assert_allclose(amplification(dense, slice(0, 12), single)[0], first, rtol=1e-12)
     assert rounding_at(dense, np.array([12])) == [-1]
+
+
+def test_a_condensed_past_that_leaves_nothing_out_says_what_every_step_says():
+    """It was judged as if it had left out as much as it may, and spoke of rounding errors where there were few."""
+    rates = [0.07375] * 49 + [0.7375] * 50
+    rule = dl.GradientDescent(rates, momentum=0.5, nesterov=True, weight_decay=3.266)
+    network = dl.MLP(1, 2.243, 0.7029, centered=True)
+    problem = dl.Problem(network, dl.Isotropic(), dl.OnlineSGD(0.7035), rule, 99)
+    condensed, dense = (dl.solve(problem, method=method) for method in ("condensed", "dense"))
+    assert condensed.stats["error"] == 0
+    assert condensed.status == dense.status
+    assert dense.status.diverged_at == 71

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.dataset import CORRELATIONS, LOSSES
 from deeplinear._core.progress import Progress, read_progress
+from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import percent
 from deeplinear._experiment.methods import REDUCED
 from deeplinear._experiment.simulate import train_all
 from deeplinear._experiment.simulation import Simulation
-from deeplinear._problem.problem import Problem
+from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._theory.solve import solve
 
 Array = NDArray[np.float64]
@@ -188,7 +189,7 @@ def finite_size(
     Raises
     ------
     ValueError
-        If an argument is not allowed, or the problem has infinite width.
+        If an argument is not allowed, or the problem has infinite width or takes orthogonal steps (``Muon``).
     MemoryError
         Before anything is drawn, if the memory available is not enough.
 
@@ -203,6 +204,10 @@ def finite_size(
     True
     """
     pairs = checks.whole("pairs", pairs, at_least=2)
+    check_problem(problem)
+    if any(stage.optimizer.orthogonal is not None for stage in problem.stages):
+        why = ": networks are drawn in reduced coordinates, and orthogonal steps look at every entry of a matrix"
+        raise Refusal("optimizer", problem.optimizer, "a rule without orthogonal steps", got="Muon", rest=why)
     chosen = range(_FIRST_SEED, _FIRST_SEED + pairs)
     asked = Simulation.read(problem, dim, chosen, workers, record, REDUCED)
     total = 2 * pairs * problem.steps

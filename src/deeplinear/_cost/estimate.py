@@ -40,6 +40,8 @@ _MOST_PRODUCTS = 4096
 _PROBE_STEPS = 12
 _PROBE_LAYERS = 64
 """Most layers of a network that a measurement solves or trains, where all hidden layers are alike."""
+_PROBE_MODES = 4096
+"""Most modes of the data that a measurement solves: each takes as long as any other."""
 _PROBE_SECONDS = 0.03
 """A shorter run does not stand out from the noise."""
 _MOST_PROBED = 6e8
@@ -209,7 +211,7 @@ def _overhead(problem: Problem) -> float:
     steps, nodes = min(problem.steps, _PROBE_STEPS), Dense().shape(problem).depth_nodes
     # One number of nodes in depth, whether or not it is enough: what cannot be resolved has a cost, too.
     solver, small = Dense(depth_nodes=nodes), _shortened(problem, steps)
-    probe = small if nodes else _shallower(small)
+    probe = _fewer_modes(small if nodes else _shallower(small))
     whole, part = (sum(system.products(solver.shape(each))) for each in (small, probe))
     repeats = 1 if nodes else 3  # steps that are swept take long
     with one_blas_thread():
@@ -302,6 +304,18 @@ def _shallower(problem: Problem) -> Problem:
     if network.layers <= _PROBE_LAYERS or any(isinstance(each, tuple) for each in given):
         return problem
     return replace(problem, network=replace(network, depth=_PROBE_LAYERS))
+
+
+def _fewer_modes(problem: Problem) -> Problem:
+    """The same problem with the first modes of its data, where there are many."""
+    data = problem.data
+    if len(data.modes.weight) <= _PROBE_MODES:
+        return problem
+    values, target, weight = (
+        each[:_PROBE_MODES] for each in (data.modes.eigenvalues, data.modes.target, data.modes.weight)
+    )
+    share = weight / weight.sum() if not data.dimension_free else weight
+    return replace(problem, data=Spectrum(values, target, share, not data.dimension_free, data.noise))  # type: ignore[arg-type]
 
 
 def _correlation_seconds(problem: Problem, sizes: Sizes) -> float:

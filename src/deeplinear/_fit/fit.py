@@ -246,7 +246,8 @@ class _Model:
             part = slice(start, start + run.mean.size)
             start = part.stop
             scatter, networks = _scatter(run, problem, experiment.dim or dim)
-            away = (scatter - scatter.mean(axis=0)) / run.error / np.sqrt((len(scatter) - 1) * len(run.values))
+            with np.errstate(invalid="ignore"):  # losses that are all zero have no scatter
+                away = (scatter - scatter.mean(axis=0)) / run.error / np.sqrt((len(scatter) - 1) * len(run.values))
             moved = away @ slopes[part]
             scores += moved.T @ moved
             left = -moved @ inverse @ slopes.T  # what remains of the scatter when x has followed it
@@ -270,4 +271,7 @@ def _scatter(run: _Run, problem: Problem, dim: int | None) -> tuple[Array, int]:
     quick = REDUCED if REDUCED in counts.methods and counts.resolves(REDUCED) else "auto"
     drawn = simulate(problem, dim, range(_FIRST_SEED, _FIRST_SEED + _DRAWN), record="losses", method=quick)
     pairs = zip(run.names, run.times, strict=True)
-    return np.concatenate([getattr(drawn, name)[:, times] for name, times in pairs], axis=1), _DRAWN
+    losses = np.concatenate([getattr(drawn, name)[:, times] for name, times in pairs], axis=1)
+    if not np.isfinite(losses).all():  # some diverge
+        return np.full((2, run.mean.size), np.nan), 2
+    return losses, _DRAWN

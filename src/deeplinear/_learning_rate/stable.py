@@ -11,6 +11,7 @@ from deeplinear._core import checks
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._problem.edit import replace
+from deeplinear._problem.network import LEAST_RICHNESS
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, up_to
 from deeplinear._theory.curves import Curve, curves, worth_batching
@@ -32,6 +33,9 @@ _ROUNDING = 1e-12
 
 _MOST_RESTLESS = 6
 """Rungs below half the first unstable one, at most, that are looked at because runs there go above the bound."""
+
+_MOST = 1e300
+"""Loss that counts as large as any other."""
 
 _TOGETHER = 4
 """Most rates that are tried at once where one at a time would be enough."""
@@ -143,8 +147,14 @@ def stable_loss(problem: Problem) -> float:
     It is that of untrained weights on the data of then, or of weights that have learned an earlier target.
     """
     decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
-    changes = {"centered": False} if decays else {}
-    loss: float = curves([replace(up_to(problem, 0), changes)])[0].train_loss[0]
+    untrained = up_to(problem, 0)
+    loss: float = curves([untrained])[0].train_loss[0]
+    if decays and problem.network.centered:
+        # The function at initialisation, which is 1 / richness times one that is not, comes to light.
+        richness = max(problem.network.richness, LEAST_RICHNESS)
+        shown = curves([replace(untrained, {"centered": False, "richness": richness})])[0].train_loss[0]
+        more = richness / problem.network.richness
+        loss = min(float(loss) + float(shown - loss) * more * more, _MOST)
     # Targets of all phases are as large, so that untrained weights tell them by their label noise only.
     first, last = problem.stages[0].noise, problem.stages[-1].noise
     return max(loss + problem.data.outputs * (last**2 - first**2), _learned_before(problem))

@@ -113,12 +113,13 @@ class JointSearch:
     def curvature(self, end: Bottom) -> Array:
         """Second derivatives of the loss, from slopes on the side of each place that is within the bounds."""
         here, rows = self._raw_slope(end.x), []
-        for index in range(len(self.axes)):
-            step = np.zeros(len(self.axes))
-            step[index] = _APART if end.x[index] + _APART <= self.high[index] else -_APART
-            rows.append((self._raw_slope(end.x + step) - here) / step[index])
-        matrix: Array = np.array(rows)
-        symmetric: Array = 0.5 * (matrix + matrix.T)
+        with np.errstate(over="ignore", invalid="ignore"):  # the least decay changes a lazy network without bounds
+            for index in range(len(self.axes)):
+                step = np.zeros(len(self.axes))
+                step[index] = _APART if end.x[index] + _APART <= self.high[index] else -_APART
+                rows.append((self._raw_slope(end.x + step) - here) / step[index])
+            matrix: Array = np.array(rows)
+            symmetric: Array = 0.5 * matrix + 0.5 * matrix.T
         return symmetric
 
     def profiles(self, end: Bottom) -> dict[str, tuple[Array, Array]]:

@@ -84,7 +84,7 @@ def local_exponent(problem: Problem, over: str, field: Axis, best: float, object
     """Differentiate the coordinate of the best value with respect to log(value of the field that is changed).
 
     With the coordinate x and v = log(value) it is -L_xv / L_xx, since L_x = 0 at the optimum. Both are differences in x
-    of exact first derivatives.
+    of exact first derivatives. It is nan where that is not known.
     """
     axis = field.free
     if over not in CONTINUOUS or (over == "width" and problem.network.width == INFINITE):
@@ -103,7 +103,8 @@ def local_exponent(problem: Problem, over: str, field: Axis, best: float, object
     slopes = [float(derivative.slope.loss(objective)[-1]) for derivative in solved]
     along = [slope * speed for slope, speed in zip(slopes[:2], speeds, strict=True)]
     across = [slope * value_of(each, over) for slope, each in zip(slopes[2:], beside, strict=True)]
-    return -(across[1] - across[0]) / (along[1] - along[0])
+    bends = along[1] - along[0]
+    return -(across[1] - across[0]) / bends if bends else math.nan  # a flat loss has no optimum to follow
 
 
 def final_losses(problems: Sequence[Problem], lrs: Array, objective: str, advance: Callable[[float], object]) -> Array:

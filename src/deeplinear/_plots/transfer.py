@@ -88,9 +88,12 @@ def _draw_curves(ax: Axes, transfer: Transfer) -> None:
         place = (transfer.best[index], transfer.optima[index].loss)
         ax.plot(*place, markersize=6, markeredgecolor="black", markeredgewidth=0.7, **marker)
     losses = np.concatenate([_curve(transfer, index)[1] for index in range(len(colors))])
-    top = max(float(np.nanmax(transfer.loss[np.isfinite(transfer.loss[:, 0]), 0], initial=0.0)), np.nanmin(losses))
+    losses = np.append(losses, [optimum.loss for optimum in transfer.optima])  # alone, if all that was tried diverges
+    losses = losses[losses > np.finfo(float).tiny]  # which stands for zero, where there is nothing to learn
     ax.set_yscale("log")
-    ax.set_ylim(np.nanmin(losses) / _ROOM**0.4, top * _ROOM**0.4)
+    if len(losses):
+        top = max(float(np.nanmax(transfer.loss[np.isfinite(transfer.loss[:, 0]), 0], initial=0.0)), losses.min())
+        ax.set_ylim(losses.min() / _ROOM**0.4, top * _ROOM**0.4)
     log_axis(ax)
     _field_axis(ax, transfer, "x")
     ax.set_xlabel("schedule factor" if _is_factor(transfer) else _name(transfer, transfer.field))
@@ -180,14 +183,15 @@ def _field_axis(ax: Axes, transfer: Transfer, which: str) -> None:
         along.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
         along.set_minor_locator(NullLocator())
         return
-    set_scale("log")
     if which == "x":
+        set_scale("log")
         lr_axis(ax)
         return
-    low, high = ax.get_ylim()
-    if high < 3 * low:  # a flat line should look flat
+    low, high = ax.dataLim.intervaly
+    if high < 3 * low:  # a flat line should look flat, also if it is flat but for rounding
         middle = math.sqrt(low * high)
         set_limits(middle / math.sqrt(3), middle * math.sqrt(3))
+    set_scale("log")
     log_axis(ax)
     low, high = ax.get_ylim()
     if high < 10 * low:

@@ -14,7 +14,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
 from deeplinear._problem.layers import LayerCheck, Layers, PerLayer, check_count, every_layer
 
-_LEAST_RICHNESS = 1e-100
+LEAST_RICHNESS = 1e-100
 """Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""
 
 
@@ -126,11 +126,11 @@ class Network:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.centered and self.richness < _LEAST_RICHNESS:
+        if not self.centered and self.richness < LEAST_RICHNESS:
             raise Refusal(
                 "richness",
                 self.richness,
-                f"at least {_LEAST_RICHNESS:g} unless centered",
+                f"at least {LEAST_RICHNESS:g} unless centered",
                 rest=": the function at initialisation is as large as 1 / richness",
             )
 

@@ -126,9 +126,10 @@ def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver, dev
         return answer
     end = min(problem.steps if each.diverged_at is None else each.diverged_at for each in (answer, other))
     losses, others = (each.curves.test_loss[:end] for each in (answer, other))
-    # What an approximation leaves out is amplified too, and may be some times as large.
-    error = answer.solver.error_in_time
-    allowed = DEPENDS * _CHANGE if error is None else min(DEPENDS * _CHANGE, error / 10)
+    # What an approximation leaves out, if anything, is amplified too, and may be some times as large.
+    allowed, error = DEPENDS * _CHANGE, answer.solver.error_in_time
+    if error is not None and answer.stats.get("error") != 0.0:
+        allowed = min(allowed, error / 10)
     differs = np.flatnonzero(np.abs(losses - others) > allowed * np.maximum(losses, LOSS_FLOOR * losses[0]))
     if not len(differs):
         return answer

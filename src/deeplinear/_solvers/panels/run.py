@@ -23,7 +23,7 @@ from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.panels import replicas
 from deeplinear._solvers.panels.error import VANISHED, Errors, grows
 from deeplinear._solvers.panels.nodes import NodesInTime
-from deeplinear._solvers.panels.sweep import ROUNDING, Panel
+from deeplinear._solvers.panels.sweep import ROUNDING, SETTLED, SMALL, Panel
 from deeplinear._solvers.panels.work import PROBED, START, step_work
 from deeplinear._solvers.rounding import amplification
 from deeplinear._time.grid import PANEL_NODES, Grid
@@ -184,7 +184,9 @@ class PanelRun:
                 residual = Panel(self.nodes, self.errors, rows, previous, self._take).settle(self._goal)
             except np.linalg.LinAlgError:
                 residual = np.inf
-            good = residual <= max(0.1 * self._goal, ROUNDING)
+            # What has not settled is a jump to the steps after the panel, the larger the smaller losses are.
+            allowed = SETTLED if self.errors.left(rows) < SMALL else 0.1
+            good = residual <= max(allowed * self._goal, ROUNDING)
             error = max(error, self.errors.truncation(rows)) if good else np.inf
             if error <= self._goal:
                 self.begun, self._panel_error = True, max(self._panel_error, error, residual)

@@ -32,6 +32,9 @@ _COARSE = 1e-3
 _FLOOR = 1e-3
 """Correlations that are this fraction of their initial value, or less, are settled to that scale only."""
 
+SMALL = 1e-4
+"""Part of the initial loss that is left where losses are small differences."""
+
 _INNER = (1e-1, 1e-4)
 """How much closer layer 0 is settled within a sweep: at first, and where what it leaves is noise to the sweeps."""
 
@@ -78,8 +81,9 @@ class Panel:
             self._sweep(True, True, tolerance)
             losses.append(errors.losses(rows))
 
-        # Losses can be small differences, which need more than what they are made of.
-        for closer in (1.0, 1e-2, 1e-4):
+        # Losses can be small differences, which need more than what they are made of: here, and in the steps after a
+        # panel, which do not settle with it.
+        for closer in (1e-2, 1e-4) if errors.left(rows) < SMALL else (1.0, 1e-2, 1e-4):
             closely = max(closer * settled, NOISE)
             for inner in _INNER:
                 sweep = partial(sweep_all, inner * closely)
