@@ -5,10 +5,10 @@ python benchmarks/honesty.py [--method panels] [--problems 300] [--seeds 3 17 ..
 Problem number s is drawn by a generator seeded with s and solved at three tolerances; the true error of the losses must
 stay below ten times the reported one. From number 200 on every problem has a schedule with jumps, ramps or warm
 restarts, many of them up to the edge of stability and beyond. With ``--method condensed`` most problems draw batches,
-and half of them have momentum. With ``--method coarse`` all of them draw batches, at one low rate. Every answer is kept in ``out/honesty`` at once, so an interrupted run goes on where it
-stopped; answers of another version of the solver are not taken. When all problems are there,
-``benchmarks/honesty.md``, or ``benchmarks/honesty_condensed.md`` and so on, and its picture are written. Violations are listed
-with their problem as a TOML file, and the exit code is then 1.
+and half of them have momentum. With ``--method coarse`` all of them draw batches, at one low rate. Every answer is kept
+in ``out/honesty`` at once, so an interrupted run goes on where it stopped; answers of another version of the solver are
+not taken. When all problems are there, ``benchmarks/honesty.md`` (``honesty_condensed.md``, ``honesty_coarse.md``) and
+its picture are written. Violations are listed with their problem as a TOML file, and the exit code is then 1.
 """
 
 import argparse
