@@ -292,16 +292,6 @@ def test_refusals():
         optimal_lr(3)
 
 
-def test_no_rate_searched_is_better_but_narrow_dips():
-    rough = replace(PROBLEMS["overfitting"], {"steps": 60})
-    found = optimal_lr(rough, objective="train")
-    assert found.loss <= found.losses.min()
-    for lr, loss in found.dips:
-        assert loss < found.loss
-        around = [dl.solve(with_rate(rough, lr * (1 + 0.001 * shift))).train_loss[-1] for shift in (-2, -1, 0, 1, 2)]
-        assert max(around) > found.loss
-
-
 # --- against brute force ---------------------------------------------------------------------------------------
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -315,6 +305,19 @@ the least that the largest loss within 20 % of a rate can be."""
 def drawn(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module("best_rate")
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(36, marks=pytest.mark.slow)])
+def test_no_rate_searched_is_better_but_narrow_dips(drawn, seed):
+    rough, which = drawn.draw(seed), f"{drawn.objective(seed)}_loss"
+    found = optimal_lr(rough, objective=drawn.objective(seed))
+    assert found.loss <= found.losses.min()
+    assert found.dips
+    assert found.rounding_at is None
+    for lr, loss in found.dips:
+        assert loss < found.loss
+        rates = [lr * (1 + 0.001 * shift) for shift in (-2, -1, 0, 1, 2)]
+        assert max(getattr(dl.solve(with_rate(rough, rate)), which)[-1] for rate in rates) > found.loss
 
 
 @pytest.mark.parametrize(("seed", "least"), BRUTE_FORCE["least_loss"].items())
