@@ -88,8 +88,8 @@ class OptimalLr:
         The rates searched, increasing, and their losses; ``inf`` where training diverges. Dips are left out.
     dips
         Rates that the search happened to find whose loss is lower than at the optimum, in pairs (rate, loss). There the
-        loss is so rough that it is already higher at rates 0.2 % away, so no rate nearby is safe to train with; or it is
-        lower by less than 0.1 %, at another minimum that is as good.
+        loss is so rough that it is already higher at rates 0.2 % away, so no rate nearby is safe to train with; or it
+        is lower by less than 0.1 %, at another minimum that is as good.
     """
 
     lr: float
