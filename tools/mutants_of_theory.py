@@ -253,7 +253,7 @@ PANELS = Suite(
             ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:PANEL_NODES], 0.0"),
         ],
         "_solvers/panels/run.py": [
-            ("good = residual <= max(0.1 * self._goal, ROUNDING)", "good = residual <= 0.1"),
+            ("good = residual <= max(allowed * self._goal, ROUNDING)", "good = residual <= 0.1"),
             ("error = max(error, self.errors.truncation(rows)) if good", "error = error if good"),
             ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),
         ],

@@ -72,7 +72,7 @@ def test_presets_cover_the_panels_and_can_be_read() -> None:
         for curve in ({"problem": preset["problem"]}, *preset["pins"]):
             read_problem(curve["problem"])
     sizes = {preset["id"]: (preset["dim"], preset["seeds"]) for preset in PRESETS if preset["dim"]}
-    assert sizes == {"6a": (300, 16), "6b": (200, 16), "6c": (500, 16), "7a": (200, 12), "7b": (200, 12)}
+    assert sizes == {"6a": (300, 16), "6b": (200, 16), "6c": (500, 16), "7a": (200, 48), "7b": (200, 48)}
 
 
 def problems_of(ident: str, part: str, name: str) -> dict[float, dl.Problem]:
