@@ -76,5 +76,5 @@ def test_a_budget_has_its_best_width_and_steps(explorer: Explorer, address: str)
     explorer.wait_for(f"Math.abs(document.querySelector('#plot').data.at(-1).y[0] - {affordable.min()}) < 1e-12")
     page.click("#take")
     explorer.wait_for_value("network", "width", found.grid["width"][width])
-    assert page.evaluate(DRAWN)["steps"] == found.horizons[horizon] + 1
+    explorer.wait_for(f"{DRAWN}?.steps === {found.horizons[horizon] + 1}")
     explorer.wait_for_count("#pins .chip", 2)
