@@ -91,6 +91,7 @@ def test_time_and_memory_of_revealed_matrices_are_counted(method: str, dim: int,
     assert cost.bytes < 1e9
 
 
+@pytest.mark.usefixtures("processor_time")
 def test_more_work_costs_more() -> None:
     short, long = (problem(steps=steps, sampling=dl.OnlineSGD(0.5)) for steps in (100, 1000))  # dense, both
     objects = 3 * 3000  # of the layers, whatever the steps
