@@ -81,6 +81,7 @@ def test_a_preset_a_pin_and_a_link(own_explorer: Explorer, address: str) -> None
     other.page.goto(f"{address}#nonsense")
     other.page.wait_for_selector(IS_DRAWN, timeout=SLOW)
     other.wait_for_text("#status", "could not be read")
+    other.wait_for("location.hash !== '#nonsense'")
     assert other.state["preset"] == "width"  # the usual settings
 
 
