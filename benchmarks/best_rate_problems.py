@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import deeplinear as dl
+from fuzz_problems import until_allowed
 
 PLAIN = 330
 """Problems of the table with constant rates, numbered from 0."""
@@ -127,13 +128,8 @@ class _Program(Draw):
         self.seed, self.plain = seed, _plain(seed)
 
     def problem(self) -> dl.Problem:
-        """Draw until nothing is refused: not every rule goes with every network and phase."""
-        while True:
-            try:
-                return self.any_problem()
-            except ValueError as error:
-                if " must " not in str(error):
-                    raise
+        """Draw until nothing is refused."""
+        return until_allowed(self.any_problem)
 
     def any_problem(self) -> dl.Problem:
         plain, common = self.plain, self.common()

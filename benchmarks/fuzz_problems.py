@@ -1,6 +1,7 @@
 """Problems of ``make fuzz``: random ones over every feature, extremes among them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -103,17 +104,22 @@ class Draw:
         )
 
 
+def until_allowed(draw: Callable[[], dl.Problem]) -> dl.Problem:
+    """Draw until nothing is refused: not every rule goes with every network and phase."""
+    while True:
+        try:
+            return draw()
+        except ValueError as error:
+            if " must " not in str(error):
+                raise
+
+
 class DrawOfRules(Draw):
     """Random choices among every update rule, schedule, initial scale and phase."""
 
     def problem(self) -> dl.Problem:
-        """Draw a problem until one is not refused: not every rule goes with every network and phase."""
-        while True:
-            try:
-                return self.any_problem()
-            except ValueError as error:
-                if " must " not in str(error):
-                    raise
+        """Draw a problem until one is not refused."""
+        return until_allowed(self.any_problem)
 
     def any_problem(self) -> dl.Problem:
         steps = self.among(int(self.rng.integers(1, 9)), int(self.between(9, 60)), int(self.between(60, 300)))
