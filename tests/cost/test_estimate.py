@@ -290,6 +290,23 @@ def test_oscillations_keep_more_of_the_past() -> None:
     assert Condensed().estimate(edge).bytes < measured < Condensed().estimate_of_oscillations(edge).bytes
 
 
+def test_a_run_that_comes_to_oscillate_takes_no_more_than_the_most() -> None:
+    """As number 2659 of ``make fuzz``: the kernel grows until training is at the edge, where little is condensed."""
+    data = dl.Spectrum([8.1e-4, 1.1e-5], [1.0e-3, 4.4e-6], [0.1, 0.9], proportional=True)
+    rule = dl.GradientDescent(dl.schedules.cosine(23.4), weight_decay=0.0233)
+    each = dl.Problem(dl.MLP(1, "infinite", richness=4.9), data, dl.FullBatch(2.9), rule, 1100)
+    found = estimate(each)
+    measured = peak_bytes(lambda: Choice().solver(each).solve([each]))
+    assert found.method == "condensed"
+    assert found.theory.most_bytes is not None
+    assert 2 * found.theory.bytes < measured < found.theory.most_bytes
+    assert "if training comes to oscillate" in str(found)
+
+
+def test_every_step_takes_no_more_than_estimated() -> None:
+    assert estimate(problem()).theory.most_bytes is None
+
+
 def test_panels_that_are_given_up_count_in_memory_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     edge, panels = problem(depth=1, lr=0.22, steps=300), Panels(patience=0.5)
 

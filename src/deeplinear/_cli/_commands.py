@@ -238,9 +238,9 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
     deeplinear estimate --over width=0.5:8:5log --over lr=0.002:0.05:20log
     """
     cost = _estimate_sweep(problem, finite, grid) if grid else _estimate(problem, finite)
-    rows = [["solve", in_time(cost.theory.seconds), in_bytes(cost.theory.bytes)]] if cost.theory else []
+    rows = [["solve", in_time(cost.theory.seconds), cost.theory.memory]] if cost.theory else []
     if cost.experiment:
-        rows.append(["simulate", in_time(cost.experiment.seconds), in_bytes(cost.experiment.bytes)])
+        rows.append(["simulate", in_time(cost.experiment.seconds), cost.experiment.memory])
     fits = f"{'enough' if cost.fits else 'NOT ENOUGH'} memory: {in_bytes(cost.available)} available"
     document = document_of("estimate", problem, None) | cost.to_dict()
     size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []

@@ -27,7 +27,7 @@ from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._problem.spectrum import Spectrum
-from deeplinear._solvers.base import Work
+from deeplinear._solvers.base import Solver, Work
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.dense import Dense
 from deeplinear._theory.solve import solve
@@ -55,10 +55,31 @@ _MOST_TABULATED = 2_000_000
 
 @dataclass(frozen=True)
 class Cost:
-    """Time and memory of one piece of work."""
+    """Time and memory of one piece of work.
+
+    Attributes
+    ----------
+    seconds, bytes
+        What it takes.
+    most_bytes
+        Memory at most, where more may be needed than the beginning of a run shows; None where it may not.
+    """
 
     seconds: float
     bytes: int
+    most_bytes: int | None = None
+
+    @property
+    def memory(self) -> str:
+        """The memory in words.
+
+        Examples
+        --------
+        >>> print(Cost(2.0, 16 * 10**6, most_bytes=170 * 10**6).memory)
+        16.0 MB (up to 170.0 MB if training comes to oscillate)
+        """
+        more = "" if self.most_bytes is None else f" (up to {in_bytes(self.most_bytes)} if training comes to oscillate)"
+        return f"{in_bytes(self.bytes)}{more}"
 
 
 @dataclass(frozen=True)
@@ -98,7 +119,7 @@ class Estimate:
         return asdict(self) | {"fits": self.fits}
 
     def __str__(self) -> str:
-        parts = [f"theory ({self.method}): {in_time(self.theory.seconds)}, {in_bytes(self.theory.bytes)}"]
+        parts = [f"theory ({self.method}): {in_time(self.theory.seconds)}, {self.theory.memory}"]
         if self.experiment:
             parts.append(f"experiment: {in_time(self.experiment.seconds)}, {in_bytes(self.experiment.bytes)}")
         parts.append(f"{'fits' if self.fits else 'does not fit'} into the {in_bytes(self.available)} available")
@@ -118,7 +139,7 @@ def estimate(
     This takes about a second, however many steps there are, or a few seconds for millions of inputs. The cost of
     ``solve`` is that of the method with which it begins. Where a long run still oscillates after a few hundred steps,
     the estimate covers the abandoned attempt and a solution at every step. Where a run oscillates only later, more of
-    the past is kept, which takes more memory and time than this estimate.
+    the past is kept, which takes more time than this estimate and up to ``most_bytes`` of memory.
 
     Parameters
     ----------
@@ -187,7 +208,18 @@ def _solving(problem: Problem) -> tuple[str, Cost]:
         works = [(solver, solver.given_up(problem))]
         works += [] if other is None else [(other, other.estimate_of_oscillations(problem))]
     times = (work.passes * seconds(min(work.shape.steps, each.most_steps(problem))) for each, work in works)
-    return works[-1][0].name, Cost(sum(times), max(work.bytes for _, work in works))
+    usual, most = max(work.bytes for _, work in works), _most_bytes(problem, choice)
+    return works[-1][0].name, Cost(sum(times), usual, most if most > usual else None)
+
+
+def _most_bytes(problem: Problem, choice: Choice) -> int:
+    """Return the most memory that a solver takes, or whatever solves the problem in its place."""
+    solver: Solver | None = choice.solver(problem)
+    most = 0
+    while solver is not None:
+        most = max(most, solver.most_bytes(problem))
+        solver = choice.instead(problem, solver)
+    return most
 
 
 def solve_seconds(problem: Problem) -> Callable[[float], float]:

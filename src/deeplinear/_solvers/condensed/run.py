@@ -28,8 +28,8 @@ from deeplinear._solvers.condensed.replicas import Replicas
 from deeplinear._solvers.rounding import DEPENDS, DIED_OUT, LOSS_FLOOR, amplification
 from deeplinear._time.history import BLOCK_NODES, Block, Condensation, condensation, joined
 
-_ROOM = 232
-"""Times for which there is room at first; there is half as much again when it is used up."""
+_ROOM, GROWTH = 232, 1.5
+"""Times for which there is room at first, and how many times as much there is when it is used up."""
 
 PART = 2.5e-3
 """Part of a row that may be left out, in units of the tolerance. What is left out of a row is orthogonal to all that is
@@ -254,7 +254,7 @@ class CondensedRun:
     def _make_room(self) -> None:
         """Take other equations with room for more times, and copy everything there."""
         before, training, size = self.equations, self._training, self.equations.c.structure.steps
-        self._allocate(size + size // 2)
+        self._allocate(int(GROWTH * size))
         before.room.copy_to(self.equations.room)
         self._training.go_on(training)
 

@@ -19,7 +19,7 @@ from deeplinear._solvers import depth
 from deeplinear._solvers.answer import curves_of
 from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Unresolved, Work
 from deeplinear._solvers.condensed.pairs import Pairs
-from deeplinear._solvers.condensed.run import CondensedRun
+from deeplinear._solvers.condensed.run import GROWTH, CondensedRun
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import LOSS_FLOOR
 from deeplinear._time.axis import SomePairs
@@ -93,6 +93,13 @@ class Condensed(Solver):
     def estimate_of_oscillations(self, problem: Problem) -> Work:
         """Return the work where training oscillates: some times as many times are kept."""
         return self._estimate(problem, _OSCILLATING)
+
+    def most_bytes(self, problem: Problem) -> int:
+        """Nothing is condensed: all rows that may be kept are, with the copy that is made when there is more room."""
+        rows = min(self.most_rows, problem.steps * problem.data.outputs) / problem.data.outputs
+        most = min(problem.steps, GROWTH * rows)
+        shapes = (replace(structure(problem), steps=math.ceil(times)) for times in (most, most / GROWTH))
+        return sum(map(system.memory, shapes))
 
     def begins(self, problem: Problem) -> bool:
         """Whether the past of the first steps is condensed, at the largest rate that the run has."""
