@@ -137,13 +137,14 @@ class Series:
     """Problems of growing size, which is the value of their lines; what is timed, and how the paper says it grows.
 
     ``what`` is "network", "theory" or "panels"; ``kind`` says of which networks too, and ``axis`` is the letter of the
-    size. ``exponent`` is None where the paper says nothing.
+    size. Powers are those of sizes from ``beyond`` on. ``exponent`` is None where the paper says nothing.
     """
 
     what: str
     kind: str
     axis: str
     lines: tuple[Line, ...]
+    beyond: float
     dim: int | None = None
     exponent: float | None = None
 

@@ -184,12 +184,12 @@ class Timed:
 
     @property
     def exponent(self) -> tuple[float, float]:
-        """Slope of log(seconds) against log(size) over the upper two thirds, and its error.
+        """Slope of log(seconds) against log(size) over large sizes, two at least, and its error.
 
         From so few points the standard error is itself uncertain: it is made as much larger as Student's distribution
         is wider than the normal one, so that as many of them count as significant.
         """
-        large = slice(len(self.sizes) // 3, None)
+        large = self.sizes >= min(self.series.beyond, self.sizes[-2])
         found, error = loglog_slope(self.sizes[large], self.seconds[large])
         freedom = len(self.sizes[large]) - 2
         if freedom < 1:

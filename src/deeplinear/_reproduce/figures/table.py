@@ -36,22 +36,26 @@ def lines(problems: dict[int, dl.Problem]) -> tuple[Line, ...]:
 DIM, WIDE = 64, 16
 """Input dimension where widths and data sets grow, and N / D where data sets do: N^2 L is then what a step takes."""
 
-STEPS = (25, 35, 50, 71, 100, 141, 200, 283, 400)
+STEPS = (100, 141, 200, 283, 400, 566, 800, 1000, 1250, 1600, 2000, 2400)
+UPDATES = (200, 283, 400, 566, 800, 1131, 1600, 2263, 3200)
 DEPTHS = (2, 3, 4, 6, 8, 11, 16, 23, 32)
+TALLER = (2, 4, 8, 11, 16, 23, 32, 45, 64)
 RATIOS = (2, 4, 8, 16, 32, 64, 128)
-WIDTHS = (4, 6, 8, 11, 16, 23, 32, 45, 64)
-HORIZONS = (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+WIDTHS = (4, 8, 16, 32, 45, 64, 79, 96, 128)
+HORIZONS = (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 
+# Memory slows down where a cache of a few MB ends, and time then grows by more than its power. So where much memory is
+# gone through, powers are those of sizes that hold 64 MB and more; elsewhere, those of the upper two thirds.
 SERIES = (
-    Series("network", "network", "T", lines({8 * t: mlp(steps=8 * t) for t in STEPS}), 200, 1.0),
-    Series("network", "network", "L", lines({n: mlp(n, steps=20) for n in DEPTHS}), 300, 1.0),
-    Series("network", "network", "N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in WIDTHS}), DIM, 2.0),
-    Series("network", "network", "P", lines({DIM * n: mlp(3, WIDE, n, 20) for n in RATIOS}), DIM, 1.0),
-    Series("theory", "MLP theory", "T", lines({4 * t: mlp(2, steps=4 * t) for t in STEPS}), None, 3.0),
-    Series("theory", "MLP theory", "L", lines({n: mlp(n) for n in DEPTHS}), None, 1.0),
-    Series("theory", "residual theory", "T", lines({4 * t: resnet(2, 4 * t) for t in STEPS}), None, 3.0),
-    Series("theory", "residual theory", "L", lines({2 * n: resnet(2 * n) for n in DEPTHS}), None, 2.0),
-    Series("panels", "panels", "T", lines({t: mlp(2, steps=t) for t in HORIZONS})),
+    Series("network", "network", "T", lines({t: mlp(steps=t) for t in UPDATES}), 566, 200, 1.0),
+    Series("network", "network", "L", lines({n: mlp(n, steps=10) for n in TALLER}), 8, 1000, 1.0),
+    Series("network", "network", "N", lines({DIM * n: mlp(3, n, 1.0, 10) for n in WIDTHS}), 32 * DIM, DIM, 2.0),
+    Series("network", "network", "P", lines({DIM * n: mlp(3, WIDE, n, 20) for n in RATIOS}), 8 * DIM, DIM, 1.0),
+    Series("theory", "MLP theory", "T", lines({t: mlp(2, steps=t) for t in STEPS}), 800, None, 3.0),
+    Series("theory", "MLP theory", "L", lines({n: mlp(n) for n in DEPTHS}), 6, None, 1.0),
+    Series("theory", "residual theory", "T", lines({t: resnet(2, t) for t in STEPS}), 800, None, 3.0),
+    Series("theory", "residual theory", "L", lines({n: resnet(n, 400) for n in DEPTHS}), 4, None, 2.0),
+    Series("panels", "panels", "T", lines({t: mlp(2, steps=t) for t in HORIZONS}), 10_000),
 )
 
 
@@ -131,11 +135,10 @@ PANELS = (
         "Cost of networks and of theory",
         "Cost of full-batch training and of the theory, as powers of T, L, N and P.",
         "exponents: network N^2 L P T, theory L T^3, residual theory L^2 T^3",
-        "the least of several timings on the machine at hand; slopes of log time against log size, over the upper two "
-        "thirds of the sizes",
+        "the least of several timings on the machine at hand; slopes of log time against log size, over large sizes",
         Timing(SERIES),
         OverSizes(),
         (network, samples, mlp_theory, residual_theory, linear_in_depth, panels),
-        {"tiny": Size(1, 1, curves=2), "quick": Size(1, 1), "full": Size(1, 1)},
+        {"tiny": Size(1, 1, curves=2), "quick": Size(1, 1, curves=9), "full": Size(1, 1)},
     ),
 )
