@@ -145,7 +145,7 @@ def _sizes_that_scatter(problem: Problem) -> list[str]:
     looks = any(rule.scaling is not None or rule.ascent is not None or rule.orthogonal is not None for rule in rules)
     if not (looks and problem.data.dimension_free):
         return []
-    modes = problem.data.modes
+    modes = problem.modes
     parts = modes.weight * modes.eigenvalues
     directions = float(parts.sum() ** 2 / (parts * modes.eigenvalues).sum())
     if directions >= _MANY:

@@ -142,7 +142,7 @@ def structure(
         depth_nodes=depth_nodes,
         steps=rows if times is None else times,
         outputs=problem.data.outputs,
-        modes=len(problem.data.modes.eigenvalues),
+        modes=len(problem.modes.eigenvalues),
         skip=problem.network.skip,
         centered=problem.network.centered,
         sets=data_sets(problem, lengths)[0],
@@ -198,7 +198,7 @@ def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))
-    modes = problem.data.modes
+    modes = problem.modes
     in_units_of_scale = 1.0 if network.centered else network.richness
     gamma0 = in_units_of_scale * network.gamma0_per_richness
     numbers = {

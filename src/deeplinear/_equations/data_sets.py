@@ -126,7 +126,7 @@ def targets(problem: Problem) -> Array:
             Q[late, early] = Q[early, late] = np.prod(
                 [stage.target_overlap for stage in problem.stages[early + 1 : late + 1]]
             )
-    gram = problem.data.modes.target
+    gram = problem.modes.target
     modes, outputs = gram.shape[:2]
     products = Q[None, :, None, :, None] * gram[:, None, :, None, :]  # eq-targets
     return np.asarray(products.reshape(modes, count * outputs, count * outputs))

@@ -103,7 +103,7 @@ def check_range(problem: Problem, *values: NDArray[np.float64] | float) -> None:
     """Refuse a problem, by the field that is farthest from 1, if something found of it is beyond all numbers."""
     if all(np.isfinite(each).all() for each in values):
         return
-    modes, data = problem.data.modes, problem.data
+    modes, data = problem.modes, problem.data
     sizes = {
         "richness": problem.network.richness,
         "width": max((width for width in problem.network.end_widths if np.isfinite(width)), default=1.0),

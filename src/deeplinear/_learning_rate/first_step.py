@@ -83,7 +83,7 @@ def first_rise_lr(problem: Problem) -> float:
     from scipy.optimize import brentq  # slow to import, and rarely needed
 
     # Below any rate of interest the loss falls; the first sign change on a fine grid brackets the answer.
-    grid = np.log(np.geomspace(1e-6, 1e3, 181) / max(float(problem.data.modes.eigenvalues.max()), 1e-12))
+    grid = np.log(np.geomspace(1e-6, 1e3, 181) / max(float(problem.modes.eigenvalues.max()), 1e-12))
     signs = np.array([rises(each) for each in grid]) > 0
     if not signs.any() or signs[0]:
         raise ValueError(_NO_RISE)
@@ -115,7 +115,7 @@ def _has_closed_form(problem: Problem) -> bool:
 
 def _coefficients(problem: Problem) -> tuple[float, float, float]:
     """C_v(1) = V - linear eta + quadratic eta^2."""
-    L, nu, modes = problem.network.layers, problem.network.end_widths[0], problem.data.modes
+    L, nu, modes = problem.network.layers, problem.network.end_widths[0], problem.modes
     lam, p = modes.eigenvalues, modes.weight
     w2 = np.trace(modes.target, axis1=1, axis2=2)
     V = p @ (lam * w2)

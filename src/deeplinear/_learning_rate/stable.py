@@ -166,7 +166,7 @@ def _learned_before(problem: Problem) -> float:
     Where targets are opposite this is four times that of a network that knows nothing, and it takes a while to unlearn.
     """
     overlaps = np.cumprod([1.0, *(stage.target_overlap for stage in problem.stages[:0:-1])])
-    modes = problem.data.modes
+    modes = problem.modes
     power = modes.weight @ (modes.eigenvalues * np.trace(modes.target, axis1=1, axis2=2))
     return float(2 * (1 - overlaps.min()) * power + problem.label_noise[-1])
 

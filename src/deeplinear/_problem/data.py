@@ -101,6 +101,10 @@ class Isotropic:
         gram = np.ones((1, 1)) if self.target_gram is None else np.array(self.target_gram)
         return Modes(np.ones(1), gram[None], np.ones(1))
 
+    def modes_within(self, horizon: float) -> Modes:
+        """Return the modes that training up to a horizon tells apart: all of them."""
+        return self.modes
+
     def finite(self, dim: int | None) -> Modes:
         """Return the modes of a network with ``dim`` inputs, each with its number of directions as weight."""
         return directions(self.modes, dim)

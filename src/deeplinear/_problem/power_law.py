@@ -17,8 +17,8 @@ TOLERANCE = 1e-7
 _EXPLICIT = 10_000
 """Modes taken one by one before sums become integrals, which then differ by about 1 / (24 k^2)."""
 
-_SLOW = 1e-3 / HORIZON
-"""Eigenvalues below this are not told apart."""
+_SLOW = 1e-5
+"""Eigenvalues below this, over the horizon, are not told apart."""
 
 
 def power_law(capacity: float, source: float, k: Array, weight: Array | None = None) -> Modes:
@@ -28,8 +28,8 @@ def power_law(capacity: float, source: float, k: Array, weight: Array | None = N
 
 
 @lru_cache(maxsize=64)
-def infinite_power_law(capacity: float, source: float) -> Modes:
-    """Return a few dozen modes whose sums are those over k = 1, 2, ... to infinity.
+def infinite_power_law(capacity: float, source: float, horizon: float = HORIZON) -> Modes:
+    """Return a few dozen modes whose sums are those over k = 1, 2, ... to infinity, for training up to a horizon.
 
     The first modes are taken as they are; then sums over k are integrals over log k, by Gauss-Legendre panels;
     what has an eigenvalue next to zero is one mode, with sums from the zeta function. All that is compressed.
@@ -40,7 +40,7 @@ def infinite_power_law(capacity: float, source: float) -> Modes:
     >>> f"{(modes.weight * modes.eigenvalues).sum():.9f}, {zeta(1.5):.9f}"
     '2.612375349, 2.612375349'
     """
-    last = np.floor(_SLOW ** (-1 / capacity))
+    last = np.floor((_SLOW / horizon) ** (-1 / capacity))
     explicit = np.arange(1.0, min(last, _EXPLICIT) + 1)
     k, weight = _panels(explicit[-1] + 0.5, last + 0.5)
     near = power_law(capacity, source, np.append(explicit, k), np.append(np.ones(len(explicit)), weight))
@@ -50,7 +50,7 @@ def infinite_power_law(capacity: float, source: float) -> Modes:
     lam, power, count = (
         np.concatenate([getattr(near, name), getattr(far, name)]) for name in ("eigenvalues", "target", "weight")
     )
-    return compress(Modes(lam, power, count), TOLERANCE)
+    return compress(Modes(lam, power, count), TOLERANCE, horizon)
 
 
 def _panels(first: float, last: float) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -16,12 +17,13 @@ from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_o
 from deeplinear._core.cached import cached_property
 from deeplinear._core.files import read_toml, write_atomically
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
-from deeplinear._problem.data import Isotropic
+from deeplinear._problem.data import Isotropic, Modes
 from deeplinear._problem.layers import check_count, every_layer
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.sampling import Sampling
+from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._problem.tables import phase_table, read_part, read_phase, table_of
 
@@ -43,6 +45,9 @@ _STEPS = About(
     log=True,
 )
 
+
+_MOST_OF_A_STEP = 100.0
+"""What a step adds to the time of the fastest mode at most, which is 2 where training is stable for good."""
 
 _FEWEST, _MOST = 64, 65536
 """Ratios between which whole ones look like counts; larger ones are rather meant to be as good as infinite."""
@@ -156,6 +161,24 @@ class Problem:
     def stages(self) -> tuple[Stage, ...]:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
+
+    @property
+    def modes(self) -> Modes:
+        """Modes of the data, as the equations take them: those that training over so many steps tells apart."""
+        return self.data.modes_within(self._horizon)
+
+    @property
+    def _horizon(self) -> float:
+        """A time beyond which training does not get, in units of the slowness of the fastest mode.
+
+        Training is stable only if a step takes each mode some 2 of these at most, and momentum adds up steps. Other
+        rules may do anything.
+        """
+        rules = [stage.optimizer for stage in self.stages]
+        if not all(rule.is_plain and is_constant(rule.momentum) for rule in rules):
+            return math.inf
+        momentum = max(float(rule.momenta(1)[0].real) for rule in rules)
+        return _MOST_OF_A_STEP * self.steps / (1.0 - momentum)
 
     @property
     def label_noise(self) -> NDArray[Any]:

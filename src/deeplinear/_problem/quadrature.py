@@ -28,7 +28,8 @@ from deeplinear._problem.data import Modes
 Array = NDArray[np.float64]
 
 HORIZON = 1e12
-"""Smoothness assumed of F: s lam_max up to this. Eigenvalues further below lam_max count as hardly learned."""
+"""Smoothness assumed of F: s lam_max up to this. Eigenvalues further below lam_max count as hardly learned. Shorter
+training tells fewer modes apart."""
 
 _DECAYED = 1e-3
 """Errors are relative to a sum until it has decayed by this factor, then to this fraction of its first value."""
@@ -51,11 +52,11 @@ class _Part(NamedTuple):
     target: Array
 
 
-def compress(modes: Modes, tolerance: float) -> Modes:
+def compress(modes: Modes, tolerance: float, horizon: float = HORIZON) -> Modes:
     """Return fewer modes that give the same sums, up to ``tolerance``; modes of eigenvalue zero are dropped.
 
     The error is measured, not estimated: the sums are compared for F = exp(-s lam) with s lam_max up to
-    ``HORIZON`` and F = (1 - c lam)^t with c lam_max up to 1.9, decade by decade, and the order of each rule is the
+    ``horizon`` and F = (1 - c lam)^t with c lam_max up to 1.9, decade by decade, and the order of each rule is the
     lowest at which the differences, added up over the decades, stay within the tolerance.
 
     Examples
@@ -75,24 +76,24 @@ def compress(modes: Modes, tolerance: float) -> Modes:
     if not top > 0:
         return modes
     with np.errstate(over="ignore", invalid="ignore"):
-        return _compressed(modes, float(top), tolerance)
+        return _compressed(modes, float(top), tolerance, horizon)
 
 
-def _compressed(modes: Modes, top: float, tolerance: float) -> Modes:
+def _compressed(modes: Modes, top: float, tolerance: float, horizon: float) -> Modes:
     whole = _merged(modes, top)
-    decades = math.ceil(math.log10(HORIZON))
-    x = _coordinate(whole.lam)
+    decades = math.ceil(math.log10(horizon))
+    x = _coordinate(whole.lam, horizon)
     index = np.minimum((decades * (1 - x / x.max())).astype(int), decades - 1)
     parts = [_Part(*(values[index == i] for values in whole)) for i in np.unique(index)]
-    sums = [_sums(part) for part in parts]
+    sums = [_sums(part, horizon) for part in parts]
     total = np.abs(sum(sums))
     if not np.isfinite(total).all():
         raise Uncountable("the spectrum cannot be compressed: a sum over its modes overflows")
     allowed = tolerance / len(parts) * np.maximum(total, _DECAYED * total[0])
     with one_blas_thread():  # products this thin gain nothing from more
-        rules = [_rule(part, exact, allowed) for part, exact in zip(parts, sums, strict=True)]
+        rules = [_rule(part, exact, allowed, horizon) for part, exact in zip(parts, sums, strict=True)]
     lam, signal, target = (np.concatenate(values) for values in zip(*rules, strict=True))
-    return Modes(top * lam, target / signal[:, None, None], signal / lam, reach=HORIZON / top)
+    return Modes(top * lam, target / signal[:, None, None], signal / lam, reach=horizon / top)
 
 
 def _merged(modes: Modes, top: float) -> _Part:
@@ -107,22 +108,23 @@ def _merged(modes: Modes, top: float) -> _Part:
     return _Part(lam[learned], summed[learned], target[learned])
 
 
-def _coordinate(lam: Array) -> Array:
-    coordinate: Array = np.log1p(HORIZON * lam)
+def _coordinate(lam: Array, horizon: float) -> Array:
+    coordinate: Array = np.log1p(horizon * lam)
     return coordinate
 
 
-def _rule(part: _Part, exact: Array, allowed: Array) -> _Part:
+def _rule(part: _Part, exact: Array, allowed: Array, horizon: float) -> _Part:
     """Return the Gauss rule of lowest order within the allowed error, or the part itself if that has no more nodes."""
     start = _start(part)
-    x = np.repeat(_coordinate(part.lam), len(start) // len(part.lam))
+    x = np.repeat(_coordinate(part.lam, horizon), len(start) // len(part.lam))
     size = 16
     while True:
         basis = _krylov(x, start, min(size, len(part.lam)))
         restricted, overlap = (basis * x) @ basis.T, basis @ start
         for order in range(1, min(len(basis) + 1, len(part.lam))):
-            rule = _nodes(restricted[:order, :order], overlap[:order], x.min(), x.max())
-            if (np.abs(_sums(rule) - exact) <= allowed).all():
+            values, signal, target = _nodes(restricted[:order, :order], overlap[:order])
+            rule = _Part(np.expm1(np.clip(values, x.min(), x.max())) / horizon, signal, target)
+            if (np.abs(_sums(rule, horizon) - exact) <= allowed).all():
                 return rule
         if len(basis) < size:
             return part
@@ -159,29 +161,28 @@ def _krylov(x: Array, start: Array, size: int) -> Array:
     return basis[:count]
 
 
-def _nodes(x: Array, overlap: Array, low: float, high: float) -> _Part:
+def _nodes(x: Array, overlap: Array) -> tuple[Array, Array, Array]:
     """Nodes and weights from the matrix of x on a Krylov space, and from the overlaps of its basis with the start."""
     values, vectors = np.linalg.eigh(x)
     root = vectors.T @ overlap
     signal, target = root[:, 0] ** 2, root[:, 1:, None] * root[:, None, 1:]
     power = np.trace(target, axis1=1, axis2=2)
     kept = (signal > _TINY * signal.max()) | (power > _TINY * power.max())
-    lam = np.expm1(np.clip(values, low, high)) / HORIZON
-    return _Part(lam[kept], np.maximum(signal, _TINY * signal.max())[kept], target[kept])
+    return values[kept], np.maximum(signal, _TINY * signal.max())[kept], target[kept]
 
 
-def _sums(part: _Part) -> Array:
+def _sums(part: _Part, horizon: float) -> Array:
     """The sums over modes for every trial function F, j = 1 and 2, signal and target: shape (functions, 4)."""
     power = np.trace(part.target, axis1=1, axis2=2)
     measures = np.stack([part.signal, part.signal * part.lam, power, power * part.lam], axis=1)
     chunks = range(0, len(part.lam), _CHUNK)
-    sums: Array = sum(_trial_functions(part.lam[i : i + _CHUNK]) @ measures[i : i + _CHUNK] for i in chunks)
+    sums: Array = sum(_trial_functions(part.lam[i : i + _CHUNK], horizon) @ measures[i : i + _CHUNK] for i in chunks)
     return sums
 
 
-def _trial_functions(lam: Array) -> Array:
+def _trial_functions(lam: Array, horizon: float) -> Array:
     """What training may make of a mode, the first being 1: shape (functions, modes)."""
-    decay = np.concatenate([[0.0], np.logspace(-2, math.log10(HORIZON), 81)])
+    decay = np.concatenate([[0.0], np.logspace(-2, math.log10(horizon), 81)])
     steps = np.unique(np.round(np.logspace(0, 3, 25)))
     with np.errstate(under="ignore"):
         return np.concatenate(

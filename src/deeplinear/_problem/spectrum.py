@@ -1,5 +1,6 @@
 """Data with structure: directions of unequal variance, each with its share of the target."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,7 +14,10 @@ from deeplinear._problem.data import NOISE, Matrix, Modes, directions
 from deeplinear._problem.from_data import fit_rows
 from deeplinear._problem.modes import read_eigenvalues, read_multiplicity, read_target_power
 from deeplinear._problem.power_law import infinite_power_law, power_law
-from deeplinear._problem.quadrature import Uncountable, compress
+from deeplinear._problem.quadrature import HORIZON, Uncountable, compress
+
+_SHORTEST = 1e4
+"""Horizon that all shorter ones count as: little would be gained by still fewer modes."""
 
 _SHOWN = 4
 
@@ -266,6 +270,10 @@ multiplicity=None, proportional=False, noise=0.0)
         target = np.array(self.target_power).reshape(count, self.outputs, self.outputs)
         return Modes(np.array(self.eigenvalues), target, weight)
 
+    def modes_within(self, horizon: float) -> Modes:
+        """Return the modes that training up to a horizon tells apart: all that are given."""
+        return self.modes
+
     def finite(self, dim: int | None) -> Modes:
         """Return the modes of a network with ``dim`` inputs, each with its number of directions as weight."""
         if self.proportional:
@@ -334,6 +342,18 @@ class PowerLaw(Spectrum):
     def modes(self) -> Modes:
         """The compressed spectrum, which knows how far it reaches."""
         return infinite_power_law(self.capacity, self.source)
+
+    def modes_within(self, horizon: float) -> Modes:
+        """Return the modes that training up to a horizon tells apart.
+
+        Parameters
+        ----------
+        horizon
+            Training time, kernel times learning rate summed over steps, times the largest eigenvalue. It is rounded up
+            to a power of ten, so that runs of similar length share their modes.
+        """
+        decades = math.ceil(math.log10(min(max(horizon, _SHORTEST), HORIZON)))
+        return infinite_power_law(self.capacity, self.source, 10.0**decades)
 
     def finite(self, dim: int | None) -> Modes:
         """Return the first ``dim`` modes."""

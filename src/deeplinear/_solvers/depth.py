@@ -86,7 +86,7 @@ def blows_up(problem: Problem) -> bool:
     """Whether plain descent is beyond the edge of stability at first, by the kernel of the first and last weights."""
     optimizer, network, steps = problem.stages[0].optimizer, problem.network, problem.stages[0].of
     kernel = 2.0 * math.exp(float(np.real(network.log_initial_gain)))
-    fastest = float(np.abs(problem.data.modes.eigenvalues).max())
+    fastest = float(np.abs(problem.modes.eigenvalues).max())
     return optimizer.is_plain and optimizer.highest_rate(steps) * fastest * kernel > 2.0
 
 

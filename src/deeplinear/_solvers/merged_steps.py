@@ -260,13 +260,13 @@ def _positive(curve: Array) -> Array:
 
 def _rate(problem: Problem, kernel: float) -> float:
     """Relaxations of the fastest direction in one step."""
-    rate: float = problem.optimizer.rates(1)[0] * problem.data.modes.eigenvalues.max() * kernel
+    rate: float = problem.optimizer.rates(1)[0] * problem.modes.eigenvalues.max() * kernel
     return rate
 
 
 def _remaining(problem: Problem, times: float) -> float:
     """Part of the initial error that is left where every direction decays as fast as its variance lets it."""
-    modes = problem.data.modes
+    modes = problem.modes
     signal = modes.weight * modes.eigenvalues * np.trace(modes.target, axis1=1, axis2=2)
     if not signal.sum() > 0:
         return 1.0

@@ -23,7 +23,7 @@ def check_reach(problems: Sequence[Problem], solved: Equations) -> None:
     Where the loss is above its initial value slow modes do not matter.
     """
     for index, problem in enumerate(problems):
-        modes = problem.data.modes
+        modes = problem.modes
         if np.isinf(modes.reach):
             continue
         slowest = int(np.argmin(modes.eigenvalues))

@@ -145,7 +145,7 @@ def _results(
 
 def _task_losses(problem: Problem, rows: list[Row], net: _Kernels, test: Array) -> Array:
     """Test losses of all rows on the targets of all phases: v(t) + w - w(t) is the error on another target w."""
-    outputs, sigma, modes = problem.data.outputs, [row.stage.noise for row in rows], problem.data.modes
+    outputs, sigma, modes = problem.data.outputs, [row.stage.noise for row in rows], problem.modes
     one = np.eye(outputs * len(rows))
     losses = np.zeros((len(problem.stages), len(rows)))
     for task, stage in enumerate(problem.stages):
@@ -202,7 +202,7 @@ def _evaluate(
     """
     L, nu, gamma0 = problem.network.layers, (np.nan, *problem.network.widths), problem.network.gamma0
     skip, beta = problem.network.skip, problem.network.branch_factor
-    outputs, modes = problem.data.outputs, problem.data.modes
+    outputs, modes = problem.data.outputs, problem.modes
     times, layers = len(rows), range(1, L + 1)
     one, zero = np.eye(outputs * times), np.zeros((outputs * times, outputs * times))
     every_time, every_pair, same_output = np.ones((times, times)), np.ones((outputs, outputs)), np.eye(outputs)

@@ -231,7 +231,7 @@ def _least_loss(problem: Problem) -> float:
     """Label noise that is left on the training set when as much of it is fitted as there are directions."""
     data = problem.data
     left = (
-        np.real(stage.noise) ** 2 * max(0.0, 1.0 - np.real(stage.sampling.reuse) * data.modes.weight.sum())
+        np.real(stage.noise) ** 2 * max(0.0, 1.0 - np.real(stage.sampling.reuse) * problem.modes.weight.sum())
         for stage in problem.stages
     )
     return float(data.outputs * min(left))
