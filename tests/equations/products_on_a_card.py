@@ -3,10 +3,13 @@
 Run by ``test_replay.py`` in a process of its own, since Triton decides at import whether it interprets.
 """
 
+import numpy as np
 import torch
 
 from deeplinear._equations import device_rows
+from deeplinear._equations.device_past import PastOnCard
 from deeplinear._equations.device_rows import DeviceRows
+from deeplinear._equations.fixed_point import MEMORY, Accelerated, Past
 
 SIZE, BLOCK = 11, 16
 draw = torch.Generator().manual_seed(0)
@@ -73,12 +76,41 @@ def check(t, lead, parts):
     expected = (factor * F[0] * C + 2 * factor * d.mT * d * F[1])[..., own, :]
     agree(rows.sum_of_rows(F[0], C, factor, F[1], 2 * factor, profile, SIZE), expected)
     agree(rows.sum_of_rows(F[0], C, None, F[1], None, None, SIZE), (F[0] * C + F[1])[..., own, :])
+    agree(
+        rows.sum_of_rows(F[0], C[..., own, :], factor, F[1][..., own, :], None, None, SIZE),
+        (factor * F[0] * C + F[1])[..., own, :],
+    )
     filled = torch.zeros_like(C)
     rows.fill_sum(filled, C, C, factor, profile, SIZE)
     agree(filled[..., own, :], (C + factor * d.mT * d * C)[..., own, :])
 
 
+def check_sweeps(batch):
+    """A linear sweep of 20 unknowns, whose memory is used for three starts; the last problem has unknowns of zero."""
+    global cases
+    A, b = 0.3 * random(batch, 20, 20) / 20**0.5, random(batch, 20, 1)
+    A[1:] *= 2.0
+    A[-1, :15], b[-1, :15] = 0.0, 0.0
+
+    def sweep(x):
+        return (A @ x[..., None] + b)[..., 0]
+
+    like = torch.zeros(batch, 20, dtype=torch.float64)
+    here, there = (Accelerated(sweep, like, past) for past in (Past(MEMORY, like), PastOnCard(like)))
+    for start in (like, random(batch, 20), 1e-3 * random(batch, 20)):
+        (expected, _), (actual, moving) = (
+            each.solve(start, 1e-12, 40, np.zeros(batch, bool)) for each in (here, there)
+        )
+        assert not moving.any()
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(actual, torch.linalg.solve(torch.eye(20) - A, b)[..., 0], rtol=1e-10, atol=1e-10)
+        cases += 1
+    like[0, 0] = torch.inf
+    assert there.solve(like, 1e-12, 40, np.zeros(batch, bool))[1].tolist() == [True] + [False] * (batch - 1)
+
+
 if __name__ == "__main__":
     for t, lead, parts in ((6, (2,), 1), (6, (2, 3), 3), (SIZE - 1, (2,), 2)):
         check(t, lead, parts)
+    check_sweeps(3)
     print(f"{cases} cases agree")

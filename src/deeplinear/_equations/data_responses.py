@@ -13,7 +13,7 @@ from deeplinear._equations.coefficients import Coefficients
 from deeplinear._equations.increments import without_initial
 from deeplinear._equations.layers import kernel_on_h
 from deeplinear._equations.products import fill_resolvent, is_panel, over_time, rows_times, rows_times_transpose
-from deeplinear._equations.two_time import Causal, Given, Room, Symmetric
+from deeplinear._equations.two_time import Causal, Room, Symmetric
 from deeplinear._equations.weights import Weights
 
 
@@ -60,7 +60,7 @@ class DataResponses:
         Rows that are only looked at are not coupled to each other, and have no response of h_0.
         """
         c, outputs = self.c, self.c.structure.outputs
-        K = kernel_on_h(c, self.weights, Given(Rgu_hat), Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
+        K = kernel_on_h(c, self.weights, self.K.given(Rgu_hat), Cg, rows, c.first_to_last, c.first_to_last)  # eq-K
         for own, factors in self.mixed:
             K[..., : own.start] += K[..., own] @ factors  # eq-mixed
             K[..., own] = 0.0
@@ -71,17 +71,18 @@ class DataResponses:
         self.H1[..., rows, :] = over_tasks(H, outputs, c.structure.sets.tasks)
         if not residuals:
             return
+        mean_H, RDelta = mode_sum(c, H, 1), None
         if self._mean_H is not None:
-            self._mean_H[rows] = mode_sum(c, H, 1)
+            self._mean_H[rows] = mean_H
 
         if self.RDelta is not None:
-            Rvu = -rows_times(self.mean_H(rows), self.K)  # eq-mode-sums
+            Rvu = -rows_times(mean_H, self.K)  # eq-mode-sums
             felt = self.reused(Rvu, rows)
             if c.structure.sets.is_second(rows.start // outputs):
                 self._feel_the_draw_again(felt, rows)
-            fill_resolvent(self.RDelta, felt, rows, panel)  # eq-noise
+            RDelta = fill_resolvent(self.RDelta, felt, rows, panel)  # eq-noise
         if not passive:
-            Rhr = -self.mean_H(rows) if self.RDelta is None else -self.times_mean_H(self.RDelta[rows])
+            Rhr = -mean_H if RDelta is None else -self.times_mean_H(RDelta)
             self.Rhr[rows] = without_initial(c, Rhr) if c.structure.centered else Rhr
 
     def mix(self, rows: slice, factors: Array) -> None:

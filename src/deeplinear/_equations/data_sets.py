@@ -119,14 +119,15 @@ def targets(problem: Problem) -> Array:
 
     The overlap of two targets is the product of those between the phases in between.
     """
-    count = len(problem.stages)
+    count, gram = len(problem.stages), problem.modes.target
+    if count == 1:
+        return gram
     Q = np.ones((count, count), np.result_type(*(stage.target_overlap for stage in problem.stages)))
     for late in range(count):
         for early in range(late):
             Q[late, early] = Q[early, late] = np.prod(
                 [stage.target_overlap for stage in problem.stages[early + 1 : late + 1]]
             )
-    gram = problem.modes.target
     modes, outputs = gram.shape[:2]
     products = Q[None, :, None, :, None] * gram[:, None, :, None, :]  # eq-targets
     return np.asarray(products.reshape(modes, count * outputs, count * outputs))

@@ -6,16 +6,14 @@ so the correction of each sweep is carried along the chain with (1 - beta^2 sum)
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, alike, identity
 from deeplinear._equations.coefficients import Coefficients
 from deeplinear._equations.fixed_point import fixed_point
 from deeplinear._equations.products import is_panel
-from deeplinear._equations.replay import earlier_rows, part_of_step
+from deeplinear._equations.replay import earlier_rows, recorded_sweeps
 from deeplinear._equations.two_time import Causal, Symmetric
 
 SETTLED = 1e-10
@@ -65,23 +63,29 @@ class DepthSweeps:
             swept = carried(xp.stack([kernel[rows], covariance[rows]], axis=1))
             kernel[rows], covariance[rows] = swept[:, 0], swept[:, 1]
             return
-        swept_once = part_of_step(rows, name, carried)
         before = earlier_rows(rows, count)
         start = xp.stack([each.matrix[..., before, :e] for each in (kernel, covariance)], axis=1)
+        flat = start.reshape(len(start), -1)
 
-        def settled(**options: Any) -> tuple[Array, NDArray[np.bool_]]:
-            return fixed_point(
-                lambda flat: swept_once(flat.reshape(start.shape)).reshape(flat.shape),
-                start.reshape(len(start), -1),
-                tolerance=SETTLED,
-                ignore=self.unsettled,
-                **options,
+        def swept_once(flat: Array) -> Array:
+            return carried(flat.reshape(start.shape)).reshape(flat.shape)
+
+        if (first := recorded_sweeps(rows, name, swept_once, flat)) is not None:
+            last, moving = first.solve(flat, SETTLED, _MOST_SWEEPS, self.unsettled)
+        else:
+            last, moving = fixed_point(
+                swept_once, flat, tolerance=SETTLED, most_sweeps=_MOST_SWEEPS, ignore=self.unsettled
             )
-
-        last, moving = settled(most_sweeps=_MOST_SWEEPS)
         if self._are_many and (moving & ~self.unsettled).any() and bool(xp.all(xp.isfinite(last))):
             # What has grown much along the depth: too much for few sweeps in memory, not yet a divergence.
-            _, moving = settled(most_sweeps=_MANY_SWEEPS, memory=_MANY_IN_MEMORY)
+            _, moving = fixed_point(
+                swept_once,
+                flat,
+                tolerance=SETTLED,
+                most_sweeps=_MANY_SWEEPS,
+                memory=_MANY_IN_MEMORY,
+                ignore=self.unsettled,
+            )
         self.unsettled |= moving
 
     def _carry(self, name: str, over: Array) -> Array:

@@ -214,3 +214,29 @@ def sum_of_rows(
         profile += number * p1
         last *= tl.load(profile + c, mask=known, other=0.0) * tl.load(profile + t)
     tl.store(out + number * width + c, values + last, mask=c < width)
+
+
+@triton.jit
+def combination(out, products, RIDGE: tl.constexpr, M: tl.constexpr):
+    """Solve G c = r, with G and r, (M, M) and (M,), side by side: what combines residuals, of which some may be zero.
+
+    G is positive, so that elimination needs no pivots. What is not finite has factors of zero.
+    """
+    number, i = tl.program_id(0), tl.arange(0, M)
+    products += number * M * (M + 1)
+    gram = tl.load(products + i[:, None] * (M + 1) + i[None, :])
+    right = tl.load(products + i * (M + 1) + M)
+    on_diagonal = i[:, None] == i[None, :]
+    length = tl.sqrt(tl.sum(tl.where(on_diagonal, gram, 0.0), axis=0))
+    length = tl.where(length > 0, length, 1.0)
+    gram = gram / length[:, None] / length[None, :] + tl.where(on_diagonal, RIDGE, 0.0)
+    right = right / length
+    for k in tl.static_range(M):
+        row = tl.sum(tl.where(i[:, None] == k, gram, 0.0), axis=0)
+        pivot = tl.sum(tl.where(i == k, row, 0.0))
+        column = tl.sum(tl.where(i[None, :] == k, gram, 0.0), axis=1)
+        factor = tl.where(i == k, 0.0, column / pivot)
+        right -= factor * tl.sum(tl.where(i == k, right, 0.0))
+        gram -= factor[:, None] * row[None, :]
+    found = right / tl.sum(tl.where(on_diagonal, gram, 0.0), axis=0) / length
+    tl.store(out + number * M + i, tl.where(tl.abs(found) < float("inf"), found, 0.0))

@@ -101,12 +101,15 @@ class DeviceRows:
         profile: Array | None,
         e: int,
     ) -> Array:
-        """Row of factor x o y + factor (profile profile^T) o z, from matrices (batch, e, e), shape (batch, 1, e)."""
+        """Row of factor x o y + factor (profile profile^T) o z, shape (batch, 1, e).
+
+        Each of x, y and z is a stack of matrices (batch, e, e), or has the row alone.
+        """
         C = 256
         out = z.new_empty((len(z), 1, e))
         kernels.sum_of_rows[(triton.cdiv(e, C), len(z))](
             out, x, y, z, self._row, *_factors(z, of_product, of_last, profile), e,
-            *(each.stride(-2) for each in (x, y, z)), *map(_line, (x, y, z, of_product, of_last, profile)),
+            *(0 if each.shape[-2] == 1 else each.stride(-2) for each in (x, y, z)), *map(_line, (x, y, z, of_product, of_last, profile)),
             PRODUCT=of_product is not None, LAST=of_last is not None, PROFILE=profile is not None, C=C,
         )  # fmt: skip
         return out

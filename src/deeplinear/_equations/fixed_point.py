@@ -1,15 +1,18 @@
 """Fixed points of a sweep, accelerated: each problem of a batch on its own."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, beside, finite, namespace, to_numpy, zeros
 
-_MEMORY = 8
+MEMORY = 8
 """Number of earlier sweeps that Anderson's method combines, unless told otherwise."""
+
+RIDGE = 1e-14
+"""Added to the products of residuals of length 1, which may be parallel."""
 
 
 def fixed_point(
@@ -19,7 +22,7 @@ def fixed_point(
     tolerance: float,
     most_sweeps: int,
     ignore: NDArray[np.bool_],
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Solve x = sweep(x) by Anderson acceleration.
 
@@ -58,22 +61,79 @@ def fixed_point(
             memory=memory,
         )
         return _join(x), np.logical_or(*np.split(moving, 2))
-    x, residual = start, sweep(start) - start
-    change, past = residual, _Past(memory, start)
-    for _ in range(most_sweeps):
-        new = x + change
-        new_residual = sweep(new) - new
-        largest = past.add(change, new_residual - residual, new, new_residual)
-        moving = ~(largest[:, 1] <= tolerance * largest[:, 0])
-        x, residual = new, new_residual
-        if not (moving & ~ignore).any():
-            break
-        change = residual - past.combined()
-    return x, moving
+    return Accelerated(sweep, start, Past(memory, start)).solve(start, tolerance, most_sweeps, ignore)
 
 
-class _Past:
-    """Earlier sweeps: how much the unknowns x moved, and how much the residuals f with them.
+class AnyPast(Protocol):
+    """Earlier sweeps: how much the unknowns moved, and how much the residuals with them."""
+
+    def forget(self) -> None:
+        """Begin anew."""
+        ...
+
+    def add(self, dx: Array, df: Array, x: Array, residual: Array) -> Array:
+        """Remember a sweep in place of the oldest; return the largest unknown and residual, shape (batch, 2)."""
+        ...
+
+    def combined(self, residual: Array) -> Array:
+        """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
+        ...
+
+
+class Accelerated:
+    """A sweep with what Anderson's method remembers of it, which stays where it is and can be used again.
+
+    Parameters
+    ----------
+    sweep
+        As for ``fixed_point``, of real numbers.
+    like
+        An array such as the unknowns, shape (batch, unknowns).
+    past
+        What remembers earlier sweeps.
+    record
+        Makes of a function one that a device replays; it takes and returns one array, or none.
+    """
+
+    def __init__(
+        self,
+        sweep: Callable[[Array], Array],
+        like: Array,
+        past: AnyPast,
+        record: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda call: call,
+    ) -> None:
+        self._sweep, self._past = sweep, past
+        self._x, self._residual = zeros(like.shape, like), zeros(like.shape, like)
+        self._begin, self._advance = record(self._begin_at), record(self._iterate)
+
+    def solve(
+        self, start: Array, tolerance: float, most_sweeps: int, ignore: NDArray[np.bool_]
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Solve from a first iterate on, as ``fixed_point`` does."""
+        self._begin(start)
+        for _ in range(most_sweeps):
+            largest = to_numpy(self._advance())
+            moving = ~(largest[:, 1] <= tolerance * largest[:, 0])
+            if not (moving & ~ignore).any():
+                break
+        return self._x, moving
+
+    def _begin_at(self, start: Array) -> None:
+        self._past.forget()
+        self._x[...] = start
+        self._residual[...] = self._sweep(self._x) - self._x
+
+    def _iterate(self) -> Array:
+        change = self._residual - self._past.combined(self._residual)
+        self._x += change
+        residual = self._sweep(self._x) - self._x
+        largest = self._past.add(change, residual - self._residual, self._x, residual)
+        self._residual[...] = residual
+        return largest
+
+
+class Past:
+    """Earlier sweeps, of which ``AnyPast`` says what is asked.
 
     Long vectors stay where they are; their products, a few numbers, are looked at on the processor. A device is waited
     for once a sweep.
@@ -87,7 +147,11 @@ class _Past:
         self._with_residual = np.zeros((batch, memory))
         self._count = 0
 
-    def add(self, dx: Array, df: Array, x: Array, residual: Array) -> NDArray[Any]:
+    def forget(self) -> None:
+        """Begin anew."""
+        self._count = 0
+
+    def add(self, dx: Array, df: Array, x: Array, residual: Array) -> Array:
         """Remember a sweep in place of the oldest; return the largest unknown and residual, shape (batch, 2)."""
         xp, memory = namespace(x), self._gram.shape[-1]
         place = self._count % memory
@@ -100,14 +164,17 @@ class _Past:
         self._with_residual = numbers[:, 2, :-1]
         return np.asarray(numbers[:, 1:, -1])
 
-    def combined(self) -> Array:
-        """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|."""
+    def combined(self, residual: Array) -> Array:
+        """Sum over earlier sweeps of c_j (dx_j + df_j), with the c that minimise |f - sum_j c_j df_j|.
+
+        The products with the residual are known since it was given.
+        """
         known = min(self._count, self._gram.shape[-1])
         gram, right = self._gram[:, :known, :known], self._with_residual[:, :known]
         scale = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
         scale = np.where(scale > 0, scale, 1.0)
         one = np.eye(known)
-        gram, right = gram / scale[:, :, None] / scale[:, None] + 1e-14 * one, right / scale
+        gram, right = gram / scale[:, :, None] / scale[:, None] + RIDGE * one, right / scale
         good: Array = np.isfinite(gram.sum(axis=(1, 2)) + right.sum(axis=1))
         gram, right = np.where(good[:, None, None], gram, one), np.where(good[:, None], right, 0.0)
         factors = np.linalg.solve(gram, right[..., None])[..., 0] / scale

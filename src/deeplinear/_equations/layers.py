@@ -36,7 +36,7 @@ from deeplinear._equations.increments import (
 from deeplinear._equations.products import compiled, rows_times_transpose, times, times_or_one
 from deeplinear._equations.site import Site
 from deeplinear._equations.source import Source, fill_sum
-from deeplinear._equations.two_time import Causal, Given, Room, Symmetric, TwoTime
+from deeplinear._equations.two_time import Causal, Room, Symmetric, TwoTime
 from deeplinear._equations.weights import WeightLayers, Weights
 
 _LAYER = 3000
@@ -244,7 +244,7 @@ def kernel_on_h(
     c: Coefficients, w: Weights, R: TwoTime, Cg: Symmetric, rows: slice, initial: Array | None, learned: Array | None
 ) -> Array:
     """Rows of initial dd o R + learned a o C_g."""
-    C: TwoTime = Cg if c.scale is None else Given(correlation_rows(c, Cg, rows))
+    C: TwoTime = Cg if c.scale is None else Cg.given(correlation_rows(c, Cg, rows))
     return _weight_kernel(w, R, C, rows, initial, learned, transposed=True)
 
 

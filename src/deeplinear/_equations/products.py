@@ -133,7 +133,7 @@ def solve_block(block: Array, rows: Array) -> Array:
 def add_identity(block: Array, rows: slice, factor: Array | float = 1.0) -> None:
     """Add a multiple of the identity on the diagonal to rows of a matrix, in place."""
     if (moving := getattr(rows, "identity", None)) is not None:  # of a row that only a device knows
-        block += factor * moving
+        block += moving if isinstance(factor, float) and factor == 1.0 else factor * moving
         return
     diagonal, count = block[..., rows], rows.stop - rows.start
     diagonal += factor if count == 1 else factor * identity(count, block)

@@ -16,6 +16,7 @@ from typing import Any
 
 from deeplinear._core.arrays import Array, namespace, zeros
 from deeplinear._equations.coefficients import Coefficients, row_set
+from deeplinear._equations.fixed_point import Accelerated, AnyPast
 from deeplinear._equations.two_time import Room
 
 
@@ -150,6 +151,24 @@ def part_of_step(rows: Any, name: str, call: Callable[..., Any]) -> Callable[...
         return call
     recorded: Callable[..., Any] = calls.setdefault(name, Recorded(call))
     return recorded
+
+
+def recorded_sweeps(rows: Any, name: str, sweep: Callable[[Array], Array], like: Array) -> Accelerated | None:
+    """Return what solves for the fixed point of a sweep, the same for all rows, where rows are recorded in parts."""
+    calls = getattr(rows, "calls", None)
+    if calls is None:
+        return None
+    if name not in calls:
+        calls[name] = Accelerated(sweep, like, past_on_card(like), Recorded)
+    sweeps: Accelerated = calls[name]
+    return sweeps
+
+
+def past_on_card(like: Array) -> AnyPast:
+    """Return what remembers earlier sweeps on a card."""
+    from deeplinear._equations.device_past import PastOnCard
+
+    return PastOnCard(like)
 
 
 def on_card(like: Any) -> AbstractContextManager[Any]:

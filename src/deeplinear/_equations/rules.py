@@ -89,27 +89,37 @@ def rule_of(stage: Stage) -> Rule:
 def numbers_of(problem: Problem) -> dict[str, Array]:
     """Return the numbers of a problem's rules at every step, each of shape (steps,) or (weight layers, steps).
 
-    ``rate`` and ``decay`` are those of each weight layer, ``momentum`` that of all. The rest belongs to some rules:
-    ``clip`` (infinite if there is none), ``beta2`` and ``size``, the factor on each layer's squared gradients,
-    ``ascent``, ``averaging``, and ``orthogonal_rate``, of each layer, and ``orthogonal_momentum``.
+    ``rate`` and ``decay`` are those of each weight layer, ``momentum`` that of all. The rest is there where the rule of
+    some phase has it: ``clip`` (infinite if there is none), ``beta2`` and ``size``, the factor on each layer's squared
+    gradients, ``ascent``, ``averaging``, and ``orthogonal_rate``, of each layer, and ``orthogonal_momentum``.
     """
     found: dict[str, list[Array]] = {}
+    rules = [stage.optimizer for stage in problem.stages]
+    scales, ascends, averages, is_orthogonal = (
+        any(getattr(rule, name) is not None for rule in rules)
+        for name in ("scaling", "ascent", "averaging", "orthogonal")
+    )
     for stage in problem.stages:
         optimizer, plain, steps = stage.optimizer, stage.optimizer.plain, stage.steps
         mine = slice(stage.since, stage.since + steps)
-        scaling, orthogonal = optimizer.scaling, optimizer.orthogonal
         each = {
             "rate": problem.layer_rates(optimizer)[:, None] * plain.rates(stage.of)[mine],
             "decay": problem.layer_decays(optimizer)[:, None] * plain.decays(stage.of)[mine],
             "momentum": plain.momenta(stage.of)[mine],
-            "clip": np.full(steps, np.inf if scaling is None or scaling.clip is None else scaling.clip),
-            "beta2": np.full(steps, 0.0 if scaling is None else scaling.beta2),
-            "ascent": np.full(steps, optimizer.ascent or 0.0),
-            "averaging": np.full(steps, optimizer.averaging or 0.0),
-            "size": np.repeat(problem.size_factors(optimizer)[:, None], steps, axis=1),
-            "orthogonal_rate": problem.orthogonal_rates()[:, None] * optimizer.rates(stage.of)[mine],
-            "orthogonal_momentum": np.full(steps, orthogonal.momentum if orthogonal else 0.0),
         }
+        if scales:
+            scaling = optimizer.scaling
+            each["clip"] = np.full(steps, np.inf if scaling is None or scaling.clip is None else scaling.clip)
+            each["beta2"] = np.full(steps, 0.0 if scaling is None else scaling.beta2)
+            each["size"] = np.repeat(problem.size_factors(optimizer)[:, None], steps, axis=1)
+        if ascends:
+            each["ascent"] = np.full(steps, optimizer.ascent or 0.0)
+        if averages:
+            each["averaging"] = np.full(steps, optimizer.averaging or 0.0)
+        if is_orthogonal:
+            orthogonal = optimizer.orthogonal
+            each["orthogonal_rate"] = problem.orthogonal_rates()[:, None] * optimizer.rates(stage.of)[mine]
+            each["orthogonal_momentum"] = np.full(steps, orthogonal.momentum if orthogonal else 0.0)
         for name, values in each.items():
             found.setdefault(name, []).append(values)
     return {name: np.concatenate(values, axis=-1) for name, values in found.items()}

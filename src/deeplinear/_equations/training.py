@@ -104,10 +104,14 @@ class Training:
             if step == rule.start and not rule.since:
                 track.velocity = namespace(track.velocity).zeros_like(track.velocity)
             history[:, :, row] = track.change
-            track.step(row, rates[step], numbers["momentum"][step], decays[step], rule.nesterov)
+            momentum, decay = self._momentum(numbers, step), decays[step] if s.decays else None
+            track.step(row, rates[step], momentum, decay, rule.nesterov)
         for group, rows in zip(groups, history, strict=True):
             rows = beside(rows, c.gamma0) if isinstance(rows, np.ndarray) else rows
             self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:-1], rows[..., -1])
+
+    def _momentum(self, numbers: Mapping[str, Array], step: int) -> Array | None:
+        return numbers["momentum"][step] if self._has_momentum else None
 
     def place(self, evaluation: Evaluation) -> None:
         """Let the weights be those of an evaluation."""
@@ -186,7 +190,7 @@ class Training:
         """Take a step along the gradient of an evaluation."""
         rule, step, _, row = evaluation
         rate, decay = self._numbers["rate"][step], self._numbers["decay"][step]
-        momentum = self._numbers["momentum"][step] if self._has_momentum else None
+        momentum = self._momentum(self._numbers, step)
         elsewhere = orthogonal_layers([rule], len(self._c.structure.groups)) if rule.orthogonal is not None else ()
         for group, track in self._tracks.items():
             if group not in elsewhere:

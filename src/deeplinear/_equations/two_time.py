@@ -48,6 +48,10 @@ class TwoTime:
     def __setitem__(self, rows: slice, values: Array) -> None:
         raise NotImplementedError
 
+    def given(self, values: Array) -> "Given":
+        """Return rows that stand for those of a function like this one, shape (..., r, e)."""
+        return Given(values, self._replaying)
+
     def part(self, *index: int | slice | None) -> Self:
         """Return the function at some positions of the leading axes, which shares its memory."""
         return type(self)(self.matrix[index], self._replaying)

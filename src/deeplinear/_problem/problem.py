@@ -162,7 +162,7 @@ class Problem:
         """The phases with everything filled in; one where there are none."""
         return stages(self.phases or (Phase(self.steps),), self.sampling, self.data.noise, self.optimizer, self.steps)
 
-    @property
+    @cached_property
     def modes(self) -> Modes:
         """Modes of the data, as the equations take them: those that training over so many steps tells apart."""
         return self.data.modes_within(self._horizon)
@@ -236,7 +236,7 @@ class Problem:
         else:
             factors, own_size = self.size_factors(optimizer), scaling.by_layer
         factors[1:-1] *= network.branch_rate(own_size)
-        rates: NDArray[Any] = factors * self._layer_factors(optimizer)[0]
+        rates: NDArray[Any] = factors * self._layer_factors(optimizer, "layer_lr")
         return rates
 
     def size_factors(self, optimizer: Optimizer) -> NDArray[Any]:
@@ -260,11 +260,10 @@ class Problem:
 
     def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the weight decay of each weight layer, first to last, likewise."""
-        return self._layer_factors(optimizer)[1]
+        return self._layer_factors(optimizer, "layer_decay")
 
-    def _layer_factors(self, optimizer: Optimizer) -> list[NDArray[Any]]:
-        hidden, rule = self.network.hidden_matrices, optimizer.plain
-        return [every_layer(name, getattr(rule, name), hidden) for name in ("layer_lr", "layer_decay")]
+    def _layer_factors(self, optimizer: Optimizer, name: str) -> NDArray[Any]:
+        return every_layer(name, getattr(optimizer.plain, name), self.network.hidden_matrices)
 
     def __getstate__(self) -> dict[str, Any]:
         """A learning-rate function goes to another process as its values, as it does to a file."""

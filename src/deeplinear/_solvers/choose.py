@@ -156,7 +156,7 @@ class Choice:
 
         A past that does not condense, and panels of a run that hardly becomes smooth, would take many minutes.
         """
-        if not self.hurries or _is_quick(Dense(self.tolerance).estimate(problem)):
+        if not self.hurries or solver.is_last or _is_quick(Dense(self.tolerance).estimate(problem)):
             return solver
         return solver.hurried(math.inf)
 

@@ -33,8 +33,9 @@ from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import EveryStep
 
-_WATCH = 8
-"""Steps after which losses are looked at for divergence: a device must then be waited for."""
+_WATCH, _WATCH_ON_DEVICE = 8, 64
+"""Steps after which losses are looked at for divergence, and where these steps are replayed on a device, which must then
+be waited for."""
 
 _ADVICE = "lower steps or outputs, or solve fewer problems at a time"
 
@@ -175,7 +176,7 @@ class DenseRun:
         c, training = self.equations.c, self._training
         times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
-        every = 1 if c.structure.depth_nodes else _WATCH
+        every = 1 if c.structure.depth_nodes else _WATCH_ON_DEVICE if self._is_replayed else _WATCH
         with computing(c.gamma0), self._steps(self.equations.fill) as fill:
             for evaluation in evaluations(c.structure.rules):
                 if training.aside.is_due(evaluation):
@@ -201,8 +202,8 @@ class DenseRun:
     @contextmanager
     def _steps(self, fill: Callable[[slice], None], *others: Room) -> Iterator[Callable[[int], None]]:
         """Make of what fills rows what fills those of one time after the other: on a card, by replaying a step."""
-        c, training = self.equations.c, self._training
-        if training.is_open or training.aside.is_needed or replay.why_not(c) is not None:
+        c = self.equations.c
+        if not self._is_replayed:
             yield lambda row: fill(row_set(c, row))
             return
         steps = replay.Replay(c, fill, (self.equations.room, *others))
@@ -210,6 +211,12 @@ class DenseRun:
             yield steps
         finally:
             steps.end()
+
+    @cached_property
+    def _is_replayed(self) -> bool:
+        """Whether steps are recorded on a card, which needs weights that are known beforehand."""
+        training = self._training
+        return not training.is_open and not training.aside.is_needed and replay.why_not(self.equations.c) is None
 
     def _evaluate(self, evaluation: Evaluation, fill: Callable[[int], None]) -> None:
         """Fill the row of an evaluation.

@@ -152,6 +152,8 @@ def swings_from_nothing(losses: NDArray[Any]) -> bool:
     if len(losses) < _ORDER + 2 * _WITHIN or losses[0] <= 0:
         return False
     swings = np.abs(np.diff(np.log(np.maximum(losses, LOSS_FLOOR * losses[0])), _ORDER)) / 2**_ORDER
+    if swings.max() <= _SEEN:
+        return False
     largest = np.lib.stride_tricks.sliding_window_view(swings, _WITHIN).max(axis=-1)
     hidden = np.append(np.flatnonzero(largest < _HIDDEN), math.inf)
     seen = np.flatnonzero(largest > _SEEN)
