@@ -1,6 +1,6 @@
 """Is the best learning rate really the best? ``optimal_lr`` against brute force, on randomly drawn problems.
 
-python benchmarks/best_rate.py [--programs] [--problems 300] [--workers 2] [--seeds 3 17 ...]
+python benchmarks/best_rate.py [--programs] [--problems 300] [--workers 2] [--seeds 3 17 ...] [--device cuda]
 
 Problem number s is drawn by a generator seeded with s (see ``best_rate_problems.py``): gradient descent at a constant
 rate, or, with ``--programs``, schedules, other update rules, infinite depth and phases. Brute force solves it at 1119
@@ -14,7 +14,8 @@ returns is at most 0.2 % above that, on every problem. So that a dip which the s
 a good answer, the same is asked of the largest loss all over 0.2 % of the rate: of eleven rates with the one returned
 among them, the best eleven. The table also has the least loss at a single rate.
 
-Brute force takes hours on one core and does not depend on the search. Its answers are kept in ``out/best_rate`` for as
+Brute force takes hours on one core, or minutes on a graphics card (``--device``), where one process does it before
+the others search. It does not depend on the search. Its answers are kept in ``out/best_rate`` for as
 long as the problem is the same, so an interrupted run continues, and a search that was changed is checked again in
 minutes. When all problems are there, ``benchmarks/best_rate.md`` is written, or ``best_rate_programs.md``. Violations
 are listed, and the exit code is then 1. The search was developed on these very problems, so a changed one should also
@@ -34,6 +35,7 @@ import numpy as np
 
 import deeplinear as dl
 from best_rate_problems import PLAIN, PROGRAMS, draw, kind
+from deeplinear._core.device import searching_on
 from deeplinear._core.files import write_atomically
 from deeplinear._learning_rate.ladder import solve_rates
 
@@ -234,9 +236,14 @@ def main() -> int:
     parser.add_argument("--problems", type=int, help=f"how many problems to draw, {PLAIN} or {MORE} by default")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--seeds", type=int, nargs="+", help="these problems only; nothing is written")
+    parser.add_argument("--device", default="cpu", help="where brute force runs")
     chosen = parser.parse_args()
     first, usual, page = (PLAIN, MORE, "best_rate_programs.md") if chosen.programs else (0, PLAIN, "best_rate.md")
     seeds = range(first, first + (chosen.problems or usual)) if chosen.seeds is None else chosen.seeds
+    if chosen.device != "cpu":
+        with searching_on(chosen.device):
+            for seed in seeds:
+                truth(seed)
     records = []
     with ProcessPoolExecutor(chosen.workers) as pool:
         for record in pool.map(check, seeds):

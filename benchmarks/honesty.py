@@ -1,6 +1,6 @@
 """Is the error that a method reports honest? True errors against the dense method, on randomly drawn problems.
 
-python benchmarks/honesty.py [--method panels] [--problems 300] [--seeds 3 17 ...] [--workers 1]
+python benchmarks/honesty.py [--method panels] [--problems 300] [--seeds 3 17 ...] [--workers 1] [--device cuda]
 
 Problem number s is drawn by a generator seeded with s and solved at three tolerances; the true error of the losses must
 stay below ten times the reported one. From number 200 on every problem has a schedule with jumps, ramps or warm
@@ -8,7 +8,8 @@ restarts, many of them up to the edge of stability and beyond. With ``--method c
 and half of them have momentum. With ``--method coarse`` all of them draw batches, at one low rate. Every answer is kept
 in ``out/honesty`` at once, so an interrupted run goes on where it stopped; answers of another version of the solver are
 not taken. When all problems are there, ``benchmarks/honesty.md`` (``honesty_condensed.md``, ``honesty_coarse.md``) and
-its picture are written. Violations are listed with their problem as a TOML file, and the exit code is then 1.
+its picture are written. Violations are listed with their problem as a TOML file, and the exit code is then 1. With
+``--device`` a graphics card solves the long runs step by step, which takes most of the time otherwise.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import datetime
 import functools
 import hashlib
 import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -114,7 +116,9 @@ def draw_any(seed: int) -> dl.Problem:
 def draw_slow(seed: int) -> dl.Problem:
     """Draw the same problem with batches, a low rate and more than 512 steps, as merged steps need them."""
     noisy, rng = draw_any(seed), np.random.default_rng([seed, 2])
-    sampling = noisy.sampling if noisy.sampling.subsamples else dl.OnlineSGD(noisy.network.given_widths[0])
+    width = noisy.network.given_widths[0]
+    fresh = dl.OnlineSGD(width if np.isfinite(width) else 50.0 if noisy.data.dimension_free else 1.0)
+    sampling = noisy.sampling if noisy.sampling.subsamples else fresh
     rate = float(f"{np.exp(rng.uniform(np.log(1e-4), np.log(1e-2))):.4g}")
     optimizer = dl.GradientDescent(rate, weight_decay=noisy.optimizer.weight_decay)
     steps = int(rng.integers(520, 520 + 680 // noisy.data.outputs**3))  # time grows as the cube of both
@@ -175,11 +179,11 @@ def _rough_schedule(rng: np.random.Generator, rate: float, steps: int) -> list[f
     return [float(value) for value in values]
 
 
-def check(method: str, seed: int) -> Record:
-    """Solve a problem densely and by a method at every tolerance."""
+def check(method: str, seed: int, device: str) -> Record:
+    """Solve a problem densely, on a device, and by a method at every tolerance."""
     problem = problem_of(method, seed)
     start = time.perf_counter()
-    exact = dl.solve(problem, method="dense")
+    exact = dl.solve(problem, method="dense", device=device)
     record: Record = {"seed": seed, "steps": problem.steps, "status": str(exact.status), "runs": []}
     record["rounding_at"] = exact.status.rounding_at
     record["dense_seconds"] = time.perf_counter() - start
@@ -238,7 +242,7 @@ def solver_version() -> str:
     return digest.hexdigest()[:12]
 
 
-def stored(method: str, seed: int) -> Record:
+def stored(method: str, device: str, seed: int) -> Record:
     """The answer for a problem, from the store if this version of solver and draw has given it before."""
     path = STORE / f"{_prefix(method)}{seed}.json"
     version = f"{solver_version()}-{hashlib.sha256(problem_of(method, seed).to_toml().encode()).hexdigest()[:12]}"
@@ -246,7 +250,7 @@ def stored(method: str, seed: int) -> Record:
         record: Record = json.loads(path.read_text())
         if record["version"] == version:
             return record
-    record = check(method, seed) | {"version": version}
+    record = check(method, seed, device) | {"version": version}
     write_atomically(path, lambda temporary: temporary.write_text(json.dumps(record, indent=1)))
     return record
 
@@ -255,14 +259,16 @@ def _prefix(method: str) -> str:
     return "" if method == "panels" else f"{method}_"
 
 
-def answers(method: str, seeds: Sequence[int], workers: int) -> Iterator[Record]:
+def answers(method: str, seeds: Sequence[int], workers: int, device: str = "cpu") -> Iterator[Record]:
     """The answers for some problems, in their order."""
     STORE.mkdir(parents=True, exist_ok=True)
-    answer = functools.partial(stored, method)
+    answer = functools.partial(stored, method, device)
     if workers == 1:
         yield from map(answer, seeds)
     else:
-        with ProcessPoolExecutor(workers) as pool:
+        # A process that was forked cannot use a card.
+        way = multiprocessing.get_context(None if device == "cpu" else "spawn")
+        with ProcessPoolExecutor(workers, way) as pool:
             yield from pool.map(answer, seeds)
 
 
@@ -349,9 +355,10 @@ def main() -> int:
     parser.add_argument("--problems", type=int, default=PROBLEMS, help=f"how many problems to draw ({PROBLEMS})")
     parser.add_argument("--seeds", type=int, nargs="+", help="only these problems; writes no page")
     parser.add_argument("--workers", type=int, default=1, help="how many processes (1)")
+    parser.add_argument("--device", default="cpu", help="where exact solutions are found")
     chosen = parser.parse_args()
     records = []
-    for record in answers(chosen.method, chosen.seeds or range(chosen.problems), chosen.workers):
+    for record in answers(chosen.method, chosen.seeds or range(chosen.problems), chosen.workers, chosen.device):
         seed = record["seed"]
         records.append(record)
         shown = [f"{ratio(run):.2g}" if "true" in run else "gave up" for run in record["runs"]]

@@ -53,7 +53,15 @@ SECTIONS: dict[str, ModuleType] = {
     "exact": exact,
 }
 """Each measures numbers, and shows them as headlines, and as lines of Markdown with a picture."""
-OTHERS = ("peers.md", "honesty.md", "honesty_condensed.md", "best_rate.md", "best_rate_programs.md", "device.md")
+OTHERS = (
+    "peers.md",
+    "honesty.md",
+    "honesty_condensed.md",
+    "honesty_coarse.md",
+    "best_rate.md",
+    "best_rate_programs.md",
+    "device.md",
+)
 """Sections that other scripts write, since they need hours, programs of others or another machine."""
 
 
