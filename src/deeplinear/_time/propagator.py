@@ -157,7 +157,8 @@ class GridPropagator:
     @property
     def rate(self) -> NDArray[Any]:
         """Learning rate at the nodes, shape (..., nodes)."""
-        return self._rate
+        rate: NDArray[Any] = self._rate
+        return rate
 
     @contextmanager
     def held(self, rate: Any) -> Iterator[None]:
@@ -190,7 +191,7 @@ class GridPropagator:
         basis = legendre.legvander(2.0 * np.arange(1, length + 1) / length - 1.0, degree)
         coefficients = np.linalg.solve(basis.T @ basis, _times(basis.T, rates)[..., None])[..., 0]
         largest = np.abs(rates).max(axis=-1)
-        misfit = np.abs(_times(basis, coefficients) - rates).max(axis=-1)
+        misfit: NDArray[Any] = np.abs(_times(basis, coefficients) - rates).max(axis=-1)
         at_nodes = legendre.legval(radau_nodes(), np.moveaxis(coefficients, -1, 0))
         return at_nodes, np.divide(misfit, largest, out=fits, where=largest != 0)
 

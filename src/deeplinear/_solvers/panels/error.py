@@ -81,7 +81,7 @@ class Errors:
     def left(self, rows: slice) -> NDArray[Any]:
         """Part of the initial loss that is left at the last of these rows, shape (batch,)."""
         last: NDArray[Any] = self.floor * relative(to_numpy(self.losses(rows))[..., -1:], self.loss_floors)
-        return last.min(axis=(1, 2))
+        return np.asarray(last.min(axis=(1, 2)))
 
     def alternating(self) -> NDArray[Any] | float:
         """Relative size of what still alternates in the losses of the last single steps; it would end with a panel.
@@ -94,7 +94,8 @@ class Errors:
             return 0.0
         losses = to_numpy(self.losses(nodes.rows(slice(len(grid) - count, len(grid)))))
         differences = np.abs(np.diff(losses, n=count - 1)) / 2.0 ** (count - 1)
-        return relative(differences, np.maximum(np.abs(losses[..., -1:]), self.loss_floors)).max(axis=(1, 2))
+        part = relative(differences, np.maximum(np.abs(losses[..., -1:]), self.loss_floors))
+        return np.asarray(part.max(axis=(1, 2)))
 
     def added_up(self, left: NDArray[Any]) -> NDArray[Any]:
         """What errors of panels, at most, have added up to where these parts of the initial loss are left."""
@@ -116,7 +117,7 @@ class Errors:
             derivatives = to_numpy(self._nudged_losses(slice(0, rows.stop))).imag
             left = rest(derivatives[..., -PANEL_NODES:], np.abs(derivatives).max(axis=-1))
             worst = larger(worst, left.max(axis=1))
-        return worst
+        return np.asarray(worst)
 
 
 def larger(first: Any, second: Any) -> NDArray[Any]:

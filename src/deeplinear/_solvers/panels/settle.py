@@ -1,5 +1,6 @@
 """Rows of a panel depend on each other: sweep them until they stand still."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -82,40 +83,35 @@ class Sweeps:
         residual
             Relative change in the last sweep, shape (batch,).
         """
-        scales, alone = [self._scale(each) for each in self._unknowns], self._batch == 1
-        given_up, held = ignore.copy(), ignore.copy()
-        changes: list[NDArray[np.float64]] = []
-        residual = np.full(self._batch, np.inf)
-        self.count[:] = 0
+        scales, watch = [self._scale(each) for each in self._unknowns], _Watch(ignore, tolerance, most_sweeps)
+        unseen: list[Array] = []
 
         def swept(z: Array) -> Array:
-            holds = None if alone or not held.any() else beside(held, z)
+            if unseen:
+                watch.look(to_numpy(unseen.pop()))
+            holds = beside(watch.held, z) if watch.holds_some else None
             self._write(z, scales, holds)
             sweep()
             new = self._gather(scales)
-            change, settled = self._measured(new - z, z, tolerance)
-            changes.append(change)
-            recent, before = changes[-_PATIENCE:], changes[:-_PATIENCE]
-            stuck = np.min(recent, axis=0) > 0.5 * np.min(before, axis=0) if before else np.zeros(self._batch, bool)
-            fails, moving = stuck | ~np.isfinite(change), ~held
-            residual[moving] = change[moving]
-            self.count[moving] += 1
-            if alone:
-                given_up[:] = fails
-                return new
-            given_up[moving] = fails[moving]
-            held[moving] = fails[moving] | (settled[moving] & (len(changes) > 1))
+            largest = self._largest(new - z, z)
+            if watch.is_alone:
+                watch.look(to_numpy(largest))
+            else:  # a batch is looked at before the next sweep, when its device has been waited for anyway
+                unseen.append(largest)
             swept_on: Array = new if holds is None else namespace(z).where(holds[:, None], z, new)
             return swept_on
 
-        start = self._gather(scales)
+        start, given_up = self._gather(scales), watch.given_up
         fixed_point(swept, start, tolerance=tolerance, most_sweeps=most_sweeps, ignore=given_up, memory=MEMORY)
-        return residual
+        if unseen:
+            watch.look(to_numpy(unseen.pop()))
+        self.count = watch.count
+        return watch.residual
 
     def _scale(self, unknown: Unknown) -> Array:
         """What changes of an unknown are judged by, shape (batch,)."""
         xp = namespace(unknown.function.matrix)
-        size = xp.max(xp.abs(unknown.function[self._rows].reshape(self._batch, -1)), axis=1)
+        size: Array = xp.max(xp.abs(unknown.function[self._rows].reshape(self._batch, -1)), axis=1)
         for least in (unknown.floor, _LEAST):
             size = xp.where(size < least, least, size)
         return size
@@ -131,10 +127,9 @@ class Sweeps:
 
     def _write(self, z: Array, scales: Sequence[Array], holds: Array | None) -> None:
         """Fill the rows; those of problems that are held as they were before."""
-        starts, written = [0, *self._ends], []
-        for each, scale, shape, start, stop in zip(
-            self._unknowns, scales, self._shapes, starts, [*self._ends, z.shape[1]], strict=True
-        ):
+        written: list[Array] = []
+        places = itertools.pairwise([0, *self._ends, z.shape[1]])
+        for each, scale, shape, (start, stop) in zip(self._unknowns, scales, self._shapes, places, strict=True):
             one = (self._batch, *[1] * (len(shape) - 1))
             values = scale.reshape(one) * z[:, start:stop].reshape(shape)
             if holds is not None and self._written:
@@ -143,16 +138,66 @@ class Sweeps:
             written.append(values)
         self._written = written
 
-    def _measured(self, change: Array, z: Array, tolerance: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Largest change of each problem, and whether it has settled, shape (batch,); real and imaginary parts must."""
+    def _largest(self, change: Array, z: Array) -> Array:
+        """Largest change of each problem; in a batch also what tells whether it has settled, shape (numbers, batch).
+
+        These are the largest change, and number, of real parts and of imaginary parts, which must settle too.
+        """
         xp = namespace(z)
+        if self._batch == 1:
+            only: Array = xp.max(xp.abs(change), axis=1)[None]
+            return only
         is_complex = xp.isdtype(z.dtype, "complex floating")
-        parts = [(change.real, z.real), (change.imag, z.imag)] if is_complex else [(change, z)]
-        every = [change, *(each for part in parts for each in part)] if self._batch > 1 else [change]
-        # All that is looked at comes from a device at once.
-        largest = to_numpy(xp.stack([xp.max(xp.abs(each), axis=1) for each in every]))
-        settled = (largest[1::2] <= tolerance * largest[2::2]).all(axis=0)
-        return largest[0], settled
+        parts = [change.real, z.real, change.imag, z.imag] if is_complex else [change, z]
+        largest: Array = xp.stack([xp.max(xp.abs(each), axis=1) for each in (change, *parts)])
+        return largest
+
+
+class _Watch:
+    """What has become of each problem while it is swept.
+
+    Attributes
+    ----------
+    is_alone
+        Whether there is one problem.
+    held
+        Problems that stand still, or that are not waited for, shape (batch,); the sweeps of one on its own just end.
+    given_up
+        Problems that are not waited for, or no more, shape (batch,).
+    residual, count
+        Change in the last sweep, and number of sweeps until then, shape (batch,).
+    """
+
+    def __init__(self, ignore: NDArray[np.bool_], tolerance: float, most_sweeps: int) -> None:
+        batch, self._tolerance = len(ignore), tolerance
+        self.is_alone = batch == 1
+        self.held, self.given_up = ignore.copy(), ignore.copy()
+        self.residual: NDArray[np.float64] = np.full(batch, np.inf)
+        self.count: NDArray[np.int64] = np.zeros(batch, np.int64)
+        self._changes, self._seen = np.zeros((most_sweeps + 1, batch)), 0
+
+    @property
+    def holds_some(self) -> bool:
+        """Whether some problem stands still while others do not."""
+        return not self.is_alone and bool(self.held.any())
+
+    def look(self, largest: NDArray[np.float64]) -> None:
+        """Look at what ``Sweeps`` say about the next sweep."""
+        change, now = largest[0], self._seen
+        self._changes[now] = change
+        self._seen = now + 1
+        fails = ~np.isfinite(change)
+        if now >= _PATIENCE:
+            first = now + 1 - _PATIENCE
+            fails |= self._changes[first : now + 1].min(axis=0) > 0.5 * self._changes[:first].min(axis=0)
+        if self.is_alone:
+            self.residual, self.given_up[:], self.count[:] = change, fails, self._seen
+            return
+        moving = ~self.held
+        for known, new in ((self.residual, change), (self.given_up, fails), (self.count, self._seen)):
+            np.copyto(known, new, where=moving)
+        settled = (largest[1::2] <= self._tolerance * largest[2::2]).all(axis=0)
+        self.held |= fails | (settled & (now > 0))
 
 
 def settle(

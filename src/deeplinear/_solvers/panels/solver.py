@@ -199,23 +199,22 @@ class Panels(Solver):
 
         ``Unresolved`` says what became of each problem, if there are several.
         """
-        outcomes: dict[int, Answer | Unresolved] = {}
-        if self._are_many(problems):
-            outcomes |= self._solve_together(problems, progress)
+        if len(problems) == 1:
+            return list(self._answers(problems, CPU, progress).values())
+        together = self._solve_together(problems, progress) if self._are_many(problems) else {}
+        answers: list[Answer] = []
+        outcomes: list[Answer | Unresolved] = []
         for index, problem in enumerate(problems):
-            if index in outcomes:
-                continue
             try:
-                (outcomes[index],) = self._answers([problem], CPU, progress if len(problems) == 1 else None).values()
+                answers.append(together[index] if index in together else self.solve([problem])[0])
             except Unresolved as reason:
-                if len(problems) == 1:
-                    raise
-                outcomes[index] = reason
-        ordered = [outcomes[index] for index in range(len(problems))]
-        for outcome in ordered:
-            if isinstance(outcome, Unresolved):
-                raise Unresolved(*outcome.args, outcomes=ordered) from outcome
-        return ordered
+                outcomes.append(reason)
+            else:
+                outcomes.append(answers[-1])
+        unresolved = [outcome for outcome in outcomes if isinstance(outcome, Unresolved)]
+        if unresolved:
+            raise Unresolved(str(unresolved[0]), outcomes) from unresolved[0]
+        return answers
 
     def _solve_together(self, problems: Sequence[Problem], progress: Progress | None) -> dict[int, Answer]:
         """Solve a batch on the device; return the answers to problems that could go on together."""
@@ -238,21 +237,21 @@ class Panels(Solver):
         run_, stats, nodes = depth.resolved(run, problems[0], self.depth_nodes, self.tolerance, progress)
         check_reach(run_.nodes.problems, run_.equations)
         grid, ends = run_.grid, len(run_.grid) - (run_.diverged_at >= 0)
-        stats |= {
-            "method": self.name,
-            "nodes": len(grid),
-            "lengths": grid.lengths,
-            "tolerance": self.tolerance,
-            "error_floor": run_.errors.floor,
-            "seconds": time.perf_counter() - start,
-            "batch": len(run_.members),
-        }
+        seconds = time.perf_counter() - start
         solver = replace(self, depth_nodes=nodes, patience=math.inf, overrun=math.inf, device=CPU)
         axis, answers = NodesOfPanels(tuple(grid.lengths)), {}
         for index, node in enumerate(rounding_at(run_.equations, ends, grid.single)):
-            error = max(float(run_.error[index]), stats.get("depth_error", 0.0))
+            own = stats | {
+                "method": self.name,
+                "nodes": len(grid),
+                "lengths": grid.lengths,
+                "tolerance": self.tolerance,
+                "error": max(float(run_.error[index]), stats.get("depth_error", 0.0)),
+                "error_floor": run_.errors.floor,
+                "seconds": seconds,
+                "batch": len(run_.members),
+            }
             rounding = -1 if node < 0 else round(float(grid.times[node]))
-            own = stats | {"error": error}
             answers[int(run_.members[index])] = answer_from(solver, run_, index, axis, own, rounding)
         return answers
 

@@ -205,4 +205,4 @@ def _last_changes(losses: Sequence[Array], last: NDArray[np.int64], floors: NDAr
     every = to_numpy(namespace(losses[0]).stack(list(losses)))
     problems = np.arange(len(last))
     after, before = every[last, problems], every[last - 1, problems]
-    return relative(after - before, larger(after, floors)).max(axis=(1, 2))
+    return np.asarray(relative(after - before, larger(after, floors)).max(axis=(1, 2)))
