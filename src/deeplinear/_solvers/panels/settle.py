@@ -1,6 +1,7 @@
 """Rows of a panel depend on each other: sweep them until they stand still."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ class Sweeps:
     def __init__(self, unknowns: Sequence[Unknown], rows: slice) -> None:
         self._unknowns, self._rows = unknowns, rows
         self._shapes = [each.function[rows].shape for each in unknowns]
-        self._ends = np.cumsum([int(np.prod(shape[1:])) for shape in self._shapes])[:-1].tolist()
+        self._ends = list(itertools.accumulate(math.prod(shape[1:]) for shape in self._shapes))
         self._batch = self._shapes[0][0]
         self._written: list[Array] = []  # from which the rows were swept last
         self.count: NDArray[np.int64] = np.zeros(self._batch, np.int64)
@@ -128,7 +129,7 @@ class Sweeps:
     def _write(self, z: Array, scales: Sequence[Array], holds: Array | None) -> None:
         """Fill the rows; those of problems that are held as they were before."""
         written: list[Array] = []
-        places = itertools.pairwise([0, *self._ends, z.shape[1]])
+        places = itertools.pairwise([0, *self._ends])
         for each, scale, shape, (start, stop) in zip(self._unknowns, scales, self._shapes, places, strict=True):
             one = (self._batch, *[1] * (len(shape) - 1))
             values = scale.reshape(one) * z[:, start:stop].reshape(shape)

@@ -40,6 +40,9 @@ _PASSES, _PASSES_IN_DEPTH = 15.0, 3.0
 _OVERRUN = 4.0
 """Work of panels that are not asked for, in units of the usual one, at which to give up."""
 
+_SHARED = 2.0
+"""Work of a batch, in units of what a problem may take on its own: each has the nodes that any of them needs."""
+
 _DECAY_IN_PANEL = 2.0
 """Exponent by which weights decay in the longest panels that follow it, to a tolerance of 1e-6."""
 
@@ -227,7 +230,7 @@ class Panels(Solver):
     def _answers(self, problems: Sequence[Problem], device: Device, progress: Progress | None) -> dict[int, Answer]:
         """Solve problems on one grid; return the answers to those that could go on, by their positions."""
         start = time.perf_counter()
-        most_work = max(map(self._most_work, problems))
+        most_work = max(map(self._most_work, problems)) * (1.0 if len(problems) == 1 else _SHARED)
 
         def run(nodes: int, progress: Progress | None) -> PanelRun:
             filled = PanelRun(problems, self.tolerance, nodes, most_work, device)
