@@ -201,7 +201,38 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-SECTIONS = (batch, large, deep, stepping, agreement, ensemble, products)
+def panels(device: Device, scale: float) -> Iterator[Row]:
+    """Many long smooth runs, on one grid of nodes in time."""
+    steps = int(10**5 * scale)
+
+    def problem(part: float) -> dl.Problem:
+        network, rule = dl.MLP(3, 0.8 + 0.4 * part), dl.GradientDescent(0.002 + 0.004 * part)
+        return dl.Problem(network, dl.Isotropic(noise=0.3), dl.FullBatch(2.0), rule, steps)
+
+    for count in (max(8, int(64 * scale)), max(12, int(256 * scale))):
+        problems = [problem(index / (count - 1)) for index in range(count)]
+        chosen = [0, count // 3, 2 * count // 3, count - 1]
+        dl.solve([each.replace(steps=1000) for each in problems], device=device.name, method="panels")
+        start = time.perf_counter()
+        together = dl.solve(problems, device=device.name, method="panels")
+        seconds = time.perf_counter() - start
+        start = time.perf_counter()
+        alone = dl.solve([problems[index] for index in chosen], method="panels")
+        each = (time.perf_counter() - start) / len(chosen)
+        batch, nodes = (together[0].stats[name] for name in ("batch", "nodes"))
+        yield (
+            f"{count} long runs, L = 3, T = {steps}",
+            f"{seconds:.2f} s",
+            f"{batch} together at {nodes} nodes, {each:.2f} s each with NumPy",
+        )
+        at = np.unique(np.geomspace(1, steps, 50).astype(int)) - 1
+        pairs = [(together[index].at(at), found.at(at)) for index, found in zip(chosen, alone, strict=True)]
+        ours, theirs = (np.stack([pair[side].test_loss.values for pair in pairs]) for side in (0, 1))
+        worst = np.abs(ours / theirs - 1).max()
+        yield f"test_loss of {len(chosen)} of them, against NumPy", f"{worst:.1e}", ""
+
+
+SECTIONS = (batch, panels, large, deep, stepping, agreement, ensemble, products)
 
 
 def main() -> None:

@@ -205,11 +205,14 @@ def test_runs_are_long_later_on_a_device():
 
 
 @pytest.mark.usefixtures("torch")
-def test_panels_run_on_the_processor():
+def test_a_few_long_runs_are_solved_on_the_processor():
     problem = make(dl.MLP(1, 1.0), dl.Population(), steps=5000)
-    assert dl.solve(problem, device=DEVICE).stats["method"] == "panels"
-    with pytest.raises(ValueError, match=r'method must be .* on torch:cpu, got "panels": they need the processor'):
-        dl.solve(problem, method="panels", device=DEVICE)
+    for method in ("auto", "panels"):
+        actual, expected = (dl.solve(problem, method=method, device=each) for each in (DEVICE, "cpu"))
+        assert actual.stats["method"] == "panels"
+        np.testing.assert_array_equal(actual.test_loss, expected.test_loss)
+    with pytest.raises(ValueError, match=r'method must be .* on torch:cpu, got "condensed": it needs the processor'):
+        dl.solve(problem, method="condensed", device=DEVICE)
 
 
 @pytest.mark.usefixtures("torch")

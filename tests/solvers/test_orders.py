@@ -52,9 +52,9 @@ def test_panels_tend_to_the_order_of_their_nodes():
     problem = make(sampling=dl.FullBatch(1.5), lr=0.005, steps=START + 192)
     loss, errors = dl.solve(problem, method="dense").test_loss, []
     for length in (48, 24, 12):
-        panels = PanelRun(problem, 1e-9)
-        panels.errors.truncation = lambda rows: 0.0
-        panels.errors.alternating = lambda: 0.0
+        panels = PanelRun([problem], 1e-9)
+        panels.errors.truncation = lambda rows: np.zeros(1)
+        panels.errors.alternating = lambda: np.zeros(1)
         with np.errstate(under="ignore"):
             panels._single_steps(START)
             panels._goal = 1e-8

@@ -18,7 +18,7 @@ from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels import solver
 from deeplinear._solvers.panels.error import rest
 from deeplinear._solvers.panels.run import PanelRun
-from deeplinear._solvers.panels.settle import Unknown, settle
+from deeplinear._solvers.panels.settle import Sweeps, Unknown, settle
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._time.grid import PANEL_NODES, Grid, breaks, panel_sums, panel_times, to_legendre
 from deeplinear._time.propagator import GridPropagator, propagator
@@ -253,7 +253,7 @@ def test_panels_that_do_not_settle_are_refused(monkeypatch):
     """Then every step is taken, and exact; sweeps that end with a change of 1e-4 have not settled."""
     problem = make(steps=60)
     exact = dl.solve(problem)
-    monkeypatch.setattr("deeplinear._solvers.panels.sweep.settle", lambda *arguments, **options: 1e-4)
+    monkeypatch.setattr(Sweeps, "settle", lambda *arguments, **options: np.array([1e-4]))
     solution = dl.solve(problem, method="panels")
     assert solution.stats["nodes"] == 60
     assert true_error(solution, exact) <= 1e-12
@@ -262,14 +262,15 @@ def test_panels_that_do_not_settle_are_refused(monkeypatch):
 def test_what_is_left_unresolved_counts_in_every_layer(monkeypatch):
     """A feature or gradient correlation that no polynomial follows, beside losses that are constant."""
     problem = make(steps=60)
-    panels = PanelRun(problem, 1e-6)
+    panels = PanelRun([problem], 1e-6)
     panels.fill()
     rows = panels.nodes.rows(panels.grid.last)
     assert panels.errors.truncation(rows) < 1e-6
-    flat = [np.full(PANEL_NODES, values[0]) for values in panels.errors.equal_times(rows)]
+    flat = np.repeat(panels.errors.equal_times(rows)[..., :1], PANEL_NODES, axis=-1)
     rough = 1 + 0.01 * (-1.0) ** np.arange(PANEL_NODES)
-    for index in range(len(flat)):
-        values = [each * rough if index == place else each for place, each in enumerate(flat)]
+    for index in range(flat.shape[1]):
+        values = flat.copy()
+        values[:, index] *= rough
         monkeypatch.setattr(panels.errors, "equal_times", lambda _, values=values: values)
         assert panels.errors.truncation(rows) > 1e-4
 

@@ -125,9 +125,17 @@ def fill_resolvent(function: Causal, kernel: Array, rows: slice, panel: bool) ->
 
 
 def solve_block(block: Array, rows: Array) -> Array:
-    """(1 - block)^-1 rows, for the diagonal block of a kernel."""
-    solved: Array = namespace(block).linalg.solve(identity(block.shape[-1], block) - block, rows)
-    return solved
+    """(1 - block)^-1 rows, for the diagonal block of a kernel.
+
+    What is singular is refused by NumPy. On a device, where others are solved beside it and that would have to be
+    waited for, it has rows that are not finite.
+    """
+    xp, matrix = namespace(block), identity(block.shape[-1], block) - block
+    if isinstance(block, np.ndarray):
+        return np.linalg.solve(matrix, rows)
+    solved, info = xp.linalg.solve_ex(matrix, rows)
+    found: Array = xp.where((info == 0)[..., None, None], solved, math.nan)
+    return found
 
 
 def add_identity(block: Array, rows: slice, factor: Array | float = 1.0) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, namespace, zeros
 from deeplinear._time.history import Condensation
@@ -221,14 +222,18 @@ class Room:
             along = namespace(array).moveaxis(array, axis, -1)
             along[..., rows.start // per_time : rows.stop // per_time] = 0.0
 
-    def copy_to(self, other: "Room") -> None:
-        """Copy everything to a room of the same equations with more, or fewer, rows."""
+    def copy_to(self, other: "Room", members: NDArray[np.int64] | None = None) -> None:
+        """Copy everything to a room of the same equations with more, or fewer, rows.
+
+        And, if ``members`` are given, with these problems of a larger batch only.
+        """
         old, new = (
             [*(each.matrix for each in room.two_time), *(each.array for each in room._series)] for room in (self, other)
         )
         for source, target in zip(old, new, strict=True):
-            common = tuple(slice(0, min(lengths)) for lengths in zip(source.shape, target.shape, strict=True))
-            target[common] = source[common]
+            chosen = source if members is None else _members(source, target, members)
+            common = tuple(slice(0, min(lengths)) for lengths in zip(chosen.shape, target.shape, strict=True))
+            target[common] = chosen[common]
 
     def condense(self, how: Condensation, outputs: int, end: int) -> None:
         """Let fewer times stand for some of the first ``end`` ones, in everything; later ones move up."""
@@ -239,6 +244,14 @@ class Room:
             mine, last = (of_rows, outputs * end) if per_time == 1 else (how, end)
             along = namespace(array).moveaxis(array, axis, -1)
             shorten(along, mine, mine.densities if is_density else mine.values, last)
+
+
+def _members(values: Array, fewer: Array, members: NDArray[np.int64]) -> Array:
+    """Values of some problems; their axis is the first along which the array for fewer problems is shorter."""
+    lengths, xp = zip(values.shape, fewer.shape, strict=True), namespace(values)
+    batch = next(axis for axis, (mine, its) in enumerate(lengths) if mine > its)
+    chosen: Array = xp.take(values, xp.asarray(members, device=values.device), axis=batch)
+    return chosen
 
 
 def _zeros_on_lines(shape: Sequence[int], like: Array) -> Array:

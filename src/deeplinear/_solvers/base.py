@@ -22,7 +22,17 @@ Array = NDArray[Any]
 
 
 class Unresolved(ArithmeticError):
-    """A solver cannot reach the tolerance for a problem, or not at a cost that pays; the text says what to change."""
+    """A solver cannot reach the tolerance for a problem, or not at a cost that pays; the text says what to change.
+
+    Attributes
+    ----------
+    outcomes
+        Of a batch of several problems: the answer to each, or why there is none. Empty for a problem on its own.
+    """
+
+    def __init__(self, reason: str, outcomes: "Sequence[Answer | Unresolved]" = ()) -> None:
+        super().__init__(reason)
+        self.outcomes = outcomes
 
 
 def not_plain(problem: Problem) -> str | None:

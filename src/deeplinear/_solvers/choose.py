@@ -47,7 +47,7 @@ class Choice:
         A solver's name, or ``"auto"`` for all of them: panels, merged steps, a condensed past and, last of all, every
         step as it is.
     tolerance, device
-        Options of every solver; panels and a condensed past run on the processor.
+        Options of every solver; a condensed past runs on the processor, and so do panels of few problems.
     only
         Names to which ``"auto"`` is limited.
     most_rows
@@ -248,10 +248,20 @@ def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Pr
     try:
         return solver.solve(members, progress)
     except Unresolved as reason:
-        other = choice.instead(members[0], solver)
-        if other is None:
-            raise Unresolved(f"{reason}{_or_every_step(members[0], solver, choice)}") from reason
-    return _solved(members, other, choice, progress)
+        outcomes = reason.outcomes or [reason] * len(members)
+    return [
+        _solved_instead(member, solver, outcome, choice, progress) if isinstance(outcome, Unresolved) else outcome
+        for member, outcome in zip(members, outcomes, strict=True)
+    ]
+
+
+def _solved_instead(problem: Problem, solver: Solver, reason: Unresolved, choice: Choice, progress: Progress) -> Answer:
+    """Solve a problem in another way than by a solver that did not resolve it; raise the reason if there is none."""
+    other = choice.instead(problem, solver)
+    if other is None:
+        raise Unresolved(f"{reason}{_or_every_step(problem, solver, choice)}") from reason
+    (answer,) = _solved([problem], other, choice, progress)
+    return answer
 
 
 def _or_every_step(problem: Problem, solver: Solver, choice: Choice) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, computing, finite, namespace, to_numpy
+from deeplinear._core.arrays import Array, beside, computing, finite, namespace, to_numpy
 from deeplinear._core.device import Device
 from deeplinear._equations.system import Equations
 from deeplinear._problem.problem import Problem
@@ -80,7 +80,7 @@ def amplification(
         losses = finite(abs(equations.loss_curve(slice(0, steps.stop))))  # what has diverged answers to nothing before
         from_steps = _at_least(losses, least)
         if single is not None:
-            from_steps = from_steps * c.xp.asarray(single[: steps.stop], dtype=losses.dtype)
+            from_steps = from_steps * beside(np.asarray(single[: steps.stop], float), losses)
         share = abs(c.moments[1])  # which may be complex, as in derivatives
         share = share / share.sum(axis=1)[:, None]
         squares = (share * abs(equations.data.H.matrix[:, :, rows, :end]) ** 2).sum(axis=1)

@@ -84,7 +84,8 @@ def solve(
         ``"cpu"``, or a PyTorch device such as ``"cuda"`` or ``"cuda:1"`` (this needs
         ``pip install 'deeplinear[gpu]'``; ``"torch:cpu"`` is PyTorch on the processor, for tests). It pays off
         for many problems of equal shape, which are all solved together there, and for large dense ones. On a device a
-        run counts as long above 4000 steps times outputs; panels and a condensed past still run on the processor.
+        run counts as long above 4000 steps times outputs; a condensed past, and panels of fewer than eight problems,
+        still run on the processor.
         Solutions hold NumPy arrays; matrices stay on the device until they are asked for.
     averages
         Averages of the weights, such as ``EMA(0.99)`` and ``TailMean(0.5)``, whose test losses are wanted beside those

@@ -1,18 +1,17 @@
 """First guesses of what the rows of a panel are, from the rows before it."""
 
-import numpy as np
-
-from deeplinear._core.arrays import Array
+from deeplinear._core.arrays import Array, beside, identity, namespace, zeros
 from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._time.grid import PANEL_NODES, Grid
 
 
 def constant(correlation: Symmetric, rows: slice, outputs: int) -> Array:
     """First guess of a correlation: as at the last node."""
-    matrix = correlation.matrix
+    matrix, xp = correlation.matrix, namespace(correlation.matrix)
     last = slice(rows.start - outputs, rows.start)
-    earlier = np.concatenate([matrix[..., last, : rows.start], *[matrix[..., last, last]] * PANEL_NODES], axis=-1)
-    return np.concatenate([earlier] * PANEL_NODES, axis=-2)
+    earlier = xp.concat([matrix[..., last, : rows.start], *[matrix[..., last, last]] * PANEL_NODES], axis=-1)
+    guess: Array = xp.concat([earlier] * PANEL_NODES, axis=-2)
+    return guess
 
 
 def response(function: Causal, rows: slice, previous: slice, grid: Grid, outputs: int) -> Array:
@@ -23,11 +22,12 @@ def response(function: Causal, rows: slice, previous: slice, grid: Grid, outputs
     to stand to this panel as it stood to the panel before.
     """
     matrix, start, count = function.matrix, rows.start, rows.stop - rows.start
+    xp = namespace(matrix)
     at_once = matrix[..., outputs : 2 * outputs, outputs : 2 * outputs]
-    last = matrix[..., start - outputs : start, :start].copy()
+    last = xp.asarray(matrix[..., start - outputs : start, :start], copy=True)
     last[..., -outputs:] -= at_once
-    guess = np.zeros((*matrix.shape[:-2], count, rows.stop), matrix.dtype)
-    guess[..., :start] = np.concatenate([last] * PANEL_NODES, axis=-2)
+    guess = zeros((*matrix.shape[:-2], count, rows.stop), matrix)
+    guess[..., :start] = xp.concat([last] * PANEL_NODES, axis=-2)
     if previous.stop - previous.start == count:
         guess[..., rows] = matrix[..., previous, previous]
         if len(grid.lengths) > 2 and grid.lengths[-3] > 1:
@@ -35,14 +35,15 @@ def response(function: Causal, rows: slice, previous: slice, grid: Grid, outputs
             guess[..., previous] = matrix[..., previous, before]
     else:
         per_step = last[..., -2 * outputs : -outputs]
-        inside = grid.sums()[:, grid.last]
-        guess[..., rows] = _kron(inside, per_step) + _kron(np.eye(PANEL_NODES), at_once)
+        inside = beside(grid.sums()[:, grid.last], matrix)
+        guess[..., rows] = _kron(inside, per_step) + _kron(identity(PANEL_NODES, matrix), at_once)
     return guess
 
 
 def _kron(over_time: Array, block: Array) -> Array:
     """Kronecker product with a block that has leading axes."""
-    rows, columns = over_time.shape
-    tiled = np.tile(block, (1,) * (block.ndim - 2) + (rows, columns))
-    product: Array = tiled * np.kron(over_time, np.ones(block.shape[-2:]))
+    xp, (rows, columns), outputs = namespace(block), over_time.shape, block.shape[-1]
+    tiled = xp.tile(block, (1,) * (block.ndim - 2) + (rows, columns))
+    repeated = xp.repeat(xp.repeat(over_time, outputs, axis=0), outputs, axis=1)
+    product: Array = tiled * repeated
     return product

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from deeplinear._core.arrays import computing, to_numpy
 from deeplinear._solvers.base import Overlaps
 from deeplinear._solvers.panels import guess
 from deeplinear._solvers.panels.nodes import NodesInTime
@@ -16,7 +17,7 @@ def overlaps(nodes: NodesInTime, tolerance: float) -> Overlaps:
     eq = nodes.equations
     (same_data, _), (same_init, chain) = eq.replica(same_data=True), eq.replica(same_data=False)
     assert chain is not None
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+    with np.errstate(under="ignore"), computing(eq.c.gamma0):
         for each in nodes.grid.sets():
             rows = nodes.rows(each)
             if each.stop - each.start == 1:
@@ -35,7 +36,7 @@ def overlaps(nodes: NodesInTime, tolerance: float) -> Overlaps:
             sweep_noise(same_data, None, rows, SETTLED * tolerance, most_sweeps=SWEEPS)
     return Overlaps(
         same=eq.equal_times.error,
-        same_data=same_data.Cv.diagonal(),
-        same_init=same_init.Cv.diagonal(),
+        same_data=to_numpy(same_data.Cv.diagonal()),
+        same_init=to_numpy(same_init.Cv.diagonal()),
         independent=eq.equal_times.bias,
     )

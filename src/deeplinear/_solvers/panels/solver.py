@@ -2,27 +2,34 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from deeplinear._core import memory
+from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
-from deeplinear._equations.coefficients import Structure, structure
+from deeplinear._equations import system
+from deeplinear._equations.coefficients import Structure, is_complex, structure
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_listed
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain
-from deeplinear._solvers.panels.nodes import rates_of
+from deeplinear._solvers.panels.nodes import ends_of, rates_of
 from deeplinear._solvers.panels.run import PanelRun
+from deeplinear._solvers.panels.settle import MEMORY
 from deeplinear._solvers.panels.work import MOST_ROWS, panels_memory, single_steps_work
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import NodesOfPanels
 from deeplinear._time.grid import PANEL_NODES, breaks
+
+FEW = 8
+"""Problems that are solved together on a device, at least: fewer are faster on the processor, one by one."""
 
 _LEAST_RICHNESS = 1e-4
 """Below this panels do not know closely enough how far weights have decayed, which is divided by the richness."""
@@ -32,6 +39,9 @@ _PASSES, _PASSES_IN_DEPTH = 15.0, 3.0
 
 _OVERRUN = 4.0
 """Work of panels that are not asked for, in units of the usual one, at which to give up."""
+
+_SHARED = 2.0
+"""Work of a batch, in units of what a problem may take on its own: each has the nodes that any of them needs."""
 
 _DECAY_IN_PANEL = 2.0
 """Exponent by which weights decay in the longest panels that follow it, to a tolerance of 1e-6."""
@@ -55,16 +65,18 @@ class Panels(Solver):
         Number of nodes in depth, 0 to solve every layer; None to take as many as the tolerance needs.
     patience, overrun
         Part of the work of solving every step, and multiple of the usual work, after which to give up.
+    device
+        Where many problems are solved together.
     """
 
     name: ClassVar[str] = "panels"
-    why_processor: ClassVar[str] = "they need the processor"
     goes_first: ClassVar[bool] = True  # panels keep most
     beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6
     depth_nodes: int | None = None
     patience: float = math.inf
     overrun: float = math.inf
+    device: Device = CPU
 
     @property
     def error_in_time(self) -> float:
@@ -112,7 +124,7 @@ class Panels(Solver):
     def begins(self, problem: Problem) -> bool:
         """Whether a panel is found soon, so that ``estimate`` applies: training has become smooth and stable."""
         shape = self._shape(problem)
-        run = PanelRun(problem, self.tolerance, shape.depth_nodes, single_steps_work(self.beginning, shape.outputs))
+        run = PanelRun([problem], self.tolerance, shape.depth_nodes, single_steps_work(self.beginning, shape.outputs))
         try:
             run.fill()
         except Unresolved:
@@ -146,36 +158,105 @@ class Panels(Solver):
         """Return the same with so much patience, and without much more work than usual."""
         return replace(self, patience=part, overrun=_OVERRUN)
 
-    def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
-        """Solve problems one by one."""
-        return [self._solve(problem, progress) for problem in problems]
+    def batches(self, problems: Sequence[Problem]) -> Iterator[list[int]]:
+        """On a device problems of equal structure, schedule breaks and phases, as many as fit; elsewhere one by one.
 
-    def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
+        So are few problems, and those on nodes in depth, which settle, and choose their number, each on its own.
+        """
+        if self.device == CPU:
+            yield from super().batches(problems)
+            return
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for index, problem in enumerate(problems):
+            groups.setdefault(self._kind(problem), []).append(index)
+        for members in groups.values():
+            most = int(self.device.available() // self._bytes_together([problems[members[0]]]))
+            if min(most, len(members)) < FEW or self._shape(problems[members[0]]).depth_nodes:
+                yield from ([index] for index in members)
+                continue
+            count = -(-len(members) // most)
+            yield from (each.tolist() for each in np.array_split(members, count))
+
+    def memory(self, problems: Sequence[Problem]) -> int:
+        """Bytes that the answers to a batch keep on a device; elsewhere it depends on how many nodes are taken."""
+        shape, numbers = self.estimate(problems[0]).shape, any(map(is_complex, problems))
+        return system.memory(shape, len(problems), complex_numbers=numbers) if self._are_many(problems) else 0
+
+    def _are_many(self, problems: Sequence[Problem]) -> bool:
+        """Whether problems of one batch are solved together."""
+        return self.device != CPU and len(problems) >= FEW and not self._shape(problems[0]).depth_nodes
+
+    def _kind(self, problem: Problem) -> tuple[Any, ...]:
+        """What problems share that are solved on one grid."""
+        changes = problem.stages[0].optimizer.has_schedule
+        return (self._shape(problem), tuple(ends_of(problem).tolist()), changes, is_complex(problem))
+
+    def _bytes_together(self, problems: Sequence[Problem]) -> int:
+        """Bytes that are held while a batch is solved."""
+        work, numbers = self.estimate(problems[0]), 1 + any(map(is_complex, problems))
+        unknowns = PANEL_NODES * work.shape.outputs * work.shape.size * system.kept(work.shape)
+        return len(problems) * numbers * (work.bytes + 8 * 2 * MEMORY * unknowns)
+
+    def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
+        """Solve problems one by one, or together on a device; what cannot go on with the others is solved on its own.
+
+        ``Unresolved`` says what became of each problem, if there are several.
+        """
+        if len(problems) == 1:
+            return list(self._answers(problems, CPU, progress).values())
+        together = self._solve_together(problems, progress) if self._are_many(problems) else {}
+        answers: list[Answer] = []
+        outcomes: list[Answer | Unresolved] = []
+        for index, problem in enumerate(problems):
+            try:
+                answers.append(together[index] if index in together else self.solve([problem])[0])
+            except Unresolved as reason:
+                outcomes.append(reason)
+            else:
+                outcomes.append(answers[-1])
+        unresolved = [outcome for outcome in outcomes if isinstance(outcome, Unresolved)]
+        if unresolved:
+            raise Unresolved(str(unresolved[0]), outcomes) from unresolved[0]
+        return answers
+
+    def _solve_together(self, problems: Sequence[Problem], progress: Progress | None) -> dict[int, Answer]:
+        """Solve a batch on the device; return the answers to problems that could go on together."""
+        memory.require(self._bytes_together(problems), "solving", "solve fewer problems at a time", self.device)
+        try:
+            return self._answers(problems, self.device, progress)
+        except (Unresolved, MemoryError):  # of all of them, on one grid; or there are far more nodes than usual
+            return {}
+
+    def _answers(self, problems: Sequence[Problem], device: Device, progress: Progress | None) -> dict[int, Answer]:
+        """Solve problems on one grid; return the answers to those that could go on, by their positions."""
         start = time.perf_counter()
-        most_work = self._most_work(problem)
+        most_work = max(map(self._most_work, problems)) * (1.0 if len(problems) == 1 else _SHARED)
 
         def run(nodes: int, progress: Progress | None) -> PanelRun:
-            filled = PanelRun(problem, self.tolerance, nodes, most_work)
+            filled = PanelRun(problems, self.tolerance, nodes, most_work, device)
             filled.fill(progress)
             return filled
 
-        run_, stats, nodes = depth.resolved(run, problem, self.depth_nodes, self.tolerance, progress)
-        check_reach([problem], run_.equations)
-        grid = run_.grid
-        stats |= {
-            "method": self.name,
-            "nodes": len(grid),
-            "lengths": grid.lengths,
-            "tolerance": self.tolerance,
-            "error": max(run_.error, stats.get("depth_error", 0.0)),
-            "error_floor": run_.errors.floor,
-            "seconds": time.perf_counter() - start,
-            "batch": 1,
-        }
-        (node,) = rounding_at(run_.equations, len(grid) - (run_.diverged_at >= 0), grid.single)
-        rounding = -1 if node < 0 else round(float(grid.times[node]))
-        solver = replace(self, depth_nodes=nodes, patience=math.inf, overrun=math.inf)
-        return answer_from(solver, run_, 0, NodesOfPanels(tuple(grid.lengths)), stats, rounding)
+        run_, stats, nodes = depth.resolved(run, problems[0], self.depth_nodes, self.tolerance, progress)
+        check_reach(run_.nodes.problems, run_.equations)
+        grid, ends = run_.grid, len(run_.grid) - (run_.diverged_at >= 0)
+        seconds = time.perf_counter() - start
+        solver = replace(self, depth_nodes=nodes, patience=math.inf, overrun=math.inf, device=CPU)
+        axis, answers = NodesOfPanels(tuple(grid.lengths)), {}
+        for index, node in enumerate(rounding_at(run_.equations, ends, grid.single)):
+            own = stats | {
+                "method": self.name,
+                "nodes": len(grid),
+                "lengths": grid.lengths,
+                "tolerance": self.tolerance,
+                "error": max(float(run_.error[index]), stats.get("depth_error", 0.0)),
+                "error_floor": run_.errors.floor,
+                "seconds": seconds,
+                "batch": len(run_.members),
+            }
+            rounding = -1 if node < 0 else round(float(grid.times[node]))
+            answers[int(run_.members[index])] = answer_from(solver, run_, index, axis, own, rounding)
+        return answers
 
 
 def _layers_and_decay(problem: Problem, optimizer: AnyOptimizer) -> tuple[Any, ...]:

@@ -4,18 +4,20 @@ First the responses are swept, with correlations frozen, then the correlations, 
 of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from deeplinear._core.arrays import Array, namespace, to_numpy
 from deeplinear._equations.layer_zero import DataCovariances
 from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._solvers.panels import guess
-from deeplinear._solvers.panels.error import NOISE, Errors, relative
+from deeplinear._solvers.panels.error import NOISE, Errors, larger, relative
 from deeplinear._solvers.panels.nodes import NodesInTime
-from deeplinear._solvers.panels.settle import Unknown, settle
+from deeplinear._solvers.panels.settle import Sweeps, Unknown, settle
 
 _SWEEP, _SWEEP_IN_DEPTH = 5.0, 1.0
 """Cost of a sweep over a panel, in units of that of a single step; with nodes in depth, that is many sweeps itself."""
@@ -42,7 +44,7 @@ SWEEPS, _INNER_SWEEPS = 60, 20
 
 
 class Panel:
-    """Rows of a panel that has been placed.
+    """Rows of a panel that has been placed, for all problems of a batch.
 
     Parameters
     ----------
@@ -50,31 +52,33 @@ class Panel:
         All nodes so far, and what is made of their errors.
     rows, previous
         Rows of the panel, and the set of nodes before it.
+    counts
+        Problems that are waited for, shape (batch,).
     take
         Counts work, in units of that of a single step.
     """
 
     def __init__(
-        self, nodes: NodesInTime, errors: Errors, rows: slice, previous: slice, take: Callable[[float], None]
+        self,
+        nodes: NodesInTime,
+        errors: Errors,
+        rows: slice,
+        previous: slice,
+        counts: NDArray[np.bool_],
+        take: Callable[[float], None],
     ) -> None:
         self._nodes, self._errors, self._rows, self._previous, self._take = nodes, errors, rows, previous, take
         self._equations = nodes.equations
+        self._counts = counts.copy()
 
-    def settle(self, goal: float) -> float:
-        """Solve for the rows; return the relative change of the last sweep."""
-        rows, errors = self._rows, self._errors
-        unknown_responses, unknown_correlations = self._guessed()
+    def settle(self, goal: float) -> NDArray[np.float64]:
+        """Solve for the rows; return the relative change of the last sweep, infinite where they did not settle."""
         settled = max(SETTLED * goal, 0.01 * ROUNDING)
-        closely = settled
-        coarse: Any = {"tolerance": _COARSE, "most_sweeps": SWEEPS // 2}
-        if not settle(unknown_responses, lambda: self._sweep(True, False, _INNER[0] * closely), rows, **coarse) < 0.1:
-            return np.inf
-        if (
-            not settle(unknown_correlations, lambda: self._sweep(False, True, _INNER[0] * closely), rows, **coarse)
-            < 0.1
-        ):
-            return np.inf
-        every = [*unknown_responses, *unknown_correlations]
+        responses, correlations = self._guessed()
+        if not self._settle_coarsely(responses, correlations, settled):
+            return np.full(len(self._counts), np.inf)
+        every, errors, rows = Sweeps([*responses, *correlations], self._rows), self._errors, self._rows
+        residual, change = np.full((2, len(self._counts)), np.inf)
         losses = 2 * [errors.losses(rows)]
 
         def sweep_all(tolerance: float) -> None:
@@ -83,17 +87,38 @@ class Panel:
 
         # Losses can be small differences, which need more than what they are made of: here, and in the steps after a
         # panel, which do not settle with it.
-        for closer in (1e-2, 1e-4) if errors.left(rows) < SMALL else (1.0, 1e-2, 1e-4):
+        small, waiting = errors.left(rows) < SMALL, self._counts.copy()
+        for closer in (1.0, 1e-2, 1e-4):
+            now = waiting & ~small if closer == 1.0 else waiting
+            if not now.any():
+                continue
             closely = max(closer * settled, NOISE)
+            trying, last = now, np.full(len(now), len(losses) - 1)
             for inner in _INNER:
+                before = len(losses)
                 sweep = partial(sweep_all, inner * closely)
-                residual = settle(every, sweep, rows, tolerance=closely, most_sweeps=SWEEPS)
-                if residual <= settled or not residual < _COARSE:
+                found = every.settle(sweep, tolerance=closely, most_sweeps=SWEEPS, ignore=~trying)
+                residual[trying] = found[trying]
+                last[trying] = before + every.count[trying] - 1
+                trying = trying & ~((residual <= settled) | ~(residual < _COARSE))
+                if not trying.any():
                     break
-            change = float(relative(losses[-1] - losses[-2], np.maximum(losses[-1], errors.loss_floors)).max())
-            if change <= settled or not residual <= settled:
+            change[now] = _last_changes(losses, last, errors.loss_floors)[now]
+            waiting = waiting & ~(now & ((change <= settled) | ~(residual <= settled)))
+            if not waiting.any():
                 break
-        return max(residual, change)
+        return np.where(self._counts, larger(residual, change), np.inf)
+
+    def _settle_coarsely(self, responses: list[Unknown], correlations: list[Unknown], settled: float) -> bool:
+        """Settle responses, then correlations, to start from; return whether most do. What does not counts no more."""
+        for unknowns, respond in ((responses, True), (correlations, False)):
+            sweep = partial(self._sweep, respond, not respond, _INNER[0] * settled)
+            waiting = self._counts
+            residual = settle(unknowns, sweep, self._rows, tolerance=_COARSE, most_sweeps=SWEEPS // 2, ignore=~waiting)
+            self._counts = waiting & (residual < 0.1)
+            if 2 * self._counts.sum() <= waiting.sum():
+                return False
+        return True
 
     def _guessed(self) -> tuple[list[Unknown], list[Unknown]]:
         """Guess the rows; return responses and correlations that are to be settled."""
@@ -115,7 +140,7 @@ class Panel:
         if respond:
             self._sweep_data(tolerance)
         if correlate:
-            sweep_noise(eq.data_covariances, chain.Cg_first, rows, tolerance)
+            sweep_noise(eq.data_covariances, chain.Cg_first, rows, tolerance, ignore=~self._counts)
         chain.forward(data.Rhr, rows, respond=respond, correlate=correlate)
 
     def _sweep_data(self, tolerance: float) -> None:
@@ -128,14 +153,17 @@ class Panel:
         if data.RDelta is None:
             sweep()
         else:
-            settle([Unknown(data.RDelta)], sweep, rows, tolerance=tolerance, most_sweeps=_INNER_SWEEPS)
+            unknowns, ignore = [Unknown(data.RDelta)], ~self._counts
+            settle(unknowns, sweep, rows, tolerance=tolerance, most_sweeps=_INNER_SWEEPS, ignore=ignore)
 
-    def _response_floor(self) -> float:
+    def _response_floor(self) -> Array:
         """A response is small where it makes no difference to 1 - gamma0 A Bhat, with Bhat about as large as a."""
-        eq = self._equations
+        eq, xp = self._equations, self._equations.c.xp
         every = [eq.weights.input, *eq.weights.hidden, eq.weights.readout]
-        feedback = float(np.abs(eq.c.gamma0).max() * max(np.abs(w.a[self._rows]).max() for w in every))
-        return _FLOOR / max(feedback, 1e-3)
+        largest = xp.max(xp.stack([xp.max(xp.abs(w.a[self._rows]), axis=(1, 2)) for w in every]), axis=0)
+        feedback = xp.abs(eq.c.gamma0)[:, 0, 0] * largest
+        floor: Array = _FLOOR / xp.where(feedback < 1e-3, 1e-3, feedback)
+        return floor
 
     def _unknowns(self) -> tuple[list[Causal], list[Symmetric]]:
         """Responses and correlations that a sweep reads before it writes them."""
@@ -150,16 +178,31 @@ class Panel:
 
 
 def sweep_noise(
-    covariances: DataCovariances, Cg: Symmetric | None, rows: slice, tolerance: float, most_sweeps: int = _INNER_SWEEPS
+    covariances: DataCovariances,
+    Cg: Symmetric | None,
+    rows: slice,
+    tolerance: float,
+    most_sweeps: int = _INNER_SWEEPS,
+    ignore: NDArray[np.bool_] | None = None,
 ) -> None:
     """Fill rows of layer 0's correlations: the noise and the error need each other."""
     if not covariances.noisy:
         covariances.step(Cg, rows)
     else:
-        errors = [Unknown(covariances.Cv)]
-        settle(errors, lambda: covariances.step(Cg, rows), rows, tolerance=tolerance, most_sweeps=most_sweeps)
+        errors, sweep = [Unknown(covariances.Cv)], partial(covariances.step, Cg, rows)
+        settle(errors, sweep, rows, tolerance=tolerance, most_sweeps=most_sweeps, ignore=ignore)
 
 
 def correlation(C: Symmetric) -> Unknown:
     """Return a correlation that is to be settled."""
-    return Unknown(C, _FLOOR * max(float(np.abs(C.matrix[..., 0, 0]).max()), 1e-300))
+    xp, first = namespace(C.matrix), abs(C.matrix[..., 0, 0])
+    largest = xp.max(first.reshape(len(first), -1), axis=1)
+    return Unknown(C, _FLOOR * xp.where(largest < 1e-300, 1e-300, largest))
+
+
+def _last_changes(losses: Sequence[Array], last: NDArray[np.int64], floors: NDArray[Any]) -> NDArray[np.float64]:
+    """Relative change of the losses of each problem in the sweep that was its last one, shape (batch,)."""
+    every = to_numpy(namespace(losses[0]).stack(list(losses)))
+    problems = np.arange(len(last))
+    after, before = every[last, problems], every[last - 1, problems]
+    return np.asarray(relative(after - before, larger(after, floors)).max(axis=(1, 2)))
