@@ -1,7 +1,7 @@
 """What Anderson's method remembers of earlier sweeps, kept on a graphics card, so that a sweep is replayed as a whole.
 
-The equations are those of ``fixed_point.py``. There the few numbers that tell how to combine sweeps are looked at on the
-processor; here a kernel solves for them, since waiting for each of them takes longer than a sweep of a short run.
+The equations are those of ``fixed_point.py``. There the few numbers that tell how to combine sweeps are looked at on
+the processor; here a kernel solves for them, since to wait for them takes as long as a sweep of a short run.
 """
 
 from typing import Any

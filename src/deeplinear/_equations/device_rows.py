@@ -107,9 +107,10 @@ class DeviceRows:
         """
         C = 256
         out = z.new_empty((len(z), 1, e))
+        lines = (0 if each.shape[-2] == 1 else each.stride(-2) for each in (x, y, z))
         kernels.sum_of_rows[(triton.cdiv(e, C), len(z))](
             out, x, y, z, self._row, *_factors(z, of_product, of_last, profile), e,
-            *(0 if each.shape[-2] == 1 else each.stride(-2) for each in (x, y, z)), *map(_line, (x, y, z, of_product, of_last, profile)),
+            *lines, *map(_line, (x, y, z, of_product, of_last, profile)),
             PRODUCT=of_product is not None, LAST=of_last is not None, PROFILE=profile is not None, C=C,
         )  # fmt: skip
         return out

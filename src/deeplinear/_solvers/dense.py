@@ -34,8 +34,8 @@ from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import EveryStep
 
 _WATCH, _WATCH_ON_DEVICE = 8, 64
-"""Steps after which losses are looked at for divergence, and where these steps are replayed on a device, which must then
-be waited for."""
+"""Steps after which losses are looked at for divergence, and where steps are replayed on a device, which must then be
+waited for."""
 
 _ADVICE = "lower steps or outputs, or solve fewer problems at a time"
 
