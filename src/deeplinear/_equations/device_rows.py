@@ -5,7 +5,8 @@ can be recorded once and replayed for every row. Matrices are as wide as the who
 own time. Only single rows of double precision are known here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ class DeviceRows:
 
     def __init__(self, row: Array) -> None:
         self._row = row
+        self._other = torch.cuda.Stream(row.device) if row.is_cuda else None
 
     def rows_times(self, x: Array, lower: Array, e: int, block: int) -> Array:
         """Rows x (..., r, e) times a causal matrix (..., e, e)."""
@@ -72,12 +74,21 @@ class DeviceRows:
     ) -> None:
         """Fill a row of sum_i F_i S_i F_i^T, and the column; S_i is a matrix, a factor and a profile over time."""
         through = filled.new_empty((*responses.shape[:-2], e))
-        for each, own, (matrix, factor, profile) in zip(through, responses, weighted, strict=True):
-            if matrix is None:
-                self._drawn_once(each, own, factor, profile)
-            else:
-                self._dot(each, own, matrix, causal=False, factor=factor, profile=profile, at_row=True)
+        first, *others = zip(through, responses, weighted, strict=True)
+        with beside(self._other):
+            for each in others:
+                self._fill_from(*each)
+        self._fill_from(*first)
+        join(self._other)
         self._dot(filled, through[0], responses[0], causal=True, mirror=True, more=(through, responses))
+
+    def _fill_from(self, through: Array, own: Array, source: tuple[Array, Array, Array]) -> None:
+        """Fill a row of responses times the covariance of a source."""
+        matrix, factor, profile = source
+        if matrix is None:
+            self._drawn_once(through, own, factor, profile)
+        else:
+            self._dot(through, own, matrix, causal=False, factor=factor, profile=profile, at_row=True)
 
     def fill_sum(
         self, filled: Array, x: Array, y: Array | None, factor: Array | None, profile: Array | None, e: int
@@ -191,6 +202,26 @@ class DeviceRows:
             out, own, self._row, *_factors(own, factor, profile), e, own.stride(-2), _line(profile), own.stride(0),
             out.stride(0), _line(factor), FACTOR=factor is not None, PROFILE=profile is not None, C=C,
         )  # fmt: skip
+
+
+@contextmanager
+def beside(stream: Any) -> Iterator[None]:
+    """Start what is started inside on another stream, which waits for what was started before on the present one.
+
+    Small operations that do not depend on each other then take the time of one; without another stream nothing changes.
+    """
+    if stream is None:
+        yield
+        return
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+
+
+def join(stream: Any) -> None:
+    """Let the present stream wait for the other one."""
+    if stream is not None:
+        torch.cuda.current_stream().wait_stream(stream)
 
 
 def column_blocks(e: int, lead: int) -> tuple[int, int, int, int]:
