@@ -103,7 +103,7 @@ EQUATIONS = Suite(
             ),
             ("kernel += times(initial, decayed_on_g", "kernel += 1.1 * times(initial, decayed_on_g"),
             ("kernel = times_E(c, times(learned", "kernel = 1.1 * times_E(c, times(learned"),
-            ("Given(correlation_rows(c, Cg, rows))", "Given(Cg[rows])"),
+            ("Cg.given(correlation_rows(c, Cg, rows))", "Cg.given(Cg[rows])"),
             ("times_or_one(f, f, w.variance)", "times_or_one(f, w.variance)"),
             (
                 "return backward_source(c, weights.readout, None)",
@@ -172,13 +172,13 @@ EQUATIONS = Suite(
         "_equations/data_responses.py": [
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),
             ("rows, c.first_to_last, c.first_to_last)", "rows, c.first_to_last, None)"),
-            ("Rhr = -self.mean_H(rows)", "Rhr = -1.1 * self.mean_H(rows)"),
+            ("Rhr = -mean_H if", "Rhr = -1.1 * mean_H if"),
             ("KR, panel = rows_times(K, self.RDelta),", "KR, panel = K,"),
             ("self.H, self._minus_eigenvalues * KR", "self.H, 1.1 * self._minus_eigenvalues * KR"),
             ("mode_sum(c, H, 1)", "mode_sum(c, H, 2)"),
-            ("Rvu = -rows_times(self.mean_H(rows)", "Rvu = -1.1 * rows_times(self.mean_H(rows)"),
+            ("Rvu = -rows_times(mean_H", "Rvu = -1.1 * rows_times(mean_H"),
             ("felt = self.reused(Rvu, rows)", "felt = 1.1 * self.reused(Rvu, rows)"),
-            ("else -self.times_mean_H(self.RDelta[rows])", "else -1.1 * self.times_mean_H(self.RDelta[rows])"),
+            ("else -self.times_mean_H(RDelta)", "else -1.1 * self.times_mean_H(RDelta)"),
             ("= without_initial(c, Rhr) if c.structure.centered else Rhr", "= Rhr"),
         ],
         "_equations/chain.py": [
@@ -248,20 +248,17 @@ PANELS = Suite(
         ],
         "_time/propagator.py": [
             ("decay = np.log1p(-rate * self._weight_decay)", "decay = -rate * self._weight_decay"),
-            ("- self._log_d - self._decay)", "- self._log_d)"),
-            ("max(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))", "misfit"),
-            ("return legendre.legval(radau_nodes(), coefficients), float(misfit)", "return rates[:PANEL_NODES], 0.0"),
+            (" - self._decay[..., None, :])", ")"),
+            ("np.maximum(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))", "misfit"),
+            ("return at_nodes, np.divide(", "return rates[..., :PANEL_NODES], fits\n        return at_nodes, np.divide("),
         ],
         "_solvers/panels/run.py": [
-            ("good = residual <= max(allowed * self._goal, ROUNDING)", "good = residual <= 0.1"),
-            ("error = max(error, self.errors.truncation(rows)) if good", "error = error if good"),
+            ("good = residual <= larger(allowed * self._goal, ROUNDING)", "good = residual <= 0.1"),
+            ("np.where(good, larger(error, self.errors.truncation(rows)), np.inf)", "np.where(good, error, np.inf)"),
             ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),
         ],
         "_solvers/panels/error.py": [
-            (
-                "self.floor if index < losses else max(1.0 / (1.0 + added)",
-                "self.floor if index < losses else max(1e9",
-            ),
+            ("larger(1.0 / (1.0 + added), NOISE", "larger(1e9 + 0 * added, NOISE"),
         ],
         "_solvers/panels/nodes.py": [
             ("        self.equations.room.clear(rows)", "        pass"),
@@ -273,12 +270,12 @@ PANELS = Suite(
             ),
         ],
         "_equations/two_time.py": [
-            ("target[common] = source[common]", "target[common] = 0.0"),
+            ("target[common] = chosen[common]", "target[common] = 0.0"),
             ("self.matrix[..., : rows.stop, rows] = values.mT", "pass"),
         ],
         "_solvers/panels/settle.py": [
-            ("float(np.abs(new - z).max())", "float(np.abs(new - z).min())"),
-            ("min(recent) > 0.5 * min(before)", "True"),
+            ("only: Array = xp.max(xp.abs(change), axis=1)[None]", "only: Array = xp.min(xp.abs(change), axis=1)[None]"),
+            ("> 0.5 * self._changes[:first].min(axis=0)", "> -1.0"),
         ],
     },
 )

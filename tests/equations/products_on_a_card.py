@@ -9,7 +9,7 @@ import torch
 from deeplinear._equations import device_rows
 from deeplinear._equations.device_past import PastOnCard
 from deeplinear._equations.device_rows import DeviceRows
-from deeplinear._equations.fixed_point import MEMORY, Accelerated, Past
+from deeplinear._equations.fixed_point import MEMORY, Accelerated, Past, solve
 
 SIZE, BLOCK = 11, 16
 draw = torch.Generator().manual_seed(0)
@@ -99,14 +99,14 @@ def check_sweeps(batch):
     here, there = (Accelerated(sweep, like, past) for past in (Past(MEMORY, like), PastOnCard(like)))
     for start in (like, random(batch, 20), 1e-3 * random(batch, 20)):
         (expected, _), (actual, moving) = (
-            each.solve(start, 1e-12, 40, np.zeros(batch, bool)) for each in (here, there)
+            solve(each, start, 1e-12, 40, np.zeros(batch, bool)) for each in (here, there)
         )
         assert not moving.any()
         torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(actual, torch.linalg.solve(torch.eye(20) - A, b)[..., 0], rtol=1e-10, atol=1e-10)
         cases += 1
     like[0, 0] = torch.inf
-    assert there.solve(like, 1e-12, 40, np.zeros(batch, bool))[1].tolist() == [True] + [False] * (batch - 1)
+    assert solve(there, like, 1e-12, 40, np.zeros(batch, bool))[1].tolist() == [True] + [False] * (batch - 1)
 
 
 if __name__ == "__main__":

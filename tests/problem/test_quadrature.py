@@ -208,16 +208,18 @@ def test_training_beyond_the_reach_of_a_power_law_is_refused(method, phases, mon
     law = dl.Spectrum.power_law(1.5, 0.5)
     network = dl.MLP(depth=1, width="infinite", parameterization="ntk", centered=True, richness=1e-3)
     steps = 103 if phases else 100
-    problem = dl.Problem(network, law, dl.Population(), dl.GradientDescent(0.1), steps, phases)
     wide, narrow = (dataclasses.replace(law.finite(20), reach=reach) for reach in (19.95, 19.65))
+
+    def problem(modes):  # which keeps its modes
+        monkeypatch.setattr(PowerLaw, "modes_within", lambda *_: modes)
+        return dl.Problem(network, law, dl.Population(), dl.GradientDescent(0.1), steps, phases)
+
     for modes in (law.modes, wide):
-        monkeypatch.setattr(PowerLaw, "modes_within", lambda *_, modes=modes: modes)
-        assert not dl.solve(problem, method=method).status.diverged
-    monkeypatch.setattr(PowerLaw, "modes_within", lambda *_: narrow)
+        assert not dl.solve(problem(modes), method=method).status.diverged
     with pytest.raises(ArithmeticError, match=r"training reached eigenvalues below 0\.05"):
-        dl.solve(problem, method=method)
+        dl.solve(problem(narrow), method=method)
     with pytest.raises(ArithmeticError, match="lower steps or lr"):
-        curves([problem])
+        curves([problem(narrow)])
 
 
 def test_training_that_diverges_is_not_taken_for_training_beyond_reach():

@@ -11,7 +11,7 @@ import numpy as np
 
 from deeplinear._core.arrays import Array, alike, identity
 from deeplinear._equations.coefficients import Coefficients
-from deeplinear._equations.fixed_point import fixed_point
+from deeplinear._equations.fixed_point import fixed_point, solve
 from deeplinear._equations.products import is_panel
 from deeplinear._equations.replay import earlier_rows, recorded_sweeps
 from deeplinear._equations.two_time import Causal, Symmetric
@@ -71,7 +71,7 @@ class DepthSweeps:
             return carried(flat.reshape(start.shape)).reshape(flat.shape)
 
         if (first := recorded_sweeps(rows, name, swept_once, flat)) is not None:
-            last, moving = first.solve(flat, SETTLED, _MOST_SWEEPS, self.unsettled)
+            last, moving = solve(first, flat, SETTLED, _MOST_SWEEPS, self.unsettled)
         else:
             last, moving = fixed_point(
                 swept_once, flat, tolerance=SETTLED, most_sweeps=_MOST_SWEEPS, ignore=self.unsettled

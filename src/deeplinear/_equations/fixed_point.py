@@ -61,7 +61,7 @@ def fixed_point(
             memory=memory,
         )
         return _join(x), np.logical_or(*np.split(moving, 2))
-    return Accelerated(sweep, start, Past(memory, start)).solve(start, tolerance, most_sweeps, ignore)
+    return solve(Accelerated(sweep, start, Past(memory, start)), start, tolerance, most_sweeps, ignore)
 
 
 class AnyPast(Protocol):
@@ -80,6 +80,36 @@ class AnyPast(Protocol):
         ...
 
 
+class AnySweeps(Protocol):
+    """Accelerated sweeps, which are begun and then go on one by one."""
+
+    @property
+    def x(self) -> Array:
+        """The last iterate, shape (batch, unknowns)."""
+        ...
+
+    def begin(self, start: Array) -> None:
+        """Take a first iterate, and sweep it."""
+        ...
+
+    def advance(self) -> Array:
+        """Sweep once more; return the largest unknown and residual, shape (batch, 2)."""
+        ...
+
+
+def solve(
+    sweeps: AnySweeps, start: Array, tolerance: float, most_sweeps: int, ignore: NDArray[np.bool_]
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Sweep from a first iterate on until nothing moves; arguments and results are those of ``fixed_point``."""
+    sweeps.begin(start)
+    for _ in range(most_sweeps):
+        largest = to_numpy(sweeps.advance())
+        moving = ~(largest[:, 1] <= tolerance * largest[:, 0])
+        if not (moving & ~ignore).any():
+            break
+    return sweeps.x, moving
+
+
 class Accelerated:
     """A sweep with what Anderson's method remembers of it, which stays where it is and can be used again.
 
@@ -91,43 +121,24 @@ class Accelerated:
         An array such as the unknowns, shape (batch, unknowns).
     past
         What remembers earlier sweeps.
-    record
-        Makes of a function one that a device replays; it takes and returns one array, or none.
     """
 
-    def __init__(
-        self,
-        sweep: Callable[[Array], Array],
-        like: Array,
-        past: AnyPast,
-        record: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda call: call,
-    ) -> None:
+    def __init__(self, sweep: Callable[[Array], Array], like: Array, past: AnyPast) -> None:
         self._sweep, self._past = sweep, past
-        self._x, self._residual = zeros(like.shape, like), zeros(like.shape, like)
-        self._begin, self._advance = record(self._begin_at), record(self._iterate)
+        self.x, self._residual = zeros(like.shape, like), zeros(like.shape, like)
 
-    def solve(
-        self, start: Array, tolerance: float, most_sweeps: int, ignore: NDArray[np.bool_]
-    ) -> tuple[Array, NDArray[np.bool_]]:
-        """Solve from a first iterate on, as ``fixed_point`` does."""
-        self._begin(start)
-        for _ in range(most_sweeps):
-            largest = to_numpy(self._advance())
-            moving = ~(largest[:, 1] <= tolerance * largest[:, 0])
-            if not (moving & ~ignore).any():
-                break
-        return self._x, moving
-
-    def _begin_at(self, start: Array) -> None:
+    def begin(self, start: Array) -> None:
+        """Take a first iterate, and sweep it."""
         self._past.forget()
-        self._x[...] = start
-        self._residual[...] = self._sweep(self._x) - self._x
+        self.x[...] = start
+        self._residual[...] = self._sweep(self.x) - self.x
 
-    def _iterate(self) -> Array:
+    def advance(self) -> Array:
+        """Sweep once more; return the largest unknown and residual, shape (batch, 2)."""
         change = self._residual - self._past.combined(self._residual)
-        self._x += change
-        residual = self._sweep(self._x) - self._x
-        largest = self._past.add(change, residual - self._residual, self._x, residual)
+        self.x += change
+        residual = self._sweep(self.x) - self.x
+        largest = self._past.add(change, residual - self._residual, self.x, residual)
         self._residual[...] = residual
         return largest
 

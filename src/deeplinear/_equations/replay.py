@@ -16,7 +16,7 @@ from typing import Any
 
 from deeplinear._core.arrays import Array, namespace, zeros
 from deeplinear._equations.coefficients import Coefficients, row_set
-from deeplinear._equations.fixed_point import Accelerated, AnyPast
+from deeplinear._equations.fixed_point import Accelerated, AnyPast, AnySweeps
 from deeplinear._equations.two_time import Room
 
 
@@ -153,14 +153,22 @@ def part_of_step(rows: Any, name: str, call: Callable[..., Any]) -> Callable[...
     return recorded
 
 
-def recorded_sweeps(rows: Any, name: str, sweep: Callable[[Array], Array], like: Array) -> Accelerated | None:
-    """Return what solves for the fixed point of a sweep, the same for all rows, where rows are recorded in parts."""
+class RecordedSweeps:
+    """Accelerated sweeps that are recorded, each as a whole."""
+
+    def __init__(self, sweeps: Accelerated) -> None:
+        self.x = sweeps.x
+        self.begin, self.advance = Recorded(sweeps.begin), Recorded(sweeps.advance)
+
+
+def recorded_sweeps(rows: Any, name: str, sweep: Callable[[Array], Array], like: Array) -> AnySweeps | None:
+    """Return accelerated sweeps that are the same for all rows, where rows are recorded in parts."""
     calls = getattr(rows, "calls", None)
     if calls is None:
         return None
     if name not in calls:
-        calls[name] = Accelerated(sweep, like, past_on_card(like), Recorded)
-    sweeps: Accelerated = calls[name]
+        calls[name] = RecordedSweeps(Accelerated(sweep, like, past_on_card(like)))
+    sweeps: AnySweeps = calls[name]
     return sweeps
 
 

@@ -111,7 +111,7 @@ class Errors:
         sizes, floors = np.abs(values), np.full(self.initial.shape, self.floor)
         floors[:, losses:] = larger(1.0 / (1.0 + added), NOISE / self._tolerance)[:, None]
         scales = np.concatenate([sizes[:, :losses].min(axis=-1), sizes[:, losses:].max(axis=-1)], axis=1)
-        worst: NDArray[Any] = rest(values, larger(scales, floors * self.initial)).max(axis=1)
+        worst = rest(values, larger(scales, floors * self.initial)).max(axis=1)
         c = self._nodes.equations.c
         if c.xp.isdtype(c.gamma0.dtype, "complex floating"):
             derivatives = to_numpy(self._nudged_losses(slice(0, rows.stop))).imag
