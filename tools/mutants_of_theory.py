@@ -250,7 +250,10 @@ PANELS = Suite(
             ("decay = np.log1p(-rate * self._weight_decay)", "decay = -rate * self._weight_decay"),
             (" - self._decay[..., None, :])", ")"),
             ("np.maximum(misfit, _exponential_misfit(decay, self._grid.lengths[-1]))", "misfit"),
-            ("return at_nodes, np.divide(", "return rates[..., :PANEL_NODES], fits\n        return at_nodes, np.divide("),
+            (
+                "return at_nodes, np.divide(",
+                "return rates[..., :PANEL_NODES], fits\n        return at_nodes, np.divide(",
+            ),
         ],
         "_solvers/panels/run.py": [
             ("good = residual <= larger(allowed * self._goal, ROUNDING)", "good = residual <= 0.1"),
@@ -274,7 +277,10 @@ PANELS = Suite(
             ("self.matrix[..., : rows.stop, rows] = values.mT", "pass"),
         ],
         "_solvers/panels/settle.py": [
-            ("only: Array = xp.max(xp.abs(change), axis=1)[None]", "only: Array = xp.min(xp.abs(change), axis=1)[None]"),
+            (
+                "only: Array = xp.max(xp.abs(change), axis=1)[None]",
+                "only: Array = xp.min(xp.abs(change), axis=1)[None]",
+            ),
             ("> 0.5 * self._changes[:first].min(axis=0)", "> -1.0"),
         ],
     },

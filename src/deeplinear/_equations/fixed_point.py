@@ -1,7 +1,7 @@
 """Fixed points of a sweep, accelerated: each problem of a batch on its own."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray

@@ -122,7 +122,8 @@ class Errors:
 
 def larger(first: Any, second: Any) -> NDArray[Any]:
     """Return the larger of two numbers, the first if they cannot be compared."""
-    return np.where(second > first, second, first)
+    chosen: NDArray[Any] = np.where(second > first, second, first)
+    return chosen
 
 
 def relative(change: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
