@@ -180,6 +180,20 @@ def test_short_runs_have_fewer_modes_and_the_same_losses(capacity, source, momen
     assert_allclose(dl.solve(few).test_loss, dl.solve(many).test_loss, rtol=_power_law.TOLERANCE)
 
 
+@pytest.mark.parametrize("sampling", [dl.Population(), dl.OnlineSGD(1000.0), dl.FullBatch(1000.0)])
+@pytest.mark.parametrize(("capacity", "source"), [(1.02, 1.0), (1.02, 3.0), (1.1, 0.3), (4.0, 0.1)])
+def test_modes_below_the_reach_of_short_runs_are_as_good_as_never_learned(capacity, source, sampling, monkeypatch):
+    """At capacities near 1 most of the variance is in these modes, and at a small source most of the target."""
+    law = dl.Spectrum.power_law(capacity, source)
+    finer = compress(all_modes(capacity, source, monkeypatch), 1e-4 * _power_law.TOLERANCE)
+    fine = dl.Spectrum(finer.eigenvalues, finer.target[:, 0, 0], finer.weight)
+    network = dl.MLP(1, "infinite", richness=1e-3, parameterization="ntk", centered=True)
+    few, many = (
+        dl.solve(dl.Problem(network, data, sampling, dl.GradientDescent(0.9), 100)).test_loss for data in (law, fine)
+    )
+    assert_allclose(few, many, rtol=0.5 * _power_law.TOLERANCE, atol=0.5e-3 * _power_law.TOLERANCE * many[0])
+
+
 @pytest.mark.parametrize(
     ("rule", "steps", "reach"),
     [

@@ -17,7 +17,7 @@ TOLERANCE = 1e-7
 _EXPLICIT = 10_000
 """Modes taken one by one before sums become integrals, which then differ by about 1 / (24 k^2)."""
 
-_SLOW = 1e-5
+_SLOW = 1e-7
 """Eigenvalues below this, over the horizon, are not told apart."""
 
 
