@@ -1,6 +1,7 @@
 """Many modes stand in for more: compression, and power laws with infinitely many."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -176,7 +177,8 @@ def test_short_runs_have_fewer_modes_and_the_same_losses(capacity, source, momen
     fine = dl.Spectrum(finer.eigenvalues, finer.target[:, 0, 0], finer.weight)
     rule = dl.GradientDescent(0.05, momentum)
     few, many = (dl.Problem(dl.MLP(3, 100.0), data, dl.OnlineSGD(50.0), rule, 120) for data in (law, fine))
-    assert len(few.modes.weight) < 0.6 * len(law.modes.weight)
+    long = law.modes_within(math.inf, momentum)
+    assert len(few.modes.weight) < len(long.weight) - 0.4 * len(law.modes.weight)
     assert_allclose(dl.solve(few).test_loss, dl.solve(many).test_loss, rtol=_power_law.TOLERANCE)
 
 
@@ -192,6 +194,67 @@ def test_modes_below_the_reach_of_short_runs_are_as_good_as_never_learned(capaci
         dl.solve(dl.Problem(network, data, sampling, dl.GradientDescent(0.9), 100)).test_loss for data in (law, fine)
     )
     assert_allclose(few, many, rtol=0.5 * _power_law.TOLERANCE, atol=0.5e-3 * _power_law.TOLERANCE * many[0])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "source", "momentum", "part", "steps"),
+    [
+        (1.5, 0.3, 0.97, 0.9, 100),
+        (1.5, 1.0, 0.9, 0.99, 100),
+        (1.1, 1.0, 0.9, 0.1, 100),
+        (1.02, 0.3, 0.97, 0.9, 300),
+        (1.3, 0.5, 0.99, 0.7, 250),
+        (2.0, 1.0, 0.45, 0.95, 40),
+    ],
+)
+def test_with_momentum_every_mode_swings_at_its_own_pace(capacity, source, momentum, part, steps, monkeypatch):
+    """A lazy network against the recursion of each mode by itself, at a part of the largest stable rate."""
+    law, lr = dl.Spectrum.power_law(capacity, source), part * (1 + momentum)
+    network = dl.MLP(1, "infinite", parameterization="ntk", centered=True)  # its kernel is 2
+    problem = dl.Problem(network, law, dl.Population(), dl.GradientDescent(lr, momentum), steps)
+    modes = all_modes(capacity, source, monkeypatch)
+    signal = modes.weight * modes.eigenvalues * modes.target[:, 0, 0]
+    left, moved, expected = np.ones(len(signal)), np.zeros(len(signal)), []
+    for _ in range(steps):
+        expected.append(signal @ left**2)
+        moved = momentum * moved + 2 * lr * modes.eigenvalues * left
+        left = left - moved
+    losses = dl.solve(problem, method="dense").test_loss
+    assert_allclose(losses, expected, rtol=_power_law.TOLERANCE, atol=1e-3 * _power_law.TOLERANCE * expected[0])
+
+
+@pytest.mark.parametrize(
+    ("rule", "momentum"),
+    [
+        (dl.GradientDescent(0.1), 0.0),
+        (dl.GradientDescent(0.1, momentum=0.3), 0.5),
+        (dl.GradientDescent(0.1, momentum=tuple(np.linspace(0.9, 0.0, 20))), 0.9),
+        (dl.GradientDescent(0.1, momentum=0.9999), 0.999),
+        (dl.ScheduleFree(0.1, beta=0.97), 0.98),
+        (dl.Muon(0.1, momentum=0.0, other=dl.GradientDescent(0.1, momentum=0.8)), 0.8),
+    ],
+)
+def test_modes_are_those_of_the_largest_momentum(rule, momentum):
+    law = dl.Spectrum.power_law(1.5, 1.0)
+    problem = dl.Problem(dl.MLP(2, 10.0), law, dl.OnlineSGD(5.0), rule, 20)
+    assert problem.modes is infinite_power_law(1.5, 1.0, problem.modes.reach, momentum)
+
+
+def test_a_spectrum_is_compressed_for_momentum_too():
+    many = dl.Spectrum.power_law(1.1, 1.0, modes=2000)
+    network = dl.MLP(1, "infinite", parameterization="ntk", centered=True)
+
+    def losses(data):
+        rule = dl.GradientDescent(1.5, momentum=0.9)
+        return dl.solve(dl.Problem(network, data, dl.Population(), rule, 60)).test_loss
+
+    expected, off = losses(many), []
+    for momentum in (0.0, 0.9):
+        few = many.compress(1e-6, momentum)
+        assert len(few.eigenvalues) < 120
+        off.append(np.abs(losses(few) / expected - 1).max())
+    assert off[0] > 1e-3
+    assert off[1] < 1e-6
 
 
 @pytest.mark.parametrize(
