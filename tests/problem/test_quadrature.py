@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from deeplinear._problem.data import Modes
 from deeplinear._problem.power_law import infinite_power_law
 from deeplinear._problem.quadrature import compress
 from deeplinear._problem.spectrum import PowerLaw
+from deeplinear._solvers.reach import check_reach
 from deeplinear._theory.curves import curves
 from factories import checkerboard
 from spectra import REGIMES, make
@@ -297,6 +300,27 @@ def test_training_beyond_the_reach_of_a_power_law_is_refused(method, phases, mon
         dl.solve(problem(narrow), method=method)
     with pytest.raises(ArithmeticError, match="lower steps or lr"):
         curves([problem(narrow)])
+
+
+@pytest.mark.parametrize(
+    ("loss", "left", "end", "is_beyond"),
+    [
+        ((1.0, 0.9, 0.8), (1.0, 1.0, 0.5), 3, True),
+        ((1.0, 0.9, 0.8), (1.0, 1.0, 0.5), 2, False),  # what follows a divergence
+        ((1.0, 0.9, -9e16), (1.0, 1.0, 0.5), 3, False),  # rounding errors that have grown
+        ((1.0, 9.0, 0.8), (1.0, 0.5, 1.0), 3, False),
+        ((1.0, 0.9, np.nan), (1.0, 1.0, np.nan), 3, False),
+    ],
+)
+def test_steps_at_which_the_loss_has_grown_or_diverged_do_not_count_as_trained(loss, left, end, is_beyond):
+    problem = dl.Problem(dl.MLP(2, 50.0), dl.Spectrum.power_law(1.5, 0.5), dl.Population(), dl.GradientDescent(0.1), 3)
+    solved = SimpleNamespace(
+        c=SimpleNamespace(structure=SimpleNamespace(outputs=1)),
+        data=SimpleNamespace(H1=np.broadcast_to(np.array(left)[:, None], (1, len(problem.modes.weight), 3, 1))),
+        loss_curve=lambda steps: np.array([loss])[:, steps],
+    )
+    with pytest.raises(ArithmeticError, match="beyond the modes") if is_beyond else nullcontext():
+        check_reach([problem], solved, [end])
 
 
 def test_training_that_diverges_is_not_taken_for_training_beyond_reach():
