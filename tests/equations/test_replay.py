@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,36 @@ def test_a_row_that_only_the_device_knows(name, monkeypatch):
     assert len(actual.overlaps.same_data) == 2
     for ours, theirs in zip(actual.overlaps, expected.overlaps, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=100 * close, atol=close)
+
+
+@pytest.mark.parametrize("name", ["full batch", "infinite depth"])
+def test_nothing_of_a_recorded_run_waits_for_garbage_to_be_collected(name, monkeypatch):
+    class Graph:
+        def __init__(self, work):  # which a graph does not keep
+            self._work = weakref.WeakMethod(work)
+
+        def replay(self):
+            self._work()()
+
+    kept = []
+
+    def past(like):
+        made = Past(MEMORY, like)
+        kept.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(replay, "why_not", lambda c: None)
+    monkeypatch.setattr(replay, "record", Graph)
+    monkeypatch.setattr(replay.Replay, "_use", lambda *_: None)
+    monkeypatch.setattr(replay, "past_on_card", past)
+    with replay.no_garbage_collection():
+        run = filled([PROBLEMS[name]])
+        assert all(each() is None for each in kept)
+        assert len(kept) == (2 if name == "infinite depth" else 0)
+        assert len(run.overlaps.same) == 1
+        matrices = weakref.ref(run.equations.room)
+        del run
+        assert matrices() is None
 
 
 def test_rules_that_look_at_gradients_are_not_replayed(monkeypatch):
