@@ -163,7 +163,7 @@ class Problem:
     @cached_property
     def modes(self) -> Modes:
         """Modes of the data, as the equations take them: those that training over so many steps tells apart."""
-        return self.data.modes_within(self._horizon, self._momentum)
+        return self.data.modes_within(self._horizon, self.largest_momentum)
 
     @property
     def _horizon(self) -> float:
@@ -175,10 +175,10 @@ class Problem:
         rules = [stage.optimizer for stage in self.stages]
         if not all(rule.is_plain and is_constant(rule.momentum) for rule in rules):
             return math.inf
-        return MOST_OF_A_STEP * self.steps / (1.0 - self._momentum)
+        return MOST_OF_A_STEP * self.steps / (1.0 - self.largest_momentum)
 
     @property
-    def _momentum(self) -> float:
+    def largest_momentum(self) -> float:
         """The largest momentum of all steps. Where gradients are taken near a mean of weights, modes swing likewise."""
         found = [0.0]
         for stage in self.stages:

@@ -153,9 +153,10 @@ class Spectrum:
         modes
             How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are then
             taken over a few dozen modes that represent all of them, with an error of 1e-7 in the sense of ``compress``.
-            Training that reaches eigenvalues below 1e-12, where these modes end, is refused with an
-            ``ArithmeticError``. The result remembers its law: it is written to a file as such, and ``simulate`` with
-            ``dim=D`` trains on its first D modes.
+            They are those that a run of so many steps, with its momentum, can tell apart. Training that gets further,
+            as it cannot where it is stable, or to eigenvalues below 1e-12 is refused with an ``ArithmeticError``. The
+            result remembers its law: it is written to a file as such, and ``simulate`` with ``dim=D`` trains on its
+            first D modes.
         noise
             Standard deviation of the label noise.
 
