@@ -18,6 +18,9 @@ from deeplinear._problem.data import Modes
 from deeplinear._problem.power_law import infinite_power_law
 from deeplinear._problem.quadrature import compress
 from deeplinear._problem.spectrum import PowerLaw
+from deeplinear._solvers import dense
+from deeplinear._solvers.condensed import solver as condensed
+from deeplinear._solvers.panels import solver as panels
 from deeplinear._solvers.reach import check_reach
 from deeplinear._theory.curves import curves
 from factories import checkerboard
@@ -321,6 +324,24 @@ def test_steps_at_which_the_loss_has_grown_or_diverged_do_not_count_as_trained(l
     )
     with pytest.raises(ArithmeticError, match="beyond the modes") if is_beyond else nullcontext():
         check_reach([problem], solved, [end])
+
+
+@pytest.mark.parametrize(("method", "module"), [("dense", dense), ("panels", panels), ("condensed", condensed)])
+def test_how_far_training_got_is_looked_up_before_a_divergence(method, module, monkeypatch):
+    looked = []
+
+    def check(problems, solved, ends):
+        (end,) = ends
+        looked.append(end)
+        assert not solved.diverges(slice(0, end)).any()
+        assert solved.diverges(slice(end, end + 1)).all()
+
+    monkeypatch.setattr(module, "check_reach", check)
+    law, network = dl.Spectrum.power_law(1.5, 0.5), dl.MLP(depth=2, width=50.0)
+    assert dl.solve(
+        dl.Problem(network, law, dl.Population(), dl.GradientDescent(1.5), steps=300), method=method
+    ).status.diverged
+    assert len(looked) == 1
 
 
 def test_training_that_diverges_is_not_taken_for_training_beyond_reach():
