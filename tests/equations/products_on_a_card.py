@@ -105,12 +105,31 @@ def check_sweeps(batch):
         torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(actual, torch.linalg.solve(torch.eye(20) - A, b)[..., 0], rtol=1e-10, atol=1e-10)
         cases += 1
+    there.begin(start)
+    there.advance()
+    torch.testing.assert_close(there.x, sweep(start))  # of which nothing is remembered
     like[0, 0] = torch.inf
     assert solve(there, like, 1e-12, 40, np.zeros(batch, bool))[1].tolist() == [True] + [False] * (batch - 1)
+
+
+def check_parallel_residuals():
+    """Two sweeps that moved alike, and none."""
+    global cases
+    x, dx, df, residual = (random(2, 20) for _ in range(4))
+    df[1] *= 1e-8
+    here, there = pasts = Past(MEMORY, x), PastOnCard(x)
+    for past in pasts:
+        for _ in range(2):
+            past.add(dx, df, x, residual)
+    torch.testing.assert_close(there.combined(residual), here.combined(residual), rtol=1e-9, atol=0.0)
+    there.forget()
+    assert not there.combined(residual).any()
+    cases += 1
 
 
 if __name__ == "__main__":
     for t, lead, parts in ((6, (2,), 1), (6, (2, 3), 3), (SIZE - 1, (2,), 2)):
         check(t, lead, parts)
     check_sweeps(3)
+    check_parallel_residuals()
     print(f"{cases} cases agree")

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,52 @@ def test_a_row_that_only_the_device_knows(name, monkeypatch):
         np.testing.assert_allclose(ours, theirs, rtol=100 * close, atol=close)
 
 
+def test_a_divergence_is_found_at_its_step_however_seldom_losses_are_looked_at(monkeypatch):
+    law = dl.Spectrum.power_law(1.3, 0.5)
+    one = make(dl.MLP(2, 10.0), dl.FullBatch(20.0), data=law, steps=100)
+    problems = [one.replace(lr=lr) for lr in (0.05, 1.0, 0.9)]
+    expected = dl.solve(problems, method="dense")
+    monkeypatch.setattr(replay, "why_not", lambda c: None)
+    monkeypatch.setattr(replay, "record", Again)
+    monkeypatch.setattr(replay.Replay, "_use", lambda *_: None)
+    actual = dl.solve(problems, method="dense", device="torch:cpu")
+    assert [each.status for each in actual] == [each.status for each in expected]
+    assert [each.status.diverged for each in actual] == [False, True, True]
+    for ours, theirs in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(ours.test_loss, theirs.test_loss, rtol=1e-9)
+        np.testing.assert_allclose(ours.decomposition.bias, theirs.decomposition.bias, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["full batch", "infinite depth"])
+def test_nothing_of_a_recorded_run_waits_for_garbage_to_be_collected(name, monkeypatch):
+    class Graph:
+        def __init__(self, work):  # which a graph does not keep
+            self._work = weakref.WeakMethod(work)
+
+        def replay(self):
+            self._work()()
+
+    kept = []
+
+    def past(like):
+        made = Past(MEMORY, like)
+        kept.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(replay, "why_not", lambda c: None)
+    monkeypatch.setattr(replay, "record", Graph)
+    monkeypatch.setattr(replay.Replay, "_use", lambda *_: None)
+    monkeypatch.setattr(replay, "past_on_card", past)
+    with replay.no_garbage_collection():
+        run = filled([PROBLEMS[name]])
+        assert all(each() is None for each in kept)
+        assert len(kept) == (2 if name == "infinite depth" else 0)
+        assert len(run.overlaps.same) == 1
+        matrices = weakref.ref(run.equations.room)
+        del run
+        assert matrices() is None
+
+
 def test_rules_that_look_at_gradients_are_not_replayed(monkeypatch):
     monkeypatch.setattr(replay, "why_not", lambda c: None)
     monkeypatch.setattr(replay, "Replay", None)
@@ -100,4 +147,4 @@ def test_products_of_a_row_on_a_card():
     ended = subprocess.run(
         [sys.executable, work], env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
     )
-    assert (ended.returncode, ended.stdout) == (0, "37 cases agree\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "38 cases agree\n"), ended.stderr

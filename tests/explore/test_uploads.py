@@ -17,6 +17,7 @@ import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._explore import files, tasks, uploads
 from deeplinear._explore.app import _Refused, make_app
+from deeplinear._explore.problems import read_problem
 from deeplinear._explore.worker import _Worker
 from explorer import PROBLEM, last_line, served
 
@@ -117,6 +118,22 @@ def test_many_directions_are_fewer_with_the_same_predictions(folder: Path) -> No
     problem = dl.Problem(dl.MLP(1, 64.0), whole, dl.FullBatch(100.0), dl.GradientDescent(0.1), steps=20)
     theory, fewer = dl.solve(problem), dl.solve(problem.replace(data=few))
     np.testing.assert_allclose(fewer.test_loss, theory.test_loss, rtol=1e-6)
+
+
+def test_fewer_directions_have_the_same_predictions_with_momentum(folder: Path) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((1500, 600)) * np.arange(1, 601) ** -0.55
+    file = kept(folder, packed(x=x, y=x.sum(axis=1)))
+    document = {
+        "network": {"type": "MLP", "depth": 1, "width": 640.0, "richness": 0.1},
+        "data": {"type": "Uploaded", "file": file},
+        "sampling": {"type": "Population"},
+        "optimizer": {"type": "GradientDescent", "lr": 0.9, "momentum": 0.9},
+        "steps": 80,
+    }
+    few, whole = (read_problem(document, whole) for whole in (False, True))
+    assert len(few.data.eigenvalues) < 200 < len(whole.data.eigenvalues)
+    np.testing.assert_allclose(dl.solve(few).test_loss, dl.solve(whole).test_loss, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

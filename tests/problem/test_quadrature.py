@@ -1,6 +1,9 @@
 """Many modes stand in for more: compression, and power laws with infinitely many."""
 
 import dataclasses
+import math
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +18,10 @@ from deeplinear._problem.data import Modes
 from deeplinear._problem.power_law import infinite_power_law
 from deeplinear._problem.quadrature import compress
 from deeplinear._problem.spectrum import PowerLaw
+from deeplinear._solvers import dense
+from deeplinear._solvers.condensed import solver as condensed
+from deeplinear._solvers.panels import solver as panels
+from deeplinear._solvers.reach import check_reach
 from deeplinear._theory.curves import curves
 from factories import checkerboard
 from spectra import REGIMES, make
@@ -176,8 +183,84 @@ def test_short_runs_have_fewer_modes_and_the_same_losses(capacity, source, momen
     fine = dl.Spectrum(finer.eigenvalues, finer.target[:, 0, 0], finer.weight)
     rule = dl.GradientDescent(0.05, momentum)
     few, many = (dl.Problem(dl.MLP(3, 100.0), data, dl.OnlineSGD(50.0), rule, 120) for data in (law, fine))
-    assert len(few.modes.weight) < 0.6 * len(law.modes.weight)
+    long = law.modes_within(math.inf, momentum)
+    assert len(few.modes.weight) < len(long.weight) - 0.4 * len(law.modes.weight)
     assert_allclose(dl.solve(few).test_loss, dl.solve(many).test_loss, rtol=_power_law.TOLERANCE)
+
+
+@pytest.mark.parametrize("sampling", [dl.Population(), dl.OnlineSGD(1000.0), dl.FullBatch(1000.0)])
+@pytest.mark.parametrize(("capacity", "source"), [(1.02, 1.0), (1.02, 3.0), (1.1, 0.3), (4.0, 0.1)])
+def test_modes_below_the_reach_of_short_runs_are_as_good_as_never_learned(capacity, source, sampling, monkeypatch):
+    """At capacities near 1 most of the variance is in these modes, and at a small source most of the target."""
+    law = dl.Spectrum.power_law(capacity, source)
+    finer = compress(all_modes(capacity, source, monkeypatch), 1e-4 * _power_law.TOLERANCE)
+    fine = dl.Spectrum(finer.eigenvalues, finer.target[:, 0, 0], finer.weight)
+    network = dl.MLP(1, "infinite", richness=1e-3, parameterization="ntk", centered=True)
+    few, many = (
+        dl.solve(dl.Problem(network, data, sampling, dl.GradientDescent(0.9), 100)).test_loss for data in (law, fine)
+    )
+    assert_allclose(few, many, rtol=0.5 * _power_law.TOLERANCE, atol=0.5e-3 * _power_law.TOLERANCE * many[0])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "source", "momentum", "part", "steps"),
+    [
+        (1.5, 0.3, 0.97, 0.9, 100),
+        (1.5, 1.0, 0.9, 0.99, 100),
+        (1.1, 1.0, 0.9, 0.1, 100),
+        (1.02, 0.3, 0.97, 0.9, 300),
+        (1.3, 0.5, 0.99, 0.7, 250),
+        (2.0, 1.0, 0.45, 0.95, 40),
+    ],
+)
+def test_with_momentum_every_mode_swings_at_its_own_pace(capacity, source, momentum, part, steps, monkeypatch):
+    """A lazy network against the recursion of each mode by itself, at a part of the largest stable rate."""
+    law, lr = dl.Spectrum.power_law(capacity, source), part * (1 + momentum)
+    network = dl.MLP(1, "infinite", parameterization="ntk", centered=True)  # its kernel is 2
+    problem = dl.Problem(network, law, dl.Population(), dl.GradientDescent(lr, momentum), steps)
+    modes = all_modes(capacity, source, monkeypatch)
+    signal = modes.weight * modes.eigenvalues * modes.target[:, 0, 0]
+    left, moved, expected = np.ones(len(signal)), np.zeros(len(signal)), []
+    for _ in range(steps):
+        expected.append(signal @ left**2)
+        moved = momentum * moved + 2 * lr * modes.eigenvalues * left
+        left = left - moved
+    losses = dl.solve(problem, method="dense").test_loss
+    assert_allclose(losses, expected, rtol=_power_law.TOLERANCE, atol=1e-3 * _power_law.TOLERANCE * expected[0])
+
+
+@pytest.mark.parametrize(
+    ("rule", "momentum"),
+    [
+        (dl.GradientDescent(0.1), 0.0),
+        (dl.GradientDescent(0.1, momentum=0.3), 0.5),
+        (dl.GradientDescent(0.1, momentum=tuple(np.linspace(0.9, 0.0, 20))), 0.9),
+        (dl.GradientDescent(0.1, momentum=0.9999), 0.999),
+        (dl.ScheduleFree(0.1, beta=0.97), 0.98),
+        (dl.Muon(0.1, momentum=0.0, other=dl.GradientDescent(0.1, momentum=0.8)), 0.8),
+    ],
+)
+def test_modes_are_those_of_the_largest_momentum(rule, momentum):
+    law = dl.Spectrum.power_law(1.5, 1.0)
+    problem = dl.Problem(dl.MLP(2, 10.0), law, dl.OnlineSGD(5.0), rule, 20)
+    assert problem.modes is infinite_power_law(1.5, 1.0, problem.modes.reach, momentum)
+
+
+def test_a_spectrum_is_compressed_for_momentum_too():
+    many = dl.Spectrum.power_law(1.1, 1.0, modes=2000)
+    network = dl.MLP(1, "infinite", parameterization="ntk", centered=True)
+
+    def losses(data):
+        rule = dl.GradientDescent(1.5, momentum=0.9)
+        return dl.solve(dl.Problem(network, data, dl.Population(), rule, 60)).test_loss
+
+    expected, off = losses(many), []
+    for momentum in (0.0, 0.9):
+        few = many.compress(1e-6, momentum)
+        assert len(few.eigenvalues) < 120
+        off.append(np.abs(losses(few) / expected - 1).max())
+    assert off[0] > 1e-3
+    assert off[1] < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -220,6 +303,45 @@ def test_training_beyond_the_reach_of_a_power_law_is_refused(method, phases, mon
         dl.solve(problem(narrow), method=method)
     with pytest.raises(ArithmeticError, match="lower steps or lr"):
         curves([problem(narrow)])
+
+
+@pytest.mark.parametrize(
+    ("loss", "left", "end", "is_beyond"),
+    [
+        ((1.0, 0.9, 0.8), (1.0, 1.0, 0.5), 3, True),
+        ((1.0, 0.9, 0.8), (1.0, 1.0, 0.5), 2, False),  # what follows a divergence
+        ((1.0, 0.9, -9e16), (1.0, 1.0, 0.5), 3, False),  # rounding errors that have grown
+        ((1.0, 9.0, 0.8), (1.0, 0.5, 1.0), 3, False),
+        ((1.0, 0.9, np.nan), (1.0, 1.0, np.nan), 3, False),
+    ],
+)
+def test_steps_at_which_the_loss_has_grown_or_diverged_do_not_count_as_trained(loss, left, end, is_beyond):
+    problem = dl.Problem(dl.MLP(2, 50.0), dl.Spectrum.power_law(1.5, 0.5), dl.Population(), dl.GradientDescent(0.1), 3)
+    solved = SimpleNamespace(
+        c=SimpleNamespace(structure=SimpleNamespace(outputs=1)),
+        data=SimpleNamespace(H1=np.broadcast_to(np.array(left)[:, None], (1, len(problem.modes.weight), 3, 1))),
+        loss_curve=lambda steps: np.array([loss])[:, steps],
+    )
+    with pytest.raises(ArithmeticError, match="beyond the modes") if is_beyond else nullcontext():
+        check_reach([problem], solved, [end])
+
+
+@pytest.mark.parametrize(("method", "module"), [("dense", dense), ("panels", panels), ("condensed", condensed)])
+def test_how_far_training_got_is_looked_up_before_a_divergence(method, module, monkeypatch):
+    looked = []
+
+    def check(problems, solved, ends):
+        (end,) = ends
+        looked.append(end)
+        assert not solved.diverges(slice(0, end)).any()
+        assert solved.diverges(slice(end, end + 1)).all()
+
+    monkeypatch.setattr(module, "check_reach", check)
+    law, network = dl.Spectrum.power_law(1.5, 0.5), dl.MLP(depth=2, width=50.0)
+    assert dl.solve(
+        dl.Problem(network, law, dl.Population(), dl.GradientDescent(1.5), steps=300), method=method
+    ).status.diverged
+    assert len(looked) == 1
 
 
 def test_training_that_diverges_is_not_taken_for_training_beyond_reach():

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -69,32 +70,30 @@ class Replay:
     def __init__(self, c: Coefficients, step: Callable[[Any], None], rooms: Sequence[Room]) -> None:
         self._c, self._step, self._rooms = c, step, rooms
         self._rows: Any = None
-        self._move: Callable[[], None] = self._take_step
+        self._move: Callable[[], None] | None = None
 
     def __call__(self, row: int) -> None:
         """Fill the next row."""
-        if row > 0:
+        if self._move is not None:
             with on_card(self._rows):
                 self._move()
             return
-        self._step(row_set(self._c, 0))
-        self._rows = moving_rows(self._c)
-        self._use(self._rows)
-        if self._rows.calls is None:
-            self._move = Recorded(self._take_step)
+        self._step(row_set(self._c, row))
+        rows = self._rows = moving_rows(self._c)
+        self._use(rows)
+        move = partial(take_step, self._step, rows)
+        self._move = move if rows.calls is not None else Recorded(move)
 
     def end(self) -> None:
-        """Let products be as they were, and forget what was recorded."""
-        self._use(None)
-        self._rows, self._move = None, self._take_step
+        """Let products be as they were, and forget what was recorded.
 
-    def _take_step(self) -> None:
-        """Fill rows, and go on to the next ones."""
-        rows = self._rows
-        rows.identity.copy_(rows.places == rows[:, None])
-        self._step(rows)
-        rows += len(rows)
-        rows.times += 1
+        The recorded parts of a step refer to the rows, which refer to them: without an end of that, all matrices would
+        stay on the card until garbage is collected.
+        """
+        self._use(None)
+        if self._rows is not None and self._rows.calls is not None:
+            self._rows.calls.clear()
+        self._rows = self._move = None
 
     def _use(self, rows: Any) -> None:
         products = None
@@ -104,6 +103,14 @@ class Replay:
             products = DeviceRows(rows)
         for room in self._rooms:
             room.replay(products)
+
+
+def take_step(step: Callable[[Any], None], rows: Any) -> None:
+    """Fill rows, and go on to the next ones."""
+    rows.identity.copy_(rows.places == rows[:, None])
+    step(rows)
+    rows += len(rows)
+    rows.times += 1
 
 
 def why_not(c: Coefficients) -> str | None:

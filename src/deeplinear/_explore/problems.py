@@ -66,7 +66,7 @@ def read_problem(document: Any, whole: bool = False) -> dl.Problem:
     uploaded = _uploaded(document.get("data"))
     problem = dl.Problem.from_dict(document if uploaded is None else document | {"data": {"type": "Isotropic"}})
     if uploaded is not None:
-        problem = replace(problem, data=spectrum_of(uploaded, whole))
+        problem = replace(problem, data=spectrum_of(uploaded, whole, problem.largest_momentum))
     _check_size(problem)
     return problem
 

@@ -94,19 +94,23 @@ def _rows(path: Path) -> Rows:
     return x, y
 
 
-def spectrum_of(file: str, whole: bool = False) -> dl.Spectrum:
+def spectrum_of(file: str, whole: bool = False, momentum: float = 0.0) -> dl.Spectrum:
     """Return the spectrum of a data set, or one with fewer modes and the same predictions where it has many.
 
     It is kept beside the file, for other processes and since finding it may take longer than a request may be read.
+    Predictions are the same for training with up to some momentum.
     """
-    return _spectrum(_path(file), whole)
+    return _spectrum(_path(file)) if whole else _fewer_modes(_path(file), momentum)
+
+
+@lru_cache(maxsize=16)
+def _fewer_modes(path: Path, momentum: float) -> dl.Spectrum:
+    found = _spectrum(path)
+    return found if len(found.eigenvalues) <= _FEW else found.compress(momentum=momentum)
 
 
 @lru_cache(maxsize=4)
-def _spectrum(path: Path, whole: bool) -> dl.Spectrum:
-    if not whole:
-        found = _spectrum(path, True)
-        return found if len(found.eigenvalues) <= _FEW else found.compress()
+def _spectrum(path: Path) -> dl.Spectrum:
     kept = path.with_suffix(".npz")
     if not kept.exists():
         return _keep(path, kept)

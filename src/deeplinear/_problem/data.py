@@ -101,7 +101,7 @@ class Isotropic:
         gram = np.ones((1, 1)) if self.target_gram is None else np.array(self.target_gram)
         return Modes(np.ones(1), gram[None], np.ones(1))
 
-    def modes_within(self, horizon: float) -> Modes:
+    def modes_within(self, horizon: float, momentum: float) -> Modes:
         """Return the modes that training up to a horizon tells apart: all of them."""
         return self.modes
 

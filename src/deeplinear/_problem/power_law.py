@@ -17,7 +17,7 @@ TOLERANCE = 1e-7
 _EXPLICIT = 10_000
 """Modes taken one by one before sums become integrals, which then differ by about 1 / (24 k^2)."""
 
-_SLOW = 1e-5
+_SLOW = 1e-7
 """Eigenvalues below this, over the horizon, are not told apart."""
 
 
@@ -28,7 +28,7 @@ def power_law(capacity: float, source: float, k: Array, weight: Array | None = N
 
 
 @lru_cache(maxsize=64)
-def infinite_power_law(capacity: float, source: float, horizon: float = HORIZON) -> Modes:
+def infinite_power_law(capacity: float, source: float, horizon: float = HORIZON, momentum: float = 0.0) -> Modes:
     """Return a few dozen modes whose sums are those over k = 1, 2, ... to infinity, for training up to a horizon.
 
     The first modes are taken as they are; then sums over k are integrals over log k, by Gauss-Legendre panels;
@@ -50,7 +50,7 @@ def infinite_power_law(capacity: float, source: float, horizon: float = HORIZON)
     lam, power, count = (
         np.concatenate([getattr(near, name), getattr(far, name)]) for name in ("eigenvalues", "target", "weight")
     )
-    return compress(Modes(lam, power, count), TOLERANCE, horizon)
+    return compress(Modes(lam, power, count), TOLERANCE, horizon, momentum)
 
 
 def _panels(first: float, last: float) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from deeplinear._problem.layers import check_count, every_layer
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
+from deeplinear._problem.quadrature import MOST_OF_A_STEP
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
@@ -45,9 +46,6 @@ _STEPS = About(
     log=True,
 )
 
-
-_MOST_OF_A_STEP = 100.0
-"""What a step adds to the time of the fastest mode at most, which is 2 where training is stable for good."""
 
 _FEWEST, _MOST = 64, 65536
 """Ratios between which whole ones look like counts; larger ones are rather meant to be as good as infinite."""
@@ -165,7 +163,7 @@ class Problem:
     @cached_property
     def modes(self) -> Modes:
         """Modes of the data, as the equations take them: those that training over so many steps tells apart."""
-        return self.data.modes_within(self._horizon)
+        return self.data.modes_within(self._horizon, self.largest_momentum)
 
     @property
     def _horizon(self) -> float:
@@ -177,8 +175,18 @@ class Problem:
         rules = [stage.optimizer for stage in self.stages]
         if not all(rule.is_plain and is_constant(rule.momentum) for rule in rules):
             return math.inf
-        momentum = max(float(rule.momenta(1)[0].real) for rule in rules)
-        return _MOST_OF_A_STEP * self.steps / (1.0 - momentum)
+        return MOST_OF_A_STEP * self.steps / (1.0 - self.largest_momentum)
+
+    @property
+    def largest_momentum(self) -> float:
+        """The largest momentum of all steps. Where gradients are taken near a mean of weights, modes swing likewise."""
+        found = [0.0]
+        for stage in self.stages:
+            rule = stage.optimizer
+            for each in (rule, rule.plain):
+                found.append(each.momenta(1 if is_constant(each.momentum) else stage.of).real.max())
+            found.append(rule.averaging or 0.0)
+        return float(max(np.real(found)))
 
     @property
     def label_noise(self) -> NDArray[Any]:

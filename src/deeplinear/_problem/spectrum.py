@@ -19,6 +19,9 @@ from deeplinear._problem.quadrature import HORIZON, Uncountable, compress
 _SHORTEST = 1e4
 """Horizon that all shorter ones count as: little would be gained by still fewer modes."""
 
+_MOMENTA = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
+"""Momenta that others count as: the next one up, or the last."""
+
 _SHOWN = 4
 
 _BYTES_PER_MODE, _BYTES_PER_INPUT = 180, 32
@@ -150,9 +153,10 @@ class Spectrum:
         modes
             How many modes to take, k = 1 .. modes. ``None`` means all of them, to infinity: the sums over k are then
             taken over a few dozen modes that represent all of them, with an error of 1e-7 in the sense of ``compress``.
-            Training that reaches eigenvalues below 1e-12, where these modes end, is refused with an
-            ``ArithmeticError``. The result remembers its law: it is written to a file as such, and ``simulate`` with
-            ``dim=D`` trains on its first D modes.
+            They are those that a run of so many steps, with its momentum, can tell apart. Training that gets further,
+            as it cannot where it is stable, or to eigenvalues below 1e-12 is refused with an ``ArithmeticError``. The
+            result remembers its law: it is written to a file as such, and ``simulate`` with ``dim=D`` trains on its
+            first D modes.
         noise
             Standard deviation of the label noise.
 
@@ -208,14 +212,15 @@ multiplicity=None, proportional=False, noise=0.0)
         fit = fit_rows(x, y)
         return _from_modes(fit.modes, noise=fit.noise)
 
-    def compress(self, tolerance: float = 1e-6) -> "Spectrum":
+    def compress(self, tolerance: float = 1e-6, momentum: float = 0.0) -> "Spectrum":
         """Return a spectrum with fewer modes and the same predictions, so that cost does not grow with their number.
 
         In each decade, modes are replaced by the nodes of a Gauss rule for the sums over modes that
         the equations take, which are compared with the exact ones: they agree to ``tolerance`` for everything that
         training can do to a mode, exp(-s lam) with s up to 10^12 / lam_max or (1 - c lam)^t with c up to 1.9 / lam_max.
-        The tolerance is relative, until a sum is a thousandth of its initial value. Training at the very edge of
-        stability on a continuum of largest eigenvalues is not covered.
+        The tolerance is relative, until a sum is a thousandth of its initial value. Momentum makes modes swing, each at
+        its own pace, which is covered up to the momentum that is given. Training at the very edge of stability on a
+        continuum of largest eigenvalues is not covered.
 
         A smooth spectrum takes about 7 modes per decade of eigenvalues, and a rough target up to twice as many. The
         result can be solved but not, in general, simulated, since its multiplicities are not whole.
@@ -224,6 +229,8 @@ multiplicity=None, proportional=False, noise=0.0)
         ----------
         tolerance
             Relative error allowed, positive.
+        momentum
+            The largest momentum of training, at least 0 and below 1. Near 1 it takes several times as many modes.
 
         Examples
         --------
@@ -232,7 +239,11 @@ multiplicity=None, proportional=False, noise=0.0)
         >>> len(few.eigenvalues) < 60
         True
         """
-        fewer = compress(self.modes, checks.positive("tolerance", tolerance))
+        fewer = compress(
+            self.modes,
+            checks.positive("tolerance", tolerance),
+            momentum=checks.fraction_below_one("momentum", momentum),
+        )
         if len(fewer.eigenvalues) >= len(self.eigenvalues):
             return self
         if self.proportional:
@@ -270,7 +281,7 @@ multiplicity=None, proportional=False, noise=0.0)
         target = np.array(self.target_power).reshape(count, self.outputs, self.outputs)
         return Modes(np.array(self.eigenvalues), target, weight)
 
-    def modes_within(self, horizon: float) -> Modes:
+    def modes_within(self, horizon: float, momentum: float) -> Modes:
         """Return the modes that training up to a horizon tells apart: all that are given."""
         return self.modes
 
@@ -343,7 +354,7 @@ class PowerLaw(Spectrum):
         """The compressed spectrum, which knows how far it reaches."""
         return infinite_power_law(self.capacity, self.source)
 
-    def modes_within(self, horizon: float) -> Modes:
+    def modes_within(self, horizon: float, momentum: float) -> Modes:
         """Return the modes that training up to a horizon tells apart.
 
         Parameters
@@ -351,9 +362,13 @@ class PowerLaw(Spectrum):
         horizon
             Training time, kernel times learning rate summed over steps, times the largest eigenvalue. It is rounded up
             to a power of ten, so that runs of similar length share their modes.
+        momentum
+            Momentum of training, rounded up likewise.
         """
+        rounded = next((each for each in _MOMENTA if each >= momentum), _MOMENTA[-1])
+        horizon *= max(1.0, (1.0 - momentum) / (1.0 - rounded))  # to which as many steps get
         decades = math.ceil(math.log10(min(max(horizon, _SHORTEST), HORIZON)))
-        return infinite_power_law(self.capacity, self.source, 10.0**decades)
+        return infinite_power_law(self.capacity, self.source, 10.0**decades, rounded)
 
     def finite(self, dim: int | None) -> Modes:
         """Return the first ``dim`` modes."""

@@ -120,7 +120,7 @@ class Dense(Solver):
             return run
 
         run, stats, nodes = depth.resolved(filled, problems[0], self.depth_nodes, self.tolerance, progress)
-        check_reach(problems, run.equations)
+        check_reach(problems, run.equations, run.rows_done)
         steps, step_of = problems[0].steps, run.step_of
         found = [step_of(row) for row in rounding_at(run.equations, run.rows_done)]
         stats |= {"method": self.name, "seconds": time.perf_counter() - start, "batch": len(problems)}

@@ -140,6 +140,11 @@ class CondensedRun:
                 if self.diverged_at >= 0:
                     return
 
+    @property
+    def times_done(self) -> int:
+        """Times that are kept of those before a divergence, which is among the last steps."""
+        return self.count if self.diverged_at < 0 else self.count - (self._done - self.diverged_at)
+
     def values(self) -> Values:
         """Values at equal times of all steps that were taken."""
         parts = {name: np.concatenate([getattr(each, name) for each in self._kept], axis=1) for name in _KEPT}

@@ -140,7 +140,7 @@ class Condensed(Solver):
         pairs = Pairs(axis.pair_times, problem.data.outputs) if wanted else None
         run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows, pairs=pairs)
         run.fill(progress)
-        check_reach([problem], run.equations)
+        check_reach([problem], run.equations, [run.times_done])
         stats = {
             "method": self.name,
             "nodes": run.largest,

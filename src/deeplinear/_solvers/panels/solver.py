@@ -238,8 +238,8 @@ class Panels(Solver):
             return filled
 
         run_, stats, nodes = depth.resolved(run, problems[0], self.depth_nodes, self.tolerance, progress)
-        check_reach(run_.nodes.problems, run_.equations)
         grid, ends = run_.grid, len(run_.grid) - (run_.diverged_at >= 0)
+        check_reach(run_.nodes.problems, run_.equations, ends)
         seconds = time.perf_counter() - start
         solver = replace(self, depth_nodes=nodes, patience=math.inf, overrun=math.inf, device=CPU)
         axis, answers = NodesOfPanels(tuple(grid.lengths)), {}
