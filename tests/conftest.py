@@ -1,5 +1,6 @@
 import gc
 import os
+import signal
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,10 @@ from hypothesis import strategies as st
 # loops that take whole cores. Read when NumPy and SciPy are loaded, here and in the processes that tests start.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# What a shell starts in the background ignores interrupts, and so would all processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite("agreement", "command_line", "explorer", "explorer_page", "sweeps")
 
