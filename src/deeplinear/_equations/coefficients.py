@@ -164,7 +164,7 @@ def coefficients(
     shape = structure(problems[0], depth_nodes, times, lengths)
     each = [_of_one(problem, shape, lengths) for problem in problems]
     stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
-    kind = complex if any(map(is_complex, problems)) else float
+    kind = complex if any(problem.is_complex for problem in problems) else float
 
     def place(values: Array) -> Array:
         """One of the constants; a number for each problem is a matrix of one entry."""
@@ -179,16 +179,6 @@ def coefficients(
     if not shape.centered:
         constants["scale"] = None
     return Coefficients(structure=shape, **constants)
-
-
-def is_complex(problem: Problem) -> bool:
-    """Whether a field of a problem is complex, as in derivatives by complex step."""
-    own: list[Any] = [problem.network, problem.data, problem.sampling, problem.optimizer, problem.optimizer.plain]
-    for phase in problem.phases:
-        rules = (phase.sampling, phase.optimizer, phase.optimizer and phase.optimizer.plain)
-        own += [phase, *(rule for rule in rules if rule is not None)]
-    real = (float, int, str, type(None))  # most fields, at a glance
-    return any(np.iscomplexobj(value) for part in own for value in vars(part).values() if not isinstance(value, real))
 
 
 def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -> dict[str, Array]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from deeplinear._core.arrays import Array, beside, computing, namespace, zeros
 from deeplinear._equations.aside import Aside
-from deeplinear._equations.coefficients import Coefficients, is_complex, row_set
+from deeplinear._equations.coefficients import Coefficients, row_set
 from deeplinear._equations.matrix_track import MatrixTrack
 from deeplinear._equations.rules import Evaluation, evaluations, numbers_of, orthogonal_layers
 from deeplinear._equations.two_time import Room, shorten
@@ -66,7 +66,7 @@ class Training:
         row_by_row: bool = False,
     ) -> None:
         s, self._c = c.structure, c
-        kind = complex if any(map(is_complex, problems)) else float
+        kind = complex if any(problem.is_complex for problem in problems) else float
         each = [numbers_of(problem) for problem in problems]
         # Time first, and one more axis at the end: (steps, [weight layers,] batch, 1).
         numbers = {

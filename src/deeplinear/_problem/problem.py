@@ -188,6 +188,18 @@ class Problem:
             found.append(rule.averaging or 0.0)
         return float(max(np.real(found)))
 
+    @cached_property
+    def is_complex(self) -> bool:
+        """Whether a field is complex, as in derivatives by complex step."""
+        own: list[Any] = [self.network, self.data, self.sampling, self.optimizer, self.optimizer.plain]
+        for phase in self.phases:
+            rules = (phase.sampling, phase.optimizer, phase.optimizer and phase.optimizer.plain)
+            own += [phase, *(rule for rule in rules if rule is not None)]
+        real = (float, int, str, type(None))  # most fields, at a glance
+        return any(
+            np.iscomplexobj(value) for part in own for value in vars(part).values() if not isinstance(value, real)
+        )
+
     @property
     def label_noise(self) -> NDArray[Any]:
         """Part of the test loss that is the noise of its labels, which nothing can lower, in each phase."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
@@ -65,7 +66,7 @@ class Choice:
 
     Examples
     --------
-    >>> [solver.name for solver in Choice().solvers()]
+    >>> [solver.name for solver in Choice().solvers]
     ['panels', 'coarse', 'condensed', 'dense']
     """
 
@@ -79,8 +80,9 @@ class Choice:
     two_time: bool = True
     averages: tuple[Average, ...] = ()
 
+    @cached_property
     def solvers(self) -> list[Solver]:
-        """Return the solvers in the order in which they are asked."""
+        """The solvers in the order in which they are asked."""
         asked = [kind for kind in SOLVERS if self._may_take(kind) and kind.name in self.only]
         return [self._made(kind) for kind in sorted(asked, key=lambda kind: kind.is_last)]
 
@@ -113,17 +115,17 @@ class Choice:
     def solver(self, problem: Problem) -> Solver:
         """Return the solver of a problem; ValueError if a method was asked for that cannot solve it."""
         if self.method != AUTO:
-            (solver,) = self.solvers()
+            (solver,) = self.solvers
             if reason := solver.why_not(problem):
                 raise Refusal("method", self.method, f'"dense" or "auto" {reason}', got=f'"{self.method}"')
             return self._bounded(problem, solver)
         if self._is_long(problem) and not self.averages:
-            able = [each for each in self.solvers() if not each.is_last and each.why_not(problem) is None]
+            able = [each for each in self.solvers if not each.is_last and each.why_not(problem) is None]
             if able:
                 return self._hurried(problem, self._first(problem, able))
         if self._is_long_curve(problem) and (condensed := self._taking_over(problem)):
             return self._hurried(problem, condensed)
-        return self.solvers()[-1]
+        return self.solvers[-1]
 
     def instead(self, problem: Problem, solver: Solver) -> Solver | None:
         """Return what solves a problem that a solver could not resolve, None if nothing may or can within minutes."""
@@ -136,7 +138,7 @@ class Choice:
 
     def _taking_over(self, problem: Problem) -> Solver | None:
         """Return what solves a problem that others have not resolved, short of every step; None if it cannot."""
-        able = (each for each in self.solvers() if each.takes_over and each.why_not(problem) is None)
+        able = (each for each in self.solvers if each.takes_over and each.why_not(problem) is None)
         return next(able, None)
 
     def _first(self, problem: Problem, able: list[Solver]) -> Solver:

@@ -19,7 +19,7 @@ from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import replay, system
 from deeplinear._equations.aside import REPORTED
-from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, is_complex, row_set, structure
+from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, row_set, structure
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
 from deeplinear._equations.training import Training
@@ -105,7 +105,7 @@ class Dense(Solver):
 
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the equations of a batch keep."""
-        numbers = any(is_complex(problem) for problem in problems)
+        numbers = any(problem.is_complex for problem in problems)
         shape = self.shape(problems[0])
         return system.memory(shape, len(problems), complex_numbers=numbers, averages=self.averages)
 

@@ -15,7 +15,7 @@ from deeplinear._core import memory
 from deeplinear._core.arrays import Array, computing
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import coefficients, is_complex, row_set, structure
+from deeplinear._equations.coefficients import coefficients, row_set, structure
 from deeplinear._equations.rules import Evaluation
 from deeplinear._equations.system import Equations, Values
 from deeplinear._equations.training import Training
@@ -244,7 +244,7 @@ class CondensedRun:
         """Make room for a number of times, or some more."""
         size = min(self.problem.steps, _spread_over_cache(size))
         shape = structure(self.problem, 0, size)
-        needed = system.memory(shape, complex_numbers=is_complex(self.problem))
+        needed = system.memory(shape, complex_numbers=self.problem.is_complex)
         needed *= 1 if self._replicas is None else 2
         memory.require(needed, "solving", "lower steps or outputs, or raise tolerance")
         c = coefficients([self.problem], 0, size)

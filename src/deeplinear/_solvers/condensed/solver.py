@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import is_complex, structure
+from deeplinear._equations.coefficients import structure
 from deeplinear._equations.observables import matrices
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
@@ -136,7 +136,7 @@ class Condensed(Solver):
     def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
         start = time.perf_counter()
         axis = self._axis(problem)
-        wanted = self.pairs > 0 and not is_complex(problem)
+        wanted = self.pairs > 0 and not problem.is_complex
         pairs = Pairs(axis.pair_times, problem.data.outputs) if wanted else None
         run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows, pairs=pairs)
         run.fill(progress)

@@ -10,7 +10,7 @@ from deeplinear._core import memory
 from deeplinear._core.arrays import Array, beside, to_numpy
 from deeplinear._core.device import CPU, Device
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import coefficients, is_complex, structure
+from deeplinear._equations.coefficients import coefficients, structure
 from deeplinear._equations.system import Equations
 from deeplinear._equations.training import growing_weights
 from deeplinear._equations.two_time import Room
@@ -133,7 +133,7 @@ class NodesInTime:
         ends = [*self._phase_nodes[1:], *[size] * (1 + len(first.stages) - len(self._phase_nodes))]
         lengths = np.diff(ends, prepend=0).tolist()
         shape, batch = structure(first, self.depth_nodes, size, lengths), len(self.problems)
-        needed = system.memory(shape, batch, complex_numbers=any(map(is_complex, self.problems)))
+        needed = system.memory(shape, batch, complex_numbers=any(problem.is_complex for problem in self.problems))
         memory.require(needed, "solving", "lower outputs, or raise tolerance", self._device)
         c = coefficients(self.problems, self.depth_nodes, size, self._device, lengths)
         room = Room(shape.size, c.gamma0, batch * system.kept(shape))

@@ -12,7 +12,7 @@ from deeplinear._core import memory
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import Structure, is_complex, structure
+from deeplinear._equations.coefficients import Structure, structure
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_listed
@@ -179,7 +179,7 @@ class Panels(Solver):
 
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the answers to a batch keep on a device; elsewhere it depends on how many nodes are taken."""
-        shape, numbers = self.estimate(problems[0]).shape, any(map(is_complex, problems))
+        shape, numbers = self.estimate(problems[0]).shape, any(problem.is_complex for problem in problems)
         return system.memory(shape, len(problems), complex_numbers=numbers) if self._are_many(problems) else 0
 
     def _are_many(self, problems: Sequence[Problem]) -> bool:
@@ -189,11 +189,11 @@ class Panels(Solver):
     def _kind(self, problem: Problem) -> tuple[Any, ...]:
         """What problems share that are solved on one grid."""
         changes = problem.stages[0].optimizer.has_schedule
-        return (self._shape(problem), tuple(ends_of(problem).tolist()), changes, is_complex(problem))
+        return (self._shape(problem), tuple(ends_of(problem).tolist()), changes, problem.is_complex)
 
     def _bytes_together(self, problems: Sequence[Problem]) -> int:
         """Bytes that are held while a batch is solved."""
-        work, numbers = self.estimate(problems[0]), 1 + any(map(is_complex, problems))
+        work, numbers = self.estimate(problems[0]), 1 + any(problem.is_complex for problem in problems)
         unknowns = PANEL_NODES * work.shape.outputs * work.shape.size * system.kept(work.shape)
         return len(problems) * numbers * (work.bytes + 8 * 2 * MEMORY * unknowns)
 
