@@ -274,3 +274,18 @@ def test_what_the_reference_cannot_solve_is_refused():
     small = problem.replace(network=dl.MLP(2, 9), data=data, sampling=dl.OnlineSGD(4, small_batch=True))
     with pytest.raises(ValueError, match='with small_batch, got "reference"'):
         dl.solve(small, method="reference")
+
+
+@pytest.mark.parametrize("width", [0.3, 10.0])
+def test_the_reference_loses_small_changes_of_centered_networks_and_says_so(width):
+    """Its error is some 1e-14 of the variance of the initial function, 1 / (nu gamma0^2), that it subtracts."""
+    network = dl.MLP(3, width, richness=1.01 / np.sqrt(3e4 * width), centered=True)
+    problem = dl.Problem(network, dl.Isotropic(0.2), dl.FullBatch(2.0), dl.GradientDescent(0.05), 20)
+    slow = dl.solve(problem, method="reference")
+    np.testing.assert_allclose(slow.test_loss, dl.solve(problem).test_loss, rtol=1e-9)
+    with pytest.raises(ValueError, match=r'for centered networks of so small a richness, .* got "reference"'):
+        dl.solve(problem.replace(richness=0.98 * network.richness), method="reference")
+    infinite = problem.replace(width="infinite", richness=1e-100)
+    np.testing.assert_allclose(
+        dl.solve(infinite, method="reference").test_loss, dl.solve(infinite).test_loss, rtol=1e-12
+    )
