@@ -8,8 +8,8 @@ from deeplinear._solvers.choose import _SHORT_ON_DEVICE, SHORT, SHORT_CURVE
 from documentation import ROOT
 
 STATED = {
-    "src/deeplinear/_theory/solve.py": [SHORT, _SHORT_ON_DEVICE],
-    "docs/choose.md": [SHORT],
+    "src/deeplinear/_theory/solve.py": [SHORT_CURVE, SHORT, _SHORT_ON_DEVICE],
+    "docs/choose.md": [SHORT_CURVE, SHORT],
     "docs/explore.md": [SHORT],
     "docs/theory/condensed.md": [SHORT, SHORT_CURVE],
     "src/deeplinear/_learning_rate/stable.py": [SHORT_CURVE],

@@ -1,22 +1,25 @@
 """A condensed past: every step of long runs, against the dense method."""
 
 import math
+import pickle
 from functools import cache
 
 import numpy as np
 import pytest
 
 import deeplinear as dl
+from deeplinear._core.device import Device
 from deeplinear._solvers import choose
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.condensed import run, solver
 from deeplinear._solvers.condensed.run import CondensedRun
 from deeplinear._solvers.condensed.solver import Condensed
+from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.rounding import amplification
 from deeplinear._theory.sensitivity import derivatives
 from deeplinear._theory.written import MATRICES
-from deeplinear._time.axis import SomePairs
+from deeplinear._time.axis import EveryStep, SomePairs
 from deeplinear._time.history import BLOCK_NODES, Block
 from factories import maker, some_slow
 
@@ -304,7 +307,10 @@ def test_theory_is_compared_with_networks_at_pairs():
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"steps": 1000}, "dense"),
+        ({"steps": 400}, "dense"),
+        ({"steps": 401}, "condensed"),
+        ({"steps": 1000, "sampling": dl.FullBatch(2.0)}, "condensed"),
+        ({"steps": 1000, "phases": [dl.Phase(400), dl.Phase(600)]}, "dense"),
         ({"steps": 5000}, "condensed"),
         ({"steps": 5000, "sampling": dl.FullBatch(2.0)}, "panels"),
         ({"steps": 5000, "sampling": dl.FullBatch(2.0), "momentum": 0.9}, "condensed"),
@@ -313,6 +319,35 @@ def test_theory_is_compared_with_networks_at_pairs():
 )
 def test_auto_takes_it_where_it_wins(change, name):
     assert Choice().solver(make(**change)).name == name
+
+
+@pytest.mark.parametrize("name", some_slow(CASES, "online", "outputs"))
+def test_runs_that_are_not_long_have_functions_of_two_times_at_every_pair(name, monkeypatch, tmp_path):
+    """The losses come first; what is asked for afterwards is what the dense method says, to the last bit."""
+    monkeypatch.setattr(choose, "SHORT_CURVE", 100)
+    problem, exact, _ = solved(name)
+    solution = dl.solve(problem)
+    assert (solution.stats["method"], solution.axis) == ("condensed", EveryStep(problem.steps))
+    np.testing.assert_allclose(solution.test_loss, exact.test_loss, rtol=1e-9)
+    solution.save(tmp_path / "run.nc")
+    for each in (solution, pickle.loads(pickle.dumps(solution)), dl.Solution.load(tmp_path / "run.nc")):
+        assert each.solver == solution.solver
+        np.testing.assert_array_equal(each.pair_times, exact.times)
+        for matrix in MATRICES:
+            np.testing.assert_array_equal(getattr(each, matrix), getattr(exact, matrix), err_msg=matrix)
+        assert each.sample_sites(3).equals(exact.sample_sites(3))
+        np.testing.assert_allclose(each.variance.data, exact.variance.data, rtol=1e-9, atol=1e-11)
+
+
+def test_the_memory_of_functions_of_two_times_is_taken_when_they_are_asked_for(monkeypatch):
+    """Where there is none, the losses are found all the same."""
+    problem = make(steps=600)
+    needed = Dense().memory([problem])
+    monkeypatch.setattr(Device, "available", lambda _: needed // 2)
+    solution = dl.solve(problem)
+    assert solution.status.diverged_at is None
+    with pytest.raises(MemoryError, match="solving needs about"):
+        _ = solution.feature_correlation
 
 
 def test_progress_counts_steps():

@@ -473,7 +473,7 @@ def test_what_panels_cannot_do_is_dense(change, reason):
 
 
 def test_the_choice_of_method():
-    assert Choice().solver(make(steps=900)).name == "dense"
+    assert Choice().solver(make(steps=400)).name == "dense"
     assert Choice().solver(make(steps=2000)).name == "panels"
     assert Choice("dense").solver(make(steps=2000)).name == "dense"
     with pytest.raises(

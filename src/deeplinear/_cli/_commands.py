@@ -37,6 +37,7 @@ from deeplinear._core.threads import count_cores
 from deeplinear._core.words import INFINITE, in_bytes, in_time
 from deeplinear._cost.estimate import Estimate, check_experiment, solve_seconds
 from deeplinear._cost.estimate import estimate as estimate_cost
+from deeplinear._cost.model import method_of_two_times
 from deeplinear._equations.products import COMPUTED
 from deeplinear._plots.words import in_words
 from deeplinear._sweep.cost import SweepCost, estimate_sweep
@@ -146,7 +147,7 @@ def compare(
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """
     check_finite(problem, finite)
-    theory = _solve(problem, averages, device, report)
+    theory = _solve(problem, averages, device, report, two_time=True)
     experiment = train(problem, finite, device, report, averages=averages)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
@@ -171,7 +172,8 @@ def solve(problem: Problem, averages: _Averages, device: str, report: Report, ou
 
     Example: deeplinear solve --width infinite --lr 0.05 --steps 400 --out theory.nc
     """
-    theory = _solve(problem, averages, device, report)
+    has_file = out is not None and out.suffix.lower() not in PICTURES
+    theory = _solve(problem, averages, device, report, two_time=has_file)
     if out is not None and out.suffix.lower() in PICTURES:
         save_picture(out, theory)
     elif out is not None:
@@ -258,9 +260,11 @@ def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]
     return estimate_sweep(plan, finite.workers or count_cores())
 
 
-def _solve(problem: Problem, averages: _Averages, device: str, report: Report) -> Solution:
+def _solve(problem: Problem, averages: _Averages, device: str, report: Report, *, two_time: bool) -> Solution:
+    """Solve the theory, with functions of two times if these are wanted."""
+    method = method_of_two_times(problem) if two_time else "auto"
     with report.stage("theory", solve_seconds(problem) if report.shows_progress else float) as progress:
-        return solve_theory(problem, averages=averages, device=device, progress=progress)
+        return solve_theory(problem, method=method, averages=averages, device=device, progress=progress)
 
 
 def train(problem: Problem, finite: Finite, device: str, report: Report, **options: Any) -> Ensemble:

@@ -170,8 +170,14 @@ def estimate(
     if dim is not None:
         asked = Simulation.read(problem, dim, seeds, workers, record, method)
         experiment = Cost(simulation_seconds(asked), asked.memory)
-    method, theory = _solving(problem)
+    method, theory = _solving(problem, Choice())
     return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
+
+
+def estimate_every_step(problem: Problem) -> Estimate:
+    """Return what solving every step as it is would take, which functions of two times at every pair need."""
+    method, theory = _solving(problem, Choice("dense"))
+    return Estimate(theory, None, method, available=psutil.virtual_memory().available)
 
 
 def _check_steps(problem: Problem) -> None:
@@ -192,15 +198,14 @@ def _check_steps(problem: Problem) -> None:
             raise Refusal("steps", problem.steps, f"at most {most} for an estimate with {name}")
 
 
-def _solving(problem: Problem) -> tuple[str, Cost]:
+def _solving(problem: Problem, choice: Choice) -> tuple[str, Cost]:
     """Say how a problem is solved, and what that takes.
 
     Where panels do not begin, because training oscillates, they take single steps until it is smooth, or else until
     they give up. Then every step is solved, with its past condensed, unless nothing but panels can solve the run. A
     past that is not condensed at the beginning, as training swings, keeps more times.
     """
-    choice, seconds = Choice(), solve_seconds(problem)
-    solver = choice.solver(problem)
+    solver, seconds = choice.solver(problem), solve_seconds(problem)
     works = [(solver, solver.estimate(problem))]
     beginning = Work(replace(Dense().shape(problem), steps=solver.beginning), 1.0, 0)
     if beginning.numbers < _MOST_PROBED and not solver.begins(problem):

@@ -24,8 +24,13 @@ def work_of(problem: Problem) -> tuple[str, Work]:
 
 
 def longest_short(outputs: int) -> int:
-    """Most steps that are solved one by one, for so many outputs."""
+    """Most steps of runs whose functions of two times are solved for at every pair, for so many outputs."""
     return SHORT // outputs
+
+
+def method_of_two_times(problem: Problem) -> str:
+    """Return the method that finds functions of two times with the losses; "auto" may find them when asked for."""
+    return "dense" if problem.steps <= longest_short(problem.data.outputs) else "auto"
 
 
 def numbers_of_solving(problem: Problem) -> float:
@@ -37,7 +42,7 @@ def numbers_of_solving(problem: Problem) -> float:
 
 def held_in_files(problem: Problem) -> int:
     """Bytes of the two-time functions in the file of a solution."""
-    _, work = work_of(problem)
+    work = Choice().solver(problem).of_two_times.estimate(problem)
     layers = work.shape.depth_nodes if problem.network.depth == math.inf else problem.network.layers
     return 8 * matrices(layers) * work.shape.size**2
 

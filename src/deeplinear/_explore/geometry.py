@@ -24,7 +24,7 @@ def read_along(value: Any) -> str:
 def sharpness(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the ends of the spectrum of the Hessian at some steps, and the limit above which steps overshoot."""
     problem = read_problem(request["problem"])
-    refuse_if_long(problem, report, runs=10, call="dl.sharpness")
+    refuse_if_long(problem, report, runs=10, call="dl.sharpness", every_step=True)
     found = dl.sharpness(problem, looked_at(problem), VECTORS, progress=steps(report, "looking at the curvature"))
     names = ("times", "largest", "largest_error", "lowest", "lowest_error", "edge", "outliers", "limit")
     return {name: getattr(found, name) for name in names}
@@ -33,7 +33,7 @@ def sharpness(request: dict[str, Any], report: Report) -> dict[str, Any]:
 def landscape(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the losses along a line in weight space; ``barrier`` is None along lines that join no two points."""
     problem, along = read_problem(request["problem"]), read_along(request.get("along"))
-    refuse_if_long(problem, report, runs=4 if along == "twins" else 2, call="dl.landscape")
+    refuse_if_long(problem, report, runs=4 if along == "twins" else 2, call="dl.landscape", every_step=True)
     try:
         found = dl.landscape(problem, along, progress=steps(report, "looking along the line"))
     except (ArithmeticError, np.linalg.LinAlgError) as error:
@@ -48,7 +48,7 @@ def weights(request: dict[str, Any], report: Report) -> dict[str, Any]:
     ``learned`` is the largest one of what was learned.
     """
     problem = read_problem(request["problem"])
-    refuse_if_long(problem, report, runs=10, call="dl.weight_spectra")
+    refuse_if_long(problem, report, runs=10, call="dl.weight_spectra", every_step=True)
     try:
         found = dl.weight_spectra(problem, looked_at(problem), progress=steps(report, "looking at the weights"))
     except (ArithmeticError, np.linalg.LinAlgError) as error:

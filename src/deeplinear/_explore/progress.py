@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import deeplinear as dl
 from deeplinear._core.refusal import Refusal
-from deeplinear._cost.model import longest_short, numbers_of_solving
+from deeplinear._cost.estimate import estimate_every_step
+from deeplinear._cost.model import longest_short, method_of_two_times, numbers_of_solving
 from deeplinear._explore.problems import is_quick
 
 LONGEST = 600.0
@@ -83,36 +84,50 @@ class Pace:
 PACE = Pace()
 
 
-def solve_with(problem: dl.Problem, report: Report, averages: Sequence[dl.EMA | dl.TailMean] = ()) -> dl.Solution:
-    """Solve a problem, with averages of its weights, unless that would take too long."""
-    estimate = refuse_if_long(problem, report)
+def solve_with(
+    problem: dl.Problem,
+    report: Report,
+    averages: Sequence[dl.EMA | dl.TailMean] = (),
+    *,
+    two_time: bool = False,
+) -> dl.Solution:
+    """Solve a problem, with averages of its weights and functions of two times, unless that would take too long."""
+    method = method_of_two_times(problem) if two_time else "auto"
+    estimate = refuse_if_long(problem, report, every_step=method == "dense")
     seconds, dense = (None, True) if estimate is None else (estimate.theory.seconds, estimate.method == "dense")
     progress = steps(report, "solving", power=DENSE if dense and estimate else 1.0, estimate=seconds)
-    theory = dl.solve(problem, progress=progress, averages=averages)
+    theory = dl.solve(problem, method=method, progress=progress, averages=averages)
     if theory.stats["method"] == "dense":
         PACE.learn(problem, theory.stats["seconds"])
     return theory
 
 
 def refuse_if_long(
-    problem: dl.Problem, report: Report, runs: int = 1, call: str = "dl.optimal_lr", always: bool = False
+    problem: dl.Problem,
+    report: Report,
+    runs: int = 1,
+    call: str = "dl.optimal_lr",
+    *,
+    always: bool = False,
+    every_step: bool = False,
 ) -> dl.Estimate | None:
     """Refuse what would not end in time or not fit; what is quick is not estimated, unless it ``always`` is.
 
-    Many runs are those of a search, or of a look at each of many steps, which solve every step; ``call`` does the same
-    in Python.
+    Many runs are those of a search, or of a look at each of many steps; ``call`` does the same in Python. Where
+    ``every_step`` is solved as it is, that is estimated even if the losses alone are found sooner.
     """
     if is_quick(problem) and not always:
         return None
     report(stage="estimating the time")
-    estimate = dl.estimate(problem)
-    if runs > 1 and estimate.method != "dense":
-        most = longest_short(problem.data.outputs)
+    estimate, most = dl.estimate(problem), longest_short(problem.data.outputs)
+    if runs > 1 and problem.steps > most and estimate.method != "dense":
         text = (
             f"steps is too large for this view, got {problem.steps}: it solves about {runs} runs. "
             f"Lower the steps to {most}, or call {call} in Python."
         )
         raise Refusal("steps", problem.steps, f"at most {most}", text=text)
+    if every_step:
+        estimate = estimate_every_step(problem)
     if runs * estimate.theory.seconds > LONGEST or not estimate.fits:
         often = f" for each of about {runs} runs" if runs > 1 else ""
         text = (

@@ -88,7 +88,7 @@ def correlations(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return one two-time function of one layer, at few enough times to draw, summed over outputs."""
     kind, layer = _kind_and_layer(request)
     problem = read_problem(request["problem"])
-    theory = solve_with(problem, report)
+    theory = solve_with(problem, report, two_time=True)
     values, first = getattr(theory, kind), KINDS[kind]
     layers = [] if first is None else list(range(first, first + len(values)))
     if first is not None:
@@ -148,7 +148,7 @@ def netcdf(request: dict[str, Any], report: Report) -> dict[str, Any]:
     if (needed := held_in_files(problem)) > _LARGEST_FILE:
         text = f"steps must be lower to write a file: it would take {needed / 1e6:.0f} MB"
         raise Refusal("steps", problem.steps, "lower for a file", text=text)
-    solve_with(problem, report).save(request["path"])
+    solve_with(problem, report, two_time=True).save(request["path"])
     return {}
 
 

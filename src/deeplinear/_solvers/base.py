@@ -207,6 +207,15 @@ class Solver(ABC):
         """Overlaps of replicas, from a solver that finds them in a way of its own; None if its runs have them."""
         return None
 
+    @property
+    def of_two_times(self) -> "Solver":
+        """What finds the functions of two times that a solution of this one has, and its answers do not."""
+        return self
+
+    def with_every_pair(self) -> "Solver":
+        """Return a solver whose solutions have functions of two times at every pair, solved when they are asked for."""
+        return self
+
     def hurried(self, part: float) -> "Solver":
         """Return a solver that gives up when it has done this part of the work of solving every step."""
         return self

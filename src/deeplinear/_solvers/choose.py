@@ -31,8 +31,9 @@ SHORT, _SHORT_ON_DEVICE = 1000, 4000
 """Steps times outputs up to which every step is solved, unless asked otherwise."""
 
 SHORT_CURVE = 400
-"""The same where only curves are wanted, which a condensed past has as exactly: it is 1.0 to 2.1 times as fast from
-here on, as measured for one and three layers, with and without noise, momentum and oscillations."""
+"""Steps times outputs up to which curves are found so too. Beyond, a condensed past has them as exactly: it is 1.0 to
+2.1 times as fast from here on, as measured for one and three layers, with and without noise, momentum and oscillations.
+Functions of two times of runs that are not long are solved for when they are asked for, step by step."""
 
 _MOST_NUMBERS, _NUMBERS_PER_SECOND = 1e11, 1.5e9
 """Numbers that are gone through at most in place of what was not resolved, a minute or two; and in a second, about."""
@@ -124,7 +125,7 @@ class Choice:
             if able:
                 return self._hurried(problem, self._first(problem, able))
         if self._is_long_curve(problem) and (condensed := self._taking_over(problem)):
-            return self._hurried(problem, condensed)
+            return self._hurried(problem, condensed.with_every_pair())
         return self.solvers[-1]
 
     def instead(self, problem: Problem, solver: Solver) -> Solver | None:
@@ -167,8 +168,8 @@ class Choice:
         return problem.steps * problem.data.outputs > (SHORT if self.device == CPU else _SHORT_ON_DEVICE)
 
     def _is_long_curve(self, problem: Problem) -> bool:
-        """Whether only curves are wanted, and are found sooner with a condensed past."""
-        if self.two_time or self.averages or self.device != CPU:
+        """Whether curves are found sooner with a condensed past."""
+        if self.averages or self.device != CPU:
             return False
         return problem.steps * problem.data.outputs > SHORT_CURVE
 

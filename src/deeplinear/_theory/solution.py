@@ -41,7 +41,7 @@ class Solution(Drawn):
 
     Two-time functions have axes of length n = T C, time-major over (time, output): entry
     (t C + c, t' C + c') belongs to output c at time t and output c' at time t'. They are built when
-    first asked for. With a condensed past they are known only at some steps, ``pair_times``, whose number
+    first asked for. In long runs with a condensed past they are known only at some steps, ``pair_times``, whose number
     takes the place of T here. If training diverges, everything from that step on is ``inf`` and ``status`` says so.
 
     A file from ``save`` has everything. A pickle, which is how a solution comes back from another process, is small: it
@@ -136,7 +136,7 @@ class Solution(Drawn):
     def pair_times(self) -> NDArray[Any]:
         """Times at whose pairs two-time functions are known, shape (n / C,).
 
-        These are ``times``, unless the run was solved with a condensed past: then up to 200 of its steps.
+        These are ``times``, unless a long run was solved with a condensed past: then up to 200 of its steps.
         """
         return self.axis.pair_times
 
@@ -316,7 +316,7 @@ class Solution(Drawn):
         if not self.axis.has_two_time:
             raise ValueError(f'this cannot be computed from {self.solver.name} steps: solve with method="dense"')
         with one_blas_thread():
-            (answer,) = self.solver.solve([self.problem])
+            (answer,) = self.solver.of_two_times.solve([self.problem])
         if answer.run is None:
             kept = f'method="{self.solver.name}" does not keep what is needed here'
             raise ValueError(f'{kept}: solve with method="dense"')

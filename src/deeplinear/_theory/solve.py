@@ -71,8 +71,10 @@ def solve(
         steps times outputs) panels if they are smooth, otherwise a condensed past, or coarse steps where these are
         fewer. If one of them does not resolve a run, or panels do not pay off, the next one is tried, and finally the
         dense method if that takes no more than a minute or two and fits into memory; otherwise the run is refused, and
-        the message says what the dense method would take. ``"reference"`` is slow and plain, and shares no code with
-        the others: it is there to check them, over a few dozen steps.
+        the message says what the dense method would take. On the processor a condensed past finds the losses of shorter
+        runs too, from 400 steps times outputs on; if a function of two times is asked for, the dense method finds it
+        then. ``"reference"`` is slow and plain, and shares no code with the others: it is there to check them, over a
+        few dozen steps.
     tolerance
         Relative error of the losses that is allowed where something is approximated: residual networks of
         infinite depth, or of 256 layers and more with depth-muP branches, are solved through a few nodes in

@@ -20,9 +20,10 @@ from deeplinear._solvers.answer import curves_of
 from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Unresolved, Work
 from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.run import GROWTH, CondensedRun
+from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import LOSS_FLOOR
-from deeplinear._time.axis import SomePairs
+from deeplinear._time.axis import EveryStep, SomePairs
 from deeplinear._time.history import BLOCK_NODES
 
 Array = NDArray[Any]
@@ -58,7 +59,8 @@ class Condensed(Solver):
     most_rows
         Times times outputs that are kept at most; beyond this many the run is given up.
     pairs
-        Steps times outputs at whose pairs functions of two times are kept, at most; 0 to keep none.
+        Steps times outputs at whose pairs functions of two times are kept, at most; 0 to keep none, and None to have
+        them at every pair, where every step is solved once more when they are asked for.
     """
 
     name: ClassVar[str] = "condensed"
@@ -68,7 +70,7 @@ class Condensed(Solver):
     beginning: ClassVar[int] = _BEGINNING
     tolerance: float = 1e-6
     most_rows: float = math.inf
-    pairs: int = PAIRS
+    pairs: int | None = PAIRS
 
     @property
     def error_in_time(self) -> float:
@@ -125,6 +127,15 @@ class Condensed(Solver):
         steps = min(problem.steps, round(math.sqrt(3.0) * times))
         return Work(replace(shape, steps=steps), problem.steps / steps, held)
 
+    @property
+    def of_two_times(self) -> Solver:
+        """Every step as it is, where functions of two times are wanted at every pair."""
+        return Dense(self.tolerance) if self.pairs is None else self
+
+    def with_every_pair(self) -> "Condensed":
+        """Return the same with functions of two times at every pair, unless none are kept."""
+        return replace(self, pairs=None) if self.pairs else self
+
     def hurried(self, part: float) -> "Condensed":
         """Return the same with a bound on the rows that are kept, unless every step can be kept as well."""
         return replace(self, most_rows=_MOST_ROWS) if part == math.inf else self
@@ -136,7 +147,7 @@ class Condensed(Solver):
     def _solve(self, problem: Problem, progress: Progress | None) -> Answer:
         start = time.perf_counter()
         axis = self._axis(problem)
-        wanted = self.pairs > 0 and not problem.is_complex
+        wanted = self.pairs and not problem.is_complex
         pairs = Pairs(axis.pair_times, problem.data.outputs) if wanted else None
         run = CondensedRun(problem, min(self.tolerance, _COARSEST), self.most_rows, pairs=pairs)
         run.fill(progress)
@@ -163,7 +174,9 @@ class Condensed(Solver):
         )
 
     def memory(self, problems: Sequence[Problem]) -> int:
-        """Bytes of the functions of two times that are kept."""
+        """Bytes of the functions of two times that are kept; at every pair they are, once they are asked for."""
+        if self.pairs is None:
+            return 0
         return sum(_bytes_of_pairs(problem, len(self._axis(problem).pair_times)) for problem in problems)
 
     def overlaps(self, problem: Problem) -> Overlaps:
@@ -172,7 +185,9 @@ class Condensed(Solver):
         run.fill()
         return run.overlaps
 
-    def _axis(self, problem: Problem) -> SomePairs:
+    def _axis(self, problem: Problem) -> EveryStep:
+        if self.pairs is None:
+            return EveryStep(problem.steps)
         return SomePairs(problem.steps, max(_FEWEST_PAIRS, self.pairs // problem.data.outputs) if self.pairs else 0)
 
 
