@@ -95,7 +95,7 @@ def test_every_rule_is_solved_with_defaults_alone(word: str) -> None:
 
 BAD = [
     ("--layer-lr 1,0", "layer_lr must be one number for each of 3 weight layers, or some of input, hidden, readout"),
-    ("--layer-lr head=0", "layer_lr must be given for input, hidden, readout, got 'head'"),
+    ("--layer-lr head=0", "layer_lr must have no other names than input, hidden, readout, got 'head'"),
     ("--layer-lr input=fast", "--layer-lr must be one number for each weight layer, or some by name, such as"),
     ("--layer-lr input=-1", "layer_lr['input'] must be a finite number, zero or above, got -1"),
     ("--init-scale 1,1,1,1,1", "init_scale must be one number for each of 3 weight layers"),

@@ -53,7 +53,8 @@ def test_schedules_layers_and_clipping_are_typed(explorer: Explorer, address: st
     explorer.wait_for(f"{DRAWN}?.optimizer.clip === undefined")
     explorer.control("optimizer.layer_lr").fill("head=0")
     explorer.wait_for("!document.getElementById('optimizer.layer_lr-error').hidden")
-    explorer.wait_for_text("[id='optimizer.layer_lr-error']", "layer_lr must be given for input, hidden, readout")
+    text = "layer_lr must have no other names than input, hidden, readout"
+    explorer.wait_for_text("[id='optimizer.layer_lr-error']", text)
 
 
 def test_a_second_task_follows(explorer: Explorer, address: str) -> None:

@@ -98,7 +98,7 @@ def test_other_weights_of_muon_have_its_rate_unless_it_is_given():
 
 REFUSED = [
     (lambda: problem(optimizer=dl.GradientDescent(0.1, layer_lr=[1, 1])), r"layer_lr must be one number for each of 3"),
-    (lambda: dl.GradientDescent(0.1, layer_lr={"head": 1}), r"layer_lr must be given for .* readout, got 'head'"),
+    (lambda: dl.GradientDescent(0.1, layer_lr={"head": 1}), r"layer_lr must have no other names than .*, got 'head'"),
     (lambda: dl.GradientDescent(0.1, layer_decay=1.0), r"layer_decay must be one number for each weight layer"),
     (lambda: dl.GradientDescent(0.1, layer_lr=[1, -1, 1]), r"layer_lr\[1\] must be a finite number, zero or above"),
     (lambda: dl.MLP(2, 1.0, init_scale=[1.0]), r"init_scale must be one number for each of 3 weight layers"),

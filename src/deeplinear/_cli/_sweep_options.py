@@ -27,7 +27,7 @@ def _experiment(values: dict[str, Any]) -> dict[str, Any] | None:
     for each in text.split(","):
         name, _, value = each.partition("=")
         if name.strip() not in ("dim", "seeds") or not re.fullmatch(r"[0-9]{1,18}", value.strip()):
-            raise Refusal("--experiment", text, "like dim=200,seeds=16", verb="look")
+            raise Refusal("--experiment", text, "like dim=200,seeds=16, with no other names", verb="look")
         experiment[name.strip()] = int(value)
     return experiment
 

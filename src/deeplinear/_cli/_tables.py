@@ -9,6 +9,7 @@ from rich.table import Table
 
 from deeplinear import EMA, Comparison, TailMean
 from deeplinear._cli._report import table
+from deeplinear._core.words import percent
 
 
 def observables_table(comparison: Comparison) -> Table:
@@ -21,8 +22,8 @@ def observables_table(comparison: Comparison) -> Table:
             f"{each.standard_error[-1]:.1g}",
             f"{each.max_z:.2f}",
             "" if math.isnan(each.max_z_beyond_size) else f"{each.max_z_beyond_size:.2f}",
-            f"{100 * each.max_relative_error:.2g} %",
-            "" if math.isnan(each.max_detectable) else f"{100 * each.max_detectable:.2g} %",
+            _in_percent(each.max_relative_error),
+            "" if math.isnan(each.max_detectable) else _in_percent(each.max_detectable),
             f"{each.p_value:.2g}",
         ]
         for each in comparison.observables
@@ -30,6 +31,10 @@ def observables_table(comparison: Comparison) -> Table:
     ]
     columns = ["", "theory", "experiment", "±", "max |z|", "beyond size", "max error", "would notice", "p"]
     return table("last values, and largest deviations over all steps", columns, rows)
+
+
+def _in_percent(fraction: float) -> str:
+    return percent(fraction) if math.isfinite(fraction) else f"{fraction} %"
 
 
 def curves_table(title: str, columns: dict[str, Any]) -> Table:

@@ -190,15 +190,20 @@ class Transfer(Drawn):
         header = f"{self.over:>8}{name:>{width}}{f'{self.objective} loss':>13}{'exponent':>10}{'regret':>9}"
         lines = [header + (f"{f'measured {self.field_in_words} (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
         for index, (value, optimum) in enumerate(zip(self.values, self.optima, strict=True)):
-            line = f"{value:8.4g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}{self.local_exponents[index]:10.3f}"
+            line = f"{value:8.4g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}{self._local(index):>10}"
             line += f" {percent(self.regret[index]):>8}"
             if measured:
                 line += f"  {measured.best_in_words(index):>28}  {measured.regret_in_words(index):>22}"
-            lines.append(f"{line} {self.place(index)}".rstrip())
+            lines.append(f"{line}  optimum {place}" if (place := self.place(index)) else line)
         lines += [*self.factors, *self.laws]
         lines += [f"{'theory: ' if measured else ''}{self.verdict}"] if self.verdict else []
         lines += [f"networks: {self.measured_verdict}"] if self.measured_verdict else []
         return "\n".join(lines)
+
+    def _local(self, index: int) -> str:
+        """Write a local exponent, which there is none of where sizes are whole numbers, as depths are."""
+        exponent = self.local_exponents[index]
+        return f"{exponent:.3f}" if math.isfinite(exponent) else "-"
 
     def place(self, index: int) -> str:
         """Say where the optimum of a value is, if that is special: at the edge of stability, at a bound, or lost."""

@@ -55,7 +55,7 @@ class LayerCheck:
         if isinstance(value, Mapping):
             for key in value:
                 if key not in _NAMES:
-                    raise Refusal(name, value, f"given for {', '.join(_NAMES)}", got=repr(key))
+                    raise Refusal(name, value, f"no other names than {', '.join(_NAMES)}", verb="have", got=repr(key))
             return Layers(**{key: self.each(f"{name}[{key!r}]", each) for key, each in value.items()})
         if not isinstance(value, Iterable) or isinstance(value, str):
             raise Refusal(name, value, self.allowed)

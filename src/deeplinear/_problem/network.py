@@ -280,6 +280,9 @@ class MLP(Network):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.depth, float) and self.depth == math.inf:
+            why = "; only a ResNet has a limit of infinite depth"
+            raise Refusal("depth", self.depth, "a whole number, at least 1", rest=why)
         keep(self, depth=checks.whole("depth", self.depth))
         keep(self, width=_width(self.width, self.depth))
         self._check_limits()
