@@ -91,12 +91,16 @@ def test_noisy_long_runs_are_fitted(long):
     assert found.values == pytest.approx({"noise": 0.3}, rel=1e-6)
 
 
-@pytest.mark.parametrize(("steps", "name"), [(400, "dense"), (401, "condensed"), (1001, "condensed")])
-def test_curves_are_condensed_where_that_is_faster(steps, name):
+@pytest.mark.parametrize(
+    ("steps", "name", "of_two_times"),
+    [(400, "dense", "dense"), (401, "condensed", "dense"), (1000, "condensed", "dense"), (1001, *["condensed"] * 2)],
+)
+def test_curves_are_condensed_where_that_is_faster(steps, name, of_two_times):
     problem = make(steps=steps)
     assert replace(choice_of_searches(), two_time=False).solver(problem).name == name
     assert replace(Choice("auto"), two_time=False).solver(problem).name == name
-    assert Choice().solver(problem).name == ("condensed" if steps > 1000 else "dense")
+    assert Choice().solver(problem).name == name
+    assert Choice().solver(problem).of_two_times.name == of_two_times
 
 
 def test_searches_give_up_nothing_for_the_time_it_takes():

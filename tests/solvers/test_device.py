@@ -200,8 +200,9 @@ def test_theory_does_not_wait_for_the_device_at_every_step(torch, monkeypatch):
 @pytest.mark.usefixtures("torch")
 def test_runs_are_long_later_on_a_device():
     device = find_device(DEVICE)
-    for steps, here, there in [(1000, "dense", "dense"), (4000, "panels", "dense"), (4001, "panels", "panels")]:
-        assert [Choice(device=each).solver(make(steps=steps)).name for each in (CPU, device)] == [here, there]
+    methods = {400: ("dense", "dense"), 1000: ("condensed", "dense"), 4000: ("panels", "dense"), 4001: ("panels",) * 2}
+    for steps, expected in methods.items():
+        assert tuple(Choice(device=each).solver(make(steps=steps)).name for each in (CPU, device)) == expected
 
 
 @pytest.mark.usefixtures("torch")
