@@ -6,7 +6,7 @@ import pytest
 import deeplinear as dl
 from deeplinear._solvers import rounding
 from deeplinear._solvers.dense import Dense
-from deeplinear._solvers.rounding import amplification, rounding_at, swings_from_nothing
+from deeplinear._solvers.rounding import amplification, may_be_unstable, rounding_at
 from deeplinear._time.grid import Grid
 from factories import maker
 
@@ -78,7 +78,7 @@ def test_an_instability_of_the_kernel_grows_from_rounding_too(method):
 
 
 def test_what_another_solution_has_too_is_no_rounding(monkeypatch):
-    monkeypatch.setattr(rounding, "swings_from_nothing", lambda losses: True)
+    monkeypatch.setattr(rounding, "may_be_unstable", lambda losses: True)
     assert dl.solve(make(0.05)).status.rounding_at is None
     assert dl.solve(make(2.0)).status.rounding_at is None  # which diverges
 
@@ -86,7 +86,28 @@ def test_what_another_solution_has_too_is_no_rounding(monkeypatch):
 def test_swings_that_begin_at_once_come_from_the_schedule():
     steps = np.arange(200.0)
     swing = np.where(steps < 100, 0.0, 1e-3 * 0.9 ** (steps - 100) * (-1.0) ** steps)
-    assert not swings_from_nothing(np.exp(-steps / 50) * (1 + swing))
+    assert not may_be_unstable(np.exp(-steps / 50) * (1 + swing))
+
+
+UNSTABLE = {
+    "a kernel, after a loss that falls": (3, 0.55, 0.0, dl.GradientDescent(0.127), 250, 180),
+    "sizes of gradients": (2, 1.0, 0.3, dl.NormalizedDescent(2.0, beta2=0.5), 60, 20),
+    "clipped steps": (2, 1.0, 0.3, dl.GradientDescent(2.0, clip=5.0), 60, 20),
+}
+
+
+@pytest.mark.parametrize("name", UNSTABLE)
+def test_what_grows_by_the_kernel_or_the_sizes_of_gradients_is_noticed_though_the_loss_was_never_smooth(name):
+    """A change of the last digits of the richness changes everything in the end, as another order of summation does."""
+    depth, width, noise, rule, steps, least = UNSTABLE[name]
+    problem = dl.Problem(dl.MLP(depth, width), dl.Isotropic(noise), dl.FullBatch(2.0), rule, steps)
+    solution, nudged = (dl.solve(problem.replace(richness=richness)) for richness in (1.0, 1 + 1e-13))
+    step, error = solution.status.rounding_at, np.abs(nudged.test_loss / solution.test_loss - 1)
+    assert solution.status.diverged_at is None
+    assert step is not None
+    assert step > least
+    assert error[:step].max() < 1e-5  # the rate is changed ten times as much where the step is found, up to 1e-6
+    assert error[step:].max() > 1e-5
 
 
 @pytest.mark.parametrize("lr", [0.05, 0.3, 0.5, 2.0])

@@ -14,8 +14,9 @@ times their relative size. It stays of order one where training is stable, and i
 the start, as then the loss grows with it. A loss that has died out is a difference of terms that have not, and has
 errors as if it were some part of the initial one.
 
-H_k answers with the kernel as it is. What the kernel does in turn may be unstable too, which is not seen that way. Then
-a smooth run begins to swing, from the size of rounding errors up. Where losses look like that, the problem is solved
+H_k answers with the kernel as it is, and with steps as they are. What the kernel does in turn, or the size of a
+gradient that steps are divided by, may be unstable too, which is not seen that way. Then a run begins to swing, more
+and more, or swings without end from early on and may be chaotic. Where losses look like that, the problem is solved
 once more with a rate that is changed a little, and the two are compared.
 """
 
@@ -49,9 +50,13 @@ _CHANGE = 1e-12
 _ORDER, _WITHIN = 8, 8
 """Order of differences by which swings are told from a smooth loss, and steps among which the largest counts."""
 
-_HIDDEN, _SEEN, _GRADUAL = 1e-12, 1e-7, 5
-"""Swings of log losses that may be rounding errors, that are none, and the least number of steps from one to the other
-of those that grow by themselves: what a schedule does is seen at once."""
+_SEEN, _GROWTH, _GRADUAL = 1e-7, 1e5, 5
+"""Swings of log losses that are no rounding errors, how much they grow where rounding errors may grow with them, and
+the least number of steps in which those do that grow by themselves: what a schedule does is seen at once. Differences
+of a smooth loss that falls fast may be above 1e-7, so any larger swings are looked at too."""
+
+_LARGE, _LONG = 1e-2, 24
+"""Swings of log losses that may be chaotic, where they stay so large for this many steps."""
 
 _AT_ONCE = 64
 """Steps that are looked at together, to need little memory."""
@@ -118,7 +123,7 @@ def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver, dev
     """
     if answer.rounding_at is not None or not answer.axis.has_every_step or np.iscomplexobj(answer.curves.test_loss):
         return answer
-    if not swings_from_nothing(answer.curves.test_loss) or solver.estimate(problem).bytes > device.available():
+    if not may_be_unstable(answer.curves.test_loss) or solver.estimate(problem).bytes > device.available():
         return answer
     try:
         (other,) = solver.solve([with_rate(problem, rate_of(problem) * (1 + _CHANGE))])
@@ -137,15 +142,17 @@ def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver, dev
     return replace(answer, rounding_at=at, stats=answer.stats | {"rounding_at": at})
 
 
-def swings_from_nothing(losses: NDArray[Any]) -> bool:
-    """Return whether losses at all steps begin to swing, gradually, after they had been smooth up to rounding errors.
+def may_be_unstable(losses: NDArray[Any]) -> bool:
+    """Return whether losses at all steps begin to swing, gradually, after they had been smooth; or swing all the time.
 
     Examples
     --------
     >>> steps = np.arange(200.0)
-    >>> swings_from_nothing(np.exp(-steps / 50))
+    >>> may_be_unstable(np.exp(-steps / 50))
     False
-    >>> swings_from_nothing(np.exp(-steps / 50) * (1 + 1e-16 * (-1.2) ** steps))
+    >>> may_be_unstable(np.exp(-steps / 50) * (1 + 1e-16 * (-1.2) ** steps))
+    True
+    >>> may_be_unstable(1 + 0.1 * (-1) ** steps)
     True
     """
     losses = losses[np.isfinite(losses)]  # those before a divergence
@@ -155,8 +162,17 @@ def swings_from_nothing(losses: NDArray[Any]) -> bool:
     if swings.max() <= _SEEN:
         return False
     largest = np.lib.stride_tricks.sliding_window_view(swings, _WITHIN).max(axis=-1)
-    hidden = np.append(np.flatnonzero(largest < _HIDDEN), math.inf)
-    seen = np.flatnonzero(largest > _SEEN)
+    edges = np.flatnonzero(np.diff(largest > _LARGE, prepend=False, append=False))
+    if (edges[1::2] - edges[::2]).max(initial=0) >= _LONG:
+        return True
+    seen = _SEEN * 10.0 ** np.arange(math.ceil(math.log10(swings.max() / _SEEN)))
+    return any(_grow_gradually(largest, each / _GROWTH, each) for each in seen)
+
+
+def _grow_gradually(sizes: NDArray[np.float64], hidden_below: float, seen_above: float) -> bool:
+    """Whether sizes grow from one to the other in several steps."""
+    hidden = np.append(np.flatnonzero(sizes < hidden_below), math.inf)
+    seen = np.flatnonzero(sizes > seen_above)
     first = np.append(seen, math.inf)[np.searchsorted(seen, hidden[:-1])]  # the next after each that is hidden
     after = hidden[1:]  # the next that is hidden, which must not come before
     return bool(((first < after) & (first - hidden[:-1] >= _GRADUAL) & (first < math.inf)).any())
