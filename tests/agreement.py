@@ -77,3 +77,12 @@ def assert_networks_agree(problem, dim, seeds, *, rms, relative):
             assert z.max() < 4.0, name
         assert np.sqrt((z**2).mean()) < rms, name
     assert np.abs(experiment.mean("test_loss") / theory.test_loss - 1).max() < relative
+
+
+def true_error(solution, exact):
+    """Largest relative error of the losses over all steps; of small ones, relative to the scale that is reported."""
+    found, floor = solution.at(np.arange(exact.problem.steps)), solution.stats["error_floor"]
+    return max(
+        (np.abs(found[name].values - loss) / np.maximum(loss, floor * loss[0])).max()
+        for name, loss in {"test_loss": exact.test_loss, "train_loss": exact.train_loss}.items()
+    )

@@ -81,3 +81,9 @@ def _problem(
 
 _NETWORK = {field.name for kind in (dl.MLP, dl.ResNet) for field in fields(kind)}
 _DATA = {"noise", "gram"}
+
+
+smooth_problem = maker(
+    "sampling", "steps", "lr", depth=2, width=0.8, noise=0.3, sampling=dl.FullBatch(1.5), lr=0.01, steps=300
+)
+"""Training that panels follow with few nodes."""

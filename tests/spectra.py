@@ -2,6 +2,9 @@
 
 import deeplinear as dl
 
+FOUR_MODES = dl.Spectrum(
+    [2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2
+)
 GRAM = ((1.0, 0.3), (0.3, 0.5))
 REGIMES = ["population", "full batch", "online", "multi-pass"]
 

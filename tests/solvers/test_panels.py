@@ -11,6 +11,7 @@ import pytest
 from numpy.polynomial import legendre
 
 import deeplinear as dl
+from agreement import true_error
 from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._solvers import choose
 from deeplinear._solvers.base import Unresolved
@@ -22,21 +23,9 @@ from deeplinear._solvers.panels.settle import Sweeps, Unknown, settle
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._time.grid import PANEL_NODES, Grid, breaks, panel_sums, panel_times, to_legendre
 from deeplinear._time.propagator import GridPropagator, propagator
-from factories import maker, some_slow
-
-SPECTRUM = dl.Spectrum([2.0, 1.0, 0.3, 0.05], [0.3, 1.0, 1.0, 2.0], [0.1, 0.3, 0.4, 0.2], proportional=True, noise=0.2)
-
-
-make = maker("sampling", "steps", "lr", depth=2, width=0.8, noise=0.3, sampling=dl.FullBatch(1.5), lr=0.01, steps=300)
-
-
-def true_error(solution, exact):
-    """Largest relative error of the losses over all steps; of small ones, relative to the scale that is reported."""
-    found, floor = solution.at(np.arange(exact.problem.steps)), solution.stats["error_floor"]
-    return max(
-        (np.abs(found[name].values - loss) / np.maximum(loss, floor * loss[0])).max()
-        for name, loss in {"test_loss": exact.test_loss, "train_loss": exact.train_loss}.items()
-    )
+from factories import smooth_problem as make
+from factories import some_slow
+from spectra import FOUR_MODES
 
 
 @pytest.mark.parametrize("length", [8, 9, 16, 100, 5000, 10**5])
@@ -116,7 +105,7 @@ SMOOTH = {
     "many layers": {"network": dl.ResNet, "depth": 300, "steps": 120, "lr": 0.01},
     "outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 150},
     "residual, outputs": {"gram": [[1.0, 0.3], [0.3, 0.5]], "steps": 150, "network": dl.ResNet},
-    "spectrum": {"data": SPECTRUM},
+    "spectrum": {"data": FOUR_MODES},
     "weight decay": {"weight_decay": 0.2},
     "schedule": {"lr": lambda step: 0.03 / (1 + step / 50)},
     "cosine with weight decay": {"lr": lambda s: 0.01 * (1 + np.cos(np.pi * s / 300)), "weight_decay": 0.1},
@@ -158,38 +147,6 @@ def test_agrees_with_the_dense_method(name):
     rows, columns = (np.add.outer(C * index, np.arange(C)).ravel() for index in (nodes, steps))
     ours, theirs = solution.gradient_correlation, exact.gradient_correlation
     assert np.abs(ours[:, rows][..., rows] - theirs[:, columns][..., columns]).max() <= 1e-6 * np.abs(theirs).max()
-
-
-def draw(rng):
-    """Draw a smooth problem."""
-
-    def between(low, high):
-        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
-
-    rate, steps = between(0.002, 0.06), int(rng.integers(100, 250))
-    return make(
-        sampling=dl.FullBatch(between(0.4, 4.0)) if rng.integers(3) else dl.Population(),
-        steps=steps,
-        lr=rate if rng.integers(2) else lambda step: rate / (1 + step / 100),
-        noise=float(rng.choice([0.0, 0.3, 1.0])),
-        network=dl.MLP if rng.integers(2) else dl.ResNet,
-        weight_decay=float(rng.choice([0.0, 0.0, 0.1])),
-        data=SPECTRUM if not rng.integers(4) else None,
-        depth=int(rng.integers(1, 4)),
-        width=between(0.3, 3.0) if rng.integers(4) else "infinite",
-        richness=between(0.2, 2.0),
-        centered=bool(rng.integers(2)),
-    )
-
-
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=[] if seed in (0, 2, 3, 5) else [pytest.mark.slow]) for seed in range(24)]
-)
-def test_the_error_estimate_is_honest(seed):
-    problem = draw(np.random.default_rng(seed))
-    exact, solution = dl.solve(problem, method="dense"), dl.solve(problem, method="panels")
-    assert solution.stats["error"] <= 1e-6
-    assert true_error(solution, exact) <= 10 * max(solution.stats["error"], 1e-13)
 
 
 @pytest.mark.parametrize(
@@ -363,37 +320,6 @@ def test_panels_end_where_the_learning_rate_jumps_or_bends(name):
 )
 def test_breaks_of_a_schedule(rates, expected):
     assert breaks(np.array(rates)).tolist() == expected
-
-
-VANISHING = {
-    "train loss": {"sampling": dl.FullBatch(0.4), "depth": 1, "lr": 0.02},
-    "test loss": {"sampling": dl.Population(), "depth": 1, "lr": 0.03, "noise": 0.0},
-}
-
-
-@cache
-def every_step_of(which):
-    return dl.solve(make(**VANISHING[which], width=1.0, steps=450), method="dense")
-
-
-@pytest.mark.parametrize("tolerance", some_slow([1e-4, 1e-6, 1e-8], 1e-6))
-@pytest.mark.parametrize("which", VANISHING)
-def test_errors_are_honest_where_losses_vanish(which, tolerance):
-    """Errors of the rate of decay add up; below the scale that is reported no digit is promised."""
-    exact = every_step_of(which)
-    solution = dl.solve(exact.problem, method="panels", tolerance=tolerance)
-    assert exact.train_loss[-1] < 1e-6 * exact.train_loss[0]
-    assert solution.stats["error"] <= tolerance
-    assert true_error(solution, exact) <= 5 * solution.stats["error"]
-    assert solution.stats["error_floor"] == max(1e-5, 5e-12 / tolerance)
-
-
-def test_steps_after_a_panel_are_honest_where_losses_vanish():
-    """What a panel had not settled was a jump of small losses after it, here of 9 times the reported error."""
-    problem = make(dl.FullBatch(0.5), 800, 0.05, depth=1, width=1.0)
-    exact = dl.solve(problem, method="dense")
-    solution = dl.solve(problem, method="panels")
-    assert true_error(solution, exact) <= solution.stats["error"] <= 1e-6
 
 
 def test_an_exact_fit_that_has_long_converged_stays_resolved():

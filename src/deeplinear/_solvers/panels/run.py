@@ -25,7 +25,7 @@ from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.panels import replicas
 from deeplinear._solvers.panels.error import VANISHED, Errors, grows, larger
 from deeplinear._solvers.panels.nodes import NodesInTime
-from deeplinear._solvers.panels.sweep import ROUNDING, SETTLED, SMALL, Panel
+from deeplinear._solvers.panels.sweep import ROUNDING, SETTLED, Panel
 from deeplinear._solvers.panels.work import PROBED, START, step_work
 from deeplinear._solvers.rounding import amplification
 from deeplinear._time.grid import PANEL_NODES, Grid
@@ -252,16 +252,14 @@ class PanelRun:
                 residual = panel.settle(self._goal)
             except np.linalg.LinAlgError:
                 residual = np.full(len(error), np.inf)
-            # What has not settled is a jump to the steps after the panel, the larger the smaller losses are.
-            left = self.errors.left(rows)
-            allowed = np.where(left < SMALL, SETTLED, 0.1)
-            good = residual <= larger(allowed * self._goal, ROUNDING)
+            # What has not settled is a jump to the steps after the panel.
+            good = residual <= larger(SETTLED * self._goal, ROUNDING)
             if good.any():
                 error = np.where(good, larger(error, self.errors.truncation(rows)), np.inf)
             else:
                 error = np.full(len(error), np.inf)
             if (error <= self._goal)[counts].all():
-                self._accept(error, residual, left)
+                self._accept(error, residual, self.errors.left(rows))
                 return error
         self.nodes.remove(1, rows)
         return np.where(np.isfinite(error), error, np.inf)

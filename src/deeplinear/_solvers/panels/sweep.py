@@ -34,9 +34,6 @@ _COARSE = 1e-3
 _FLOOR = 1e-3
 """Correlations that are this fraction of their initial value, or less, are settled to that scale only."""
 
-SMALL = 1e-4
-"""Part of the initial loss that is left where losses are small differences."""
-
 _INNER = (1e-1, 1e-4)
 """How much closer layer 0 is settled within a sweep: at first, and where what it leaves is noise to the sweeps."""
 
@@ -85,15 +82,12 @@ class Panel:
             self._sweep(True, True, tolerance)
             losses.append(errors.losses(rows))
 
-        # Losses can be small differences, which need more than what they are made of: here, and in the steps after a
-        # panel, which do not settle with it.
-        small, waiting = errors.left(rows) < SMALL, self._counts.copy()
-        for closer in (1.0, 1e-2, 1e-4):
-            now = waiting & ~small if closer == 1.0 else waiting
-            if not now.any():
-                continue
+        # Losses are differences, often small ones, which need more than what they are made of: here, and in the steps
+        # after a panel, which do not settle with it.
+        waiting = self._counts.copy()
+        for closer in (1e-2, 1e-4):
             closely = max(closer * settled, NOISE)
-            trying, last = now, np.full(len(now), len(losses) - 1)
+            trying, last = waiting, np.full(len(waiting), len(losses) - 1)
             for inner in _INNER:
                 before = len(losses)
                 sweep = partial(sweep_all, inner * closely)
@@ -103,8 +97,8 @@ class Panel:
                 trying = trying & ~((residual <= settled) | ~(residual < _COARSE))
                 if not trying.any():
                     break
-            change[now] = _last_changes(losses, last, errors.loss_floors)[now]
-            waiting = waiting & ~(now & ((change <= settled) | ~(residual <= settled)))
+            change[waiting] = _last_changes(losses, last, errors.loss_floors)[waiting]
+            waiting = waiting & ~((change <= settled) | ~(residual <= settled))
             if not waiting.any():
                 break
         return np.where(self._counts, larger(residual, change), np.inf)
