@@ -300,7 +300,9 @@ def test_a_run_that_comes_to_oscillate_takes_no_more_than_the_most() -> None:
     measured = peak_bytes(lambda: Choice().solver(each).solve([each]))
     assert found.method == "condensed"
     assert found.theory.most_bytes is not None
+    assert found.theory.most_seconds is not None
     assert 2 * found.theory.bytes < measured < found.theory.most_bytes
+    assert found.theory.most_seconds > 2 * found.theory.seconds
     assert "if training comes to oscillate" in str(found)
 
 

@@ -240,9 +240,11 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
     deeplinear estimate --over width=0.5:8:5log --over lr=0.002:0.05:20log
     """
     cost = _estimate_sweep(problem, finite, grid) if grid else _estimate(problem, finite)
-    rows = [["solve", in_time(cost.theory.seconds), cost.theory.memory]] if cost.theory else []
+    rows = [["solve", in_time(cost.theory.seconds), in_bytes(cost.theory.bytes)]] if cost.theory else []
+    if cost.theory and cost.theory.most_seconds is not None and cost.theory.most_bytes is not None:
+        rows.append(["at most, if it oscillates", in_time(cost.theory.most_seconds), in_bytes(cost.theory.most_bytes)])
     if cost.experiment:
-        rows.append(["simulate", in_time(cost.experiment.seconds), cost.experiment.memory])
+        rows.append(["simulate", in_time(cost.experiment.seconds), in_bytes(cost.experiment.bytes)])
     fits = f"{'enough' if cost.fits else 'NOT ENOUGH'} memory: {in_bytes(cost.available)} available"
     document = document_of("estimate", problem, None) | cost.to_dict()
     size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []

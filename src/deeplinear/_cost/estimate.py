@@ -6,7 +6,7 @@ the spot, so that they hold for this machine as busy as it is now. Training that
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -61,25 +61,26 @@ class Cost:
     ----------
     seconds, bytes
         What it takes.
-    most_bytes
-        Memory at most, where more may be needed than the beginning of a run shows; None where it may not.
+    most_seconds, most_bytes
+        What it takes at most, where a run may take more than its beginning shows; None where it may not.
+
+    Examples
+    --------
+    >>> print(Cost(2.0, 16 * 10**6, most_seconds=9.0, most_bytes=170 * 10**6))
+    2.0 s, 16.0 MB (up to 9.0 s, 170.0 MB if training comes to oscillate)
     """
 
     seconds: float
     bytes: int
+    most_seconds: float | None = None
     most_bytes: int | None = None
 
-    @property
-    def memory(self) -> str:
-        """The memory in words.
-
-        Examples
-        --------
-        >>> print(Cost(2.0, 16 * 10**6, most_bytes=170 * 10**6).memory)
-        16.0 MB (up to 170.0 MB if training comes to oscillate)
-        """
-        more = "" if self.most_bytes is None else f" (up to {in_bytes(self.most_bytes)} if training comes to oscillate)"
-        return f"{in_bytes(self.bytes)}{more}"
+    def __str__(self) -> str:
+        words = f"{in_time(self.seconds)}, {in_bytes(self.bytes)}"
+        if self.most_seconds is None or self.most_bytes is None:
+            return words
+        most = f"{in_time(self.most_seconds)}, {in_bytes(self.most_bytes)}"
+        return f"{words} (up to {most} if training comes to oscillate)"
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,9 @@ class Estimate:
         return asdict(self) | {"fits": self.fits}
 
     def __str__(self) -> str:
-        parts = [f"theory ({self.method}): {in_time(self.theory.seconds)}, {self.theory.memory}"]
+        parts = [f"theory ({self.method}): {self.theory}"]
         if self.experiment:
-            parts.append(f"experiment: {in_time(self.experiment.seconds)}, {in_bytes(self.experiment.bytes)}")
+            parts.append(f"experiment: {self.experiment}")
         parts.append(f"{'fits' if self.fits else 'does not fit'} into the {in_bytes(self.available)} available")
         return "; ".join(parts)
 
@@ -139,7 +140,7 @@ def estimate(
     This takes about a second, however many steps there are, or a few seconds for millions of inputs. The cost of
     ``solve`` is that of the method with which it begins. Where a long run still oscillates after a few hundred steps,
     the estimate covers the abandoned attempt and a solution at every step. Where a run oscillates only later, more of
-    the past is kept, which takes more time than this estimate and up to ``most_bytes`` of memory.
+    the past is kept, which takes up to ``most_seconds`` and ``most_bytes``.
 
     Parameters
     ----------
@@ -212,19 +213,22 @@ def _solving(problem: Problem, choice: Choice) -> tuple[str, Cost]:
         other = None if solver.goes_on else choice.instead(problem, solver)
         works = [(solver, solver.given_up(problem))]
         works += [] if other is None else [(other, other.estimate_of_oscillations(problem))]
-    times = (work.passes * seconds(min(work.shape.steps, each.most_steps(problem))) for each, work in works)
-    usual, most = max(work.bytes for _, work in works), _most_bytes(problem, choice)
-    return works[-1][0].name, Cost(sum(times), usual, most if most > usual else None)
+
+    def cost(works: list[tuple[Solver, Work]]) -> tuple[float, int]:
+        """Time of one after another, and memory of the largest."""
+        times = (work.passes * seconds(min(work.shape.steps, each.most_steps(problem))) for each, work in works)
+        return sum(times), max(work.bytes for _, work in works)
+
+    usual, most = cost(works), cost([(each, each.most(problem)) for each in _in_turn(problem, choice)])
+    return works[-1][0].name, Cost(*usual, *(most if most[1] > usual[1] else ()))
 
 
-def _most_bytes(problem: Problem, choice: Choice) -> int:
-    """Return the most memory that a solver takes, or whatever solves the problem in its place."""
+def _in_turn(problem: Problem, choice: Choice) -> Iterator[Solver]:
+    """Yield the solver of a problem, and whatever solves it in the place of one that gives up."""
     solver: Solver | None = choice.solver(problem)
-    most = 0
     while solver is not None:
-        most = max(most, solver.most_bytes(problem))
+        yield solver
         solver = choice.instead(problem, solver)
-    return most
 
 
 def solve_seconds(problem: Problem) -> Callable[[float], float]:

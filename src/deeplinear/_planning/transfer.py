@@ -143,9 +143,9 @@ def transfer(
 noise at width 4
     >>> print(transfer(problem, over="steps", values=[15, 30, 60], field="momentum"))
        steps  optimal momentum    test loss  exponent   regret
-          15            0.5474       0.2186       nan      0 %
-          30            0.3704       0.1276       nan     13 %
-          60                 0       0.1095       nan     84 % at its low bound
+          15            0.5474       0.2186         -      0 %
+          30            0.3704       0.1276         -     13 %
+          60                 0       0.1095         -     84 %  optimum at its low bound
     does not transfer: the best momentum is at its low bound at steps 60, and that of steps 15 costs 84 % more loss \
 above the label noise at steps 60
     """

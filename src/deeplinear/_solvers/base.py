@@ -195,9 +195,9 @@ class Solver(ABC):
         """Return the work of a run that oscillates at the edge of stability."""
         return self.estimate(problem)
 
-    def most_bytes(self, problem: Problem) -> int:
-        """Bytes that are held at most, where training begins smoothly and comes to oscillate later."""
-        return self.estimate(problem).bytes
+    def most(self, problem: Problem) -> Work:
+        """What it takes at most, where training begins smoothly and comes to oscillate later."""
+        return self.estimate(problem)
 
     def memory(self, problems: Sequence[Problem]) -> int:
         """Bytes that the answers to a batch keep, as far as this is known beforehand."""

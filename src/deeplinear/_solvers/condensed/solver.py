@@ -96,12 +96,13 @@ class Condensed(Solver):
         """Return the work where training oscillates: some times as many times are kept."""
         return self._estimate(problem, _OSCILLATING)
 
-    def most_bytes(self, problem: Problem) -> int:
+    def most(self, problem: Problem) -> Work:
         """Nothing is condensed: all rows that may be kept are, with the copy that is made when there is more room."""
-        rows = min(self.most_rows, problem.steps * problem.data.outputs) / problem.data.outputs
-        most = min(problem.steps, GROWTH * rows)
-        shapes = (replace(structure(problem), steps=math.ceil(times)) for times in (most, most / GROWTH))
-        return sum(map(system.memory, shapes))
+        shape, outputs = structure(problem), problem.data.outputs
+        times = min(self.most_rows, problem.steps * outputs) / outputs
+        room = min(problem.steps, GROWTH * times)
+        held = sum(system.memory(replace(shape, steps=math.ceil(each))) for each in (room, room / GROWTH))
+        return _all_steps(problem, times, held)
 
     def begins(self, problem: Problem) -> bool:
         """Whether the past of the first steps is condensed, at the largest rate that the run has."""
@@ -123,9 +124,7 @@ class Condensed(Solver):
         shape = structure(problem)
         # There is room for more times than are kept, and a copy is made where it does not suffice.
         held = system.memory(replace(shape, steps=min(problem.steps, 2 * times)))
-        # Every step reads all of the matrices, as the last step of a dense solve does: three times the mean of these.
-        steps = min(problem.steps, round(math.sqrt(3.0) * times))
-        return Work(replace(shape, steps=steps), problem.steps / steps, held)
+        return _all_steps(problem, times, held)
 
     @property
     def of_two_times(self) -> Solver:
@@ -189,6 +188,15 @@ class Condensed(Solver):
         if self.pairs is None:
             return EveryStep(problem.steps)
         return SomePairs(problem.steps, max(_FEWEST_PAIRS, self.pairs // problem.data.outputs) if self.pairs else 0)
+
+
+def _all_steps(problem: Problem, times: float, held: int) -> Work:
+    """The work of all steps with so many times kept, which take so many bytes.
+
+    Every step reads all of the matrices, as the last step of a dense solve does: three times the mean of these.
+    """
+    steps = min(problem.steps, round(math.sqrt(3.0) * times))
+    return Work(replace(structure(problem), steps=steps), problem.steps / steps, held)
 
 
 def _bytes_of_pairs(problem: Problem, times: int) -> int:

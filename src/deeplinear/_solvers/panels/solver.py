@@ -138,9 +138,9 @@ class Panels(Solver):
         count = min(problem.steps, math.ceil(rows / shape.outputs))
         return Work(replace(shape, steps=count), depth.passes(shape), panels_memory(shape, count))
 
-    def most_bytes(self, problem: Problem) -> int:
-        """Those of the panels, or of the single steps that are taken before they are given up."""
-        return max(self.estimate(problem).bytes, self.given_up(problem).bytes)
+    def most(self, problem: Problem) -> Work:
+        """The work of the panels, or of the single steps that are taken before they are given up."""
+        return max(self.estimate(problem), self.given_up(problem), key=lambda work: work.bytes)
 
     def _shape(self, problem: Problem) -> Structure:
         return structure(problem, depth.likely_nodes(problem) if self.depth_nodes is None else self.depth_nodes)
