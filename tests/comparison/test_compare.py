@@ -358,12 +358,14 @@ def test_divergence_that_the_run_is_too_short_to_show_is_no_disagreement():
 # --- the edge of stability -----------------------------------------------------------------------------------
 
 
-def test_disagreement_near_the_edge_is_expected():
+def test_deviation_near_the_edge_is_expected_and_decides_nothing():
     problem = make(lr=0.1, steps=25, depth=3, width=0.5)
     comparison = compare(dl.solve(problem), dl.simulate(problem, dim=80, seeds=12))
     assert comparison.near_edge
-    assert comparison.verdict is Verdict.DISAGREES
-    assert "at dim 80 the mean is expected to deviate" in comparison.explanation
+    assert comparison.p_value < LEVEL
+    assert comparison.verdict is Verdict.UNDECIDED
+    assert "but size may explain it; at dim 80 the mean is expected to deviate" in comparison.explanation
+    assert "should agree at a lower learning rate or a larger dim" in comparison.explanation
 
 
 @pytest.mark.parametrize(
