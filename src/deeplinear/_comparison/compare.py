@@ -173,8 +173,9 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     something without scatter differs. If training diverges, theory and every seed have to diverge at about the same
     step.
 
-    Agreement means little if the seeds scatter so much that the test sees nothing. So "agrees" comes with the deviation
-    of the losses that would have been noticed: the test is repeated with theories that are off by more and more of its
+    Agreement means nothing if the seeds scatter so much that the test sees nothing: where it would not reject losses
+    that are off by 100 % at every step, the question is undecided. And "agrees" comes with the deviation of the losses
+    that would have been noticed: the test is repeated with theories that are off by more and more of its
     standard errors at every step, until it rejects them, upwards and downwards. With as many fresh networks, a
     deviation of that size is noticed in about three cases out of four, and one of half that size in one out of four.
 
@@ -231,7 +232,7 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in (*LOSSES, *MORE_LOSSES))
     deviation = prediction.deviation if prediction else _deviation(theory.problem, experiment.dim)
     of_size = may_be_size(theory.problem, observables, deviation, tolerance)
-    findings = Findings(test.overall, seeds, is_close, of_size, divergence)
+    findings = Findings(test.overall, seeds, is_close, test.is_blind, of_size, divergence)
     return Comparison(
         verdict=findings.verdict,
         p_value=test.overall,

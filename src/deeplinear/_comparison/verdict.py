@@ -100,6 +100,8 @@ class Findings:
         Of the test, and the number of networks.
     is_close
         Whether the losses are within the tolerance.
+    is_blind
+        Whether not even an error of 100 % in the losses would have been detected.
     of_size
         Whether networks of this size may be as far from theory as these are, though theory is right.
     divergence
@@ -109,6 +111,7 @@ class Findings:
     p_value: float
     seeds: int
     is_close: bool
+    is_blind: bool
     of_size: bool
     divergence: Divergence
 
@@ -125,7 +128,7 @@ class Findings:
         if self.divergence.is_shared:
             return Verdict.AGREES
         if self.p_value >= LEVEL:
-            return Verdict.UNDECIDED if self.are_too_few else Verdict.AGREES
+            return Verdict.UNDECIDED if self.are_too_few or self.is_blind else Verdict.AGREES
         if self.is_close:
             return Verdict.CLOSE
         is_certain = self.p_value == 0.0  # something without scatter differs, which size cannot do
@@ -137,8 +140,12 @@ class Findings:
         verdict = self.verdict
         if verdict is not Verdict.UNDECIDED:
             return verdict.advice
-        if self.p_value >= LEVEL:
+        if self.are_too_few and self.p_value >= LEVEL:
             return f"{verdict.advice}; too few seeds to detect a disagreement; use 8 or more"
+        if self.p_value >= LEVEL:
+            return (
+                f"{verdict.advice}; not even an error of 100 % in the losses would have been detected; use more seeds"
+            )
         return f"{verdict.advice}; {Verdict.DISAGREES.advice}, but size may explain it"
 
 
@@ -179,7 +186,7 @@ def explain(
     larger = "width, samples or batch" if in_counts else "dim"
     if math.isnan(finite_size) and experiment.dim is None:
         sentences.append("pass dim to measured(...) to see how far networks of this size are expected to deviate")
-    if math.isnan(finite_size) and not has_estimate(problem):
+    elif math.isnan(finite_size) and not has_estimate(problem):
         sentences.append("how far networks of this size deviate is not known for this update rule")
     if finite_size > tolerance:
         at = "with counts such as these" if in_counts else f"at dim {experiment.dim}"
@@ -220,14 +227,14 @@ def _beyond_size(observables: tuple[ObservableComparison, ...]) -> float:
 
 
 def _would_detect(observables: tuple[ObservableComparison, ...]) -> list[str]:
-    """Say what the test could have seen, if less than the losses themselves; nothing if no curve scatters."""
+    """Say what the test could have seen; nothing if no curve scatters."""
     losses = {each.name.replace("_", " "): each.max_detectable for each in observables if each.name in LOSSES}
     losses = {name: least for name, least in losses.items() if not math.isnan(least)}
     seen = [f"an error of {percent(least)} or more in the {name}" for name, least in losses.items() if least < 1.0]
     if not losses:
         return []
     if not seen:
-        return ["but not even an error of 100 % in the losses would have been detected; use more seeds"]
+        return ["an error of 100 % in the losses throughout would have been detected"]
     return [f"{' or '.join(seen)} throughout would have been detected"]
 
 
