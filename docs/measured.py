@@ -19,6 +19,7 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._comparison.near_edge import expected_deviation
+from deeplinear._problem.rate import rate_of
 
 Table = list[list[str]]
 
@@ -207,15 +208,51 @@ def deviations(problem: dl.Problem, dim: int, networks: int) -> tuple[float, flo
 def finite_size() -> Table:
     """Return how many deviations are resolved, and how far what ``compare`` expects is from them."""
     found = {dim: [deviations(each, dim, SIZES[dim]) for each in random_problems()] for dim in SIZES}
-    table = [["D", "networks", "deviations", "within 2", "within 3", "too high", "too low", "the others", "too high"]]
-    for dim, rows in found.items():
-        expected, least, most = np.array(rows).T
-        seen = least > 0
-        ratio = expected[seen] / least[seen]
-        within = [((ratio >= 1 / factor) & (ratio <= factor)).sum() for factor in (2, 3)]
-        others = [(~seen).sum(), (expected[~seen] > 3 * most[~seen]).sum()]
-        counts = [dim, SIZES[dim], seen.sum(), *within, (ratio > 3).sum(), (ratio < 1 / 3).sum(), *others]
-        table.append([str(each) for each in counts])
+    return [["D", "networks", *COUNTED]] + [[str(dim), str(SIZES[dim]), *counted(rows)] for dim, rows in found.items()]
+
+
+COUNTED = ["deviations", "within 2", "within 3", "too high", "too low", "the others", "too high"]
+
+
+def counted(rows: list[tuple[float, float, float]]) -> list[str]:
+    """Count deviations by how far what is expected is from them, and problems without any."""
+    expected, least, most = np.array(rows).T
+    seen = least > 0
+    ratio = expected[seen] / least[seen]
+    within = [((ratio >= 1 / factor) & (ratio <= factor)).sum() for factor in (2, 3)]
+    others = [(~seen).sum(), (expected[~seen] > 3 * most[~seen]).sum()]
+    return [str(each) for each in (seen.sum(), *within, (ratio > 3).sum(), (ratio < 1 / 3).sum(), *others)]
+
+
+RULES: dict[str, Callable[[float], Any]] = {
+    "clipped at 0.3": lambda lr: dl.GradientDescent(lr, clip=0.3),
+    "normalised, half the rate": lambda lr: dl.NormalizedDescent(lr / 2, per="global"),
+    "schedule-free": dl.ScheduleFree,
+}
+"""Rules at the rates of the random problems."""
+
+
+def drawn_deviations(problem: dl.Problem, dim: int = 240, pairs: int = 64) -> tuple[float, float, float]:
+    """Return the same as ``deviations``, by networks that are drawn in pairs."""
+    expected, found = expected_deviation(problem, dim), dl.finite_size(problem, dim, pairs=pairs)
+    if not math.isfinite(found.deviation):
+        return min(expected, 1.0), 1.0, 1.0
+    least = most = 0.0
+    for name in ("test_loss", "train_loss"):
+        deviation = np.abs(found[name].relative_shift)
+        error = found[name].shift_error / found[name].theory
+        least = max(least, deviation[deviation > 4 * error + 1e-9].max(initial=0.0))
+        most = max(most, (deviation + 2 * error).max())
+    return min(expected, 1.0), min(least, 1.0), min(most, 1.0)
+
+
+def finite_size_of_rules() -> Table:
+    """Return the same counts as ``finite_size`` for other update rules."""
+    problems = list(random_problems())
+    table = [["rule", *COUNTED]]
+    for name, rule in RULES.items():
+        tried = [replace(each, optimizer=rule(rate_of(each))) for each in problems]
+        table.append([name, *counted([drawn_deviations(each) for each in tried])])
     return table
 
 
@@ -313,6 +350,7 @@ TABLES: dict[str, tuple[str, Callable[[], Table]]] = {
     "small_batches": ("findings.md", small_batches),
     "stable_rates": ("findings.md", stable_rates),
     "finite_size": ("limits.md", finite_size),
+    "finite_size_of_rules": ("limits.md", finite_size_of_rules),
     "size_coefficients": ("limits.md", size_coefficients),
     "size_law": ("limits.md", size_law),
     "size_predicted": ("limits.md", size_predicted),

@@ -214,4 +214,4 @@ def test_too_few_seeds_to_decide_are_no_disagreement() -> None:
     found = run("compare", "--steps", "5", "--dim", "30", "--seeds", "2", "--json")
     assert '"verdict": "undecided"' in found.stdout
     assert found.exit_code == 0
-    assert "or there are too few seeds to decide" in " ".join(run("compare", "--help").stdout.replace("│", " ").split())
+    assert "or these networks cannot decide" in " ".join(run("compare", "--help").stdout.replace("│", " ").split())

@@ -16,6 +16,7 @@ from deeplinear._comparison.joint_test import LEVEL, SignFlipTest
 from deeplinear._comparison.observables import observables_of, sampled_times
 from deeplinear._comparison.sign_flip import _statistic, flip_signs, rank
 from deeplinear._comparison.verdict import Verdict
+from deeplinear._core.dataset import LOSSES
 from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._plots.loss import plot_comparison
 from factories import maker
@@ -200,6 +201,33 @@ def test_nothing_is_stated_where_the_test_cannot_reject(count):
     assert math.isnan(loss.max_detectable)
 
 
+def test_networks_that_would_notice_nothing_decide_nothing():
+    """The statement itself: even of a theory of twice both losses these networks would say nothing."""
+    theory, drawn = lognormal(np.random.default_rng(6), 8, sigma=1.5)
+    comparison = compare(theory, drawn)
+    assert comparison.p_value >= LEVEL
+    assert comparison.verdict is Verdict.UNDECIDED
+    assert "not even an error of 100 % in the losses would have been detected; use more seeds" in comparison.explanation
+    for name in ("test_loss", "train_loss"):
+        assert p_value(replace(theory, **{name: 2 * getattr(theory, name)}), drawn) >= LEVEL
+    theory, many = lognormal(np.random.default_rng(6), 400, sigma=1.5)
+    assert compare(theory, many).verdict is Verdict.AGREES
+
+
+def test_a_hundred_per_cent_throughout_counts_where_some_step_would_need_more():
+    """One step at which a loss scatters by more than itself does not hide all others."""
+    theory, drawn = lognormal(np.random.default_rng(7), 10, sigma=0.2)
+    factor = np.ones(12)
+    factor[3] = 20.0
+    wide = {name: (1 + factor * (getattr(drawn, name) / getattr(theory, name) - 1)) for name in LOSSES}
+    noisy = replace(drawn, **{name: getattr(theory, name) * each for name, each in wide.items()})
+    comparison = compare(theory, noisy)
+    assert min(comparison[name].max_detectable for name in LOSSES) > 1.0
+    assert comparison.verdict is Verdict.AGREES
+    assert "an error of 100 % in the losses throughout would have been detected" in comparison.explanation
+    assert p_value(off(theory, 2.0), noisy) < LEVEL
+
+
 def test_steps_without_scatter_do_not_hide_the_others():
     """A centered network has the loss 1 + noise^2 at the start, where nothing scatters and anything would be seen."""
     problem = make(centered=True)
@@ -358,12 +386,14 @@ def test_divergence_that_the_run_is_too_short_to_show_is_no_disagreement():
 # --- the edge of stability -----------------------------------------------------------------------------------
 
 
-def test_disagreement_near_the_edge_is_expected():
+def test_deviation_near_the_edge_is_expected_and_decides_nothing():
     problem = make(lr=0.1, steps=25, depth=3, width=0.5)
     comparison = compare(dl.solve(problem), dl.simulate(problem, dim=80, seeds=12))
     assert comparison.near_edge
-    assert comparison.verdict is Verdict.DISAGREES
-    assert "at dim 80 the mean is expected to deviate" in comparison.explanation
+    assert comparison.p_value < LEVEL
+    assert comparison.verdict is Verdict.UNDECIDED
+    assert "but size may explain it; at dim 80 the mean is expected to deviate" in comparison.explanation
+    assert "should agree at a lower learning rate or a larger dim" in comparison.explanation
 
 
 @pytest.mark.parametrize(
@@ -424,9 +454,12 @@ def test_bad_arguments():
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("record", ["all", "losses"])
 def test_smallest_cases(seeds, steps, record):
-    for problem in (make(steps=steps), make(steps=steps, centered=True, noise=0.0, lr=[0.0] * steps)):
+    still = make(steps=steps, centered=True, noise=0.0, lr=[0.0] * steps)  # whose losses do not scatter
+    for problem in (make(steps=steps), still):
         comparison = compare(dl.solve(problem), dl.simulate(problem, dim=8, seeds=seeds, record=record))
-        assert comparison.verdict is (Verdict.AGREES if seeds == 9 else Verdict.UNDECIDED)
+        # Correlations of nine such networks scatter so much that together with them nothing would be noticed.
+        agrees = seeds == 9 and (problem is still or record == "losses")
+        assert comparison.verdict is (Verdict.AGREES if agrees else Verdict.UNDECIDED)
         assert len(comparison.observables) == (9 if record == "all" else 2)
         json.dumps(comparison.to_dict(), allow_nan=False)
         assert str(comparison)

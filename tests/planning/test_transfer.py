@@ -269,6 +269,31 @@ def test_networks_decide_what_their_intervals_decide():
     assert judge(Named("width"), np.array([1.0]), Evidence((math.nan,) * 2, (np.zeros(1),) * 2)) == ""
 
 
+@pytest.mark.parametrize("own", [0.2, math.inf, math.nan])
+def test_the_smallest_value_is_no_evidence_for_itself(own):
+    """Its regret is zero by construction; the end of its interval says how well its own best value is known."""
+
+    def verdict(most):
+        regrets = (np.array([0.0, 0.0, 0.0]), np.array([0.01, own, most]))
+        return judge(Named("width"), np.array([2.0, 1.0, 4.0]), Evidence((0.0, 0.02), regrets))
+
+    assert verdict(0.03).startswith("transfers: the best rate stays")
+    assert verdict(0.03).endswith("that of width 1 costs at most 3 % more loss")
+    assert verdict(0.1).endswith("and that of width 1 costs at most 10 % more loss at width 4")
+    assert verdict(0.1).startswith("undecided")
+
+
+def test_networks_are_judged_at_the_other_values():
+    """Sixteen networks of D = 20 know the best rate of width 1/2 poorly; at width 4 the one they found is cheap."""
+    problem = make(dl.MLP(1, 1.0), dl.FullBatch(4.0), steps=10)
+    experiment = {"dim": 20, "seeds": 16, "workers": 1}
+    found = transfer(problem, "width", [0.5, 4.0], lrs=np.geomspace(0.05, 0.4, 5), experiment=experiment)
+    own, other = found.experiment.regret_high
+    assert own > CHEAP > other
+    assert found.measured_verdict.startswith("transfers in practice: the best rate goes as width^(")
+    assert found.measured_verdict.endswith(f"costs at most {100 * other:.2g} % more loss above the label noise")
+
+
 # --- the object and its refusals -----------------------------------------------------------------------------
 
 

@@ -141,8 +141,8 @@ def compare(
 ) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
-    Exit codes: 0 they agree or are close, or there are too few seeds to decide; 1 they disagree, 2 bad input, 4 not
-    enough memory.
+    Exit codes: 0 they agree or are close, or these networks cannot decide; 1 they disagree, 2 bad input, 4 not enough
+    memory.
 
     Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
     """

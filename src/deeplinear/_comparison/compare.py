@@ -7,10 +7,10 @@ from typing import Any
 from deeplinear._comparison.curvature import curvature_of
 from deeplinear._comparison.finite_size import FiniteSize, finite_size
 from deeplinear._comparison.joint_test import LEVEL, SignFlipTest
-from deeplinear._comparison.near_edge import expected_deviation
+from deeplinear._comparison.near_edge import expected_deviation, has_estimate
 from deeplinear._comparison.observables import ObservableComparison, observables_of
 from deeplinear._comparison.same_problem import checked_experiment
-from deeplinear._comparison.verdict import Divergence, Verdict, explain, in_percent, verdict_of
+from deeplinear._comparison.verdict import Divergence, Findings, Verdict, explain, in_percent, may_be_size
 from deeplinear._core import checks
 from deeplinear._core.dataset import LOSSES
 from deeplinear._core.drawn import Drawn
@@ -28,6 +28,8 @@ _PAIRS = 32
 _PATIENCE = 0.5
 """Seconds that this may take, as they are counted."""
 
+_MORE_PATIENCE = 5.0
+"""The same where theory alone has no estimate, as for SAM."""
 
 _SCREEN = 20
 """Observables of which all are listed where a comparison shows itself."""
@@ -48,7 +50,7 @@ class Comparison(Drawn):
         Relative deviation of the losses that is expected of networks of this size, the largest over steps; it falls as
         1/D. It comes from exact draws where these are quick (see ``finite_size``), and is then right to about a third;
         otherwise it is estimated from theory alone, usually to within a factor of three. Infinite where some networks
-        are expected to diverge.
+        are expected to diverge; ``nan`` where it is not known, as for ``Muon`` and long runs of ``SAM``.
     explanation
         The verdict, what would have been noticed, divergence and finite size, in words.
     seeds, dim
@@ -166,19 +168,22 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     just as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
     over times and observables, so that many correlated curves are one test. Theory and networks agree if p >= 0.01.
     Otherwise they are close if all losses are within ``tolerance``, since many seeds resolve even small corrections of
-    order 1/D, and they disagree if not. Fewer than 8 seeds cannot reach 0.01 and leave the
-    question undecided, unless something without scatter differs. If training diverges, theory and
-    every seed have to diverge at about the same step.
+    order 1/D, and they disagree if not, unless networks of this size are expected to deviate as much: then the question
+    is undecided, and larger networks can tell. Fewer than 8 seeds cannot reach 0.01 and leave it undecided too, unless
+    something without scatter differs. If training diverges, theory and every seed have to diverge at about the same
+    step.
 
-    Agreement means little if the seeds scatter so much that the test sees nothing. So "agrees" comes with the deviation
-    of the losses that would have been noticed: the test is repeated with theories that are off by more and more of its
+    Agreement means nothing if the seeds scatter so much that the test sees nothing: where it would not reject losses
+    that are off by 100 % at every step, the question is undecided. And "agrees" comes with the deviation of the losses
+    that would have been noticed: the test is repeated with theories that are off by more and more of its
     standard errors at every step, until it rejects them, upwards and downwards. With as many fresh networks, a
     deviation of that size is noticed in about three cases out of four, and one of half that size in one out of four.
 
     The mean of networks of finite size also differs from theory, by a deviation that falls as 1/D and is large near the
     edge of stability. ``finite_size`` predicts it from exact draws of such networks where these take less than half a
     second; otherwise it is estimated from four solutions. Where it is predicted, ``z_beyond_size`` is the deviation of
-    the losses from theory plus shift, which size does not explain.
+    the losses from theory plus shift, which size does not explain. For ``SAM`` and ``Muon`` there is no such estimate:
+    the draws may take five seconds for SAM, and beyond that, and for Muon, the deviation is not known.
 
     In theory the size of a gradient is not random, which is true if there are many directions. This matters for rules
     that depend on the size of gradients. On dimension-free data with few directions, (sum lam)^2 / sum lam^2 below 50,
@@ -225,13 +230,14 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
         for group, p_value, noticed in zip(groups, test.separate, test.noticed(), strict=True)
     )
     is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in (*LOSSES, *MORE_LOSSES))
-    verdict = verdict_of(test.overall, seeds, is_close, divergence)
     deviation = prediction.deviation if prediction else _deviation(theory.problem, experiment.dim)
+    of_size = may_be_size(theory.problem, observables, deviation, tolerance)
+    findings = Findings(test.overall, seeds, is_close, test.is_blind, of_size, divergence)
     return Comparison(
-        verdict=verdict,
+        verdict=findings.verdict,
         p_value=test.overall,
         finite_size=deviation,
-        explanation=explain(verdict, divergence, deviation, tolerance, theory.problem, experiment, observables),
+        explanation=explain(findings, deviation, tolerance, theory.problem, experiment, observables),
         seeds=seeds,
         dim=experiment.dim,
         inputs=experiment.inputs,
@@ -258,7 +264,8 @@ def _predicted(problem: Problem, dim: int | None) -> FiniteSize | None:
     except Refusal:
         return None
     able = REDUCED in counts.methods and counts.resolves(REDUCED)
-    if not able or 2 * _PAIRS * counts.need(REDUCED).seconds > _PATIENCE:
+    patience = _PATIENCE if has_estimate(problem) else _MORE_PATIENCE
+    if not able or 2 * _PAIRS * counts.need(REDUCED).seconds > patience:
         return None
     try:
         return finite_size(problem, dim, pairs=_PAIRS, workers=1)

@@ -25,8 +25,8 @@ class SignFlipTest:
     ----------
     overall, separate
         Its p-value of all observables together, and of each.
-    columns
-        Deviations that are tested, of each observable, shape (seed, columns).
+    columns, theory
+        Deviations that are tested, of each observable, shape (seed, columns), and what they are deviations from.
     maxima
         Largest statistic of each observable, for each pattern of signs, shape (patterns, observables).
     names
@@ -36,24 +36,26 @@ class SignFlipTest:
     overall: float
     separate: list[float]
     columns: list[Array]
+    theory: list[Array]
     maxima: Array
     names: list[str]
 
     @classmethod
     def of(cls, groups: list[ComparedObservable]) -> "SignFlipTest":
         """Test observables."""
-        columns, contradicted = [], []
+        columns, theory, contradicted = [], [], []
         for group in groups:
             curves = group.tested
             usable = [~(curve.is_equal | curve.is_contradicted) & curve.is_finite for curve in curves]
             deviations = [c.values[:, use] - c.theory[use] for c, use in zip(curves, usable, strict=True)]
             columns.append(np.concatenate(deviations, axis=1))
+            theory.append(np.concatenate([curve.theory[use] for curve, use in zip(curves, usable, strict=True)]))
             contradicted.append(any(curve.is_contradicted.any() for curve in curves))
         with one_blas_thread():  # the products are many and thin
             maxima = flip_signs(columns)
         separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
         overall = 0.0 if any(contradicted) else rank(maxima.max(axis=1))
-        return cls(overall, separate, columns, maxima, [group.name for group in groups])
+        return cls(overall, separate, columns, theory, maxima, [group.name for group in groups])
 
     def noticed(self) -> list[float]:
         """Return the standard errors by which each loss must be off to be rejected; ``nan`` of all else."""
@@ -63,6 +65,21 @@ class SignFlipTest:
         with one_blas_thread():
             for index, columns in enumerate(self.columns):
                 if self.names[index] in LOSSES and columns.size:
-                    rest = np.delete(self.maxima, index, axis=1).max(axis=1, initial=0.0)
-                    found[index] = least_noticed(columns, rest, LEVEL)
+                    found[index] = least_noticed(columns, self._rest(index), LEVEL)
         return found
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether losses scatter so much that none would be rejected were it off by 100 % throughout, up or down."""
+        losses = [index for index, name in enumerate(self.names) if name in LOSSES]
+        with one_blas_thread():
+            return all(self.columns[i].size and not self._rejects_twice_and_nothing(i) for i in losses)
+
+    def _rejects_twice_and_nothing(self, index: int) -> bool:
+        """Whether the test would reject twice the theory of one observable, as well as a theory of zero."""
+        off = [flip_signs([self.columns[index] + side * self.theory[index]])[:, 0] for side in (-1.0, 1.0)]
+        return all(rank(np.maximum(self._rest(index), each)) < LEVEL for each in off)
+
+    def _rest(self, index: int) -> Array:
+        """Largest statistic of all other observables, for each pattern of signs."""
+        return np.asarray(np.delete(self.maxima, index, axis=1).max(axis=1, initial=0.0))

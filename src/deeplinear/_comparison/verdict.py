@@ -7,16 +7,20 @@ from enum import StrEnum
 import numpy as np
 
 from deeplinear._comparison.joint_test import LEVEL
+from deeplinear._comparison.near_edge import has_estimate
 from deeplinear._comparison.observables import ObservableComparison
 from deeplinear._core.dataset import LOSSES
 from deeplinear._core.words import percent
-from deeplinear._experiment.ensemble import Ensemble
+from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution
 
 _FAR = 5.0
 """Standard errors from theory and the expected shift, at any step, beyond which size does not explain a deviation."""
+
+_FACTOR = 3.0
+"""How well the deviation that is expected of a size is known, where it comes from theory alone."""
 
 _MANY = 50
 """Directions of inputs from which sizes of gradients are taken to be sharp: their squares scatter by sqrt(2 / 50)."""
@@ -41,7 +45,7 @@ _ADVICE = {
     Verdict.CLOSE: "theory and networks differ by more than chance, but by less than the tolerance; differences of "
     "order 1/D are expected and shrink in larger networks",
     Verdict.DISAGREES: "the deviation is beyond the scatter of the seeds and beyond the tolerance",
-    Verdict.UNDECIDED: "too few seeds to detect a disagreement; use 8 or more",
+    Verdict.UNDECIDED: "these networks cannot tell whether theory is right",
 }
 
 
@@ -86,20 +90,80 @@ class Divergence:
         return f"{theory}, {len(diverged)} of {len(self.seeds)} seeds do{when}"
 
 
-def verdict_of(p_value: float, seeds: int, is_close: bool, divergence: Divergence) -> Verdict:
-    """Return the verdict of a test whose losses are within the tolerance, or not."""
-    if not divergence.is_alike:
-        return Verdict.DISAGREES
-    if divergence.is_shared:
-        return Verdict.AGREES
-    if p_value >= LEVEL:
-        return Verdict.UNDECIDED if 2.0 ** (1 - seeds) > LEVEL else Verdict.AGREES
-    return Verdict.CLOSE if is_close else Verdict.DISAGREES
+@dataclass(frozen=True)
+class Findings:
+    """What a verdict rests on.
+
+    Attributes
+    ----------
+    p_value, seeds
+        Of the test, and the number of networks.
+    is_close
+        Whether the losses are within the tolerance.
+    is_blind
+        Whether not even an error of 100 % in the losses would have been detected.
+    of_size
+        Whether networks of this size may be as far from theory as these are, though theory is right.
+    divergence
+        When theory and seeds diverged.
+    """
+
+    p_value: float
+    seeds: int
+    is_close: bool
+    is_blind: bool
+    of_size: bool
+    divergence: Divergence
+
+    @property
+    def are_too_few(self) -> bool:
+        """Whether no deviation of so many networks can be significant."""
+        return 2.0 ** (1 - self.seeds) > LEVEL
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict."""
+        if not self.divergence.is_alike:
+            return Verdict.DISAGREES
+        if self.divergence.is_shared:
+            return Verdict.AGREES
+        if self.p_value >= LEVEL:
+            return Verdict.UNDECIDED if self.are_too_few or self.is_blind else Verdict.AGREES
+        if self.is_close:
+            return Verdict.CLOSE
+        is_certain = self.p_value == 0.0  # something without scatter differs, which size cannot do
+        return Verdict.UNDECIDED if self.of_size and not is_certain else Verdict.DISAGREES
+
+    @property
+    def advice(self) -> str:
+        """Say what the verdict means, and what leaves it open."""
+        verdict = self.verdict
+        if verdict is not Verdict.UNDECIDED:
+            return verdict.advice
+        if self.are_too_few and self.p_value >= LEVEL:
+            return f"{verdict.advice}; too few seeds to detect a disagreement; use 8 or more"
+        if self.p_value >= LEVEL:
+            return (
+                f"{verdict.advice}; not even an error of 100 % in the losses would have been detected; use more seeds"
+            )
+        return f"{verdict.advice}; {Verdict.DISAGREES.advice}, but size may explain it"
+
+
+def may_be_size(
+    problem: Problem, observables: tuple[ObservableComparison, ...], finite_size: float, tolerance: float
+) -> bool:
+    """Whether networks of this size may be as far from theory as these are, though theory is right."""
+    if _sizes_that_scatter(problem):  # there networks of any size are
+        return False
+    if math.isnan(finite_size):
+        return not has_estimate(problem)
+    seen = max(each.max_relative_error for each in observables if each.name in (*LOSSES, *MORE_LOSSES))
+    is_beyond = _beyond_size(observables) >= _FAR  # false where only the estimate from theory is known
+    return finite_size > tolerance and seen < _FACTOR * finite_size and not is_beyond
 
 
 def explain(
-    verdict: Verdict,
-    divergence: Divergence,
+    findings: Findings,
     finite_size: float,
     tolerance: float,
     problem: Problem,
@@ -108,11 +172,12 @@ def explain(
 ) -> str:
     """Say what the verdict means, what would have been noticed, and what finite size has to do with it."""
     in_counts = problem.data.dimension_free
-    sentences = [verdict.advice]
+    verdict, divergence = findings.verdict, findings.divergence
+    sentences = [findings.advice]
     if divergence.first < divergence.steps:
         sentences = [str(divergence)]
         if divergence.is_alike and not divergence.is_shared:
-            sentences.append(f"before that, {verdict.advice}")
+            sentences.append(f"before that, {findings.advice}")
     if experiment.inputs == "rows":
         sentences.append("the networks were trained on rows of the data set, while theory assumes Gaussian inputs")
     if verdict is Verdict.AGREES:
@@ -121,6 +186,8 @@ def explain(
     larger = "width, samples or batch" if in_counts else "dim"
     if math.isnan(finite_size) and experiment.dim is None:
         sentences.append("pass dim to measured(...) to see how far networks of this size are expected to deviate")
+    elif math.isnan(finite_size) and not has_estimate(problem):
+        sentences.append("how far networks of this size deviate is not known for this update rule")
     if finite_size > tolerance:
         at = "with counts such as these" if in_counts else f"at dim {experiment.dim}"
         sentences.append(f"{at} the mean is expected to deviate by about {in_percent(finite_size)}")
@@ -131,8 +198,8 @@ def explain(
         )
     if verdict in (Verdict.CLOSE, Verdict.DISAGREES):
         sentences += _sizes_that_scatter(problem)
-    if verdict is Verdict.DISAGREES:
-        if finite_size > tolerance and _is_of_size(observables, finite_size):
+    if verdict is Verdict.DISAGREES or (verdict is Verdict.UNDECIDED and findings.p_value < LEVEL):
+        if findings.of_size and has_estimate(problem):
             sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
         else:
             sentences.append(f"check whether the deviation shrinks with a larger {larger}")
@@ -154,29 +221,20 @@ def _sizes_that_scatter(problem: Problem) -> list[str]:
     return [f"{text}, varies at any width, while theory uses its root mean square"]
 
 
-def _is_of_size(observables: tuple[ObservableComparison, ...], finite_size: float) -> bool:
-    """Whether the deviation of the losses is one that networks of this size have."""
-    losses = [each for each in observables if each.name in LOSSES]
-    if any(math.isnan(each.max_z_beyond_size) for each in losses):
-        seen = max(each.max_relative_error for each in losses)
-        return seen < 3.0 * finite_size  # which is how well the size is known from theory alone
-    return _beyond_size(observables) < _FAR
-
-
 def _beyond_size(observables: tuple[ObservableComparison, ...]) -> float:
     """Largest deviation of the losses from theory and expected shift, in standard errors; ``nan`` if not known."""
     return float(np.max([each.max_z_beyond_size for each in observables if each.name in LOSSES]))
 
 
 def _would_detect(observables: tuple[ObservableComparison, ...]) -> list[str]:
-    """Say what the test could have seen, if less than the losses themselves; nothing if no curve scatters."""
+    """Say what the test could have seen; nothing if no curve scatters."""
     losses = {each.name.replace("_", " "): each.max_detectable for each in observables if each.name in LOSSES}
     losses = {name: least for name, least in losses.items() if not math.isnan(least)}
     seen = [f"an error of {percent(least)} or more in the {name}" for name, least in losses.items() if least < 1.0]
     if not losses:
         return []
     if not seen:
-        return ["but not even an error of 100 % in the losses would have been detected; use more seeds"]
+        return ["an error of 100 % in the losses throughout would have been detected"]
     return [f"{' or '.join(seen)} throughout would have been detected"]
 
 

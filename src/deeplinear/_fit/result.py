@@ -162,7 +162,7 @@ class Fit(Drawn):
 def _words(comparison: Comparison) -> str:
     says = {"agrees": "agree with", "close": "are close to", "disagrees": "disagree with"}
     networks = f"the curves of {counted(comparison.seeds, 'network')}"
-    verdict = says.get(comparison.verdict, "are too few to test")
+    verdict = says.get(comparison.verdict, "do not decide about")
     return f"{networks} {verdict} theory at these values (p = {comparison.p_value:.2g})"
 
 

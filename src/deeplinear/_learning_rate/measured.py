@@ -92,7 +92,8 @@ class MeasuredOptima:
     regret, regret_low, regret_high
         Relative extra loss at what is best for the smallest size, shape (values,): a ratio of geometric means of the
         loss above the label noise (test loss), in which more than three times the median counts as three times that;
-        ``inf`` where half the networks diverge.
+        ``inf`` where half the networks diverge. At the smallest size it is zero, and the upper end is what another rate
+        would save if that were the best one there.
     exponent, exponent_error, exponent_low, exponent_high
         Slope of log(best) against log(size); its error and interval follow from those of the best values. For momentum
         and other fractions below one it is that of 1 / (1 - best). nan where a best value is at a bound.

@@ -120,7 +120,11 @@ class Transfer(Drawn):
 
     @property
     def measured_verdict(self) -> str:
-        """The same for the networks, which settle only what their intervals settle; empty without an experiment."""
+        """The same for the networks, which settle only what their intervals settle; empty without an experiment.
+
+        They judge what was found to be best at the smallest value, however well that is known. Its own regret there is
+        zero by construction and does not count.
+        """
         measured = self.experiment
         if measured is None:
             return ""

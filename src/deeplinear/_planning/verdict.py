@@ -7,7 +7,7 @@ cheap to keep; the words say both.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ class Evidence:
     Attributes
     ----------
     exponent, regret
-        Ends of intervals, equal where a number is exact.
+        Ends of intervals, equal where a number is exact. The regret of the smallest value does not count.
     jumps
         Of the optimum to another minimum.
     bounds
@@ -77,16 +77,17 @@ def judge(named: Named, values: Array, known: Evidence) -> str:
     """
     if len(values) < 2:
         return ""
-    least, most = known.regret
+    # Its own best costs the smallest value nothing: an interval there says only how well that best value is known.
+    least, most = (np.where(values > values.min(), each, 0.0) for each in known.regret)
     unknown = np.isnan(least) | np.isnan(most)
     if unknown.any():
-        return _judge_the_rest(named, values, known, unknown)
+        return _judge_the_rest(named, values, replace(known, regret=(least, most)), unknown)
     kept = f"that of {named.over} {values.min():g}"
     stays, how = _how(named, values, known)
     if (most <= CHEAP).all():
         word, link = ("transfers", "and") if stays else ("transfers in practice", "but")
         return f"{word}: {how}, {link} {kept} costs at most {percent(most.max())} more {named.loss}"
-    is_costly = _is_costly(known.regret)
+    is_costly = _is_costly((least, most))
     at = int(np.argmax(least if is_costly else most))
     where = _at(named.over, values[at])
     price = f"{kept} {_price(named.loss, least[at], most[at])} at {where}"
@@ -101,7 +102,7 @@ def _judge_the_rest(named: Named, values: Array, known: Evidence, unknown: NDArr
     regret = (known.regret[0][~unknown], known.regret[1][~unknown])
     bounds = tuple(each for each, is_unknown in zip(known.bounds, unknown, strict=False) if not is_unknown)
     if len(values[~unknown]) > 1 and _is_costly(regret):
-        found = judge(named, values[~unknown], Evidence(known.exponent, regret, known.jumps, bounds))
+        found = judge(named, values[~unknown], replace(known, regret=regret, bounds=bounds))
         return f"{found}; at {missing} it is not resolved"
     return f"undecided: what the {named.what} of {named.over} {values.min():g} costs at {missing} is not resolved"
 
