@@ -110,6 +110,14 @@ def test_what_grows_by_the_kernel_or_the_sizes_of_gradients_is_noticed_though_th
     assert error[step:].max() > 1e-5
 
 
+def test_single_steps_of_panels_depend_on_rounding_as_every_step_does():
+    depth, width, noise, rule, steps, _ = UNSTABLE["a kernel, after a loss that falls"]
+    problem = dl.Problem(dl.MLP(depth, width), dl.Isotropic(noise), dl.FullBatch(2.0), rule, steps)
+    found = [dl.solve(problem, method=method).status.rounding_at for method in ("dense", "panels")]
+    assert None not in found
+    assert abs(found[0] - found[1]) <= 5
+
+
 @pytest.mark.parametrize("lr", [0.05, 0.3, 0.5, 2.0])
 def test_what_is_stable_or_unstable_from_the_start_does_not_depend_on_rounding(lr):
     """Where training is unstable from the start, the loss itself grows as much as rounding errors do."""

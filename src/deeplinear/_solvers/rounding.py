@@ -121,24 +121,30 @@ def with_measured_rounding(problem: Problem, answer: Answer, solver: Solver, dev
 
     A device without room for a second solution leaves the answer as it is.
     """
-    if answer.rounding_at is not None or not answer.axis.has_every_step or np.iscomplexobj(answer.curves.test_loss):
+    losses, stretches = answer.curves.test_loss, answer.axis.stretches
+    if answer.rounding_at is not None or np.iscomplexobj(losses):
         return answer
-    if not may_be_unstable(answer.curves.test_loss) or solver.estimate(problem).bytes > device.available():
+    above_floor = np.maximum(losses, LOSS_FLOOR * losses[0])
+    if not any(may_be_unstable(above_floor[each]) for each in stretches):
+        return answer
+    if solver.estimate(problem).bytes > device.available():
         return answer
     try:
         (other,) = solver.solve([with_rate(problem, rate_of(problem) * (1 + _CHANGE))])
     except Unresolved:
         return answer
     end = min(problem.steps if each.diverged_at is None else each.diverged_at for each in (answer, other))
-    losses, others = (each.curves.test_loss[:end] for each in (answer, other))
+    steps = np.concatenate([answer.axis.times[each] for each in stretches]).round().astype(np.int64)
+    steps = steps[steps < end]
+    mine, others = (each.axis.at(each.curves.test_loss, steps) for each in (answer, other))
     # What an approximation leaves out, if anything, is amplified too, and may be some times as large.
     allowed, error = DEPENDS * _CHANGE, answer.solver.error_in_time
     if error is not None and answer.stats.get("error") != 0.0:
         allowed = min(allowed, error / 10)
-    differs = np.flatnonzero(np.abs(losses - others) > allowed * np.maximum(losses, LOSS_FLOOR * losses[0]))
+    differs = np.flatnonzero(np.abs(mine - others) > allowed * np.maximum(mine, LOSS_FLOOR * losses[0]))
     if not len(differs):
         return answer
-    at = int(differs[0])
+    at = int(steps[differs[0]])
     return replace(answer, rounding_at=at, stats=answer.stats | {"rounding_at": at})
 
 

@@ -22,7 +22,8 @@ class TimeAxis(ABC):
     2. ``at`` takes a curve of n values to whole steps that the axis covers.
     3. ``has_two_time`` says whether functions of two times are known, which they are at all pairs of ``pair_times``.
     4. ``has_every_step`` and ``has_every_pair`` say whether values are those of all steps, and of all pairs of them.
-    5. ``to_dict`` and ``read`` write an axis down and read it again.
+    5. ``stretches`` says where there is a value for each of several steps in a row.
+    6. ``to_dict`` and ``read`` write an axis down and read it again.
     """
 
     kind: ClassVar[str]
@@ -43,6 +44,11 @@ class TimeAxis(ABC):
     def pair_times(self) -> Array:
         """Times at whose pairs functions of two times are known; all of them as a rule."""
         return self.times
+
+    @property
+    def stretches(self) -> list[slice]:
+        """Positions of values that are those of steps in a row."""
+        return []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the axis as plain values."""
@@ -72,6 +78,10 @@ class EveryStep(TimeAxis):
     def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
         values: Array = curve[steps]
         return values
+
+    @property
+    def stretches(self) -> list[slice]:
+        return [slice(0, self.steps)]
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,11 @@ class NodesOfPanels(TimeAxis):
     ----------
     lengths
         Steps of each panel; 1 is a single step.
+
+    Examples
+    --------
+    >>> NodesOfPanels((1, 1, 1, 100, 1, 1)).stretches
+    [slice(0, 3, None), slice(11, 13, None)]
     """
 
     kind: ClassVar[str] = "nodes of panels"
@@ -127,6 +142,11 @@ class NodesOfPanels(TimeAxis):
     def at(self, curve: Array, steps: NDArray[np.int64]) -> Array:
         values: Array = self._grid.interpolation(steps) @ finite(curve)
         return values
+
+    @property
+    def stretches(self) -> list[slice]:
+        edges = np.flatnonzero(np.diff(self._grid.single, prepend=False, append=False))
+        return [slice(start, stop) for start, stop in edges.reshape(-1, 2).tolist()]
 
 
 @dataclass(frozen=True)
@@ -165,6 +185,10 @@ class MergedSteps(TimeAxis):
             last = self.exact - 1
             values[~early] = spline(self.times[last:], curve[last:])(steps[~early])
         return values
+
+    @property
+    def stretches(self) -> list[slice]:
+        return [slice(0, self.exact)]
 
 
 @dataclass(frozen=True)
