@@ -14,7 +14,7 @@ from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
-from deeplinear._geometry.spectrum import End, Ritz, end, ritz
+from deeplinear._geometry.spectrum import End, Ritz, end, lowest, ritz
 from deeplinear._geometry.visit import Stop, check_range, visit
 from deeplinear._problem.problem import Problem, check_problem
 
@@ -75,7 +75,7 @@ class Sharpness(Shown):
     >>> print(found)
     sharpness of MLP depth 2, 40 steps: 15.6 at step 0, 15.1 at step 39 (edge of a bulk); steps overshoot above 40
     >>> print(found.largest.round(1), found.lowest.round(1))
-    [15.6 14.5 15.1] [-3.7 -0.3 -0.1]
+    [15.6 14.5 15.1] [-3.7 -0.4 -0.2]
     """
 
     problem: Problem
@@ -244,20 +244,15 @@ def _result(
     problem: Problem, operator: str, steps: Sequence[int], vectors: int, found: dict[int, tuple[Tridiagonal, float]]
 ) -> Sharpness:
     """Read the spectra off the matrices that were found."""
-    nothing = End(np.nan, np.nan, np.nan, np.nan, ())
-    ends = {False: [nothing] * len(steps), True: [nothing] * len(steps)}
+    tops = [End(np.nan, np.nan, np.nan, np.nan, ())] * len(steps)
+    bottoms = np.full((2, len(steps)), np.nan)
     every = np.full((3, len(steps), vectors), np.nan)
     limits = np.full(len(steps), np.nan)
     for index, step in enumerate(steps):
         if step in found and len(found[step][0].diagonal):
             matrix, limits[index] = found[step]
             every[:, index, : len(matrix.diagonal)] = Ritz(*ritz(matrix))
-            for lowest, values in ends.items():
-                values[index] = end(matrix, lowest=lowest)
-
-    def column(lowest: bool, name: str) -> Array:
-        return np.array([getattr(each, name) for each in ends[lowest]])
-
+            tops[index], bottoms[:, index] = end(matrix), lowest(matrix)
     gamma0 = np.float64(problem.network.gamma0)
     with np.errstate(over="ignore", divide="ignore"):
         unit = 1.0 / gamma0 / gamma0
@@ -265,12 +260,12 @@ def _result(
         problem=problem,
         operator=operator,
         times=np.array(steps),
-        largest=column(False, "value"),
-        largest_error=column(False, "error"),
-        lowest=column(True, "value"),
-        lowest_error=column(True, "error"),
-        edge=column(False, "edge"),
-        outliers=tuple(each.outliers for each in ends[False]),
+        largest=np.array([each.value for each in tops]),
+        largest_error=np.array([each.error for each in tops]),
+        lowest=bottoms[0],
+        lowest_error=bottoms[1],
+        edge=np.array([each.edge for each in tops]),
+        outliers=tuple(each.outliers for each in tops),
         limit=limits,
         ritz_values=every[0],
         ritz_weights=every[1],
