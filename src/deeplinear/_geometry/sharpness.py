@@ -46,7 +46,10 @@ class Sharpness(Shown):
     largest, lowest
         Ends of the spectrum, shape (n,).
     largest_error, lowest_error
-        How far off these may be, shape (n,); infinite with fewer than 8 vectors, which give only a bound.
+        How far off these may be, shape (n,); infinite with fewer than 8 vectors, which give only a bound. Directions of
+        negative curvature have little weight as seen from a gradient, so that ``lowest_error`` is often much larger,
+        and several times as many vectors are needed for as many digits. The lowest eigenvalue never is above the lowest
+        Ritz value.
     edge
         Upper end of the continuous part of the spectrum, shape (n,); the largest eigenvalue itself if none stands
         beyond it, and nan if there is no continuous part.
@@ -184,7 +187,8 @@ def sharpness(
         Step or steps to look at, from 0 to ``problem.steps - 1``; ten of them, evenly spaced, by default.
     vectors
         Number of directions, 2 or more. Eigenvalues that stand alone are found to many digits with a dozen; the end of
-        a continuous spectrum is extrapolated from those found, to about 1e-3 with 16.
+        a continuous spectrum is extrapolated from those found. With 16 the largest eigenvalue is off by about 1e-4 of
+        the range of the spectrum, and the lowest by 6e-4; the errors that are stated are about 5e-4 and 5e-3.
     operator
         ``"hessian"``, or ``"kernel"`` for the tangent kernel, the part of the Hessian that does not change sign.
     start
