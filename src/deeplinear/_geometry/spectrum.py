@@ -130,7 +130,7 @@ def lowest(matrix: Tridiagonal) -> tuple[float, float]:
     error = max(found.error, abs(found.value - (last + gap / 3.0)))
     if error <= _SETTLED * gap:
         return -found.value, error
-    error = _FIRST / count * residual + _TWICE * abs(by_residual - gap / 3.0)
+    error = _FIRST / count * residual + _TWICE * abs(by_residual - gap / 3.0)  # eq-lowest-error
     return -(last + by_residual), min(error, _MOST * residual)
 
 
