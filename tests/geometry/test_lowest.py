@@ -125,3 +125,14 @@ def test_an_iteration_that_ends_knows_everything():
     matrix = Tridiagonal(np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.5, 0.0]))
     exact = np.linalg.eigvalsh(np.diag([1.0, 2.0, 3.0]) + np.diag([0.5, 0.5], 1) + np.diag([0.5, 0.5], -1))
     assert lowest(matrix) == pytest.approx((exact[0], 0.0), abs=1e-12)
+
+
+def test_the_tangent_kernel_has_no_negative_eigenvalue():
+    """What 16 directions see of its lower end leads beyond 0."""
+    data = dl.Spectrum([0.114, 0.654, 0.285, 1.812], [1.0] * 4, [0.25] * 4, proportional=True, noise=0.3)
+    network = dl.MLP(4, 1.711, 0.211, centered=True)
+    problem = make(network=network, data=data, sampling=dl.FullBatch(3.985), lr=0.0112, steps=4)
+    found = dl.sharpness(problem, 3, operator="kernel")
+    low = np.nanmin(found.ritz_values)
+    assert 0.0 <= found.lowest[0] <= low
+    assert found.lowest[0] - found.lowest_error[0] < 0.0

@@ -257,6 +257,8 @@ def _result(
             matrix, limits[index] = found[step]
             every[:, index, : len(matrix.diagonal)] = Ritz(*ritz(matrix))
             tops[index], bottoms[:, index] = end(matrix), lowest(matrix)
+    if operator == "kernel":
+        bottoms[0] = np.maximum(bottoms[0], 0.0)  # it has no negative eigenvalues
     gamma0 = np.float64(problem.network.gamma0)
     with np.errstate(over="ignore", divide="ignore"):
         unit = 1.0 / gamma0 / gamma0
