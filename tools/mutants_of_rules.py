@@ -141,7 +141,12 @@ PROGRAMS = Suite(
 )
 
 GEOMETRY = Suite(
-    tests=["geometry/test_sharpness.py", "geometry/test_landscape.py", "geometry/test_weight_spectra.py"],
+    tests=[
+        "geometry/test_sharpness.py",
+        "geometry/test_lowest.py",
+        "geometry/test_landscape.py",
+        "geometry/test_weight_spectra.py",
+    ],
     mutants={
         "_geometry/operators.py": [
             ("STENCIL = ((1, 2.0 / 3.0), (2, -1.0 / 12.0))", "STENCIL = ((1, 2.0 / 3.0), (2, 1.0 / 12.0))"),
@@ -155,6 +160,8 @@ GEOMETRY = Suite(
         ],
         "_geometry/spectrum.py": [
             ("((k + delta) ** -2 for k", "((k + delta) ** -1 for k"),
+            ("np.pi / np.sqrt(2.0 * count) * residual", "0.0 * residual"),
+            ("abs(found.value - (last + gap / 3.0))", "0.0"),
         ],
         "_geometry/weights.py": [
             ("uu = f.variance * f.C_h + f.B @ gu_tilde", "uu = f.variance * f.C_h + 0.0 * f.B @ gu_tilde"),

@@ -14,7 +14,7 @@ from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
-from deeplinear._geometry.spectrum import End, Ritz, end, ritz
+from deeplinear._geometry.spectrum import End, Ritz, end, lowest, ritz
 from deeplinear._geometry.visit import Stop, check_range, visit
 from deeplinear._problem.problem import Problem, check_problem
 
@@ -46,7 +46,10 @@ class Sharpness(Shown):
     largest, lowest
         Ends of the spectrum, shape (n,).
     largest_error, lowest_error
-        How far off these may be, shape (n,); infinite with fewer than 8 vectors, which give only a bound.
+        How far off these may be, shape (n,); infinite with fewer than 8 vectors, which give only a bound. Directions of
+        negative curvature have little weight as seen from a gradient, so that ``lowest_error`` is often much larger,
+        and several times as many vectors are needed for as many digits. The lowest eigenvalue never is above the lowest
+        Ritz value.
     edge
         Upper end of the continuous part of the spectrum, shape (n,); the largest eigenvalue itself if none stands
         beyond it, and nan if there is no continuous part.
@@ -75,7 +78,7 @@ class Sharpness(Shown):
     >>> print(found)
     sharpness of MLP depth 2, 40 steps: 15.6 at step 0, 15.1 at step 39 (edge of a bulk); steps overshoot above 40
     >>> print(found.largest.round(1), found.lowest.round(1))
-    [15.6 14.5 15.1] [-3.7 -0.3 -0.1]
+    [15.6 14.5 15.1] [-3.7 -0.4 -0.2]
     """
 
     problem: Problem
@@ -184,7 +187,8 @@ def sharpness(
         Step or steps to look at, from 0 to ``problem.steps - 1``; ten of them, evenly spaced, by default.
     vectors
         Number of directions, 2 or more. Eigenvalues that stand alone are found to many digits with a dozen; the end of
-        a continuous spectrum is extrapolated from those found, to about 1e-3 with 16.
+        a continuous spectrum is extrapolated from those found. With 16 the largest eigenvalue is off by about 1e-4 of
+        the range of the spectrum, and the lowest by 6e-4; the errors that are stated are about 5e-4 and 5e-3.
     operator
         ``"hessian"``, or ``"kernel"`` for the tangent kernel, the part of the Hessian that does not change sign.
     start
@@ -244,20 +248,17 @@ def _result(
     problem: Problem, operator: str, steps: Sequence[int], vectors: int, found: dict[int, tuple[Tridiagonal, float]]
 ) -> Sharpness:
     """Read the spectra off the matrices that were found."""
-    nothing = End(np.nan, np.nan, np.nan, np.nan, ())
-    ends = {False: [nothing] * len(steps), True: [nothing] * len(steps)}
+    tops = [End(np.nan, np.nan, np.nan, np.nan, ())] * len(steps)
+    bottoms = np.full((2, len(steps)), np.nan)
     every = np.full((3, len(steps), vectors), np.nan)
     limits = np.full(len(steps), np.nan)
     for index, step in enumerate(steps):
         if step in found and len(found[step][0].diagonal):
             matrix, limits[index] = found[step]
             every[:, index, : len(matrix.diagonal)] = Ritz(*ritz(matrix))
-            for lowest, values in ends.items():
-                values[index] = end(matrix, lowest=lowest)
-
-    def column(lowest: bool, name: str) -> Array:
-        return np.array([getattr(each, name) for each in ends[lowest]])
-
+            tops[index], bottoms[:, index] = end(matrix), lowest(matrix)
+    if operator == "kernel":
+        bottoms[0] = np.maximum(bottoms[0], 0.0)  # it has no negative eigenvalues
     gamma0 = np.float64(problem.network.gamma0)
     with np.errstate(over="ignore", divide="ignore"):
         unit = 1.0 / gamma0 / gamma0
@@ -265,12 +266,12 @@ def _result(
         problem=problem,
         operator=operator,
         times=np.array(steps),
-        largest=column(False, "value"),
-        largest_error=column(False, "error"),
-        lowest=column(True, "value"),
-        lowest_error=column(True, "error"),
-        edge=column(False, "edge"),
-        outliers=tuple(each.outliers for each in ends[False]),
+        largest=np.array([each.value for each in tops]),
+        largest_error=np.array([each.error for each in tops]),
+        lowest=bottoms[0],
+        lowest_error=bottoms[1],
+        edge=np.array([each.edge for each in tops]),
+        outliers=tuple(each.outliers for each in tops),
         limit=limits,
         ritz_values=every[0],
         ritz_weights=every[1],

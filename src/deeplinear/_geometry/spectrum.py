@@ -6,7 +6,12 @@ largest Ritz value is
 
     theta(m) = b - c / (m + delta)^2
 
-with any c and delta, and three sizes of the matrix give b.
+with any c and delta, and three sizes of the matrix give b. One size has two more laws for what is left beyond its
+largest Ritz value: a third of the distance to the next one, and pi / sqrt(2 m) of its residual.
+
+The upper end is seen well from a gradient, and extrapolates well. The lower one often does not: eigenvalues below zero
+have little weight, and a point of large weight at zero may hide them until there are many directions. There the laws
+are asked to agree, and where they do not, the residual says how much may be left.
 """
 
 from typing import NamedTuple
@@ -25,6 +30,13 @@ _ALONE = 0.02
 _FEW = 8
 """Steps below which nothing is extrapolated, and nothing is known of what lies beyond the Ritz values."""
 
+_SETTLED = 0.1
+"""A lower end is extrapolated if it is a third of a distance beyond the Ritz values, to this part of the distance."""
+
+_FIRST, _TWICE, _MOST = 4.0, 2.0, 1.2
+"""Error of a lower end that is not: this over the steps in residuals, and so many times what the laws for one size
+differ by, but at most so many residuals. They were set on 550 spectra of random problems, and tested on others."""
+
 
 class Ritz(NamedTuple):
     """Ritz values in falling order, their weights as seen from the gradient, and their residuals, each (m,).
@@ -38,12 +50,12 @@ class Ritz(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a spectrum.
+    """The upper end of a spectrum.
 
     Attributes
     ----------
     value, error
-        The largest eigenvalue (or the lowest), and how much it may be off.
+        The largest eigenvalue, and how much it may be off.
     edge, edge_error
         The end of the continuous part, likewise; nan if all that is known stands alone.
     outliers
@@ -71,8 +83,8 @@ def ritz(matrix: Tridiagonal) -> Ritz:
     return Ritz(values[down], (vectors[0] ** 2)[down], np.abs(matrix.beside[-1] * vectors[-1])[down])
 
 
-def end(matrix: Tridiagonal, *, lowest: bool = False) -> End:
-    """Return the upper end of the spectrum, or the lowest.
+def end(matrix: Tridiagonal) -> End:
+    """Return the upper end of the spectrum.
 
     Examples
     --------
@@ -82,9 +94,6 @@ def end(matrix: Tridiagonal, *, lowest: bool = False) -> End:
     >>> print(found.outliers, abs(found.edge - 2) < 1e-3)
     () True
     """
-    if lowest:
-        found = end(Tridiagonal(-matrix.diagonal, matrix.beside))
-        return End(-found.value, found.error, -found.edge, found.edge_error, tuple(-x for x in found.outliers))
     values, _, residuals = ritz(matrix)
     alone, count = [], len(values)
     for j in range(count):
@@ -95,6 +104,34 @@ def end(matrix: Tridiagonal, *, lowest: bool = False) -> End:
     edge, error = (np.nan, np.nan) if len(alone) == count else _edge(matrix, len(alone))
     value, off = alone[0] if alone else (edge, error)
     return End(value, off, edge, error, tuple(value for value, _ in alone))
+
+
+def lowest(matrix: Tridiagonal) -> tuple[float, float]:
+    """Return the lowest eigenvalue, and how much it may be off.
+
+    Examples
+    --------
+    The semicircle again:
+
+    >>> value, error = lowest(Tridiagonal(np.zeros(16), np.ones(16)))
+    >>> print(abs(value + 2) < error < 0.002)
+    True
+    """
+    from_above = Tridiagonal(-matrix.diagonal, matrix.beside)
+    values, _, residuals = ritz(from_above)
+    count, last, residual = len(values), float(values[0]), float(residuals[0])
+    if count < _FEW and residual > 0.0:
+        return -last, np.inf  # a bound from above
+    by_residual = np.pi / np.sqrt(2.0 * count) * residual
+    found = end(from_above)
+    if found.outliers:
+        return -last, by_residual + _MOST * residual
+    gap = float(values[0] - values[1])
+    error = max(found.error, abs(found.value - (last + gap / 3.0)))
+    if error <= _SETTLED * gap:
+        return -found.value, error
+    error = _FIRST / count * residual + _TWICE * abs(by_residual - gap / 3.0)  # eq-lowest-error
+    return -(last + by_residual), min(error, _MOST * residual)
 
 
 def _edge(matrix: Tridiagonal, skipped: int) -> tuple[float, float]:
