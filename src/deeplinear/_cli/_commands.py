@@ -243,10 +243,14 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
     rows = [["solve", in_time(cost.theory.seconds), cost.theory.memory]] if cost.theory else []
     if cost.experiment:
         rows.append(["simulate", in_time(cost.experiment.seconds), cost.experiment.memory])
-    fits = f"{'enough' if cost.fits else 'NOT ENOUGH'} memory: {in_bytes(cost.available)} available"
+    names = {"theory": "solve", "experiment": "simulate"}
+    large = " and ".join(names[each] for each in cost.too_large)
+    fits = [f"{f'NOT ENOUGH memory for {large}' if large else 'enough memory'}: {in_bytes(cost.available)} available"]
+    if isinstance(cost, Estimate) and cost.losses_fit and cost.losses_bytes is not None:
+        fits.append(f"with --record losses simulate takes {in_bytes(cost.losses_bytes)}")
     document = document_of("estimate", problem, None) | cost.to_dict()
     size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []
-    report.result(document, *words_of(problem), *size, table("estimate", ["", "time", "memory"], rows), fits)
+    report.result(document, *words_of(problem), *size, table("estimate", ["", "time", "memory"], rows), *fits)
     return OK
 
 
