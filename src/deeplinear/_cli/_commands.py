@@ -141,6 +141,10 @@ def compare(
 ) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
+    In the table, "max |z|" is the largest deviation in standard errors, and "beyond size" what is left of it without
+    the shift that networks of this size are expected to have. "Would notice" is how far off, at all steps, a theory
+    would have to be for so many networks to show it; it is empty where these are too few.
+
     Exit codes: 0 they agree or are close, or there are too few seeds to decide; 1 they disagree, 2 bad input, 4 not
     enough memory.
 
