@@ -221,7 +221,7 @@ def _draw_profile(ax: Axes, found: Optimum, name: str) -> None:
     for bound in found.bounds[name]:
         if values[0] <= bound <= values[-1]:
             ax.axvline(bound, color=INK, linewidth=0.8, linestyle=(0, (1, 1)))
-    ax.plot(found.values[name], found.loss, "o", color="black", markersize=6, zorder=4)
+    ax.plot(found.values[name], found.loss, "o", color="black", markersize=6, zorder=4, clip_on=False)
     ax.set_ylim(top=min(highest, 1.1 * float(np.max(losses[np.isfinite(losses)]))))
     if values[0] > 0:
         ax.set_xscale("log")
