@@ -79,8 +79,12 @@ class TestCommands:
     def test_estimate_says_whether_it_fits(self) -> None:
         result = run("estimate", "--steps", "1000000")
         assert result.exit_code == 0
-        assert "NOT ENOUGH memory" in result.stdout
-        assert "simulate" in result.stdout
+        assert "NOT ENOUGH memory for simulate: " in result.stdout
+        assert "with --record losses simulate takes " in result.stdout
+        lossy = run("estimate", "--steps", "1000000", "--record", "losses")
+        assert "enough memory: " in lossy.stdout
+        both = run("estimate", "--steps", "10000000", "--optimizer", "schedule-free")
+        assert "NOT ENOUGH memory for solve and simulate: " in both.stdout
 
     def test_estimate_leaves_out_what_cannot_be_simulated(self) -> None:
         assert document("estimate", "--width", "infinite")["experiment"] is None

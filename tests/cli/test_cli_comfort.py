@@ -135,7 +135,9 @@ def test_a_ratio_that_looks_like_a_count_gets_a_hint_and_is_solved(
 def test_every_command_that_computes_takes_a_device(arguments: tuple[str, ...]) -> None:
     given = (*arguments, "--steps", "4", "--depth", "1", "--json")
     assert run(*given, "--device", "torch:cpu").exit_code == run(*given).exit_code
-    assert "device must be" in refused(*given[:-1], "--device", "abacus")
+    refusal = refused(*given[:-1], "--device", "abacus")
+    assert "device must be" in refusal
+    assert refusal.rstrip().endswith("got 'abacus'")  # and no list of devices, most of which are not here
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -215,3 +217,8 @@ def test_too_few_seeds_to_decide_are_no_disagreement() -> None:
     assert '"verdict": "undecided"' in found.stdout
     assert found.exit_code == 0
     assert "or these networks cannot decide" in " ".join(run("compare", "--help").stdout.replace("│", " ").split())
+
+
+def test_help_of_switches_names_no_value() -> None:
+    for line in run("compare", "--help").stdout.splitlines():
+        assert "<bool>" not in line or "--help" in line

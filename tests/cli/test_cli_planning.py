@@ -120,6 +120,7 @@ class TestPlan:
         ("arguments", "words"),
         [
             (("--compute", "0.01"), "compute must be at least"),
+            (("--compute", "abc"), "--compute must be a number, got 'abc'"),
             (("--over", "noise"), "over must be"),
             (("--values", "depth=1,2"), "values must be given for fields in over other than steps"),
         ],

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,13 @@ def test_files_have_the_permissions_of_any_other_file(tmp_path: Path) -> None:
         os.umask(before)
     (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", ["run.foo", "run.png", "run"])
+def test_results_are_saved_under_the_name_of_their_format(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"path must end in \.nc, got '.*{re.escape(name)}'"):
+        dl.solve(make()).save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
 
 
 class TestFullDisk:

@@ -12,7 +12,7 @@ import deeplinear as dl
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost import estimate as cost
-from deeplinear._cost.estimate import _smaller, estimate, estimate_every_step, solve_seconds
+from deeplinear._cost.estimate import Cost, Estimate, _smaller, estimate, estimate_every_step, solve_seconds
 from deeplinear._experiment.data_sets import data_sets, data_totals
 from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.choose import Choice
@@ -137,8 +137,25 @@ def test_what_does_not_fit_is_said_quickly() -> None:
     cost = estimate(problem(steps=10**6), dim=10**5)
     assert time.process_time() - start < 10
     assert not cost.fits
-    assert "does not fit" in str(cost)
+    assert "experiment does not fit" in str(cost)
     assert estimate(problem()).fits
+
+
+def test_what_is_too_large_is_named() -> None:
+    def found(theory: int, experiment: int, losses: int) -> tuple[list[str], bool]:
+        asked = Estimate(Cost(1.0, theory), Cost(1.0, experiment), "dense", available=100, losses_bytes=losses)
+        assert asked.fits == (asked.too_large == [])
+        return asked.too_large, asked.losses_fit
+
+    assert found(40, 60, 10) == ([], False)
+    assert found(40, 61, 10) == (["theory", "experiment"], True)  # together
+    assert found(40, 61, 61) == (["theory", "experiment"], False)
+    assert found(101, 60, 10) == (["theory"], False)
+    assert found(40, 101, 60) == (["experiment"], True)
+    assert found(40, 101, 61) == (["experiment"], False)
+    assert found(101, 101, 100) == (["theory", "experiment"], True)  # the experiment by itself
+    assert SweepCost(9, Cost(1.0, 60), Cost(1.0, 60), workers=2, available=100).too_large == []
+    assert SweepCost(9, Cost(1.0, 60), Cost(1.0, 160), workers=2, available=100).too_large == ["experiment"]
 
 
 @pytest.mark.parametrize("depth", [math.inf, 10**9, pytest.param(300, marks=pytest.mark.slow)])

@@ -276,6 +276,16 @@ def test_bad_files_are_refused_in_a_sentence(name: str, content: bytes, message:
     assert "\n" not in str(error.value)
 
 
+def test_what_is_no_curve_is_refused_by_the_name_of_the_argument_it_was_given_for() -> None:
+    problem = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=4)
+    theory = dl.solve(problem)
+    for ask in (lambda: dl.measured(theory), lambda: dl.fit(theory, problem, "noise")):
+        with pytest.raises(ValueError, match=r"curves must be numbers, .*, got Solution"):
+            ask()
+    with pytest.raises(ValueError, match=r"test_loss must be numbers, .*, got Solution"):
+        dl.measured(test_loss=theory)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,10 +1,16 @@
 """Descent within bounds, from batches of values and past cliffs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import deeplinear as dl
+from deeplinear._core.progress import Counter
+from deeplinear._planning.axes import axes_of
 from deeplinear._planning.descent import Surface, descend
+from deeplinear._planning.joint import JointSearch
 
 Array = NDArray[np.float64]
 
@@ -68,3 +74,33 @@ def test_steps_are_counted_and_limited() -> None:
     found = descend(surface_of(banana), np.array([-1.2, 1.0]), most_steps=3, tolerance=1e-14)
     assert found.steps == 3
     assert not found.has_converged
+
+
+class ValleySearch(JointSearch):
+    """A search over two coordinates whose heights are those of a valley that is drawn here."""
+
+    def __init__(self, bend: float, barrier: float) -> None:
+        problem = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(), dl.FullBatch(2.0), dl.GradientDescent(0.1), steps=4)
+        axes = axes_of(problem, ["richness", "width"], {"richness": (0.01, 100.0), "width": (0.01, 100.0)})
+        super().__init__(problem, axes, "test", 0.0, Counter(None, 1))
+        self._bend, self._barrier = bend, barrier
+
+    def _heights(self, places: Sequence[Array]) -> list[float]:
+        return [self._slope(place)[0] for place in places]
+
+    def _slope(self, place: Array) -> tuple[float, Array]:
+        x, y = place
+        away, hill = y - self._bend * x**2, 1 - x**2
+        slope = [-2 * self._bend * x * away - 4 * self._barrier * x * hill, away]
+        return away**2 / 2 + self._barrier * hill**2, np.array(slope)
+
+
+@pytest.mark.parametrize(
+    ("bend", "barrier", "count"), [(0, 0.005, 1), (1, 0, 1), (1, 0.005, 1), (0, 0.02, 2), (1, 0.02, 2)]
+)
+def test_ends_in_one_valley_are_one_minimum(bend: float, barrier: float, count: int) -> None:
+    """Also where the valley is curved, so that the straight way between them climbs its side."""
+    search = ValleySearch(bend, barrier)
+    ends = [search.descend(np.array([x, bend + 0.1])) for x in (-1.0, 1.0)]
+    assert [end.x[0] for end in ends] == pytest.approx([-1.0, 1.0], abs=0.2)
+    assert len(search.distinct(ends)) == count

@@ -120,6 +120,24 @@ def test_several_minima_and_the_gain_over_the_rate_alone() -> None:
 
 
 @pytest.mark.slow
+def test_no_minimum_is_listed_twice() -> None:
+    """Rate, richness and decay make a curved flat valley; two ends in it, equal to 3e-6, were two minima."""
+    network, data = dl.MLP(4, 1.1497091039741147, richness=0.5091907308738605), dl.Isotropic(0.27950748709767653)
+    problem = dl.Problem(network, data, dl.FullBatch(1.1526641537111255), dl.GradientDescent(0.1), steps=39)
+    assert len(dl.optimal(problem, ["lr", "richness", "samples", "weight_decay"]).minima) == 1
+
+
+def test_the_optimum_is_drawn_whole_also_at_a_bound() -> None:
+    problem = make(dl.MultiPassSGD(1.5, 0.5), 8)
+    found = dl.optimal(problem, ["samples"], bounds={"samples": (1.0, 3.0)}, starts=1)
+    assert found.binding == {"samples": "high"}
+    (ax,) = found.plot().axes
+    (point,) = (line for line in ax.get_lines() if line.get_marker() == "o")
+    assert point.get_xdata() == [3.0]
+    assert not point.get_clip_on()
+
+
+@pytest.mark.slow
 def test_the_margin_is_kept() -> None:
     """Full batches have their best rate at an edge, from which a margin keeps away."""
     problem = make(dl.FullBatch(3.0), 15, noise=0.1)

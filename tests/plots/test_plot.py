@@ -26,10 +26,32 @@ def results() -> dict[str, Any]:
         "Transfer": dl.transfer(make(), "width", [1, 2]),
         "Sensitivity": dl.sensitivity(make(), ["lr", "noise"]),
         "Sharpness": dl.sharpness(make(steps=4), at=[0, 3], vectors=2),
+        "Landscape": dl.landscape(make(steps=4), positions=[0.0, 0.5, 1.0]),
+        "WeightSpectra": dl.weight_spectra(make(steps=4), at=[0, 3]),
+        "OptimalLr": dl.optimal_lr(make()),
+        "MaxStableLr": dl.max_stable_lr(make()),
+        "FiniteSize": dl.finite_size(make(), 100, pairs=4),
+        "CoordinateCheck": dl.coordinate_check(make(steps=4), widths=[1, 2]),
+        "CriticalBatch": dl.critical_batch(make(sampling=dl.OnlineSGD(0.5)), 0.5, [0.01, 0.5, 1, 2, 8]),
     }
 
 
-NAMES = ["Solution", "Ensemble", "Measured", "Comparison", "Transfer", "Sensitivity"]
+NAMES = [
+    "Solution",
+    "Ensemble",
+    "Measured",
+    "Comparison",
+    "Transfer",
+    "Sensitivity",
+    "Sharpness",
+    "Landscape",
+    "WeightSpectra",
+    "OptimalLr",
+    "MaxStableLr",
+    "FiniteSize",
+    "CoordinateCheck",
+    "CriticalBatch",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,7 +68,7 @@ def test_results_are_drawn_alone_and_into_given_axes(name: str) -> None:
     figure.savefig("/dev/null", format="png")
 
 
-@pytest.mark.parametrize("name", [*NAMES, "Sharpness"])
+@pytest.mark.parametrize("name", NAMES)
 def test_notebooks_show_a_picture_and_a_table(name: str) -> None:
     text = results()[name]._repr_html_()
     assert re.search(r'<img alt="\w+" src="data:image/png;base64,iVBOR', text)
@@ -165,7 +187,7 @@ def test_a_result_shows_what_it_prints_and_not_its_whole_problem(name: str) -> N
 
 def test_no_result_that_is_drawn_begins_with_its_problem() -> None:
     kinds = (dl.Plan, dl.Transfer, dl.Optimum, dl.OptimalSchedule, dl.Sensitivity, dl.Fit, dl.FiniteSize)
-    for kind in (*kinds, dl.Sharpness, dl.Landscape, dl.WeightSpectra):
+    for kind in (*kinds, dl.Sharpness, dl.Landscape, dl.WeightSpectra, dl.CriticalBatch):
         assert kind.__repr__ is kind.__str__
 
 

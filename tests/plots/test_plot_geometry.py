@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import deeplinear as dl
@@ -31,20 +30,20 @@ def networks() -> dl.Ensemble:
     return dl.simulate(PROBLEM, 40, 4, record="losses", curvature=dl.Curvature(AT, VECTORS))
 
 
-def lines(ax: Axes) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def lines(figure: Figure) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Labelled lines, those of error bars included."""
-    handles, labels = ax.get_legend_handles_labels()
+    handles, labels = figure.axes[0].get_legend_handles_labels()
     plain = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]
     return {label: (line.get_xdata(), line.get_ydata()) for label, line in zip(labels, plain, strict=True)}
 
 
 def test_both_ends_the_limit_and_the_errors_are_drawn(found: dl.Sharpness) -> None:
-    ax = found.plot()
-    drawn = lines(ax)
+    figure = found.plot()
+    drawn = lines(figure)
     np.testing.assert_array_equal(drawn["largest eigenvalue"], (AT, found.largest))
     np.testing.assert_array_equal(drawn["lowest eigenvalue"], (AT, found.lowest))
     assert drawn["limit of stable steps, 40"][1].tolist() == [40.0] * 3
-    bars = ax.containers[0].lines[2][0].get_segments()
+    bars = figure.axes[0].containers[0].lines[2][0].get_segments()
     np.testing.assert_allclose([np.ptp(bar[:, 1]) for bar in bars], 2 * found.largest_error)
 
 
@@ -74,7 +73,7 @@ def test_networks_measured_otherwise_are_refused(found: dl.Sharpness, networks: 
 
 def test_a_limit_that_is_far_away_or_absent_leaves_the_picture_as_it_is(found: dl.Sharpness) -> None:
     far, none = (plot_sharpness(replace(found, limit=np.full(3, each))) for each in (1e4, np.nan))
-    assert far.get_ylim() == none.get_ylim()
+    assert far.axes[0].get_ylim() == none.axes[0].get_ylim()
     assert "limit of stable steps, 1e+04, is above" in lines(far)
     assert not any("limit" in label for label in lines(none))
     falling = lines(plot_sharpness(replace(found, limit=np.array([np.inf, 40.0, 20.0]))))
@@ -86,9 +85,7 @@ def test_few_known_values_can_be_drawn(at: list[int], tmp_path: Path) -> None:
     problem = replace(PROBLEM, optimizer=dl.GradientDescent(2.0), steps=31)
     found = dl.sharpness(problem, at, VECTORS, operator="kernel")
     assert np.isfinite(found.largest).tolist() == [True, False][: len(at)]
-    for name, ax in {"ends": plot_sharpness(found), "density": plot_density(found)}.items():
-        figure = ax.get_figure(root=True)
-        assert isinstance(figure, Figure)
+    for name, figure in {"ends": plot_sharpness(found), "density": plot_density(found)}.items():
         save_figure(figure, tmp_path / f"{name}.png")
 
 
@@ -103,9 +100,11 @@ def test_densities_are_those_of_the_result(found: dl.Sharpness) -> None:
 
 
 def test_pictures_go_into_given_axes(found: dl.Sharpness, networks: dl.Ensemble) -> None:
-    left, right = Figure().subplots(1, 2)
-    assert plot_sharpness(found, left, networks) is left
-    assert plot_density(found, ax=right) is right
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plot_sharpness(found, left, networks) is figure
+    assert plot_density(found, ax=right) is figure
+    assert right.get_lines()
     assert left.get_legend() is not None
 
 
@@ -120,12 +119,12 @@ def test_pictures_go_into_given_axes(found: dl.Sharpness, networks: dl.Ensemble)
 )
 def test_losses_along_lines_are_drawn(along: Any, words: str) -> None:
     line = dl.landscape(PROBLEM, along, positions=[0.0, 0.5, 1.0])
-    ax = line.plot()
-    drawn = lines(ax)
+    figure = line.plot()
+    drawn = lines(figure)
     assert set(drawn) == {"test loss", "train loss"}
     np.testing.assert_array_equal(drawn["train loss"], ([0.0, 0.5, 1.0], line.train_loss))
     np.testing.assert_array_equal(drawn["test loss"][1], line.test_loss)
-    assert ax.get_xlabel() == words
+    assert figure.axes[0].get_xlabel() == words
 
 
 def test_a_barrier_is_drawn_where_there_is_one() -> None:
@@ -144,12 +143,12 @@ def test_singular_values_are_drawn_relative_to_their_bulk() -> None:
         dl.MLP(2, 1.0, richness=6.0), dl.Isotropic(0.1), dl.FullBatch(4.0), dl.GradientDescent(0.02), steps=40
     )
     found = dl.weight_spectra(rich, [0, 10, 39])
-    ax = found.plot()
-    drawn = lines(ax)
+    figure = found.plot()
+    drawn = lines(figure)
     for layer in (0, 1):
         largest = [each[layer][0] if each[layer] else 2.0 for each in found.outliers]
         np.testing.assert_allclose(drawn[f"layer {layer}"], ([0, 10, 39], np.array(largest) / 2.0))
-    points = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    points = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in points) == sum(len(each) for step in found.outliers for each in step)
 
 
@@ -157,5 +156,5 @@ def test_a_sharpness_draws_its_density():
     problem = dl.Problem(
         dl.MLP(depth=1, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=6
     )
-    ax = dl.sharpness(problem, at=[0, 5], vectors=4).plot_density([0])
+    (ax,) = dl.sharpness(problem, at=[0, 5], vectors=4).plot_density([0]).axes
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["step 0"]

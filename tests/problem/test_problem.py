@@ -250,3 +250,15 @@ def test_schedules_of_millions_of_steps_are_checked_at_once() -> None:
     below = checks.Number("a number in a range", lambda value: value < 0.05)
     with pytest.raises(ValueError, match=r"lr\[0\] must be a number in a range, got 0.1"):
         series_values("lr", dl.schedules.cosine(0.1), 100, below)
+
+
+def test_parts_are_refused_with_names_that_can_be_imported() -> None:
+    good = {"network": dl.MLP(2, 1.0), "data": dl.Isotropic(), "sampling": dl.Population()}
+    good["optimizer"] = dl.GradientDescent(0.1)
+    for name in good:
+        with pytest.raises(ValueError, match=f"{name} must be .*, got 3") as refused:
+            dl.Problem(**good | {name: 3}, steps=4)
+        named = str(refused.value).removeprefix(f"{name} must be ").partition(", got")[0].split(" or ")
+        assert all(hasattr(dl, each) for each in named)
+    with pytest.raises(ValueError, match=r"data is Isotropic, and Spectrum\.power_law has it"):
+        dl.Problem(**good, steps=4).replace(capacity=2.0)

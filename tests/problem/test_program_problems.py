@@ -109,6 +109,7 @@ REFUSED = [
     (lambda: dl.GradientDescent(0.1, clip=0.0), r"clip must be a positive finite number, got 0.0"),
     (lambda: dl.GradientDescent(0.1, clip=-1.0), r"clip must be a positive finite number, got -1.0"),
     (lambda: dl.GradientDescent(0.1, clip_by="neuron"), r"clip_by must be 'global' or 'layer', got 'neuron'"),
+    (lambda: dl.GradientDescent(0.1, clip_by="layer"), r"clip_by must be 'global' without clip, .*, got 'layer'"),
     (lambda: dl.NormalizedDescent(0.1, beta2=1.0), r"beta2 must be a number from 0 up to but not including 1, got 1"),
     (lambda: dl.NormalizedDescent(0.1, beta2=-0.1), r"beta2 must be a number from 0 up to but not including 1"),
     (lambda: dl.Muon(0.1, momentum=1.0), r"momentum must be a number from 0 up to but not including 1, got 1"),

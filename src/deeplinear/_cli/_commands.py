@@ -141,6 +141,10 @@ def compare(
 ) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
+    In the table, "max |z|" is the largest deviation in standard errors, and "beyond size" what is left of it without
+    the shift that networks of this size are expected to have. "Would notice" is how far off, at all steps, a theory
+    would have to be for so many networks to show it; it is empty where these are too few.
+
     Exit codes: 0 they agree or are close, or these networks cannot decide; 1 they disagree, 2 bad input, 4 not enough
     memory.
 
@@ -245,10 +249,14 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
         rows.append(["at most, if it oscillates", in_time(cost.theory.most_seconds), in_bytes(cost.theory.most_bytes)])
     if cost.experiment:
         rows.append(["simulate", in_time(cost.experiment.seconds), in_bytes(cost.experiment.bytes)])
-    fits = f"{'enough' if cost.fits else 'NOT ENOUGH'} memory: {in_bytes(cost.available)} available"
+    names = {"theory": "solve", "experiment": "simulate"}
+    large = " and ".join(names[each] for each in cost.too_large)
+    fits = [f"{f'NOT ENOUGH memory for {large}' if large else 'enough memory'}: {in_bytes(cost.available)} available"]
+    if isinstance(cost, Estimate) and cost.losses_fit and cost.losses_bytes is not None:
+        fits.append(f"with --record losses simulate takes {in_bytes(cost.losses_bytes)}")
     document = document_of("estimate", problem, None) | cost.to_dict()
     size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []
-    report.result(document, *words_of(problem), *size, table("estimate", ["", "time", "memory"], rows), fits)
+    report.result(document, *words_of(problem), *size, table("estimate", ["", "time", "memory"], rows), *fits)
     return OK
 
 

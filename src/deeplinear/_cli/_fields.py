@@ -16,6 +16,7 @@ from deeplinear._cli._readers import Reader, reader_of
 from deeplinear._core.about import About, Described, described, parts_of
 from deeplinear._core.files import read_toml
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
+from deeplinear._core.words import did_you_mean
 
 KINDS: dict[str, dict[str, Any]] = {
     part: {kind.kind.option: kind for kind in about.listed} for part, about in parts_of(Problem).items()
@@ -197,7 +198,8 @@ def _kind(part: str, word: str | None, table: dict[str, Any] | None) -> Any:
     kinds = KINDS[part]
     if word is not None:
         if word not in kinds:
-            raise Refusal(part, word, " or ".join(kinds), rest=parts_of(Problem)[part].why_missing(word))
+            rest = parts_of(Problem)[part].why_missing(word) or did_you_mean(word, kinds)
+            raise Refusal(part, word, " or ".join(kinds), rest=rest)
         return kinds[word]
     by_name = {kind.__name__: kind for kind in kinds.values()}
     return by_name[table["type"]] if table else next(iter(kinds.values()))
@@ -218,6 +220,8 @@ def _read(field: Field, value: Any) -> Any:
     text = ",".join(value) if field.reader.repeats else value
     try:
         return field.reader.read(text)
+    except Refusal as refusal:
+        raise Refusal(field.name, text, refusal.allowed, text=f"{field.flag}: {refusal}") from None
     except ValueError:  # also what json raises
         message = f"{field.flag} must be {field.reader.expected}, got {text!r}"
         raise Refusal(field.name, text, field.reader.expected, text=message) from None

@@ -52,10 +52,14 @@ class Group(NamedTuple):
 def make_option(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> inspect.Parameter:
     """Return an option as a parameter of a command, with the settings of ``typer.Option``.
 
-    Whole numbers are read as those of a problem are: 1e4 is one.
+    Whole numbers are read as those of a problem are: 1e4 is one. Switches take no value, and help names none for them.
     """
     if kind in (int, int | None):
         settings |= {"parser": _whole_number(flags[0])}
+    if kind in (float, float | None):
+        settings |= {"parser": _number(flags[0])}
+    if kind in (bool, bool | None):
+        settings |= {"metavar": ""}
     annotation = Annotated[kind, typer.Option(*flags, **settings)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -68,6 +72,18 @@ def _whole_number(flag: str) -> Callable[[Any], int]:
             return checks.whole(flag, number(str(text)), at_least=-sys.maxsize)
         except (ValueError, OverflowError):
             raise UsageError(f"{flag} must be a whole number, got {str(text)!r}") from None
+
+    return read
+
+
+def _number(flag: str) -> Callable[[Any], float]:
+    """Return what reads the value of an option that is a number."""
+
+    def read(text: Any) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise UsageError(f"{flag} must be a number, got {str(text)!r}") from None
 
     return read
 

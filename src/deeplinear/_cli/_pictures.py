@@ -13,6 +13,6 @@ def save_picture(path: Path, result: Any, networks: Ensemble | None = None) -> N
     """Draw a result, or its curvature over that of networks, and write the picture."""
     from deeplinear._plots.geometry import plot_sharpness
     from deeplinear._plots.plot import plot
-    from deeplinear._plots.style import figure_of, save_figure
+    from deeplinear._plots.style import save_figure
 
-    save_figure(plot(result) if networks is None else figure_of(plot_sharpness(result, experiment=networks)), path)
+    save_figure(plot(result) if networks is None else plot_sharpness(result, experiment=networks), path)

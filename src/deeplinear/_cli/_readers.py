@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from deeplinear import schedules
+from deeplinear._core import checks
 from deeplinear._core.about import About, Form
 from deeplinear._core.words import INFINITE
 
@@ -47,8 +48,8 @@ def series(text: str) -> Any:
         options = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
     except (SyntaxError, MemoryError, RecursionError, TypeError) as error:
         raise ValueError from error
-    shape = call.func.id
-    known = ["peak"] if shape not in schedules.SHAPES else list(inspect.signature(getattr(schedules, shape)).parameters)
+    shape = checks.word("the shape of a schedule", call.func.id, schedules.SHAPES)
+    known = list(inspect.signature(getattr(schedules, shape)).parameters)
     if None in options or len(given) > len(known):
         raise ValueError
     return {"shape": shape} | dict(zip(known, given, strict=False)) | options

@@ -2,15 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.words import counted
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -37,7 +34,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class CoordinateCheck:
+class CoordinateCheck(Drawn):
     """Sizes of activations and of their updates against the width of a network.
 
     Printed, it is a table; ``verdict`` says in words whether sizes are stable.
@@ -132,12 +129,6 @@ class CoordinateCheck:
         if not math.isnan(self.largest_deviation):
             lines.append(f"networks: largest deviation from theory {self.largest_deviation:.1f} standard errors")
         return "\n".join(line.rstrip() for line in lines)
-
-    def plot(self) -> "Figure":
-        """Draw sizes and updates against the width; theory is dashed. Returns a matplotlib figure."""
-        from deeplinear._plots.coordinates import plot_coordinates  # drawing is slow to import, and not always wanted
-
-        return plot_coordinates(self)
 
     def _rows(self, what: str, index: int, title: str) -> list[str]:
         both = [("", self.predicted), ("  networks", self.measured)]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.dataset import CORRELATIONS, LOSSES
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import percent
@@ -64,6 +65,11 @@ class SizeEffect:
         return self._over_scale(self.shift)
 
     @property
+    def relative_shift_error(self) -> Array:
+        """``shift_error`` over theory, likewise."""
+        return self._over_scale(self.shift_error)
+
+    @property
     def relative_scatter(self) -> Array:
         """``scatter`` over theory, likewise."""
         return self._over_scale(self.scatter)
@@ -79,7 +85,7 @@ class SizeEffect:
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteSize:
+class FiniteSize(Drawn):
     """Mean shift and scatter of networks of one size, as ``finite_size`` found them.
 
     Attributes
@@ -142,11 +148,15 @@ class FiniteSize:
             return math.inf
         return max(1, math.ceil(float(((effect.relative_scatter / room) ** 2).max())))
 
+    @property
+    def size(self) -> str:
+        """What networks were drawn, in words."""
+        diverged = f", of which {percent(self.diverged)} diverge" if self.diverged else ""
+        return f"networks of input dimension {self.dim}, from {self.pairs} pairs{diverged}"
+
     def summary(self) -> str:
         """Shift and scatter of the losses at the last step, as plain text."""
-        lines = [f"networks of input dimension {self.dim}, from {self.pairs} pairs"]
-        if self.diverged:
-            lines[0] += f", of which {percent(self.diverged)} diverge"
+        lines = [self.size]
         for name in LOSSES:
             effect = self[name]
             unit = abs(effect.theory[-1]) or 1.0
@@ -158,8 +168,6 @@ class FiniteSize:
 
     def __str__(self) -> str:
         return self.summary()
-
-    __repr__ = __str__
 
 
 def finite_size(

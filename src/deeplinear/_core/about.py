@@ -143,6 +143,12 @@ class AboutPart:
         """The kinds, the one to begin with first."""
         return (self.start, *(kind for kind in self.kinds if kind is not self.start))
 
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes of values, without those of special cases, which methods of others make."""
+        general = [kind for kind in self.kinds if not any(kind in each.__subclasses__() for each in self.kinds)]
+        return [kind.__name__ for kind in general]
+
     def why_missing(self, word: Any) -> str:
         """Return why there is no kind of this name, to follow a refusal; nothing where no reason is known."""
         known = str(word).lower().replace("-", "").replace("_", "")

@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from typing import Any, Protocol
 
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.words import did_you_mean
 
 
 class Check(Protocol):
@@ -110,7 +111,7 @@ class Word:
         """Return the word that value is, as it is listed."""
         given = value.lower() if self.any_case and isinstance(value, str) else value
         if given not in self.words:
-            raise Refusal(name, value, self.allowed)
+            raise Refusal(name, value, self.allowed, rest=did_you_mean(str(value), self.words))
         return str(given)
 
 

@@ -176,13 +176,15 @@ def _dims(name: str, outputs: int, seeded: bool) -> tuple[str, ...]:
 def write_dataset(
     path: str | Path, dataset: "xr.Dataset", encoding: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Write a result file, whole or not at all, with a seal by which ``read_dataset`` knows it.
+    """Write a result file (``.nc``), whole or not at all, with a seal by which ``read_dataset`` knows it.
 
     The file is made in memory: HDF5 takes the process down with it where a disk is full.
     """
     import h5netcdf  # slow to import
     import xarray as xr
 
+    if Path(path).suffix.lower() != ".nc":
+        raise Refusal("path", str(path), ".nc", verb="end in")
     memory.require(dataset.nbytes, f"writing {path}", "free some memory")
     content = io.BytesIO()
     with h5netcdf.File(content, "w") as file:

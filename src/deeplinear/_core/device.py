@@ -114,7 +114,7 @@ def find_device(name: str) -> Device:
         device = Device(name, torch.device(name.removeprefix("torch:")))
         device.put(np.zeros(1))
     except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = "" if "Expected one of" in str(error) else f": {str(error).splitlines()[0]}"  # most are not here
         allowed = '"cpu" or a device that PyTorch finds on this machine, such as "cuda"'
-        raise Refusal("device", name, allowed, rest=f": {reason}") from None
+        raise Refusal("device", name, allowed, rest=reason) from None
     return device

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Shown:
-    """A result that ``plot`` draws, and that notebooks show as a small picture and a table.
+class Drawn:
+    """A result that draws itself, and that notebooks show as a small picture and a table.
 
     Its ``repr`` is what it prints, unless it has one of its own: a dataclass would begin with its whole problem.
     """
@@ -24,10 +24,6 @@ class Shown:
         from deeplinear._plots.html import html_of
 
         return html_of(self)
-
-
-class Drawn(Shown):
-    """A result that draws itself."""
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw it.

@@ -83,6 +83,21 @@ class Cost:
         return f"{words} (up to {most} if training comes to oscillate)"
 
 
+def too_large(available: int, **costs: Cost | None) -> list[str]:
+    """Return the names of what needs more memory than is available; all of them if it is only too much together.
+
+    Examples
+    --------
+    >>> too_large(10, theory=Cost(1.0, 8), experiment=Cost(1.0, 20)), too_large(10, theory=Cost(1.0, 8))
+    (['experiment'], [])
+    >>> too_large(10, theory=Cost(1.0, 8), experiment=Cost(1.0, 6))
+    ['theory', 'experiment']
+    """
+    needs = {name: cost.bytes for name, cost in costs.items() if cost}
+    alone = [name for name, need in needs.items() if need > available]
+    return alone or (list(needs) if sum(needs.values()) > available else [])
+
+
 @dataclass(frozen=True)
 class Estimate:
     """How much time and memory ``solve`` and ``simulate`` would take.
@@ -97,23 +112,41 @@ class Estimate:
         How the theory would be solved.
     available
         Memory available now, in bytes.
+    losses_bytes
+        What the experiment would take if it recorded losses only (``record="losses"``); None without an experiment.
 
     Examples
     --------
     >>> print(Estimate(Cost(2.0, 10**9), Cost(90.0, 10**6), "dense", available=2 * 10**9))
     theory (dense): 2.0 s, 1.0 GB; experiment: 1.5 min, 1.0 MB; fits into the 2.0 GB available
+    >>> print(Estimate(Cost(2.0, 10**9), Cost(90.0, 10**10), "dense", available=2 * 10**9, losses_bytes=10**6))
+    theory (dense): 2.0 s, 1.0 GB; experiment: 1.5 min, 10.0 GB; experiment does not fit into the 2.0 GB available; \
+with record='losses' it takes 1.0 MB
     """
 
     theory: Cost
     experiment: Cost | None
     method: str
     available: int
+    losses_bytes: int | None = None
 
     @property
     def fits(self) -> bool:
         """Whether there is memory for both together, as ``compare`` needs it."""
-        needed = self.theory.bytes + (self.experiment.bytes if self.experiment else 0)
-        return needed <= self.available
+        return not self.too_large
+
+    @property
+    def too_large(self) -> list[str]:
+        """What does not fit: ``"theory"``, ``"experiment"``, or both, which may also be too large only together."""
+        return too_large(self.available, theory=self.theory, experiment=self.experiment)
+
+    @property
+    def losses_fit(self) -> bool:
+        """Whether the experiment would fit if it recorded losses only, and does not as it is."""
+        if self.losses_bytes is None or "experiment" not in self.too_large:
+            return False
+        beside = 0 if self.theory.bytes > self.available else self.theory.bytes
+        return beside + self.losses_bytes <= self.available
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -123,8 +156,15 @@ class Estimate:
         parts = [f"theory ({self.method}): {self.theory}"]
         if self.experiment:
             parts.append(f"experiment: {self.experiment}")
-        parts.append(f"{'fits' if self.fits else 'does not fit'} into the {in_bytes(self.available)} available")
+        parts.append(f"{fitting(self.too_large)} into the {in_bytes(self.available)} available")
+        if self.losses_fit and self.losses_bytes is not None:
+            parts.append(f"with record='losses' it takes {in_bytes(self.losses_bytes)}")
         return "; ".join(parts)
+
+
+def fitting(large: list[str]) -> str:
+    """Say what does not fit, if anything."""
+    return f"{' and '.join(large)} {'do' if len(large) > 1 else 'does'} not fit" if large else "fits"
 
 
 def estimate(
@@ -167,12 +207,13 @@ def estimate(
     """
     check_problem(problem)
     _check_steps(problem)
-    experiment = None
+    experiment = losses_bytes = None
     if dim is not None:
         asked = Simulation.read(problem, dim, seeds, workers, record, method)
         experiment = Cost(simulation_seconds(asked), asked.memory)
+        losses_bytes = Simulation.read(problem, dim, asked.seeds, workers, "losses", method).memory
     method, theory = _solving(problem, Choice())
-    return Estimate(theory, experiment, method, available=psutil.virtual_memory().available)
+    return Estimate(theory, experiment, method, psutil.virtual_memory().available, losses_bytes)
 
 
 def estimate_every_step(problem: Problem) -> Estimate:

@@ -214,7 +214,7 @@ class Ensemble(Drawn):
         return measured.assign_attrs(curvature=self.curvature.operator, curvature_start=self.curvature.start)
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a NetCDF file, which ``Ensemble.load`` and ``xarray`` open."""
+        """Write everything to a NetCDF file, ``.nc``, which ``Ensemble.load`` and ``xarray`` open."""
         write_dataset(path, self.to_xarray())
 
     @classmethod

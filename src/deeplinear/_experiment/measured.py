@@ -168,7 +168,9 @@ def measured(
         if test_loss is not None:
             raise Refusal("test_loss", test_loss, "None beside an array of losses", got="both")
         test_loss = curves
-    given = {name: _rows(name, each) for name, each in zip(LOSSES, (test_loss, train_loss), strict=True)}
+    names = ("test_loss" if curves is None else "curves", "train_loss")
+    rows = [_rows(name, each) for name, each in zip(names, (test_loss, train_loss), strict=True)]
+    given = dict(zip(LOSSES, rows, strict=True))
     series = {name: _with_steps(rows, steps) for name, rows in given.items() if rows}
     if not series:
         raise ValueError("measured needs a curve: test_loss=... or train_loss=..., a table, or the path of a file")

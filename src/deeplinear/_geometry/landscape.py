@@ -6,14 +6,14 @@ with other numbers in front. So the network there is one more evaluation in the 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.device import find_device
-from deeplinear._core.drawn import Shown
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import Rows, lanczos, rows_needed
@@ -21,9 +21,6 @@ from deeplinear._geometry.rates import rate_factors, stage_at
 from deeplinear._geometry.visit import Stop, visit
 from deeplinear._problem.averages import EMA, Average
 from deeplinear._problem.problem import Problem, check_problem
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Array = NDArray[np.float64]
 Weights = Mapping[int, Array]
@@ -36,7 +33,7 @@ _VECTORS = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Landscape(Shown):
+class Landscape(Drawn):
     """Losses along a line in weight space.
 
     Attributes
@@ -77,12 +74,6 @@ class Landscape(Shown):
             return text + f"lowest {self.train_loss[best]:.3g} at {self.positions[best]:.3g}"
         text += f"from {self.train_loss[0]:.3g} to {self.train_loss[-1]:.3g}"
         return text + (f" over a barrier of {self.barrier:.3g}" if self.barrier > 0 else " without a barrier")
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw train and test loss along the line."""
-        from deeplinear._plots.geometry import plot_landscape
-
-        return plot_landscape(self, ax)
 
 
 def landscape(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks
 from deeplinear._core.device import find_device
-from deeplinear._core.drawn import Shown
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
@@ -20,6 +20,7 @@ from deeplinear._problem.problem import Problem, check_problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ _TIMES = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Sharpness(Shown):
+class Sharpness(Drawn):
     """Eigenvalues of the Hessian of the training loss, or of the tangent kernel, at some steps of training.
 
     They are those of F H, with H the matrix of second derivatives in the units of the learning rate and F the factors
@@ -142,13 +143,7 @@ class Sharpness(Shown):
         density: Array = (weights[known] * np.exp(-0.5 * z**2)).sum(axis=-1) / (spread * np.sqrt(2.0 * np.pi))
         return density
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the ends of the spectrum over training, with the limit above which steps overshoot."""
-        from deeplinear._plots.geometry import plot_sharpness
-
-        return plot_sharpness(self, ax)
-
-    def plot_density(self, steps: int | Iterable[int] | None = None, ax: "Axes | None" = None) -> "Axes":
+    def plot_density(self, steps: int | Iterable[int] | None = None, ax: "Axes | None" = None) -> "Figure":
         """Draw the density of the spectrum at some steps, as seen from where the iteration began."""
         from deeplinear._plots.density import plot_density
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.drawn import Shown
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.chain import Layers
@@ -21,9 +20,6 @@ from deeplinear._geometry.visit import Stop, check_range, visit
 from deeplinear._geometry.weights import Fields, Singular, singular
 from deeplinear._problem.problem import Problem
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Array = NDArray[np.float64]
 
 ACCURACY = 3e-3
@@ -31,7 +27,7 @@ ACCURACY = 3e-3
 
 
 @dataclass(frozen=True, eq=False)
-class WeightSpectra(Shown):
+class WeightSpectra(Drawn):
     """Singular values of the weight matrices at some steps of training, each over the root of its fan-in.
 
     Weight layers are numbered 0 (input) to L - 1; the readout is a vector, or a few. For dimension-free data, whose
@@ -90,12 +86,6 @@ class WeightSpectra(Shown):
                 largest = f" {found[0]:.3g}" if found else ""
                 parts.append(f"layer {layer} has {count}{largest} (bulk to {edge:.3g})")
         return f"weights of {self.problem.summary}, at step {self.times[-1]}: {', '.join(parts)}"
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the outliers of each layer over training, relative to the end of its bulk."""
-        from deeplinear._plots.geometry import plot_weight_spectra
-
-        return plot_weight_spectra(self, ax)
 
 
 def weight_spectra(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.ladder import check, solve_rates
@@ -50,7 +51,7 @@ _BESIDE = 1e-3
 
 
 @dataclass(frozen=True)
-class OptimalLr:
+class OptimalLr(Drawn):
     """The learning rate with the lowest loss at one step.
 
     Attributes

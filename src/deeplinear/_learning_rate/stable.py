@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._problem.edit import replace
@@ -15,6 +17,8 @@ from deeplinear._problem.network import LEAST_RICHNESS
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import has_schedule, up_to
 from deeplinear._theory.curves import Curve, curves, worth_batching
+
+Array = NDArray[np.float64]
 
 _LEAST_TOLERANCE = 1e-12
 """Relative distance of rates that rounding leaves."""
@@ -45,7 +49,7 @@ _USUAL = 40
 
 
 @dataclass(frozen=True)
-class MaxStableLr:
+class MaxStableLr(Drawn):
     """The learning rates at which training is stable.
 
     The stable rates need not be an interval: beyond the first unstable one there can be stable ones again.
@@ -61,19 +65,34 @@ class MaxStableLr:
         Largest rate found stable. It equals ``lr`` where the stable rates are one interval.
     is_factor
         Whether these are factors on a schedule.
+    lrs, losses, is_stable
+        The rates tried, increasing; the train loss at the last step, ``inf`` where training diverges; and whether each
+        is stable; each of shape (rates,).
+    bound
+        The largest such loss that counts as stable.
 
     Examples
     --------
-    >>> print(MaxStableLr(lr=0.25, unstable_lr=0.2502, largest_lr=0.25, is_factor=False))
-    stable up to learning rate 0.25
-    >>> print(MaxStableLr(lr=0.25, unstable_lr=0.2502, largest_lr=0.31, is_factor=False))
-    stable up to learning rate 0.25; above it only in places, the last at 0.31
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(), dl.FullBatch(1.5), dl.GradientDescent(0.1, momentum=0.9),
+    ...     steps=40,
+    ... )
+    >>> found = dl.max_stable_lr(problem)
+    >>> print(found)
+    stable up to learning rate 0.1285; above it only in places, the last at 0.1401
+    >>> bool(found.losses[found.lrs == found.lr] <= found.bound)
+    True
     """
 
     lr: float
     unstable_lr: float
     largest_lr: float
     is_factor: bool
+    lrs: Array = field(repr=False, compare=False)
+    losses: Array = field(repr=False, compare=False)
+    is_stable: NDArray[np.bool_] = field(repr=False, compare=False)
+    bound: float = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         text = f"stable up to {'schedule factor' if self.is_factor else 'learning rate'} {self.lr:.4g}"
@@ -138,7 +157,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     lr, unstable = edges.between(rates[first - 1], rates[first])
     largest = lr if last == first - 1 else edges.between(rates[last], rates[last + 1])[0]
     counter.end()
-    return MaxStableLr(lr, unstable, largest, has_schedule(problem))
+    return MaxStableLr(lr, unstable, largest, has_schedule(problem), *edges.tried(), edges.bound)
 
 
 def stable_loss(problem: Problem) -> float:
@@ -193,6 +212,8 @@ class _Tried:
         Whether it diverges, and the loss, once above the bound, stays there.
     height
         Logarithm of the loss at the last step over the bound, down to that of rounding; inf if it diverges.
+    loss
+        The loss at the last step; inf if it diverges.
     """
 
     is_stable: bool
@@ -200,17 +221,21 @@ class _Tried:
     is_quiet: bool
     is_lost: bool
     height: float
+    loss: float
 
     @classmethod
     def of(cls, curve: Curve, bound: float, since: int) -> "_Tried":
         loss, good = curve.train_loss, is_stable(curve, bound)
         if curve.diverged_at is not None:
             before = loss[: curve.diverged_at] > bound
-            return cls(False, False, False, bool(before[before.argmax() :].all() or not before.any()), math.inf)
+            return cls(
+                False, False, False, bool(before[before.argmax() :].all() or not before.any()), math.inf, math.inf
+            )
         least = max(_ROUNDING * bound, np.finfo(float).tiny)
         falls = bool((loss <= (1 + _CALM) * np.minimum.accumulate(loss) + least).all())
         quiet = bool((loss[since:] <= (1 + _CALM) * bound + least).all())
-        return cls(good, good and falls, quiet, False, math.log(max(float(loss[-1]), least) / max(bound, least)))
+        final = float(loss[-1])
+        return cls(good, good and falls, quiet, False, math.log(max(final, least) / max(bound, least)), final)
 
 
 class _Edges:
@@ -218,7 +243,7 @@ class _Edges:
 
     def __init__(self, problem: Problem, tolerance: float, counter: Counter) -> None:
         self._problem, self._tolerance, self._counter = problem, tolerance, counter
-        self._bound = stable_loss(problem)
+        self.bound = stable_loss(problem)
         self._together = worth_batching(problem, _TOGETHER)
         self._tried: dict[float, _Tried] = {}
 
@@ -226,9 +251,15 @@ class _Edges:
         """Try rates."""
         self._counter.expect(len(rates) + 1)
         solved = solve_rates(self._problem, rates, self._counter.advance)
-        found = [_Tried.of(curve, self._bound, self._problem.stages[-1].start) for curve in solved]
+        found = [_Tried.of(curve, self.bound, self._problem.stages[-1].start) for curve in solved]
         self._tried.update(zip(rates, found, strict=True))
         return found
+
+    def tried(self) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Return all rates that were tried, increasing, their losses at the last step, and whether each is stable."""
+        rates = sorted(self._tried)
+        runs = [self._tried[rate] for rate in rates]
+        return np.array(rates), np.array([run.loss for run in runs]), np.array([run.is_stable for run in runs])
 
     def table(self) -> tuple[list[float], list[bool]]:
         """Rates, increasing, from a stable to an unstable one, and whether each is stable."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate import OBJECTIVES
@@ -28,7 +29,7 @@ _RATES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class CriticalBatch:
+class CriticalBatch(Drawn):
     """How many steps it takes to reach a loss with batches of different sizes.
 
     Attributes
@@ -63,9 +64,6 @@ class CriticalBatch:
     def examples(self) -> Array:
         """Examples that are drawn on the way, shape (batches,)."""
         return self.batches * self.steps
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def __str__(self) -> str:
         lines = [f"{'batch':>10}{'steps':>10}{'examples':>10}{'lr':>10}"]

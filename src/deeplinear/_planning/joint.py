@@ -27,6 +27,15 @@ _STEPS, _TOLERANCE = 40, 1e-6
 _SAME = 0.02
 """Largest distance in any coordinate of two ends of descents that are one minimum."""
 
+_BETWEEN = np.arange(1, 8) / 8
+"""Parts of a way at which its heights are looked at."""
+
+_BARRIER = 0.01
+"""How much higher than both ends log(loss) rises on any way between two minima that are not one."""
+
+_BENDS = 2
+"""How often such a way, and then each part of it, is bent into a valley: flat ones are often curved."""
+
 _BETTER = 1e-4
 """Decrease of log(loss) that makes another learning rate worth another descent."""
 
@@ -211,11 +220,32 @@ class JointSearch:
         return math.log(max(final, self.excess.rounding))
 
     def _are_one(self, one: Bottom, other: Bottom) -> bool:
-        """Whether two ends are near each other, or nothing higher lies between them: a flat valley."""
-        if np.abs(one.x - other.x).max() < _SAME:
+        """Whether two ends are near each other, or some way between them has no barrier: a flat valley."""
+        is_level = abs(one.value - other.value) < _BARRIER
+        bends = _BENDS if is_level and len(self.axes) > 1 else 0
+        return self._is_open(one.x, other.x, max(one.value, other.value) + _BARRIER, bends)
+
+    def _is_open(self, start: Array, end: Array, level: float, bends: int) -> bool:
+        """Whether a way stays below a level: a straight one, or one that is bent down at its middle."""
+        between = [start + part * (end - start) for part in _BETWEEN]
+        heights = self._heights(between)
+        if max(heights) < level:
             return True
-        between = self._heights([other.x + part * (one.x - other.x) for part in (0.25, 0.5, 0.75)])
-        return max(between) < max(one.value, other.value) + _BETTER
+        middle = len(between) // 2
+        if not bends or math.isinf(heights[middle]):
+            return False
+        below = self._below(between[middle], (end - start) / np.linalg.norm(end - start))
+        return all(self._is_open(*leg, level, bends - 1) for leg in ((start, below), (below, end)))
+
+    def _below(self, start: Array, along: Array) -> Array:
+        """Descend from a place on a way, across the way, so that the end is not one of those of the way."""
+
+        def slope(place: Array) -> tuple[float, Array]:
+            value, each = self._slope(place)
+            return value, each - (each @ along) * along
+
+        surface, enough = Surface(self._heights, slope), 0.1 * _BARRIER
+        return descend(surface, start, most_steps=_STEPS, tolerance=enough, low=self.low, high=self.high).x
 
 
 def _own(problem: Problem, axis: Axis) -> float:

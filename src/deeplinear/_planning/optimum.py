@@ -53,8 +53,8 @@ class Optimum(Drawn):
         The best rate with a margin at these values of the other fields, and its loss (see ``optimal_lr``); nan where
         the learning rate is not searched over, or this rate is beyond its bounds.
     minima
-        The optimum and other minima found, best first. End points with no barrier between them, such as those in a flat
-        valley, count as one minimum.
+        The optimum and other minima found, best first. End points between which there is a way without a barrier of 1 %
+        of the loss, such as those in a flat valley, count as one minimum.
     profiles
         For each field, values around the optimum and the loss there with the others held fixed, each of shape (41,).
     curvature

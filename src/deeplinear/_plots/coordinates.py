@@ -11,15 +11,17 @@ from matplotlib.ticker import NullLocator
 
 from deeplinear._comparison.coordinates import CoordinateCheck
 from deeplinear._core.words import counted
-from deeplinear._plots.style import THEORY, log_axis, new_figure, put_title, styled, theory_in
+from deeplinear._plots.style import THEORY, figure_of, log_axis, new_figure, put_title, styled, theory_in
 from deeplinear._plots.transfer import MARKERS
 
 _LEAST = 10.0
 """What the axis of sizes spans at least, as a factor, so that a size that stays looks as if it did."""
 
 
-def plot_coordinates(check: CoordinateCheck) -> Figure:
+def plot_coordinates(check: CoordinateCheck, ax: Axes | None = None) -> Figure:
     """Draw sizes on the left and updates on the right, a line for each field: theory dashed, networks with bars.
+
+    Into given axes only the updates are drawn.
 
     Examples
     --------
@@ -31,12 +33,13 @@ def plot_coordinates(check: CoordinateCheck) -> Figure:
     ['size', 'size of the update']
     """
     with styled():
+        if ax is not None:
+            _draw(ax, check, "update")
+            return figure_of(ax)
         figure = new_figure(7.2, 3.4)
         left, right = figure.subplots(1, 2)
         _draw(left, check, "size")
         _draw(right, check, "update")
-        left.set_ylabel("size")
-        right.set_ylabel("size of the update")
         put_title(figure, f"after {counted(check.step, 'step')}", check.verdict.replace("-", "−"))
         return figure
 
@@ -58,6 +61,7 @@ def _draw(ax: Axes, check: CoordinateCheck, what: str) -> None:
     ax.set_xticks(check.widths, [f"{width:g}" for width in check.widths])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("width")
+    ax.set_ylabel("size" if what == "size" else "size of the update")
     ax.set_yscale("log")
     low, high = ax.get_ylim()
     room = max(math.sqrt(_LEAST * low / high), 1.0)

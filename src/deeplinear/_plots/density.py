@@ -6,14 +6,15 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.sharpness import Sharpness
 from deeplinear._plots.geometry import NAMES, axes_of
-from deeplinear._plots.style import styled
+from deeplinear._plots.style import figure_of, styled
 
 
-def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None, ax: Axes | None = None) -> Axes:
+def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None, ax: Axes | None = None) -> Figure:
     """Draw the density of the spectrum, as seen from where the iteration began, at some steps.
 
     Each Ritz value is a tick below the curve, which is smoothed over what their number resolves.
@@ -29,7 +30,7 @@ def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None,
 
     Returns
     -------
-    Axes
+    Figure
         What was drawn into.
 
     Examples
@@ -38,8 +39,8 @@ def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None,
     >>> problem = dl.Problem(
     ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20
     ... )
-    >>> ax = plot_density(dl.sharpness(problem, at=[0, 19]))
-    >>> ax.get_legend_handles_labels()[1]
+    >>> figure = plot_density(dl.sharpness(problem, at=[0, 19]))
+    >>> figure.axes[0].get_legend_handles_labels()[1]
     ['step 0', 'step 19']
     """
     with styled():
@@ -60,7 +61,7 @@ def plot_density(sharpness: Sharpness, steps: int | Iterable[int] | None = None,
         ax.set_xlabel(NAMES[sharpness.operator])
         ax.set_ylabel("density seen from the gradient")
         ax.legend(loc="best")
-        return ax
+        return figure_of(ax)
 
 
 def _steps(sharpness: Sharpness, steps: int | Iterable[int] | None) -> list[int]:

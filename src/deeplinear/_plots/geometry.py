@@ -5,6 +5,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from deeplinear._core.refusal import Refusal
@@ -35,7 +36,7 @@ _LINES = {
 }
 
 
-def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ensemble | None = None) -> Axes:
+def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ensemble | None = None) -> Figure:
     """Draw the ends of the spectrum over training, and the limit above which steps overshoot.
 
     Dashed lines join the largest and the lowest eigenvalues, with bars for their errors. At the top a filled point is
@@ -55,7 +56,7 @@ def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ens
 
     Returns
     -------
-    Axes
+    Figure
         What was drawn into.
 
     Examples
@@ -64,8 +65,8 @@ def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ens
     >>> problem = dl.Problem(
     ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.1), steps=20
     ... )
-    >>> ax = plot_sharpness(dl.sharpness(problem, at=[0, 10, 19]))
-    >>> sorted(ax.get_legend_handles_labels()[1])
+    >>> figure = plot_sharpness(dl.sharpness(problem, at=[0, 10, 19]))
+    >>> sorted(figure.axes[0].get_legend_handles_labels()[1])
     ['largest eigenvalue', 'limit of stable steps, 20', 'lowest eigenvalue']
     """
     with styled():
@@ -82,10 +83,10 @@ def plot_sharpness(sharpness: Sharpness, ax: Axes | None = None, experiment: Ens
         ax.set_xlabel("training step $t$")
         ax.set_ylabel(NAMES[sharpness.operator])
         _put_legend(ax, is_ours)
-        return ax
+        return figure_of(ax)
 
 
-def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Axes:
+def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Figure:
     """Draw train and test loss along a line in weight space.
 
     Where the train loss rises above the straight line between its ends, this line is drawn too.
@@ -99,7 +100,7 @@ def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Axes:
 
     Returns
     -------
-    Axes
+    Figure
         What was drawn into.
 
     Examples
@@ -108,7 +109,7 @@ def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Axes:
     >>> problem = dl.Problem(
     ...     dl.MLP(depth=2, width=1.0), dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.05), steps=20
     ... )
-    >>> plot_landscape(dl.landscape(problem)).get_xlabel()
+    >>> plot_landscape(dl.landscape(problem)).axes[0].get_xlabel()
     'from the first weights (0) to the last (1)'
     """
     with styled():
@@ -123,10 +124,10 @@ def plot_landscape(landscape: Landscape, ax: Axes | None = None) -> Axes:
         ax.set_xlabel(_line_in_words(landscape.along))
         ax.set_ylabel("mean squared residual")
         ax.legend(loc="best")
-        return ax
+        return figure_of(ax)
 
 
-def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Axes:
+def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Figure:
     """Draw the largest singular values of each weight layer over training, relative to the end of its bulk.
 
     A dashed line follows the largest one, which is at 1 as long as none has left the bulk; points are all that have.
@@ -140,7 +141,7 @@ def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Axes:
 
     Returns
     -------
-    Axes
+    Figure
         What was drawn into.
 
     Examples
@@ -150,8 +151,8 @@ def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Axes:
     ...     dl.MLP(depth=2, width=1.0, richness=6.0), dl.Isotropic(0.1), dl.FullBatch(4.0), dl.GradientDescent(0.02),
     ...     steps=40,
     ... )
-    >>> ax = plot_weight_spectra(dl.weight_spectra(problem, at=[0, 20, 39]))
-    >>> ax.get_legend_handles_labels()[1]
+    >>> figure = plot_weight_spectra(dl.weight_spectra(problem, at=[0, 20, 39]))
+    >>> figure.axes[0].get_legend_handles_labels()[1]
     ['layer 0', 'layer 1']
     """
     with styled():
@@ -175,7 +176,7 @@ def plot_weight_spectra(spectra: WeightSpectra, ax: Axes | None = None) -> Axes:
         ax.set_xlabel("training step $t$")
         ax.set_ylabel("singular value over end of bulk")
         ax.legend(loc="best", ncols=1 + len(layers) // 8)
-        return ax
+        return figure_of(ax)
 
 
 def axes_of(result: Sharpness | Landscape | WeightSpectra, ax: Axes | None, *parts: str) -> Axes:

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from deeplinear._core.words import percent
+from deeplinear._planning.batch import CriticalBatch
 from deeplinear._planning.optimum import Optimum
 from deeplinear._planning.plan import Plan
 from deeplinear._planning.schedule import OptimalSchedule
@@ -30,6 +31,9 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 _HIGHEST = 2.0
 """Losses up to this many times the least are shown."""
+
+_FLAT = 3.0
+"""What the axis of best rates spans at least, as a factor: what hardly changes should look flat."""
 
 _BEST: dict[str, Any] = {"color": "black", "linewidth": 2.2, "zorder": 4}
 
@@ -118,6 +122,62 @@ def plot_plan(found: Plan, ax: Axes | None = None) -> Figure:
         return figure
 
 
+def plot_critical_batch(found: CriticalBatch, ax: Axes | None = None) -> Figure:
+    """Draw the steps that reach the loss, and the best rate, against the batch size; a line marks the critical one.
+
+    On the dashed line twice the batch takes half the steps. Into given axes only the steps are drawn.
+
+    Examples
+    --------
+    >>> import deeplinear as dl
+    >>> problem = dl.Problem(
+    ...     dl.MLP(depth=1, width=1.0), dl.Isotropic(0.3), dl.OnlineSGD(0.5), dl.GradientDescent(0.1), steps=60
+    ... )
+    >>> figure = plot_critical_batch(dl.critical_batch(problem, loss=0.2, batches=[0.25, 0.5, 1, 2, 4]))
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['steps to test loss 0.2', 'best learning rate']
+    """
+    with styled():
+        if ax is not None:
+            _draw_steps(ax, found)
+            return figure_of(ax)
+        figure = new_figure(7.2, 3.2)
+        steps, rates = figure.subplots(1, 2)
+        _draw_steps(steps, found)
+        room = max(math.sqrt(_FLAT * np.nanmin(found.lrs) / np.nanmax(found.lrs)), 1.1)
+        rates.set_ylim(np.nanmin(found.lrs) / room, np.nanmax(found.lrs) * room)
+        _draw_best(rates, found, found.lrs)
+        rates.set_ylabel("best learning rate")
+        put_title(figure, *in_words(found.problem, ["lr", "batch"]))
+        return figure
+
+
+def _draw_steps(ax: Axes, found: CriticalBatch) -> None:
+    """Steps against the batch size, and as few as if nothing were lost by larger batches."""
+    known = np.isfinite(found.steps)
+    batches, steps = found.batches[known], found.steps[known]
+    ax.plot(batches, steps[0] * batches[0] / batches, label="half the steps for twice the batch", **THEORY)
+    if math.isfinite(found.critical):
+        ax.axvline(found.critical, color=INK, linewidth=0.8, label=f"critical batch, {found.critical:.3g}")
+    never = found.batches[~known]
+    if never.size:
+        top: dict[str, Any] = {"linestyle": "none", "marker": "x", "color": "#D55E00", "markersize": 5}
+        label = f"not within {found.problem.steps} steps"
+        ax.plot(never, np.full(never.size, 0.97), transform=ax.get_xaxis_transform(), label=label, **top)
+    _draw_best(ax, found, found.steps)
+    ax.set_ylabel(f"steps to {found.objective} loss {found.loss:.4g}")
+    ax.legend(loc="best")
+
+
+def _draw_best(ax: Axes, found: CriticalBatch, values: NDArray[np.float64]) -> None:
+    values = np.where(np.isfinite(values), values, np.nan)
+    ax.plot(found.batches, values, color="#0072B2", linewidth=1.6, marker="o", markersize=4)
+    ax.set_xscale("log")
+    lr_axis(ax)
+    log_axis(ax)
+    ax.set_xlabel("batch")
+
+
 def _draw_models(ax: Axes, found: Plan) -> None:
     """Loss of every model against its cost, as it trains for longer, and the frontier."""
     losses = found.losses.reshape(-1, found.losses.shape[-1]) - found.label_noise
@@ -161,7 +221,7 @@ def _draw_profile(ax: Axes, found: Optimum, name: str) -> None:
     for bound in found.bounds[name]:
         if values[0] <= bound <= values[-1]:
             ax.axvline(bound, color=INK, linewidth=0.8, linestyle=(0, (1, 1)))
-    ax.plot(found.values[name], found.loss, "o", color="black", markersize=6, zorder=4)
+    ax.plot(found.values[name], found.loss, "o", color="black", markersize=6, zorder=4, clip_on=False)
     ax.set_ylim(top=min(highest, 1.1 * float(np.max(losses[np.isfinite(losses)]))))
     if values[0] > 0:
         ax.set_xscale("log")

@@ -7,6 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deeplinear._comparison.compare import Comparison
+from deeplinear._comparison.coordinates import CoordinateCheck
+from deeplinear._comparison.finite_size import FiniteSize
 from deeplinear._comparison.same_problem import checked_experiment
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import Ensemble
@@ -15,16 +17,20 @@ from deeplinear._fit.result import Fit
 from deeplinear._geometry.landscape import Landscape
 from deeplinear._geometry.sharpness import Sharpness
 from deeplinear._geometry.weight_spectra import WeightSpectra
+from deeplinear._learning_rate import MaxStableLr, OptimalLr
+from deeplinear._planning.batch import CriticalBatch
 from deeplinear._planning.optimum import Optimum
 from deeplinear._planning.plan import Plan
 from deeplinear._planning.schedule import OptimalSchedule
 from deeplinear._planning.transferred import Transfer
+from deeplinear._plots.coordinates import plot_coordinates
+from deeplinear._plots.finite_size import plot_finite_size
 from deeplinear._plots.fit import plot_fit
 from deeplinear._plots.geometry import plot_landscape, plot_sharpness, plot_weight_spectra
 from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution, plot_solutions
-from deeplinear._plots.planning import plot_optimum, plot_plan, plot_schedule
+from deeplinear._plots.planning import plot_critical_batch, plot_optimum, plot_plan, plot_schedule
+from deeplinear._plots.rates import plot_max_stable_lr, plot_optimal_lr
 from deeplinear._plots.sensitivity import plot_sensitivity
-from deeplinear._plots.style import figure_of
 from deeplinear._plots.sweep import is_sweep, plot_sweep
 from deeplinear._plots.transfer import plot_transfer
 from deeplinear._theory.sensitivity import Sensitivity
@@ -40,9 +46,14 @@ _PICTURES: dict[type, Draw] = {
     Transfer: plot_transfer,
     Sensitivity: plot_sensitivity,
     Fit: plot_fit,
-    Sharpness: lambda result, ax: figure_of(plot_sharpness(result, ax)),
-    Landscape: lambda result, ax: figure_of(plot_landscape(result, ax)),
-    WeightSpectra: lambda result, ax: figure_of(plot_weight_spectra(result, ax)),
+    Sharpness: plot_sharpness,
+    Landscape: plot_landscape,
+    WeightSpectra: plot_weight_spectra,
+    CoordinateCheck: plot_coordinates,
+    FiniteSize: plot_finite_size,
+    CriticalBatch: plot_critical_batch,
+    OptimalLr: plot_optimal_lr,
+    MaxStableLr: plot_max_stable_lr,
     OptimalSchedule: plot_schedule,
     Optimum: plot_optimum,
     Plan: plot_plan,
@@ -61,9 +72,10 @@ def plot(result: Any, experiment: Any = None, *more: Any, ax: Axes | None = None
     Parameters
     ----------
     result
-        What ``solve``, ``simulate``, ``measured``, ``compare``, ``transfer``, ``sensitivity``, ``fit``, ``sharpness``,
-        ``landscape``, ``weight_spectra``, ``optimal_schedule``, ``optimal``, ``plan`` or ``sweep`` returned. For
-        a sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
+        What ``solve``, ``simulate``, ``measured``, ``compare``, ``finite_size``, ``coordinate_check``, ``transfer``,
+        ``sensitivity``, ``fit``, ``sharpness``, ``landscape``, ``weight_spectra``, ``optimal_lr``, ``max_stable_lr``,
+        ``optimal_schedule``, ``optimal``, ``critical_batch``, ``plan`` or ``sweep`` returned. For a sweep, the test
+        loss at the last step is drawn against its last field, a curve for each value of the other.
     experiment
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it; or
         another ``Solution``.

@@ -277,7 +277,7 @@ def smooth(values: Array, losses: Array, axis: Axis = _RATES) -> tuple[Array, Ar
     x, y = np.array([axis.coordinate(each) for each in values[finite].tolist()]), np.log(losses[finite])
     apart = np.diff(x, prepend=-np.inf) > 1e-9  # values that differ by rounding are one
     x, y = x[apart], y[apart]
-    fine = np.linspace(x[0], x[-1], 400)
+    fine = np.union1d(np.linspace(x[0], x[-1], 400), x)
     return np.array([axis.value(each) for each in fine.tolist()]), np.exp(PchipInterpolator(x, y)(fine))
 
 

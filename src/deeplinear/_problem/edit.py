@@ -80,7 +80,9 @@ def find_field(problem: Problem, name: Any) -> Field:
 def _whose(problem: Problem, name: str) -> str:
     """Say which other kinds of a part have a field, where that of a problem has not; empty if none has."""
     for part, about in parts_of(Problem).items():
-        having = [kind.__name__ for kind in about.kinds if name.removeprefix(f"{part}.") in _names(kind)]
+        having = [
+            kind.kind.call or kind.__name__ for kind in about.kinds if name.removeprefix(f"{part}.") in _names(kind)
+        ]
         if having:
             own = type(getattr(problem, part)).__name__
             verb = "has" if len(having) == 1 else "have"

@@ -301,7 +301,7 @@ class GradientDescent(Optimizer):
         Largest norm of a gradient: larger ones are scaled down to it. Norms are those of G_t over the root of the
         width, which are of order one.
     clip_by
-        ``"global"`` clips the norm over all weights, ``"layer"`` that of each weight layer.
+        ``"global"`` clips the norm over all weights, ``"layer"`` that of each weight layer, which needs ``clip``.
 
     Examples
     --------
@@ -321,6 +321,11 @@ class GradientDescent(Optimizer):
     clip_by: str = field(default="global", metadata=_CLIP_BY.metadata)
     kind: ClassVar[Kind] = Kind("gradient-descent", "gradient descent", "Gradient descent")
     _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.clip is None and self.clip_by != "global":
+            raise Refusal("clip_by", self.clip_by, "'global' without clip, which says at what norm to clip")
 
     @property
     def scaling(self) -> Scaling | None:

@@ -20,6 +20,7 @@ ABOUT_SAMPLING = AboutPart(
     "Which examples each training step sees.",
     SAMPLINGS,
     FullBatch,
+    {"sgd": "batches are fresh with OnlineSGD, and drawn from a set of samples with MultiPassSGD"},
 )
 _BY_ENTRY = (
     "it acts on single entries of a matrix, which are then no longer Gaussian, so that the theory has no closed "
@@ -30,7 +31,8 @@ ABOUT_OPTIMIZER = AboutPart(
     "How the weights are changed, and for how long.",
     OPTIMIZERS,
     GradientDescent,
-    dict.fromkeys(("adam", "adamw", "adagrad", "rmsprop", "lion", "signsgd", "sgdsign", "signdescent"), _BY_ENTRY),
+    {"sgd": "it is GradientDescent, with batches that the sampling draws: OnlineSGD or MultiPassSGD"}
+    | dict.fromkeys(("adam", "adamw", "adagrad", "rmsprop", "lion", "signsgd", "sgdsign", "signdescent"), _BY_ENTRY),
 )
 
 _STEPS = About("Steps", "How long the phase lasts.", "whole", check=checks.Whole(), usual=(1, 1000), log=True)

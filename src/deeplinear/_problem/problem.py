@@ -89,7 +89,7 @@ class Problem:
         for name, kinds in PARTS.items():
             if not isinstance(value := getattr(self, name), kinds):
                 given = f"the class itself: write {value.__name__}(...)" if isinstance(value, type) else None
-                raise Refusal(name, value, " or ".join(kind.__name__ for kind in kinds), got=given)
+                raise Refusal(name, value, " or ".join(parts_of(Problem)[name].classes), got=given)
         check_fields(self)
         self._check_phases()
         for stage in self.stages:

@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 
 from deeplinear._core.words import in_bytes, in_time
-from deeplinear._cost.estimate import Cost, batch_overhead, simulation_seconds, solve_seconds
+from deeplinear._cost.estimate import Cost, batch_overhead, fitting, simulation_seconds, solve_seconds, too_large
 from deeplinear._cost.model import numbers_per_step, work_of
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import sizes_of
@@ -53,7 +53,13 @@ class SweepCost:
     @property
     def fits(self) -> bool:
         """Whether there is memory for as many points at a time as there are processes."""
-        return max(cost.bytes for cost in (self.theory, self.experiment) if cost) <= self.available
+        return not self.too_large
+
+    @property
+    def too_large(self) -> list[str]:
+        """What does not fit: ``"theory"`` or ``"experiment"``, of which one runs after the other, or both."""
+        costs = {"theory": self.theory, "experiment": self.experiment}
+        return [name for name, cost in costs.items() if too_large(self.available, **{name: cost})]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -62,7 +68,7 @@ class SweepCost:
     def __str__(self) -> str:
         costs = {"theory": self.theory, "experiment": self.experiment}
         parts = [f"{name}: {in_time(cost.seconds)}, {in_bytes(cost.bytes)}" for name, cost in costs.items() if cost]
-        fits = f"{'fits' if self.fits else 'does not fit'} into the {in_bytes(self.available)} available"
+        fits = f"{fitting(self.too_large)} into the {in_bytes(self.available)} available"
         return "; ".join([f"{self.points} points on {self.workers} processes", *parts, fits])
 
 

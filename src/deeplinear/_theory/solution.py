@@ -346,7 +346,7 @@ class Solution(Drawn):
         return written(self)
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a NetCDF file, which ``Solution.load`` and ``xarray`` open."""
+        """Write everything to a NetCDF file, ``.nc``, which ``Solution.load`` and ``xarray`` open."""
         write_dataset(path, self.to_xarray())
 
     @classmethod
