@@ -256,7 +256,7 @@ PANELS = Suite(
             ),
         ],
         "_solvers/panels/run.py": [
-            ("good = residual <= larger(allowed * self._goal, ROUNDING)", "good = residual <= 0.1"),
+            ("good = residual <= larger(SETTLED * self._goal, ROUNDING)", "good = residual <= 0.1"),
             ("np.where(good, larger(error, self.errors.truncation(rows)), np.inf)", "np.where(good, error, np.inf)"),
             ("self.diverged_at[0] = self.grid.end\n", "self.diverged_at[0] = self.grid.end + 1\n"),
         ],

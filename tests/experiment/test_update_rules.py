@@ -134,7 +134,7 @@ def test_rules_are_those_of_a_loop_over_dense_matrices(name):
 @pytest.mark.parametrize("limit", [0.7, 0.4])
 def test_clipping_is_active_in_what_was_compared(limit):
     problem = BY_HAND["clip" if limit == 0.7 else "clip by layer"][0]
-    free = train(replace(problem, optimizer=replace(problem.optimizer, clip=None)), DIM, SEED, SEED)
+    free = train(replace(problem, optimizer=replace(problem.optimizer, clip=None, clip_by="global")), DIM, SEED, SEED)
     assert np.abs(train(problem, DIM, SEED, SEED).test_loss / free.test_loss - 1).max() > 0.02
 
 

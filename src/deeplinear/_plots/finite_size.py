@@ -46,7 +46,8 @@ def _draw_losses(ax: Axes, found: FiniteSize) -> None:
     steps = np.arange(found.problem.steps)
     for name, (label, color) in LOSSES.items():
         effect = found[name]
-        mean = drawable(effect.theory + effect.shift)
+        with np.errstate(invalid="ignore"):  # where both have overflowed
+            mean = drawable(effect.theory + effect.shift)
         low = np.maximum(mean - effect.scatter, 1e-2 * mean)  # a band down to zero has no place on a log axis
         ax.plot(steps, mean, color=color, label=label)
         ax.fill_between(steps, low, mean + effect.scatter, color=color, alpha=0.25, linewidth=0)

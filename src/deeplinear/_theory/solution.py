@@ -78,7 +78,7 @@ class Solution(Drawn):
         ``error_floor`` times the initial loss where that is larger. Coarse steps have the same entries except
         ``lengths``, and the number of ``exact`` steps that come first; with a condensed past ``nodes`` is the largest
         number of times that were kept at once. ``rounding_at`` is there if ``status`` has it; ``error`` is then that of
-        the losses before that step.
+        the losses before that step, in which rounding errors have grown to less than 1e-5.
 
     Examples
     --------
