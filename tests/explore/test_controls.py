@@ -173,7 +173,7 @@ def test_the_words_of_the_page() -> None:
         (PROBLEM | {"data": {"type": "Uploaded", "file": "0" * 16 + " x"}}, "data.file", "no longer here"),
         (PROBLEM | {"data": {"type": "Uploaded", "file": "../../etc/hosts x"}}, "data.file", "choose a file"),
         (changed("optimizer", layer_lr=["input=x"]), "optimizer.layer_lr", "numbers by name"),
-        (changed("optimizer", layer_lr=["head=1"]), "optimizer.layer_lr", "must have no other names than input, hidden"),
+        (changed("optimizer", layer_lr=["head=1"]), "optimizer.layer_lr", "no other names than input, hidden"),
         (changed("optimizer", layer_lr=[1, 0]), "optimizer.layer_lr", "one number for each of 3 weight layers"),
         (changed("network", init_scale=[1, -1, 1]), "network.init_scale", "init_scale[1] must be a finite number"),
         (changed("optimizer", clip=0), "optimizer.clip", "clip must be a positive finite number"),
