@@ -270,6 +270,15 @@ def test_an_instability_that_stops_itself_is_not_missed(top):
         dl.solve(make(dl.FullBatch(2.0), depth=1, width=1.0, lr=rates, steps=300), method="panels")
 
 
+def test_an_instability_that_has_stopped_itself_after_a_few_steps_is_not_missed():
+    """As number 272 of ``make check-panels``: a disturbance grows ninetyfold in eight steps, and has then died out."""
+    data = dl.Spectrum.power_law(1.984, 1.138, modes=17, noise=0.1)
+    rates, network = np.repeat([0.076, 1.13], [398, 74]), dl.MLP(1, 119.3, richness=0.593)
+    problem = dl.Problem(network, data, dl.FullBatch(109.8), dl.GradientDescent(rates), 472)
+    with pytest.raises(ArithmeticError, match="training is at the edge of stability around step"):
+        dl.solve(problem, method="panels", tolerance=1e-3)
+
+
 def test_a_bump_of_the_learning_rate_within_a_panel_is_tried_at_its_top():
     def rate(step):
         return 0.02 + 0.5 * np.exp(-(((step - 200) / 25) ** 2))

@@ -21,6 +21,9 @@ NOISE = 1e-12
 VANISHED = 5e-12
 """What is left of losses that have vanished, relative to their initial values, by sums over responses in a panel."""
 
+_GROWN = 10.0
+"""How much what alternates grows, from the disturbance on, where it grows at all."""
+
 _TAIL = 0.5
 """Part of a panel's error that adds up in each decade by which losses fall, as errors of the rate of decay do."""
 
@@ -159,11 +162,12 @@ def grows(answer: NDArray[Any]) -> bool:
 
     High differences remove what is smooth. Near the edge of a continuous spectrum of rates, what alternates at the edge
     of stability falls as the power 3/2 of the time, so it must fall faster than that. And what grows fast need not
-    do so until the end: it lowers the kernel then, and stops.
+    do so until the end: it lowers the kernel then, and stops, which may take a few steps only.
     """
     differences = np.abs(np.diff(answer, n=8, axis=1)) / 2.0**8
     alternating = differences.reshape(len(answer), differences.shape[1], -1).max(axis=(0, 2))
     third, last = np.split(alternating * (1.0 + np.arange(len(alternating))) ** 1.5, 4)[2:]
     at_first, later = np.split(alternating, [len(alternating) // 4])
     lasts = last.max() > third.max() and alternating[-len(last) :].max() > NOISE
-    return bool(lasts or not later.max() <= at_first.max())
+    has_grown = not alternating.max() <= max(_GROWN * alternating[0], NOISE)
+    return bool(lasts or has_grown or not later.max() <= at_first.max())
