@@ -295,7 +295,7 @@ def summary(method: str, records: list[Record]) -> str:
         "",
         f"{datetime.date.today()}: {len(records)} problems drawn at random (MLP and residual, {sampling}, isotropic "
         "data, spectra and power laws, one to three outputs, schedules, weight decay, 100 to 1200 steps), each solved "
-        f"densely and by this method. {_rough_ones(records)} Promise: true error at most {ALLOWED:g} times that "
+        f"densely and by this method. {_rough_ones(records)}Promise: true error at most {ALLOWED:g} times that "
         f"reported. Source of the solver: {solver_version()}. `python benchmarks/honesty.py{command}` repeats it.",
         "",
         f"![True against reported error](images/{_name(method)}.png)",
@@ -322,12 +322,14 @@ def _name(method: str) -> str:
 
 def _rough_ones(records: list[Record]) -> str:
     rough = [record for record in records if record["seed"] >= ROUGH]
+    if not rough:
+        return ""
     rounded = [record for record in rough if record["rounding_at"] is not None]
     return (
         f"{len(rough)} of them have schedules with jumps, ramps or warm restarts; {len(rounded)} of these become "
         "unstable after what could grow was trained away, so that their losses depend on rounding, which the method "
         f"must say or give up. Before the step from which on they do, rounding has grown to {GROWN:g}, and a smaller "
-        "reported error counts as that."
+        "reported error counts as that. "
     )
 
 

@@ -31,7 +31,7 @@ def in_words(error: BaseException) -> str:
         return "the values are nested too deeply: lists of lists are enough"
     if isinstance(error, MemoryError):
         return text or "there is not enough memory: lower the steps or the sizes"
-    from_arithmetic = isinstance(error, ArithmeticError) and type(error) is not ArithmeticError  # ours are sentences
+    from_arithmetic = isinstance(error, (ZeroDivisionError, OverflowError, FloatingPointError))  # others are sentences
     if from_arithmetic or isinstance(error, np.linalg.LinAlgError) or text in ("math domain error", "math range error"):
         return f"the numbers in this problem overflow or underflow ({text}): use less extreme values"
     return text or type(error).__name__

@@ -55,7 +55,7 @@ SERIES = (
     Series("theory", "MLP theory", "L", lines({n: mlp(n) for n in DEPTHS}), 6, None, 1.0),
     Series("theory", "residual theory", "T", lines({t: resnet(2, t) for t in STEPS}), 800, None, 3.0),
     Series("theory", "residual theory", "L", lines({n: resnet(n, 400) for n in DEPTHS}), 4, None, 2.0),
-    Series("panels", "panels", "T", lines({t: mlp(2, steps=t) for t in HORIZONS}), 10_000),
+    Series("panels", "panels", "T", lines({t: mlp(2, samples=2.0, steps=t) for t in HORIZONS}), 10_000),
 )
 
 
