@@ -323,6 +323,17 @@ def test_a_run_that_comes_to_oscillate_takes_no_more_than_the_most() -> None:
     assert "if training comes to oscillate" in str(found)
 
 
+def test_room_is_made_once_more_where_a_run_has_a_few_steps_more_than_there_was_room_for() -> None:
+    """As number 117 of ``make fuzz``: both rooms are held while one is copied to the other."""
+    data, network = dl.Spectrum([0.0], [[[0.0, 0.0], [0.0, 0.0]]]), dl.ResNet(2, "infinite", parameterization="ntk")
+    rule = dl.GradientDescent(0.15, momentum=0.999, weight_decay=11.0)
+    each = dl.Problem(network, data, dl.Population(), rule, 248)
+    solver, outcome = Condensed(), []
+    measured = peak_bytes(lambda: outcome.append(solver.solve([each])[0].stats["nodes"]))
+    assert outcome[-1] == 248
+    assert 0.9 * solver.most(each).bytes < measured < 1.1 * solver.most(each).bytes
+
+
 def test_every_step_takes_no_more_than_estimated() -> None:
     assert estimate(problem()).theory.most_bytes is None
 

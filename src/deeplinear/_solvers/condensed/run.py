@@ -28,7 +28,7 @@ from deeplinear._solvers.condensed.replicas import Replicas
 from deeplinear._solvers.rounding import DEPENDS, DIED_OUT, LOSS_FLOOR, amplification
 from deeplinear._time.history import BLOCK_NODES, Block, Condensation, condensation, joined
 
-_ROOM, GROWTH = 232, 1.5
+_ROOM, _GROWTH = 232, 1.5
 """Times for which there is room at first, and how many times as much there is when it is used up."""
 
 PART = 2.5e-3
@@ -104,7 +104,7 @@ class CondensedRun:
         # difference from the initial one, rounding errors would grow in their place.
         rule, centered = problem.optimizer, problem.network.centered
         self._may_come_back = rule.has_decay(problem.steps) and rule.changes_in_time and not centered
-        self._allocate(_ROOM)
+        self._allocate(_room(problem.steps))
 
     def fill(self, progress: Progress | None = None) -> None:
         """Take all steps; stop early if training diverges."""
@@ -241,8 +241,7 @@ class CondensedRun:
     # Storage ---------------------------------------------------------------------------------------------
 
     def _allocate(self, size: int) -> None:
-        """Make room for a number of times, or some more."""
-        size = min(self.problem.steps, _spread_over_cache(size))
+        """Make room for a number of times."""
         shape = structure(self.problem, 0, size)
         needed = system.memory(shape, complex_numbers=self.problem.is_complex)
         needed *= 1 if self._replicas is None else 2
@@ -259,9 +258,28 @@ class CondensedRun:
     def _make_room(self) -> None:
         """Take other equations with room for more times, and copy everything there."""
         before, training, size = self.equations, self._training, self.equations.c.structure.steps
-        self._allocate(int(GROWTH * size))
+        self._allocate(_room(self.problem.steps, size))
         before.room.copy_to(self.equations.room)
         self._training.go_on(training)
+
+
+def rooms(steps: int, times: float) -> list[int]:
+    """Return for how many times there is room, first and whenever it is used up, until so many are kept.
+
+    Examples
+    --------
+    >>> rooms(1000, 600), rooms(248, 248)
+    ([232, 360, 552, 840], [232, 248])
+    """
+    sizes = [_room(steps)]
+    while sizes[-1] < min(times, steps):
+        sizes.append(_room(steps, sizes[-1]))
+    return sizes
+
+
+def _room(steps: int, before: int = 0) -> int:
+    """Return for how many times there is room in a run, at first or after so many have filled what there was."""
+    return min(steps, _spread_over_cache(int(_GROWTH * before) if before else _ROOM))
 
 
 def _spread_over_cache(size: int) -> int:

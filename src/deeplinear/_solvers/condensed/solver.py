@@ -19,7 +19,7 @@ from deeplinear._solvers import depth
 from deeplinear._solvers.answer import curves_of
 from deeplinear._solvers.base import Answer, Curves, Overlaps, Solver, Unresolved, Work
 from deeplinear._solvers.condensed.pairs import Pairs
-from deeplinear._solvers.condensed.run import GROWTH, CondensedRun
+from deeplinear._solvers.condensed.run import CondensedRun, rooms
 from deeplinear._solvers.dense import Dense
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import LOSS_FLOOR
@@ -100,8 +100,7 @@ class Condensed(Solver):
         """Nothing is condensed: all rows that may be kept are, with the copy that is made when there is more room."""
         shape, outputs = structure(problem), problem.data.outputs
         times = min(self.most_rows, problem.steps * outputs) / outputs
-        room = min(problem.steps, GROWTH * times)
-        held = sum(system.memory(replace(shape, steps=math.ceil(each))) for each in (room, room / GROWTH))
+        held = sum(system.memory(replace(shape, steps=each)) for each in rooms(problem.steps, times)[-2:])
         return _all_steps(problem, times, held)
 
     def begins(self, problem: Problem) -> bool:
