@@ -27,8 +27,8 @@ def agree(actual, expected):
 
 
 def check(t, lead, parts):
-    device_rows.column_blocks = lambda e, lead: (4, 4, 1, parts)
-    device_rows.dot_blocks = lambda e, lead: (4, 4, 1)
+    device_rows.column_blocks = lambda e, lead: (4, 4, 1, parts, 2)
+    device_rows.dot_blocks = lambda e, lead: (4, 4, 1, 2)
     rows, known = DeviceRows(torch.tensor([t])), (torch.arange(SIZE) <= t).double()
     within = known * known[:, None]
     F, C, x = random(2, *lead, SIZE, SIZE).tril() * within, random(*lead, SIZE, SIZE), random(*lead, 1, SIZE) * known

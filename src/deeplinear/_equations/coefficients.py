@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._equations.data_sets import DataSets, data_sets, targets
 from deeplinear._equations.rules import Rule, evaluations, groups_of, rule_of
+from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.problem import Problem
 
 
@@ -163,7 +165,7 @@ def coefficients(
     """Stack the constants of problems that share one structure; see there for nodes in depth and in time."""
     shape = structure(problems[0], depth_nodes, times, lengths)
     each = [_of_one(problem, shape, lengths) for problem in problems]
-    stacked = {name: np.stack([one[name] for one in each]) for name in each[0]}
+    stacked = {name: np.array([one[name] for one in each]) for name in each[0]}
     kind = complex if any(problem.is_complex for problem in problems) else float
 
     def place(values: Array) -> Array:
@@ -181,17 +183,30 @@ def coefficients(
     return Coefficients(structure=shape, **constants)
 
 
-def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -> dict[str, Array]:
-    network = problem.network
+def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -> dict[str, Array | complex]:
+    modes = problem.modes
+    return {
+        **_of_network(problem.network, bool(shape.depth_nodes)),
+        **data_sets(problem, lengths)[1],
+        "task_sigma": np.array([stage.noise for stage in problem.stages]),
+        "rate_factors": problem.layer_rates(problem.stages[0].optimizer),
+        "eigenvalues": modes.eigenvalues,
+        "weight": modes.weight,
+        "target": targets(problem),
+    }
+
+
+@lru_cache(maxsize=32)
+def _of_network(network: MLP | ResNet, by_nodes: bool) -> dict[str, Array | complex]:
+    """Return the constants that belong to the network, to be read only; many problems may have the same."""
     # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
-    nu = np.array(network.end_widths if shape.depth_nodes else network.widths)
+    nu = np.array(network.end_widths if by_nodes else network.widths)
     infinite = bool(np.isinf(nu[0]))
     first_to_last = 1.0 if infinite else nu[0] / nu[-1]
     f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))
-    modes = problem.modes
     in_units_of_scale = 1.0 if network.centered else network.richness
     gamma0 = in_units_of_scale * network.gamma0_per_richness
-    numbers = {
+    return {
         "scale": network.richness,
         "whole_gamma0": network.gamma0,
         "gamma0": gamma0,
@@ -202,15 +217,8 @@ def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -
         "f": f,
         "f_bar": f[::-1],
         "beta2": network.branch_factor**2,
-        **data_sets(problem, lengths)[1],
-        "task_sigma": np.array([stage.noise for stage in problem.stages]),
         "variances": network.initial_scales**2,
-        "rate_factors": problem.layer_rates(problem.stages[0].optimizer),
-        "eigenvalues": modes.eigenvalues,
-        "weight": modes.weight,
-        "target": targets(problem),
     }
-    return {name: np.asarray(value) for name, value in numbers.items()}
 
 
 def row_set(c: Coefficients, step: int) -> slice:

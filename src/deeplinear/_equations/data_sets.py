@@ -91,13 +91,14 @@ def _one(problem: Problem) -> tuple[DataSets, dict[str, Array]]:
     sampling = stage.sampling
     changes = sampling.changes_in_time
     draws = sampling.subsampling(stage.of_samples if changes else 1)[stage.since_samples if changes else 0 :]
-    alike = bool((draws == draws[0]).all())
+    alike = not changes or bool((draws == draws[0]).all())
     numbers = {
         "sigma": np.array([stage.noise]),
         "reuse": np.array([sampling.reuse]),
         "subsampling": draws[:1] if alike else draws,
     }
-    return DataSets(bool(sampling.reuse != 0), bool((draws != 0).any()), not alike), numbers
+    subsampled = bool(draws[0] != 0 if alike else draws.any())
+    return DataSets(bool(sampling.reuse != 0), subsampled, not alike), numbers
 
 
 def _at_nodes(problem: Problem, lengths: Sequence[int]) -> tuple[DataSets, dict[str, Array]]:

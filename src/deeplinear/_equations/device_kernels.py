@@ -25,29 +25,33 @@ def columns(
     n1, n2, x0, x1, x2, m0, m1, m2, o0, o1, o2, part, f0, f1, f2,
     WHICH: tl.constexpr, AT_ROW: tl.constexpr, PARTS: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Sum_s x(s) m(s, c) over s from c on: rows times a causal function, or a part of that sum."""
-    block, which_part, lead = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    """Sum_s x(s) m(s, c) over s from c on: rows times a causal function, or a part of that sum.
+
+    A program takes one block of columns after the other: what lies beyond the row costs no program of its own.
+    """
+    which_part, lead = tl.program_id(1), tl.program_id(2)
     t = tl.load(row)
     x += _at(lead, n1, n2, x0, x1, x2)
     m += _at(lead, n1, n2, m0, m1, m2)
-    first = block * C
-    c = first + tl.arange(0, C)
-    length = tl.cdiv(tl.maximum(t + 1 - first, 0), PARTS * R) * R
-    start = first + which_part * length
-    stop = tl.minimum(start + length, t + 1)
-    total = tl.zeros((R, C), tl.float64)
-    for s in range(start, stop, R):
-        at = s + tl.arange(0, R)
-        value = tl.load(x + at, mask=at < stop, other=0.0)
-        tile = tl.load(m + at[:, None] * line + c[None, :], mask=(at < stop)[:, None] & (c <= t)[None, :], other=0.0)
-        total += value[:, None] * tile
-    values = tl.sum(total, axis=0)
     out += _at(lead, n1, n2, o0, o1, o2)
-    if PARTS > 1:
-        tl.store(out + which_part.to(tl.int64) * part + c, values, mask=c < width)
-    else:
-        gamma += _at(lead, n1, n2, f0, f1, f2)
-        _put(out, values, c, t, lead // (n1 * n2), gamma, width, out_line, WHICH, AT_ROW)
+    gamma += _at(lead, n1, n2, f0, f1, f2)
+    for block in range(tl.program_id(0), tl.cdiv(width, C), tl.num_programs(0)):
+        first = block * C
+        c = first + tl.arange(0, C)
+        length = tl.cdiv(tl.maximum(t + 1 - first, 0), PARTS * R) * R
+        start = first + which_part * length
+        stop = tl.minimum(start + length, t + 1)
+        total = tl.zeros((R, C), tl.float64)
+        for s in range(start, stop, R):
+            at = s + tl.arange(0, R)
+            value = tl.load(x + at, mask=at < stop, other=0.0)
+            inside = (at < stop)[:, None] & (c <= t)[None, :]
+            total += value[:, None] * tl.load(m + at[:, None] * line + c[None, :], mask=inside, other=0.0)
+        values = tl.sum(total, axis=0)
+        if PARTS > 1:
+            tl.store(out + which_part.to(tl.int64) * part + c, values, mask=c < width)
+        else:
+            _put(out, values, c, t, lead // (n1 * n2), gamma, width, out_line, WHICH, AT_ROW)
 
 
 @triton.jit(do_not_specialize=_NUMBERS)
@@ -88,40 +92,44 @@ def dots(
     CAUSAL: tl.constexpr, X_AT_ROW: tl.constexpr, FACTOR: tl.constexpr, PROFILE: tl.constexpr, MIRROR: tl.constexpr,
     COUNT: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Sum_s m(r, s) x(s): rows times a symmetric function, or the transpose of a causal one, summed over several."""
-    block, lead = tl.program_id(0), tl.program_id(1)
+    """Sum_s m(r, s) x(s): rows times a symmetric function, or the transpose of a causal one, summed over several.
+
+    A program takes one block of rows after the other: what lies beyond the row costs no program of its own.
+    """
+    lead = tl.program_id(1)
     t = tl.load(row)
     x += _at(lead, n1, n2, x0, x1, x2)
     m += _at(lead, n1, n2, m0, m1, m2)
+    out += _at(lead, n1, n2, o0, o1, o2)
     profile += _at(lead, n1, n2, p0, p1, p2)
-    r = block * R + tl.arange(0, R)
-    stop = t + 1
-    if CAUSAL:
-        stop = tl.minimum(stop, (block + 1) * R)
-    if block * R > t:
-        stop = t * 0
     if X_AT_ROW:
         x += t * x_line
-    total = tl.zeros((R, C), tl.float64)
-    for n in tl.static_range(COUNT):
-        for s in range(0, stop, C):
-            at = s + tl.arange(0, C)
-            value = tl.load(x + n * xn + at, mask=at < stop, other=0.0)
-            if PROFILE:
-                value *= tl.load(profile + at, mask=at < stop, other=0.0)
-            inside = (r <= t)[:, None] & (at < stop)[None, :]
-            total += tl.load(m + n * mn + r[:, None] * line + at[None, :], mask=inside, other=0.0) * value[None, :]
-    values = tl.sum(total, axis=1)
-    if FACTOR:
-        values *= tl.load(factor + _at(lead, n1, n2, f0, f1, f2))
-    if PROFILE:
-        values *= tl.load(profile + r, mask=r <= t, other=0.0)
-    out += _at(lead, n1, n2, o0, o1, o2)
-    if MIRROR:
-        tl.store(out + t * out_line + r, values, mask=r <= t)
-        tl.store(out + r * out_line + t, values, mask=r <= t)
-    else:
-        tl.store(out + r, values, mask=r < width)
+    for block in range(tl.program_id(0), tl.cdiv(width, R), tl.num_programs(0)):
+        r = block * R + tl.arange(0, R)
+        stop = t + 1
+        if CAUSAL:
+            stop = tl.minimum(stop, (block + 1) * R)
+        if block * R > t:
+            stop = t * 0
+        total = tl.zeros((R, C), tl.float64)
+        for n in tl.static_range(COUNT):
+            for s in range(0, stop, C):
+                at = s + tl.arange(0, C)
+                value = tl.load(x + n * xn + at, mask=at < stop, other=0.0)
+                if PROFILE:
+                    value *= tl.load(profile + at, mask=at < stop, other=0.0)
+                inside = (r <= t)[:, None] & (at < stop)[None, :]
+                total += tl.load(m + n * mn + r[:, None] * line + at[None, :], mask=inside, other=0.0) * value[None, :]
+        values = tl.sum(total, axis=1)
+        if FACTOR:
+            values *= tl.load(factor + _at(lead, n1, n2, f0, f1, f2))
+        if PROFILE:
+            values *= tl.load(profile + r, mask=r <= t, other=0.0)
+        if MIRROR:
+            tl.store(out + t * out_line + r, values, mask=r <= t)
+            tl.store(out + r * out_line + t, values, mask=r <= t)
+        else:
+            tl.store(out + r, values, mask=r < width)
 
 
 @triton.jit(do_not_specialize=_NUMBERS)

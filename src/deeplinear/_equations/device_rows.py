@@ -142,8 +142,7 @@ class DeviceRows:
         leading = lower.shape[:-2]
         n0, n1, n2 = _three(leading)
         lead = n0 * n1 * n2
-        R, C, warps, parts = column_blocks(e, lead)
-        blocks = triton.cdiv(e, C)
+        R, C, warps, parts, blocks = column_blocks(e, lead)
         line = out.stride(-2) if at_row else 0
         mine = _strides(out, leading, 2 if at_row else 1)
         number = x if gamma is None else gamma
@@ -183,10 +182,10 @@ class DeviceRows:
         """Products with rows of a matrix; the sum over several where more of the rows and matrices are given."""
         e, leading = matrix.shape[-1], matrix.shape[:-2]
         n0, n1, n2 = _three(leading)
-        R, C, warps = dot_blocks(e, n0 * n1 * n2)
+        R, C, warps, blocks = dot_blocks(e, n0 * n1 * n2)
         count, xn, mn = (1, 0, 0) if more is None else (len(more[0]), more[0].stride(0), more[1].stride(0))
         of_x = _strides(x, leading, 2 if at_row else 1)
-        kernels.dots[(triton.cdiv(e, R), n0 * n1 * n2)](
+        kernels.dots[(blocks, n0 * n1 * n2)](
             out, x, matrix, self._row, *_factors(x, factor, profile), e, matrix.stride(-2),
             x.stride(-2) if at_row else 0, out.stride(-2) if mirror else 0,
             n1, n2, *of_x, xn, *_strides(matrix, leading, 2), mn,
@@ -224,17 +223,22 @@ def join(stream: Any) -> None:
         torch.cuda.current_stream().wait_stream(stream)
 
 
-def column_blocks(e: int, lead: int) -> tuple[int, int, int, int]:
-    """Rows and columns of a block, its warps, and into how many parts sums over so many matrices are cut."""
+def column_blocks(e: int, lead: int) -> tuple[int, int, int, int, int]:
+    """Rows and columns of a block, its warps, into how many parts sums over so many matrices are cut, and programs."""
     if e <= 512:
-        return 32, 32, 1, 1
-    parts = max(1, min(16, _BUSY * 2 // (triton.cdiv(e, 64) * lead)))
-    return 32, 64, 4, parts
+        return 32, 32, 1, 1, _programs(triton.cdiv(e, 32), lead, 1024)
+    blocks = triton.cdiv(e, 64)
+    return 32, 64, 4, max(1, min(16, _BUSY * 2 // (blocks * lead))), blocks
 
 
-def dot_blocks(e: int, lead: int) -> tuple[int, int, int]:
-    """Rows and columns of a block, and its warps."""
-    return (8, 16, 1) if e <= 512 else (2, 512, 4)
+def dot_blocks(e: int, lead: int) -> tuple[int, int, int, int]:
+    """Rows and columns of a block, its warps, and programs."""
+    return (4, 32, 1, _programs(triton.cdiv(e, 4), lead, 4096)) if e <= 512 else (2, 512, 4, triton.cdiv(e, 2))
+
+
+def _programs(blocks: int, lead: int, busy: int) -> int:
+    """Programs that share the blocks of each of so many matrices, so that no more are started than keep a card busy."""
+    return max(1, min(blocks, busy // lead))
 
 
 def _three(leading: Sequence[int]) -> tuple[int, int, int]:

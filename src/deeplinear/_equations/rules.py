@@ -122,7 +122,7 @@ def numbers_of(problem: Problem) -> dict[str, Array]:
             each["orthogonal_momentum"] = np.full(steps, orthogonal.momentum if orthogonal else 0.0)
         for name, values in each.items():
             found.setdefault(name, []).append(values)
-    return {name: np.concatenate(values, axis=-1) for name, values in found.items()}
+    return {name: values[0] if len(values) == 1 else np.concatenate(values, axis=-1) for name, values in found.items()}
 
 
 def groups_of(problem: Problem, rules: Sequence[Rule]) -> tuple[int, ...]:

@@ -104,10 +104,9 @@ class Equations:
         noise = self._noise_of_labels
         return self._losses(error, noise[:, min(time, noise.shape[1] - 1), None])
 
-    def test_losses(self, index: int, error: NDArray[Any]) -> NDArray[Any]:
-        """Test losses of one problem, shape (steps,), of its errors C_v(t, t) (rows,) at the rows that are reported."""
-        (losses,) = self._losses(error[None], self._reported_noise[index : index + 1])
-        return np.asarray(losses)
+    def test_losses(self, error: NDArray[Any]) -> NDArray[Any]:
+        """Test losses (batch, steps) of errors C_v(t, t) (batch, rows) at the rows that are reported."""
+        return self._losses(error, self._reported_noise)
 
     def _losses(self, error: NDArray[Any], noise: NDArray[Any]) -> NDArray[Any]:
         outputs = self.c.structure.outputs

@@ -16,9 +16,10 @@ the variance 1 / fan-in, normalising takes the gradients of these, whose squares
 import functools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array, beside, computing, namespace, zeros
 from deeplinear._equations.aside import Aside
@@ -30,7 +31,7 @@ from deeplinear._equations.weights import GrowingWeights, WeightLayers
 from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 from deeplinear._time.history import Condensation
-from deeplinear._time.propagator import Track
+from deeplinear._time.propagator import Track, plain_history
 
 if TYPE_CHECKING:
     from deeplinear._equations.system import Equations
@@ -66,15 +67,8 @@ class Training:
         row_by_row: bool = False,
     ) -> None:
         s, self._c = c.structure, c
-        kind = complex if any(problem.is_complex for problem in problems) else float
         each = [numbers_of(problem) for problem in problems]
-        # Time first, and one more axis at the end: (steps, [weight layers,] batch, 1).
-        numbers = {
-            name: np.moveaxis(np.array([one[name] for one in each], kind), (-1, 0), (0, -1))[..., None]
-            for name in each[0]
-        }
-        self._numbers = {name: beside(values, c.gamma0) for name, values in numbers.items()}
-        self._has_momentum = any(bool(np.any(one["momentum"])) for one in each)
+        self._has_momentum = any(bool(one["momentum"].any()) for one in each)
         self._growing = growing_weights(c, room)
         self.layers: WeightLayers = self._growing.layers
         self._tracks = {group: Track((c.batch,), s.steps, c.gamma0) for group in dict.fromkeys(s.groups)}
@@ -89,23 +83,36 @@ class Training:
         self.gains: dict[int, Array] = {}
         self._up: Array | None = None  # how far up the slope the second evaluation of a step is, over |G|
         self.is_open = row_by_row or any(rule.feels_gradients for rule in s.rules)
-        if not self.is_open and not self.aside.is_needed:
+        kind = complex if any(problem.is_complex for problem in problems) else float
+        if self.is_open or self.aside.is_needed:
+            self._numbers = {name: beside(_stacked(each, name, kind), c.gamma0) for name in each[0]}
+        else:
             with computing(c.gamma0):  # rates that no training bears overflow here already
-                self._fill_all(numbers if len(self._tracks) * c.batch * s.steps <= _FEW else self._numbers)
+                self._fill_all(each, kind)
 
-    def _fill_all(self, numbers: Mapping[str, Array]) -> None:
+    def _fill_all(self, each: Sequence[Mapping[str, NDArray[Any]]], kind: type) -> None:
         """Fill the rows of rules that do not look at gradients, those of all groups at once."""
         c, s = self._c, self._c.structure
         groups = list(self._tracks)
-        rates, decays = (numbers[name][:, groups] for name in ("rate", "decay"))
-        track = Track((len(groups), c.batch), s.steps, rates)
-        history = zeros((len(groups), c.batch, s.steps, 2 + s.steps), rates)
-        for rule, step, _, row in evaluations(s.rules):
-            if step == rule.start and not rule.since:
-                track.velocity = namespace(track.velocity).zeros_like(track.velocity)
-            history[:, :, row] = track.change
-            momentum, decay = self._momentum(numbers, step), decays[step] if s.decays else None
-            track.step(row, rates[step], momentum, decay, rule.nesterov)
+        numbers: dict[str, Array] = {
+            "rate": _stacked(each, "rate", kind, groups),
+            "decay": _stacked(each, "decay", kind, groups),
+            "momentum": _stacked(each, "momentum", kind),
+        }
+        if len(groups) * c.batch * s.steps > _FEW:
+            numbers = {name: beside(values, c.gamma0) for name, values in numbers.items()}
+        rates, decays = numbers["rate"], numbers["decay"]
+        if not self._has_momentum and not s.decays:
+            history = plain_history(namespace(rates).moveaxis(rates[..., 0], 0, -1))
+        else:
+            track = Track((len(groups), c.batch), s.steps, rates)
+            history = zeros((len(groups), c.batch, s.steps, 2 + s.steps), rates)
+            for rule, step, _, row in evaluations(s.rules):
+                if step == rule.start and not rule.since:
+                    track.velocity = namespace(track.velocity).zeros_like(track.velocity)
+                history[:, :, row] = track.change
+                momentum, decay = self._momentum(numbers, step), decays[step] if s.decays else None
+                track.step(row, rates[step], momentum, decay, rule.nesterov)
         for group, rows in zip(groups, history, strict=True):
             rows = beside(rows, c.gamma0) if isinstance(rows, np.ndarray) else rows
             self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:-1], rows[..., -1])
@@ -235,6 +242,14 @@ class Training:
         for group, square in each.items():
             self._squares[group] = beta2 * self._squares.get(group, 0.0) + (1.0 - beta2) * square  # eq-second-moment
         return {group: _over_root(v / (1.0 - beta2**self._gradients)) for group, v in self._squares.items()}
+
+
+def _stacked(
+    each: Sequence[Mapping[str, NDArray[Any]]], name: str, kind: type, layers: Any = slice(None)
+) -> NDArray[Any]:
+    """Return a number of all problems, of some layers if it has any, shape (steps, [weight layers,] batch, 1)."""
+    values: NDArray[Any] = np.array([one[name] if one[name].ndim == 1 else one[name][layers] for one in each], kind)
+    return np.moveaxis(values, (-1, 0), (0, -1))[..., None]
 
 
 def growing_weights(c: Coefficients, room: Room) -> GrowingWeights:

@@ -4,7 +4,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.files import read_toml, write_atomically
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 from deeplinear._problem.data import Isotropic, Modes
-from deeplinear._problem.layers import check_count, every_layer
-from deeplinear._problem.network import MLP, ResNet
-from deeplinear._problem.optimizer import Optimizer
+from deeplinear._problem.layers import PerLayer, check_count, every_layer
+from deeplinear._problem.network import MLP, Network, ResNet
+from deeplinear._problem.optimizer import Optimizer, Scaling
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.quadrature import MOST_OF_A_STEP
 from deeplinear._problem.sampling import Sampling
@@ -250,23 +250,14 @@ class Problem:
 
         At infinite depth one entry stands for all hidden matrices.
         """
-        scaling, network = optimizer.scaling, self.network
-        if scaling is None or not scaling.normalizes:
-            factors, own_size = network.fan_ins, False
-        else:
-            factors, own_size = self.size_factors(optimizer), scaling.by_layer
-        factors[1:-1] *= network.branch_rate(own_size)
-        rates: NDArray[Any] = factors * self._layer_factors(optimizer, "layer_lr")
-        return rates
+        return _layer_rates(self.network, optimizer.scaling, optimizer.plain.layer_lr)
 
     def size_factors(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the squared size of each weight layer's gradient that a rule divides by, likewise.
 
         Standard weights are W_l over the root of the fan-in, so their gradients are larger by that root.
         """
-        fan_ins = self.network.fan_ins
-        factors: NDArray[Any] = fan_ins / fan_ins[-1]  # eq-standard-size
-        return factors if optimizer.scaling is not None and optimizer.scaling.normalizes else np.ones_like(factors)
+        return _size_factors(self.network, optimizer.scaling)
 
     def orthogonal_rates(self) -> NDArray[Any]:
         """Factor on the learning rate of orthogonal steps of each weight layer, likewise.
@@ -280,10 +271,7 @@ class Problem:
 
     def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the weight decay of each weight layer, first to last, likewise."""
-        return self._layer_factors(optimizer, "layer_decay")
-
-    def _layer_factors(self, optimizer: Optimizer, name: str) -> NDArray[Any]:
-        return every_layer(name, getattr(optimizer.plain, name), self.network.hidden_matrices)
+        return every_layer("layer_decay", optimizer.plain.layer_decay, self.network.hidden_matrices)
 
     def __getstate__(self) -> dict[str, Any]:
         """A learning-rate function goes to another process as its values, as it does to a file."""
@@ -391,3 +379,20 @@ def check_problem(problem: Any) -> None:
 
 PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts_of(Problem).items()}
 """The kinds that each part of a problem may take; the first is the default in a TOML file."""
+
+
+@lru_cache(maxsize=32)
+def _layer_rates(network: Network, scaling: Scaling | None, layer_lr: PerLayer) -> NDArray[Any]:
+    """Factors on the learning rates of weight layers, to be read only: problems of one network often have the same."""
+    normalizes = scaling is not None and scaling.normalizes
+    factors = _size_factors(network, scaling) if normalizes else network.fan_ins
+    factors[1:-1] *= network.branch_rate(own_size=scaling is not None and normalizes and scaling.by_layer)
+    rates: NDArray[Any] = factors * every_layer("layer_lr", layer_lr, network.hidden_matrices)
+    rates.setflags(write=False)
+    return rates
+
+
+def _size_factors(network: Network, scaling: Scaling | None) -> NDArray[Any]:
+    fan_ins = network.fan_ins
+    factors: NDArray[Any] = fan_ins / fan_ins[-1]  # eq-standard-size
+    return factors if scaling is not None and scaling.normalizes else np.ones_like(factors)

@@ -1,4 +1,4 @@
-"""Read the curves of one problem off equations that have been filled."""
+"""Read the curves of problems off equations that have been filled."""
 
 from typing import Any
 
@@ -12,30 +12,34 @@ from deeplinear._time.axis import TimeAxis
 Array = NDArray[Any]
 
 
-def curves_of(equations: Equations, values: Values, index: int = 0) -> Curves:
-    """Take the curves of one problem from the values at all times; the train loss is the test loss without samples."""
+def curves_of(equations: Equations, values: Values) -> Curves:
+    """Take the curves of all problems, each of shape (batch, times), from the values at all times.
+
+    The train loss is the test loss without samples.
+    """
     outputs = equations.c.structure.outputs
 
     def over_outputs(rows: Array) -> Array:
-        return np.asarray(rows[index].reshape(-1, outputs).sum(axis=-1))
+        return np.asarray(rows.reshape(len(rows), -1, outputs).sum(axis=-1))
 
-    test = equations.test_losses(index, values.error[index])
-    train = np.trace(values.residual[index], axis1=-2, axis2=-1) if equations.data_covariances.noisy else test
-    return Curves(test, train, values.kernel[index], *map(over_outputs, (values.bias, values.width, values.data)))
+    test = equations.test_losses(values.error)
+    train = np.trace(values.residual, axis1=-2, axis2=-1) if equations.data_covariances.noisy else test
+    return Curves(test, train, values.kernel, *map(over_outputs, (values.bias, values.width, values.data)))
 
 
 def answer_from(
     solver: Solver,
     run: Run,
+    curves: Curves,
     index: int,
     axis: TimeAxis,
     stats: dict[str, Any],
     rounding_at: int = -1,
     averaged: Array | None = None,
 ) -> Answer:
-    """Take one problem out of a run; losses are inf from a divergence on, and steps -1 stand for never."""
+    """Take one problem out of a run, with its curves; these are inf from a divergence on. Steps -1 stand for never."""
     equations, end = run.equations, int(run.diverged_at[index])
-    curves = curves_of(equations, equations.equal_times, index)
+    curves = curves.map(lambda every: every[index])
     many = equations.c.structure.sets.count > 1
     tasks = equations.task_losses[index] if many else np.zeros((0, len(axis.times)))
     if end >= 0:

@@ -27,7 +27,7 @@ from deeplinear._equations.two_time import Room
 from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers import depth
-from deeplinear._solvers.answer import answer_from
+from deeplinear._solvers.answer import answer_from, curves_of
 from deeplinear._solvers.base import Answer, Overlaps, Solver, Work
 from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
@@ -124,9 +124,12 @@ class Dense(Solver):
         steps, step_of = problems[0].steps, run.step_of
         found = [step_of(row) for row in rounding_at(run.equations, run.rows_done)]
         stats |= {"method": self.name, "seconds": time.perf_counter() - start, "batch": len(problems)}
-        solver = replace(self, depth_nodes=nodes, device=CPU)
+        solver, curves = (
+            replace(self, depth_nodes=nodes, device=CPU),
+            curves_of(run.equations, run.equations.equal_times),
+        )
         return [
-            answer_from(solver, run, index, EveryStep(steps), stats, rounding, run.averaged(index))
+            answer_from(solver, run, curves, index, EveryStep(steps), stats, rounding, run.averaged(index))
             for index, rounding in enumerate(found)
         ]
 

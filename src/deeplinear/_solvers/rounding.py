@@ -50,6 +50,8 @@ _CHANGE = 1e-12
 _ORDER, _WITHIN = 8, 8
 """Order of differences by which swings are told from a smooth loss, and steps among which the largest counts."""
 
+_DIFFERENCES = np.array([math.comb(_ORDER, k) * (-1) ** k for k in range(_ORDER + 1)]) / 2**_ORDER
+
 _SEEN, _GROWTH, _GRADUAL = 1e-7, 1e5, 5
 """Swings of log losses that are no rounding errors, how much they grow where rounding errors may grow with them, and
 the least number of steps in which those do that grow by themselves: what a schedule does is seen at once. Differences
@@ -164,15 +166,20 @@ def may_be_unstable(losses: NDArray[Any]) -> bool:
     losses = losses[np.isfinite(losses)]  # those before a divergence
     if len(losses) < _ORDER + 2 * _WITHIN or losses[0] <= 0:
         return False
-    swings = np.abs(np.diff(np.log(np.maximum(losses, LOSS_FLOOR * losses[0])), _ORDER)) / 2**_ORDER
-    if swings.max() <= _SEEN:
+    swings = np.abs(np.convolve(np.log(np.maximum(losses, LOSS_FLOOR * losses[0])), _DIFFERENCES, "valid"))
+    most = swings.max()
+    if most <= _SEEN:
         return False
-    largest = np.lib.stride_tricks.sliding_window_view(swings, _WITHIN).max(axis=-1)
-    edges = np.flatnonzero(np.diff(largest > _LARGE, prepend=False, append=False))
-    if (edges[1::2] - edges[::2]).max(initial=0) >= _LONG:
-        return True
-    seen = _SEEN * 10.0 ** np.arange(math.ceil(math.log10(swings.max() / _SEEN)))
-    return any(_grow_gradually(largest, each / _GROWTH, each) for each in seen)
+    largest, among = swings, 1
+    while among < _WITHIN:  # twice as many in each round
+        largest, among = np.maximum(largest[:-among], largest[among:]), 2 * among
+    if most > _LARGE:
+        edges = np.flatnonzero(np.diff(largest > _LARGE, prepend=False, append=False))
+        if (edges[1::2] - edges[::2]).max(initial=0) >= _LONG:
+            return True
+    least = largest.min()  # below which nothing can hide
+    seen = (_SEEN * 10.0**power for power in range(math.ceil(math.log10(most / _SEEN))))
+    return any(_grow_gradually(largest, each / _GROWTH, each) for each in seen if each / _GROWTH > least)
 
 
 def _grow_gradually(sizes: NDArray[np.float64], hidden_below: float, seen_above: float) -> bool:

@@ -106,6 +106,22 @@ class Track:
         self.change = self.change + rate * (momentum * self.velocity + force if nesterov else self.velocity)
 
 
+def plain_history(rates: Array) -> Array:
+    """Return the ``change`` of a track before each step, (..., T, 2 + T), without momentum and weight decay, at once.
+
+    Examples
+    --------
+    >>> plain_history(np.array([0.1, 0.2]))
+    array([[0. , 0. , 0. , 1. ],
+           [0. , 0.1, 0. , 1. ]])
+    """
+    xp, steps = namespace(rates), rates.shape[-1]
+    history = zeros((*rates.shape[:-1], steps, 2 + steps), rates)
+    history[..., 1:-1] = xp.tril(xp.broadcast_to(rates[..., None, :], (*rates.shape, steps)), k=-1)
+    history[..., -1] = 1.0
+    return history
+
+
 class GridPropagator:
     """The same responses on a time grid, for gradient descent without momentum.
 

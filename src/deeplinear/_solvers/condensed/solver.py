@@ -209,7 +209,7 @@ def _curves(run: CondensedRun) -> Curves:
 
     def cut(curve: Array) -> Array:
         whole = np.full(run.problem.steps, np.inf, curve.dtype)
-        whole[:end] = curve[:end]
+        whole[:end] = curve[0, :end]
         return whole
 
     return curves_of(run.equations, run.values()).map(cut)

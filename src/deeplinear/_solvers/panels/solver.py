@@ -17,7 +17,7 @@ from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.series import is_listed
 from deeplinear._solvers import depth
-from deeplinear._solvers.answer import answer_from
+from deeplinear._solvers.answer import answer_from, curves_of
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain
 from deeplinear._solvers.panels.nodes import ends_of, rates_of
 from deeplinear._solvers.panels.run import PanelRun
@@ -243,6 +243,7 @@ class Panels(Solver):
         seconds = time.perf_counter() - start
         solver = replace(self, depth_nodes=nodes, patience=math.inf, overrun=math.inf, device=CPU)
         axis, answers = NodesOfPanels(tuple(grid.lengths)), {}
+        curves = curves_of(run_.equations, run_.equations.equal_times)
         for index, node in enumerate(rounding_at(run_.equations, ends, grid.single)):
             own = stats | {
                 "method": self.name,
@@ -255,7 +256,7 @@ class Panels(Solver):
                 "batch": len(run_.members),
             }
             rounding = -1 if node < 0 else round(float(grid.times[node]))
-            answers[int(run_.members[index])] = answer_from(solver, run_, index, axis, own, rounding)
+            answers[int(run_.members[index])] = answer_from(solver, run_, curves, index, axis, own, rounding)
         return answers
 
 
