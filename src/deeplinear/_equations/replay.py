@@ -74,15 +74,16 @@ class Replay:
 
     def __call__(self, row: int) -> None:
         """Fill the next row."""
-        if self._move is not None:
-            with on_card(self._rows):
-                self._move()
-            return
-        self._step(row_set(self._c, row))
-        rows = self._rows = moving_rows(self._c)
-        self._use(rows)
-        move = partial(take_step, self._step, rows)
-        self._move = move if rows.calls is not None else Recorded(move)
+        if self._move is None:
+            if self._c.structure.depth_nodes and row == 0:  # sweeps begin from the row before, which this one lacks
+                self._step(row_set(self._c, row))
+                return
+            rows = self._rows = moving_rows(self._c, row)
+            self._use(rows)
+            move = partial(take_step, self._step, rows)
+            self._move = move if rows.calls is not None else Recorded(move)
+        with on_card(self._rows):
+            self._move()
 
     def end(self) -> None:
         """Let products be as they were, and forget what was recorded.
@@ -134,17 +135,17 @@ def _capability(device: Any) -> tuple[int, int]:
     return found
 
 
-def moving_rows(c: Coefficients) -> Any:
-    """Return rows that start with those of the second time, and move on in the memory of a device.
+def moving_rows(c: Coefficients, row: int) -> Any:
+    """Return rows that start with those of some time, and move on in the memory of a device.
 
     They are a tensor that arrays can be indexed by, and have what is asked of a slice: they stop where the matrices do,
     and are as many as one time has. ``times`` has the number of their time, ``identity`` these rows of the identity.
     Where a step is swept until it stands still, it cannot be recorded as a whole: ``calls`` has its parts.
     """
     s, xp = c.structure, c.xp
-    rows = xp.arange(s.outputs, 2 * s.outputs, device=c.gamma0.device)
+    rows = xp.arange(row * s.outputs, (row + 1) * s.outputs, device=c.gamma0.device)
     rows.start, rows.stop = s.size - s.outputs, s.size
-    rows.times = xp.ones(1, dtype=rows.dtype, device=rows.device)
+    rows.times = xp.full((1,), row, dtype=rows.dtype, device=rows.device)
     rows.places = xp.arange(s.size, device=rows.device)
     rows.identity = zeros((s.outputs, s.size), c.gamma0)
     rows.calls = {} if s.depth_nodes else None

@@ -94,17 +94,17 @@ class Training:
         """Fill the rows of rules that do not look at gradients, those of all groups at once."""
         c, s = self._c, self._c.structure
         groups = list(self._tracks)
-        numbers: dict[str, Array] = {
-            "rate": _stacked(each, "rate", kind, groups),
-            "decay": _stacked(each, "decay", kind, groups),
-            "momentum": _stacked(each, "momentum", kind),
-        }
-        if len(groups) * c.batch * s.steps > _FEW:
-            numbers = {name: beside(values, c.gamma0) for name, values in numbers.items()}
-        rates, decays = numbers["rate"], numbers["decay"]
+        on_device = len(groups) * c.batch * s.steps > _FEW
+
+        def stacked(name: str) -> Array:
+            numbers = _stacked(each, name, kind, groups)
+            return beside(numbers, c.gamma0) if on_device else numbers
+
+        rates = stacked("rate")
         if not self._has_momentum and not s.decays:
             history = plain_history(namespace(rates).moveaxis(rates[..., 0], 0, -1))
         else:
+            decays, numbers = stacked("decay"), {"momentum": stacked("momentum")}
             track = Track((len(groups), c.batch), s.steps, rates)
             history = zeros((len(groups), c.batch, s.steps, 2 + s.steps), rates)
             for rule, step, _, row in evaluations(s.rules):

@@ -33,7 +33,7 @@ from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import EveryStep
 
-_WATCH, _WATCH_ON_DEVICE = 8, 64
+_WATCH, _WATCH_ON_DEVICE = 8, 128
 """Steps after which losses are looked at for divergence, and where steps are replayed on a device, which must then be
 waited for."""
 
