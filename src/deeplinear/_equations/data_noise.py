@@ -64,10 +64,10 @@ class DataNoise:
         total = rows_times_symmetric(x, self._remembered)
         return total + self._draws(x) if self.c.structure.subsamples else total
 
-    def in_signal(self, rows: slice, learned_Z: Array) -> Array:
+    def in_signal(self, rows: slice, learned: Array, learned_Z: Array) -> Array:
         """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.
 
-        Given (1 - H_k) Z as it was before this step was remembered, which makes no difference where nothing is.
+        Given 1 - H_k, and that times Z as it was before this step was remembered, which is the same where nothing is.
         On the way C_Delta = R_Delta Z R_Delta^T / reuse at equal times, without this step's own draw, or
         C_v + sigma^2.
         """
@@ -75,9 +75,8 @@ class DataNoise:
         if R.RDelta is None:
             residual = self._fresh_block(rows) if isinstance(learned_Z, np.ndarray) else self._fresh(rows)[..., rows]  # type: ignore[redundant-expr]
             self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-            return self._plus_Z_times_mean_H_transpose(-mode_sum(c, learned_Z, 1), rows)
-        learned = -R.mean_H(rows)
-        add_identity(learned, rows, self._mean_eigenvalue)
+            return self._Z_times_mean_H_transpose_less(mode_sum(c, learned_Z, 1), rows)
+        learned = mode_sum(c, learned, 1)  # m - M
         if c.structure.sets.is_second(rows.start // outputs):
             residual = self._second_residual(rows)
             self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
@@ -88,18 +87,19 @@ class DataNoise:
             mean_Z, F_Z = both[:, : -F.shape[-2]], both[:, -F.shape[-2] :]
             residual = self._residual(_with_each_other(F_Z, F), rows)
         self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
-        return self._plus_Z_times_mean_H_transpose(-mean_Z, rows)
+        return self._Z_times_mean_H_transpose_less(mean_Z, rows)
 
-    def _plus_Z_times_mean_H_transpose(self, noise: Array, rows: slice) -> Array:
-        """Rows and those of Z M^T; where Z is white these have nothing before their own time, as M is causal."""
+    def _Z_times_mean_H_transpose_less(self, mean_Z: Array, rows: slice) -> Array:
+        """Z M^T less some rows; where Z is white it has nothing before their own time, as M is causal."""
         R = self.responses
         outputs, strength = self.c.structure.outputs, self.responses.subsampling
         is_white = self._remembered is None and self._before is None and not is_panel(rows, outputs)
         if not is_white or not isinstance(strength, np.ndarray):  # rows that move on a card are as long as all
-            return noise + R.times_mean_H_transpose(self._Z(rows))
+            return R.times_mean_H_transpose(self._Z(rows)) - mean_Z
         time = rows.start // outputs
         strength = strength if strength.shape[1] == 1 else strength[:, time : time + 1]
         draws = strength[..., None] * self.CDelta_equal[:, time]
+        noise = -mean_Z
         noise[..., rows] += self._mean_eigenvalue * draws  # M = m at equal times
         return noise
 

@@ -105,10 +105,6 @@ class DataResponses:
         again = self.subsampling[:, time] / c.reuse[:, time]  # 1/b - 1
         felt[..., rows.start - outputs : rows.start] *= 1.0 + again[:, None, None]  # eq-drawn-twice
 
-    def mean_H(self, rows: slice) -> Array:
-        """Rows of sum_k p_k lam_k H_k."""
-        return mode_sum(self.c, self.H[rows], 1) if self._mean_H is None else self._mean_H[rows]
-
     def times_mean_H(self, x: Array) -> Array:
         """Rows times sum_k p_k lam_k H_k."""
         return self._mean_product(rows_times, x)

@@ -93,9 +93,9 @@ class DataCovariances:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
         if is_panel(rows, self.c.structure.outputs):
             self.noise.remember(rows)  # what was guessed, or swept before
-        learned_Z = self._error(Cg, rows)
+        of_noise = self._error(Cg, rows)
         self.noise.remember(rows)
-        self._signal(rows, None if learned_Z is None else self.noise.in_signal(rows, learned_Z))
+        self._signal(rows, None if of_noise is None else self.noise.in_signal(rows, *of_noise))
 
     def step_aside(self, Cg: Symmetric, rows: slice) -> None:
         """Fill rows of errors and residuals that nothing depends on: those of h_0 are left as they are."""
@@ -104,20 +104,21 @@ class DataCovariances:
         if self.noisy:
             self.noise.look_at_residuals(rows)
 
-    def _error(self, Cg: Symmetric | None, rows: slice) -> Array | None:
+    def _error(self, Cg: Symmetric | None, rows: slice) -> tuple[Array, Array] | None:
         """C_v = sum_k p_k lam_k [H_k 1 w_k^2 1^T H_k^T + H_k <r0 r0> H_k^T + (1 - H_k) Z (1 - H_k)^T / lam_k].
 
-        On the way (1 - H_k) Z, which is returned where training is noisy.
+        On the way 1 - H_k and that times Z, which are returned where training is noisy.
         """
         c, e, R = self.c, rows.stop, self.responses
         H = R.H[rows]
         width = c.xp.zeros_like(H) if Cg is None else self._through_r0(H, Cg)
         bias = _matrix_product(_matrix_product(R.H1[..., rows, :], c.target), R.H1[..., :e, :].mT)
-        Cv, through_H, learned_Z = bias, width, None  # eq-parts
+        Cv, through_H, of_noise = bias, width, None  # eq-parts
         if self.noisy:
             learned, learned_Z, data = self._of_data(H, rows)
             Cv, through_H = bias + data, width - data  # of 1 - H and H, so one product does for both
             self.data[:, rows] = mode_sum(c, row_products(learned, data), 1)[..., 0]
+            of_noise = learned, learned_Z
         Cv = Cv + rows_times_transpose(through_H, R.H)
         if self._own is not None:
             strength = self.responses.subsampling
@@ -127,7 +128,7 @@ class DataCovariances:
         if self._Cv2 is not None:
             self._Cv2[rows] = mode_sum(c, Cv, 2)
         self.width[:, rows] = mode_sum(c, row_products(H, width), 1)[..., 0]
-        return learned_Z
+        return of_noise
 
     def error_at(self, Cg: Symmetric, rows: slice) -> Array:
         """C_v(t, t) of rows that nothing depends on, shape (batch, rows); nothing is filled."""
@@ -161,7 +162,9 @@ class DataCovariances:
     def _signal(self, rows: slice, noise: Array | None) -> None:
         """C_h^0 = R_Delta Psi R_Delta^T, with all that goes into Psi."""
         c, R = self.c, self.responses
-        Psi = c.eigenvalues[:, 0] * self.Cv[rows] if self._Cv2 is None else self._Cv2[rows]  # eq-layer0
+        Psi = (self.Cv if self._Cv2 is None else self._Cv2)[rows]
+        if self._Cv2 is None and not c.is_isotropic:
+            Psi = c.eigenvalues[:, 0] * Psi  # eq-layer0
         if noise is not None:
             Psi = Psi + noise
         if self._own is not None:

@@ -108,10 +108,11 @@ class Replay:
 
 def take_step(step: Callable[[Any], None], rows: Any) -> None:
     """Fill rows, and go on to the next ones."""
-    rows.identity.copy_(rows.places == rows[:, None])
+    namespace(rows).eq(rows.places, rows[:, None], out=rows.identity)
     step(rows)
     rows += len(rows)
-    rows.times += 1
+    if len(rows) > 1:
+        rows.times += 1
 
 
 def why_not(c: Coefficients) -> str | None:
@@ -145,7 +146,7 @@ def moving_rows(c: Coefficients, row: int) -> Any:
     s, xp = c.structure, c.xp
     rows = xp.arange(row * s.outputs, (row + 1) * s.outputs, device=c.gamma0.device)
     rows.start, rows.stop = s.size - s.outputs, s.size
-    rows.times = xp.full((1,), row, dtype=rows.dtype, device=rows.device)
+    rows.times = rows.view(-1) if s.outputs == 1 else xp.full((1,), row, dtype=rows.dtype, device=rows.device)
     rows.places = xp.arange(s.size, device=rows.device)
     rows.identity = zeros((s.outputs, s.size), c.gamma0)
     rows.calls = {} if s.depth_nodes else None
