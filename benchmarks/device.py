@@ -24,7 +24,6 @@ from deeplinear._equations.two_time import Causal
 from deeplinear._experiment.descent import add_outer
 from deeplinear._experiment.network import Outer
 from deeplinear._solvers.dense import Dense, DenseRun
-from measure import least
 
 Row = tuple[str, str, str]
 
@@ -68,7 +67,7 @@ def products(device: Device, scale: float) -> Iterator[Row]:
             ("rank-1 update", lambda m=matrix, r=rows, o=other: add_outer(m, Outer(1e-9, r.mT, o.mT)), 2),
         ):
             work()
-            seconds = least(waiting(device, lambda work=work: [work() for _ in range(20)])) / 20
+            seconds = quickest(waiting(device, lambda work=work: [work() for _ in range(20)])) / 20
             rate = passes * matrix.numel() * 8 / seconds
             yield f"{name}, {count} of {e} x {e}", f"{rate / 1e12:.2f} TB/s", f"{1e6 * seconds:.0f} us"
 
@@ -77,8 +76,8 @@ def stepping(device: Device, scale: float) -> Iterator[Row]:
     """Time of a step where the matrices are tiny: what starting operations takes."""
     for name, network in (("MLP, L = 4", dl.MLP(4, 1.0)), ("residual, L = 4", dl.ResNet(4, 1.0))):
         problem = dl.Problem(network, dl.Isotropic(0.3), dl.FullBatch(2.0), dl.GradientDescent(0.01), 40)
-        here = least(lambda problem=problem: dl.solve(problem, device=device.name)) / 40
-        there = least(lambda problem=problem: dl.solve(problem)) / 40
+        here = quickest(lambda problem=problem: dl.solve(problem, device=device.name)) / 40
+        there = quickest(lambda problem=problem: dl.solve(problem)) / 40
         yield f"one small step, {name}", f"{1e6 * here:.0f} us", f"{1e6 * there:.0f} us with NumPy"
 
 
@@ -87,10 +86,10 @@ def batch(device: Device, scale: float) -> Iterator[Row]:
     count = max(8, int(512 * scale))
     problems = [mlp(200, 0.002 + 1e-5 * i) for i in range(count)]
     dl.solve(problems[:2], device=device.name)  # compiles what has to be compiled
-    seconds = least(lambda: dl.solve(problems, device=device.name))
+    seconds = quickest(lambda: dl.solve(problems, device=device.name))
     setting_up = timed(waiting(device, lambda: coefficients(problems, device=device)))
     c = coefficients(problems, device=device)
-    filling = least(waiting(device, lambda: DenseRun(problems, c).fill()))
+    filling = quickest(waiting(device, lambda: DenseRun(problems, c).fill()))
     yield (
         f"{count} problems, L = 4, T = 200",
         f"{seconds:.2f} s",
@@ -195,10 +194,15 @@ def agreement(device: Device, scale: float) -> Iterator[Row]:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that some work takes."""
+    """Seconds that some work takes, by the clock: the processor may sleep while a card works."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def quickest(work: Callable[[], object], repeats: int = 5) -> float:
+    """Seconds of the fastest of several repeats by the clock, after one to warm up."""
+    return min([timed(work) for _ in range(repeats + 1)][1:])
 
 
 def panels(device: Device, scale: float) -> Iterator[Row]:
