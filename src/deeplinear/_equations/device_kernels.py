@@ -45,7 +45,7 @@ def columns(
         for s in range(start, stop, R):
             at = s + tl.arange(0, R)
             value = tl.load(x + at, mask=at < stop, other=0.0)
-            inside = (at < stop)[:, None] & (c[None, :] <= at[:, None])  # the rest is zero, and need not be read
+            inside = (at < stop)[:, None] & (c <= t)[None, :]
             total += value[:, None] * tl.load(m + at[:, None] * line + c[None, :], mask=inside, other=0.0)
         values = tl.sum(total, axis=0)
         if PARTS > 1:
