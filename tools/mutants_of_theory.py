@@ -15,6 +15,8 @@ EQUATIONS = Suite(
     mutants={
         "_time/propagator.py": [
             ("force = -weight_decay * self.change", "force = -1.1 * weight_decay * self.change"),
+            ("history[..., 1:-1] = xp.tril(", "history[..., 1:-1] = 1.1 * xp.tril("),
+            ("(*rates.shape, steps)), k=-1)", "(*rates.shape, steps)), k=0)"),
             (
                 "self.velocity = momentum * self.velocity + force",
                 "self.velocity = 1.1 * momentum * self.velocity + force",
@@ -141,7 +143,8 @@ EQUATIONS = Suite(
             ("else learned_Z / self._eigenvalues", "else 1.1 * learned_Z / self._eigenvalues"),
             ("data = data + learned * self._own", "data = data + 1.1 * learned * self._own"),
             ("(drawn[:, None] * c.xp", "(1.1 * drawn[:, None] * c.xp"),
-            ("Psi = c.eigenvalues[:, 0] * self.Cv[rows] if", "Psi = 1.1 * c.eigenvalues[:, 0] * self.Cv[rows] if"),
+            ("Psi = (self.Cv if self._Cv2", "Psi = 1.1 * (self.Cv if self._Cv2"),
+            ("Psi = c.eigenvalues[:, 0] * Psi", "Psi = 1.1 * c.eigenvalues[:, 0] * Psi"),
             ("R.H[rows] * self._own[..., : rows.stop], 2)", "R.H[rows] * self._own[..., : rows.stop], 1)"),
             (
                 "RDelta.part(None), Source(self._Psi))",
@@ -165,9 +168,9 @@ EQUATIONS = Suite(
                 "total = 1.1 * rows_times_symmetric(x, self._remembered)",
             ),
             ("(subsampling * by_step).reshape", "(1.1 * subsampling * by_step).reshape"),
-            ("add_identity(learned, rows, self._mean_eigenvalue)", "add_identity(learned, rows)"),
-            ("noise + R.times_mean_H_transpose(self._Z", "noise + 0.9 * R.times_mean_H_transpose(self._Z"),
-            ("-mode_sum(c, learned_Z, 1), rows)", "-1.1 * mode_sum(c, learned_Z, 1), rows)"),
+            ("learned = mode_sum(c, learned, 1)", "learned = mode_sum(c, learned, 2)"),
+            ("return R.times_mean_H_transpose(self._Z(", "return 0.9 * R.times_mean_H_transpose(self._Z("),
+            ("less(mode_sum(c, learned_Z, 1), rows)", "less(1.1 * mode_sum(c, learned_Z, 1), rows)"),
         ],
         "_equations/data_responses.py": [
             ("rows, c.first_to_last, c.first_to_last)", "rows, None, c.first_to_last)"),

@@ -109,8 +109,8 @@ def wait_until_idle(page: Any) -> None:
 def test_long_solves_can_be_cancelled(explorer: Explorer, address: str) -> None:
     explorer.open(address)
     page = explorer.page
-    page.select_option('[id="sampling-type"]', "OnlineSGD")
-    explorer.wait_for_value("sampling", "type", "OnlineSGD")
+    page.select_option("[id='optimizer-type']", "SAM")  # of which every step is solved, in half a minute
+    explorer.wait_for_value("optimizer", "type", "SAM")
     explorer.control("steps").fill("1000")
     page.wait_for_selector("#progress progress[value]", timeout=SLOW)
     page.click("#progress button")
