@@ -8,10 +8,11 @@ import torch
 
 from deeplinear._equations import device_rows
 from deeplinear._equations.device_past import PastOnCard
-from deeplinear._equations.device_rows import DeviceRows
+from deeplinear._equations.device_rows import Blocks, DeviceRows
 from deeplinear._equations.fixed_point import MEMORY, Accelerated, Past, solve
 
 SIZE, BLOCK = 11, 16
+OF_A_CARD = device_rows.column_blocks, device_rows.dot_blocks
 draw = torch.Generator().manual_seed(0)
 cases = 0
 
@@ -26,9 +27,10 @@ def agree(actual, expected):
     cases += 1
 
 
-def check(t, lead, parts):
-    device_rows.column_blocks = lambda e, lead: (4, 4, 1, parts, 2)
-    device_rows.dot_blocks = lambda e, lead: (4, 4, 1, 2)
+def check(t, lead, parts=None):
+    """All products of a row, with small blocks in so many parts; or with those that a card has, if none are given."""
+    blocks = None if parts is None else Blocks(4, 4, 1, 2, parts)
+    device_rows.column_blocks, device_rows.dot_blocks = OF_A_CARD if blocks is None else [lambda e, lead: blocks] * 2
     rows, known = DeviceRows(torch.tensor([t])), (torch.arange(SIZE) <= t).double()
     within = known * known[:, None]
     F, C, x = random(2, *lead, SIZE, SIZE).tril() * within, random(*lead, SIZE, SIZE), random(*lead, 1, SIZE) * known
@@ -130,6 +132,13 @@ def check_parallel_residuals():
 if __name__ == "__main__":
     for t, lead, parts in ((6, (2,), 1), (6, (2, 3), 3), (SIZE - 1, (2,), 2)):
         check(t, lead, parts)
+    check(6, (2,))
+    for e, lead in ((1, 1), (11, 2), (200, 512), (200, 1024), (200, 5000), (512, 3), (513, 3), (4000, 1)):
+        for of_blocks, rows_or_columns in zip(OF_A_CARD, ("columns", "rows"), strict=True):
+            found = of_blocks(e, lead)
+            blocks = -(-e // getattr(found, rows_or_columns))
+            assert 1 <= found.programs <= blocks
+            assert found.parts >= 1
     check_sweeps(3)
     check_parallel_residuals()
     print(f"{cases} cases agree")

@@ -184,9 +184,9 @@ def coefficients(
 
 
 def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -> dict[str, Array | complex]:
-    modes = problem.modes
+    modes, kind = problem.modes, complex if problem.is_complex else float
     return {
-        **_of_network(problem.network, bool(shape.depth_nodes)),
+        **_of_network(problem.network, bool(shape.depth_nodes), kind),
         **data_sets(problem, lengths)[1],
         "task_sigma": np.array([stage.noise for stage in problem.stages]),
         "rate_factors": problem.layer_rates(problem.stages[0].optimizer),
@@ -197,8 +197,11 @@ def _of_one(problem: Problem, shape: Structure, lengths: Sequence[int] | None) -
 
 
 @lru_cache(maxsize=32)
-def _of_network(network: MLP | ResNet, by_nodes: bool) -> dict[str, Array | complex]:
-    """Return the constants that belong to the network, to be read only; many problems may have the same."""
+def _of_network(network: MLP | ResNet, by_nodes: bool, kind: type) -> dict[str, Array | complex]:
+    """Return the constants that belong to the network, which many problems share; to be read only.
+
+    Their kind is asked for, since networks with 1 and with 1 + 0j are equal.
+    """
     # Where nodes stand for the layers nothing is known of each of these: their number does not matter.
     nu = np.array(network.end_widths if by_nodes else network.widths)
     infinite = bool(np.isinf(nu[0]))
@@ -206,19 +209,25 @@ def _of_network(network: MLP | ResNet, by_nodes: bool) -> dict[str, Array | comp
     f = np.array([1.0] + [network.branch_factor] * (len(nu) - 1))
     in_units_of_scale = 1.0 if network.centered else network.richness
     gamma0 = in_units_of_scale * network.gamma0_per_richness
-    return {
+    numbers = {
         "scale": network.richness,
         "whole_gamma0": network.gamma0,
         "gamma0": gamma0,
         "feedback": 0.0 if infinite else 1.0 / (nu[-1] * gamma0),
         "initial_variance": first_to_last * network.initial_variance / in_units_of_scale**2,
         "first_to_last": first_to_last,
+        "beta2": network.branch_factor**2,
+    }
+    arrays = {
         "rho": np.ones(len(nu) - 1) if infinite else nu[1:] / nu[:-1],
         "f": f,
         "f_bar": f[::-1],
-        "beta2": network.branch_factor**2,
         "variances": network.initial_scales**2,
     }
+    arrays = {name: np.asarray(array, kind) for name, array in arrays.items()}
+    for array in arrays.values():
+        array.setflags(write=False)
+    return {name: kind(number) for name, number in numbers.items()} | arrays
 
 
 def row_set(c: Coefficients, step: int) -> slice:

@@ -27,7 +27,7 @@ def columns(
 ):  # fmt: skip
     """Sum_s x(s) m(s, c) over s from c on: rows times a causal function, or a part of that sum.
 
-    A program takes one block of columns after the other: what lies beyond the row costs no program of its own.
+    Programs take blocks of columns in turns.
     """
     which_part, lead = tl.program_id(1), tl.program_id(2)
     t = tl.load(row)
@@ -94,7 +94,7 @@ def dots(
 ):  # fmt: skip
     """Sum_s m(r, s) x(s): rows times a symmetric function, or the transpose of a causal one, summed over several.
 
-    A program takes one block of rows after the other: what lies beyond the row costs no program of its own.
+    Programs take blocks of rows in turns.
     """
     lead = tl.program_id(1)
     t = tl.load(row)

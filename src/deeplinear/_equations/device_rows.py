@@ -7,7 +7,7 @@ own time. Only single rows of double precision are known here.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -19,6 +19,20 @@ Array = Any
 
 _BUSY = 512
 """Blocks that keep a large card busy: columns of few matrices are summed in parts until there are as many."""
+
+_AT_ONCE_COLUMNS, _AT_ONCE_DOTS = 1024, 4096
+"""Programs of one warp among which the blocks of many small matrices are shared, the best of some tried for 512
+matrices of 200 rows: starting one for each block takes longer than what they do in early rows."""
+
+
+class Blocks(NamedTuple):
+    """How the products of a row are shared out."""
+
+    rows: int  # of a block
+    columns: int
+    warps: int
+    programs: int  # that share the blocks of a matrix
+    parts: int = 1  # into which sums are cut
 
 
 class DeviceRows:
@@ -142,21 +156,21 @@ class DeviceRows:
         leading = lower.shape[:-2]
         n0, n1, n2 = _three(leading)
         lead = n0 * n1 * n2
-        R, C, warps, parts, blocks = column_blocks(e, lead)
+        R, C, warps, programs, parts = column_blocks(e, lead)
         line = out.stride(-2) if at_row else 0
         mine = _strides(out, leading, 2 if at_row else 1)
         number = x if gamma is None else gamma
         of_gamma = _factor_strides(gamma, leading, trailing=1)
         of_x, of_m = _strides(x.expand(*leading, e), leading, 1), _strides(lower, leading, 2)
         if parts == 1:
-            kernels.columns[(blocks, 1, lead)](
+            kernels.columns[(programs, 1, lead)](
                 out, x, lower, self._row, number, e, lower.stride(-2), line, n1, n2, *of_x, *of_m, *mine, 0, *of_gamma,
                 WHICH=which, AT_ROW=at_row, PARTS=1, R=R, C=C, num_warps=warps,
             )  # fmt: skip
             return
         sums = x.new_empty((parts, *leading, e))
         of_sums = _strides(sums[0], leading, 1)
-        kernels.columns[(blocks, parts, lead)](
+        kernels.columns[(programs, parts, lead)](
             sums, x, lower, self._row, number, e, lower.stride(-2), 0, n1, n2, *of_x, *of_m, *of_sums,
             sums.stride(0), *of_gamma,
             WHICH=-1, AT_ROW=False, PARTS=parts, R=R, C=C, num_warps=warps,
@@ -182,10 +196,10 @@ class DeviceRows:
         """Products with rows of a matrix; the sum over several where more of the rows and matrices are given."""
         e, leading = matrix.shape[-1], matrix.shape[:-2]
         n0, n1, n2 = _three(leading)
-        R, C, warps, blocks = dot_blocks(e, n0 * n1 * n2)
+        R, C, warps, programs, _ = dot_blocks(e, n0 * n1 * n2)
         count, xn, mn = (1, 0, 0) if more is None else (len(more[0]), more[0].stride(0), more[1].stride(0))
         of_x = _strides(x, leading, 2 if at_row else 1)
-        kernels.dots[(blocks, n0 * n1 * n2)](
+        kernels.dots[(programs, n0 * n1 * n2)](
             out, x, matrix, self._row, *_factors(x, factor, profile), e, matrix.stride(-2),
             x.stride(-2) if at_row else 0, out.stride(-2) if mirror else 0,
             n1, n2, *of_x, xn, *_strides(matrix, leading, 2), mn,
@@ -223,22 +237,24 @@ def join(stream: Any) -> None:
         torch.cuda.current_stream().wait_stream(stream)
 
 
-def column_blocks(e: int, lead: int) -> tuple[int, int, int, int, int]:
-    """Rows and columns of a block, its warps, into how many parts sums over so many matrices are cut, and programs."""
+def column_blocks(e: int, lead: int) -> Blocks:
+    """How sums over rows of so many matrices are shared out, by blocks of columns."""
     if e <= 512:
-        return 32, 32, 1, 1, _programs(triton.cdiv(e, 32), lead, 1024)
+        return Blocks(32, 32, 1, _shared(triton.cdiv(e, 32), lead, _AT_ONCE_COLUMNS))
     blocks = triton.cdiv(e, 64)
-    return 32, 64, 4, max(1, min(16, _BUSY * 2 // (blocks * lead))), blocks
+    return Blocks(32, 64, 4, blocks, parts=max(1, min(16, _BUSY * 2 // (blocks * lead))))
 
 
-def dot_blocks(e: int, lead: int) -> tuple[int, int, int, int]:
-    """Rows and columns of a block, its warps, and programs."""
-    return (4, 32, 1, _programs(triton.cdiv(e, 4), lead, 4096)) if e <= 512 else (2, 512, 4, triton.cdiv(e, 2))
+def dot_blocks(e: int, lead: int) -> Blocks:
+    """How products with rows of so many matrices are shared out, by blocks of rows."""
+    if e <= 512:
+        return Blocks(4, 32, 1, _shared(triton.cdiv(e, 4), lead, _AT_ONCE_DOTS))
+    return Blocks(2, 512, 4, triton.cdiv(e, 2))
 
 
-def _programs(blocks: int, lead: int, busy: int) -> int:
-    """Programs that share the blocks of each of so many matrices, so that no more are started than keep a card busy."""
-    return max(1, min(blocks, busy // lead))
+def _shared(blocks: int, lead: int, programs: int) -> int:
+    """Programs for each of so many matrices, where there are to be no more than some in all."""
+    return max(1, min(blocks, programs // lead))
 
 
 def _three(leading: Sequence[int]) -> tuple[int, int, int]:

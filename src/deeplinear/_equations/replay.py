@@ -16,9 +16,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from deeplinear._core.arrays import Array, namespace, zeros
-from deeplinear._equations.coefficients import Coefficients, row_set
+from deeplinear._equations.coefficients import Coefficients, Structure, row_set
 from deeplinear._equations.fixed_point import Accelerated, AnyPast, AnySweeps
 from deeplinear._equations.two_time import Room
+
+_MOST_PROGRAMS = 2**16 - 1
+"""Programs that a card starts at most along the second and the third axis of a grid."""
 
 
 class Recorded:
@@ -75,7 +78,7 @@ class Replay:
     def __call__(self, row: int) -> None:
         """Fill the next row."""
         if self._move is None:
-            if self._c.structure.depth_nodes and row == 0:  # sweeps begin from the row before, which this one lacks
+            if row == 0 and is_first_alone(self._c.structure):
                 self._step(row_set(self._c, row))
                 return
             rows = self._rows = moving_rows(self._c, row)
@@ -106,6 +109,14 @@ class Replay:
             room.replay(products)
 
 
+def is_first_alone(s: Structure) -> bool:
+    """Whether the first row is filled by itself, before others are replayed.
+
+    Sweeps along the depth begin from the row before, and what centered networks subtract is a row of its own.
+    """
+    return bool(s.depth_nodes) or s.centered
+
+
 def take_step(step: Callable[[Any], None], rows: Any) -> None:
     """Fill rows, and go on to the next ones."""
     namespace(rows).eq(rows.places, rows[:, None], out=rows.identity)
@@ -126,7 +137,14 @@ def why_not(c: Coefficients) -> str | None:
         return "Triton is not installed"
     if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
         return "Triton finds no C compiler"
+    if c.batch > most_problems(c.structure):
+        return "there are more matrices than programs that a card starts along an axis"
     return "the card is too old for Triton" if _capability(device) < (7, 0) else None
+
+
+def most_problems(s: Structure) -> int:
+    """Return how many problems are replayed together at most: pairs of matrices, or one of each mode, fit a grid."""
+    return _MOST_PROGRAMS // max(2, s.modes)
 
 
 def _capability(device: Any) -> tuple[int, int]:
@@ -140,7 +158,8 @@ def moving_rows(c: Coefficients, row: int) -> Any:
     """Return rows that start with those of some time, and move on in the memory of a device.
 
     They are a tensor that arrays can be indexed by, and have what is asked of a slice: they stop where the matrices do,
-    and are as many as one time has. ``times`` has the number of their time, ``identity`` these rows of the identity.
+    and are as many as one time has. ``times`` has the number of their time (with one output that is
+    the row, in the same memory), ``identity`` these rows of the identity.
     Where a step is swept until it stands still, it cannot be recorded as a whole: ``calls`` has its parts.
     """
     s, xp = c.structure, c.xp
@@ -227,7 +246,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def earlier_rows(rows: Any, count: int) -> Any:
-    """Return the rows of the time before, which has as many of them; those of the first time are its own."""
+    """Return the rows of the time before, which has as many of them; those of the first time, a slice, are its own."""
     if getattr(rows, "times", None) is not None:
         return rows - count
     return slice(max(rows.start - count, 0), max(rows.start, count))

@@ -31,7 +31,7 @@ from deeplinear._equations.weights import GrowingWeights, WeightLayers
 from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 from deeplinear._time.history import Condensation
-from deeplinear._time.propagator import Track, plain_history
+from deeplinear._time.propagator import Track, plain_responses
 
 if TYPE_CHECKING:
     from deeplinear._equations.system import Equations
@@ -93,7 +93,7 @@ class Training:
     def _fill_all(self, each: Sequence[Mapping[str, NDArray[Any]]], kind: type) -> None:
         """Fill the rows of rules that do not look at gradients, those of all groups at once."""
         c, s = self._c, self._c.structure
-        groups = list(self._tracks)
+        groups, all_rows = list(self._tracks), slice(0, s.size)
         on_device = len(groups) * c.batch * s.steps > _FEW
 
         def stacked(name: str) -> Array:
@@ -101,24 +101,23 @@ class Training:
             return beside(numbers, c.gamma0) if on_device else numbers
 
         rates = stacked("rate")
-        if not self._has_momentum and not s.decays:
-            history = plain_history(namespace(rates).moveaxis(rates[..., 0], 0, -1))
-        else:
-            decays, numbers = stacked("decay"), {"momentum": stacked("momentum")}
-            track = Track((len(groups), c.batch), s.steps, rates)
-            history = zeros((len(groups), c.batch, s.steps, 2 + s.steps), rates)
-            for rule, step, _, row in evaluations(s.rules):
-                if step == rule.start and not rule.since:
-                    track.velocity = namespace(track.velocity).zeros_like(track.velocity)
-                history[:, :, row] = track.change
-                momentum, decay = self._momentum(numbers, step), decays[step] if s.decays else None
-                track.step(row, rates[step], momentum, decay, rule.nesterov)
-        for group, rows in zip(groups, history, strict=True):
-            rows = beside(rows, c.gamma0) if isinstance(rows, np.ndarray) else rows
-            self._growing.append(group, slice(0, s.size), rows[..., 0], rows[..., 1:-1], rows[..., -1])
-
-    def _momentum(self, numbers: Mapping[str, Array], step: int) -> Array | None:
-        return numbers["momentum"][step] if self._has_momentum else None
+        momenta, decays = stacked("momentum") if self._has_momentum else None, stacked("decay") if s.decays else None
+        if momenta is None and decays is None:
+            responses = plain_responses(namespace(rates).moveaxis(rates[..., 0], 0, -1))
+            for group, a in zip(groups, responses, strict=True):
+                self._growing.append(group, all_rows, zeros((c.batch, s.steps), c.gamma0), _placed(a, c.gamma0))
+            return
+        track = Track((len(groups), c.batch), s.steps, rates)
+        history = zeros((len(groups), c.batch, s.steps, 2 + s.steps), rates)
+        for rule, step, _, row in evaluations(s.rules):
+            if step == rule.start and not rule.since:
+                track.velocity = namespace(track.velocity).zeros_like(track.velocity)
+            history[:, :, row] = track.change
+            momentum, decay = (None if numbers is None else numbers[step] for numbers in (momenta, decays))
+            track.step(row, rates[step], momentum, decay, rule.nesterov)
+        for group, of_group in zip(groups, history, strict=True):
+            rows = _placed(of_group, c.gamma0)
+            self._growing.append(group, all_rows, rows[..., 0], rows[..., 1:-1], rows[..., -1])
 
     def place(self, evaluation: Evaluation) -> None:
         """Let the weights be those of an evaluation."""
@@ -197,7 +196,7 @@ class Training:
         """Take a step along the gradient of an evaluation."""
         rule, step, _, row = evaluation
         rate, decay = self._numbers["rate"][step], self._numbers["decay"][step]
-        momentum = self._momentum(self._numbers, step)
+        momentum = self._numbers["momentum"][step] if self._has_momentum else None
         elsewhere = orthogonal_layers([rule], len(self._c.structure.groups)) if rule.orthogonal is not None else ()
         for group, track in self._tracks.items():
             if group not in elsewhere:
@@ -242,6 +241,11 @@ class Training:
         for group, square in each.items():
             self._squares[group] = beta2 * self._squares.get(group, 0.0) + (1.0 - beta2) * square  # eq-second-moment
         return {group: _over_root(v / (1.0 - beta2**self._gradients)) for group, v in self._squares.items()}
+
+
+def _placed(values: Array, like: Array) -> Array:
+    """Return values of NumPy, or that are there already, in the library and on the device of an array."""
+    return beside(values, like) if isinstance(values, np.ndarray) else values  # type: ignore[redundant-expr]
 
 
 def _stacked(

@@ -248,9 +248,10 @@ class Problem:
     def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
 
-        At infinite depth one entry stands for all hidden matrices.
+        At infinite depth one entry stands for all hidden matrices. The array is to be read only.
         """
-        return _layer_rates(self.network, optimizer.scaling, optimizer.plain.layer_lr)
+        find = _layer_rates if self.is_complex else _layer_rates_once  # in which 1 and 1 + 0j would be the same
+        return find(self.network, optimizer.scaling, optimizer.plain.layer_lr)
 
     def size_factors(self, optimizer: Optimizer) -> NDArray[Any]:
         """Factor on the squared size of each weight layer's gradient that a rule divides by, likewise.
@@ -381,18 +382,23 @@ PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts
 """The kinds that each part of a problem may take; the first is the default in a TOML file."""
 
 
-@lru_cache(maxsize=32)
 def _layer_rates(network: Network, scaling: Scaling | None, layer_lr: PerLayer) -> NDArray[Any]:
-    """Factors on the learning rates of weight layers, to be read only: problems of one network often have the same."""
-    normalizes = scaling is not None and scaling.normalizes
-    factors = _size_factors(network, scaling) if normalizes else network.fan_ins
-    factors[1:-1] *= network.branch_rate(own_size=scaling is not None and normalizes and scaling.by_layer)
+    if scaling is None or not scaling.normalizes:
+        factors, own_size = network.fan_ins, False
+    else:
+        factors, own_size = _size_factors(network, scaling), scaling.by_layer
+    factors[1:-1] *= network.branch_rate(own_size)
     rates: NDArray[Any] = factors * every_layer("layer_lr", layer_lr, network.hidden_matrices)
     rates.setflags(write=False)
     return rates
 
 
+_layer_rates_once = lru_cache(maxsize=32)(_layer_rates)  # many problems have the same
+
+
 def _size_factors(network: Network, scaling: Scaling | None) -> NDArray[Any]:
     fan_ins = network.fan_ins
+    if scaling is None or not scaling.normalizes:
+        return np.ones_like(fan_ins)
     factors: NDArray[Any] = fan_ins / fan_ins[-1]  # eq-standard-size
-    return factors if scaling is not None and scaling.normalizes else np.ones_like(factors)
+    return factors

@@ -100,7 +100,7 @@ class Dense(Solver):
         if shape.depth_nodes:  # on nodes in depth problems settle, and choose their number, each on its own
             return 1
         if self.device != CPU:
-            return max(1, self.device.available() // self.memory([problem]))
+            return max(1, min(self.device.available() // self.memory([problem]), replay.most_problems(shape)))
         return max(1, int(_CACHE / system.memory(shape, averages=self.averages)))
 
     def memory(self, problems: Sequence[Problem]) -> int:
@@ -124,10 +124,8 @@ class Dense(Solver):
         steps, step_of = problems[0].steps, run.step_of
         found = [step_of(row) for row in rounding_at(run.equations, run.rows_done)]
         stats |= {"method": self.name, "seconds": time.perf_counter() - start, "batch": len(problems)}
-        solver, curves = (
-            replace(self, depth_nodes=nodes, device=CPU),
-            curves_of(run.equations, run.equations.equal_times),
-        )
+        solver = replace(self, depth_nodes=nodes, device=CPU)
+        curves = curves_of(run.equations, run.equations.equal_times)
         return [
             answer_from(solver, run, curves, index, EveryStep(steps), stats, rounding, run.averaged(index))
             for index, rounding in enumerate(found)
@@ -203,10 +201,12 @@ class DenseRun:
         self.diverged_at = np.array([self.step_of(int(row)) for row in self.diverged_at])
 
     @contextmanager
-    def _steps(self, fill: Callable[[slice], None], *others: Room) -> Iterator[Callable[[int], None]]:
+    def _steps(
+        self, fill: Callable[[slice], None], *others: Room, by_slices: bool = False
+    ) -> Iterator[Callable[[int], None]]:
         """Make of what fills rows what fills those of one time after the other: on a card, by replaying a step."""
         c = self.equations.c
-        if not self._is_replayed:
+        if by_slices or not self._is_replayed:
             yield lambda row: fill(row_set(c, row))
             return
         steps = replay.Replay(c, fill, (self.equations.room, *others))
@@ -259,7 +259,9 @@ class DenseRun:
                 eq.fill_covariances(rows, chain, same_init)
                 same_data.step(None, rows)
 
-            with self._steps(fill, same_data.room, same_init.room) as step:
+            # Rows of several outputs are as long as all while they are replayed: what has overflowed would meet zeros.
+            by_slices = eq.c.structure.outputs > 1 and bool((self.diverged_at >= 0).any())
+            with self._steps(fill, same_data.room, same_init.room, by_slices=by_slices) as step:
                 for row in range(eq.c.structure.steps):
                     step(row)
         reported, outputs = eq.c.structure.reported, eq.c.structure.outputs

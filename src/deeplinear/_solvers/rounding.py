@@ -51,6 +51,7 @@ _ORDER, _WITHIN = 8, 8
 """Order of differences by which swings are told from a smooth loss, and steps among which the largest counts."""
 
 _DIFFERENCES = np.array([math.comb(_ORDER, k) * (-1) ** k for k in range(_ORDER + 1)]) / 2**_ORDER
+"""Factors of successive values in their difference of that order, scaled to be 1 for values of 1 and -1 in turns."""
 
 _SEEN, _GROWTH, _GRADUAL = 1e-7, 1e5, 5
 """Swings of log losses that are no rounding errors, how much they grow where rounding errors may grow with them, and

@@ -384,7 +384,8 @@ class Solution(Drawn):
 
 def _label_noise(problem: Problem, times: NDArray[Any]) -> Array:
     """Part of the test loss that is the noise of the labels, which may change from phase to phase, at some times."""
-    starts = [stage.start for stage in problem.stages]
-    phase: Any = 0 if len(starts) == 1 else np.searchsorted(starts, times, side="right") - 1
-    noise: Array = np.zeros(len(times)) + problem.label_noise[phase]
-    return noise
+    noise: Array = problem.label_noise
+    if len(noise) == 1:
+        return np.full(len(times), noise[0])
+    phase = np.searchsorted([stage.start for stage in problem.stages], times, side="right") - 1
+    return noise[phase]

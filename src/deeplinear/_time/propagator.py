@@ -106,20 +106,18 @@ class Track:
         self.change = self.change + rate * (momentum * self.velocity + force if nesterov else self.velocity)
 
 
-def plain_history(rates: Array) -> Array:
-    """Return the ``change`` of a track before each step, (..., T, 2 + T), without momentum and weight decay, at once.
+def plain_responses(rates: Array) -> Array:
+    """Return the responses a(t, s) to gradients without momentum and weight decay, shape (..., T, T).
 
     Examples
     --------
-    >>> plain_history(np.array([0.1, 0.2]))
-    array([[0. , 0. , 0. , 1. ],
-           [0. , 0.1, 0. , 1. ]])
+    >>> plain_responses(np.array([0.1, 0.2]))
+    array([[0. , 0. ],
+           [0.1, 0. ]])
     """
     xp, steps = namespace(rates), rates.shape[-1]
-    history = zeros((*rates.shape[:-1], steps, 2 + steps), rates)
-    history[..., 1:-1] = xp.tril(xp.broadcast_to(rates[..., None, :], (*rates.shape, steps)), k=-1)
-    history[..., -1] = 1.0
-    return history
+    a: Array = xp.tril(xp.broadcast_to(rates[..., None, :], (*rates.shape, steps)), k=-1)
+    return a
 
 
 class GridPropagator:
