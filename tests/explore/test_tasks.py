@@ -347,4 +347,4 @@ def test_netcdf_is_the_solution(app: Starlette, client: httpx.Client, tmp_path: 
     path.write_bytes(response.content)
     loaded = dl.Solution.load(path)
     np.testing.assert_array_equal(loaded.feature_correlation, dl.solve(read_problem(PROBLEM)).feature_correlation)
-    assert set(app.state.folder.iterdir()) == before  # handed on and deleted
+    assert set(app.state.folder.iterdir()) <= before  # handed on and deleted

@@ -25,7 +25,7 @@ OFF = 0.05
 with logarithmic axes."""
 
 COARSEST = 1.03
-"""Largest ratio of neighbouring rates above the optimum, where the loss may go up and down between them."""
+"""Largest ratio of neighbouring rates above the first minimum, where the loss may go up and down between them."""
 
 FINEST = 1.002
 """Ratio of rates that are practically equal."""
@@ -155,11 +155,19 @@ def lowest(points: Sequence[Point]) -> int:
     return min(range(len(points)), key=order)
 
 
+def _first_minimum(points: Sequence[Point]) -> int:
+    """Return the index of the first point after which the loss rises, that of the optimum at most."""
+    rises = (
+        index for index, (left, right) in enumerate(itertools.pairwise(points)) if right.test_loss > left.test_loss
+    )
+    return min(next(rises, len(points)), lowest(points))
+
+
 def between(points: Sequence[Point]) -> list[float]:
     """Return the rates at which a curve must be solved as well."""
-    best, broken, wanted = lowest(points), _broken(points), []
+    best, first, broken, wanted = lowest(points), _first_minimum(points), _broken(points), []
     for index, (left, right) in enumerate(itertools.pairwise(points)):
-        if right.lr > left.lr * (FINEST if index in broken else COARSEST if index >= best else math.inf):
+        if right.lr > left.lr * (FINEST if index in broken else COARSEST if index >= first else math.inf):
             wanted.append(math.sqrt(left.lr * right.lr))
         elif index in broken and index >= best:
             break  # the line ends here
