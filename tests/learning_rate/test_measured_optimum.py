@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import deeplinear as dl
 from deeplinear._core.statistics import typical_loss
@@ -174,7 +175,8 @@ def test_intervals_hold_the_optimum_as_often_as_they_say(count, run):
 def test_intervals_of_the_regret_hold_as_often_as_they_say(count, larger):
     """Kept is the best rate of other, smaller models; a correct interval fails this once in a thousand times.
 
-    It is no wider than it has to be: 32 networks tell 29 % from none.
+    It is no wider than it has to be: it tells 29 % from none as often as one with known errors would, which the scatter
+    of 32 networks allows in 56 % of draws only.
     """
     small, large = (benchmark.regressions("", *each, networks=NETWORKS) for each in ((16, 4, 0.5), larger))
     rng, every = np.random.default_rng(2), np.arange(NETWORKS)
@@ -182,7 +184,7 @@ def test_intervals_of_the_regret_hold_as_often_as_they_say(count, larger):
     def score(lr):
         return capped_logs(large.losses_at(lr, every)[None])[0].mean()
 
-    least, held, above_zero = score(large.best()), 0, 0
+    least, held, above_zero, rates = score(large.best()), 0, 0, []
     for _ in range(60):
         of_small, of_large = rng.integers(NETWORKS, size=(2, count))
         kept = find_best(lambda lr, seeds=of_small: small.losses_at(lr, seeds), small.low * 2.0 ** np.arange(8))
@@ -191,9 +193,17 @@ def test_intervals_of_the_regret_hold_as_often_as_they_say(count, larger):
         _, low, high = _regret(found, kept.value, 0.0)
         held += low - 1e-9 <= math.expm1(score(kept.value) - least) <= high + 1e-9
         above_zero += low > 0
+        rates.append(kept.value)
     assert held >= benchmark.fewest(60)
     if (count, larger) == (32, (8, 12, 0.3)):
-        assert above_zero > 50
+        two = large.best(), np.median(rates)
+        draws = [
+            np.diff([capped_logs(large.losses_at(lr, of)[None])[0].mean() for lr in two])
+            for of in rng.integers(NETWORKS, size=(2000, count))
+        ]
+        possible = np.mean(draws > quantile(count) * np.std(draws))
+        assert 0.5 < possible < 0.65
+        assert above_zero >= binom.ppf(1e-3, 60, possible)
 
 
 DECAYS = Scale(lambda decay: math.log(decay + 1e-3), lambda x: math.exp(x) - 1e-3, math.log(1e-3), math.log(1.001))
