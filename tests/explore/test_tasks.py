@@ -91,7 +91,7 @@ def test_rates_mark_the_optimum(schedule: str) -> None:
 WITH_EDGES = [
     PROBLEM,
     changed("data", noise=0.0) | {"steps": 40},
-    pytest.param(changed("optimizer", lr=0.01, momentum=0.9) | {"steps": 25}, marks=pytest.mark.slow),
+    changed("optimizer", lr=0.01, momentum=0.9) | {"steps": 25},
     changed("network", depth=3, richness=3.0, parameterization="ntk") | {"steps": 12},
     changed("sampling", samples=0.5) | {"steps": 30},
     changed("optimizer", lr=0.01, momentum=0.95) | {"steps": 20, "sampling": {"type": "OnlineSGD", "batch": 0.5}},

@@ -158,9 +158,9 @@ def moving_rows(c: Coefficients, row: int) -> Any:
     """Return rows that start with those of some time, and move on in the memory of a device.
 
     They are a tensor that arrays can be indexed by, and have what is asked of a slice: they stop where the matrices do,
-    and are as many as one time has. ``times`` has the number of their time (with one output that is
-    the row, in the same memory), ``identity`` these rows of the identity.
-    Where a step is swept until it stands still, it cannot be recorded as a whole: ``calls`` has its parts.
+    and are as many as one time has. ``times`` has the number of their time, which with one output is the row, in the
+    same memory; ``identity`` has these rows of the identity. Where a step is swept until it stands still, it cannot be
+    recorded as a whole: ``calls`` has its parts.
     """
     s, xp = c.structure, c.xp
     rows = xp.arange(row * s.outputs, (row + 1) * s.outputs, device=c.gamma0.device)
