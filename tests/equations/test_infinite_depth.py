@@ -231,3 +231,42 @@ def test_nodes_that_part_before_the_loss_has_grown_are_no_divergence():
     assert in_depth._parting(run(one, 4), run(one, -1), 5, 1e-6) == 0, "one of them does not diverge"
     slow, slower = [1.0, 5.0, 90.0, 1e9], [1.0, 5.0, 95.0, 1e9]
     assert in_depth._parting(run(slow, 3), run(slower, 3), 4, 1e-6) == 0, "not grown by then"
+
+
+VANISHING = {
+    "normalised": dl.NormalizedDescent(0.03, per="global"),
+    "normalised, with momentum": dl.NormalizedDescent(0.03, per="global", beta2=0.9, momentum=0.5),
+    "clipped": dl.GradientDescent(0.05, clip=0.5),
+    "SAM": dl.SAM(0.03, rho=0.5),
+    "decay of the others": dl.GradientDescent(0.05, weight_decay=0.5, layer_decay={"hidden": 0.0}),
+}
+
+
+@pytest.mark.parametrize("power", [1.0, 1.4])
+@pytest.mark.parametrize("name", VANISHING)
+def test_norms_do_not_feel_branches_weaker_than_depth_mup(name, power):
+    """Finite depths differ from the limit by terms of order 1/L."""
+    network = {"centered": True, "branch": 1.0, "branch_scaling": power, "noise": 0.0, "sampling": dl.Population()}
+    problem = make(optimizer=VANISHING[name], steps=6, **network)
+    limit, near, far = (
+        solved.test_loss for solved in dl.solve([problem, *(problem.replace(depth=depth) for depth in (10**5, 10**7))])
+    )
+    np.testing.assert_allclose(near, limit, rtol=2e-5)
+    np.testing.assert_allclose(far, limit, rtol=2e-7)
+
+
+@pytest.mark.parametrize("field", ["lr", "width", "richness", "branch"])
+@pytest.mark.parametrize("rule", [dl.GradientDescent(0.05), dl.SAM(0.03, rho=0.5)])
+def test_derivatives_where_branches_begin_at_zero(field, rule):
+    """At the first steps the loss does not depend on some fields, whose imaginary parts are rounding there."""
+    network = {"centered": True, "branch": 1.0, "branch_scaling": 1.0, "noise": 0.0, "sampling": dl.Population()}
+    problem = make(optimizer=rule, steps=6, **network)
+    found = dl.sensitivity(problem, field)
+    below, above = (found.at[field] * (1 + sign * 1e-3) for sign in (-1, 1))
+    low, high = (dl.solve(problem.replace({field: value}), tolerance=1e-8).test_loss for value in (below, above))
+    np.testing.assert_allclose(found.d_test_loss[field], (high - low) / (above - below), rtol=1e-5, atol=1e-6)
+
+
+def test_decay_of_hidden_weights_has_no_limit_where_their_rates_grow_with_depth():
+    with pytest.raises(ValueError, match="weight_decay must be 0 for hidden weights at infinite depth"):
+        make(branch_scaling=1.0, weight_decay=0.5)

@@ -34,6 +34,7 @@ class Structure:
     rules: tuple[Rule, ...]  # of the phases of training
     groups: tuple[int, ...]  # of weight layers that train alike, by the first of each
     own_noise: bool  # whether the noise of a mode by its own error is kept
+    branches_vanish: bool = False  # whether gradients of hidden weights vanish beside those of input and readout
     probed: bool = False  # whether products of gradients are asked for, of all weights
 
     @property
@@ -152,6 +153,7 @@ def structure(
         rules=rules,
         groups=groups_of(problem, rules),
         own_noise=any(stage.sampling.small_batch for stage in problem.stages),
+        branches_vanish=problem.network.branches_vanish,
     )
 
 

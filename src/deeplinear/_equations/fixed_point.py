@@ -14,6 +14,10 @@ MEMORY = 8
 RIDGE = 1e-14
 """Added to the products of residuals of length 1, which may be parallel."""
 
+_NO_DERIVATIVE = 1e-44
+"""Imaginary parts this small beside the real ones are rounding errors: those of a complex step are 1e-30 times a
+derivative."""
+
 
 def fixed_point(
     sweep: Callable[[Array], Array],
@@ -23,6 +27,7 @@ def fixed_point(
     most_sweeps: int,
     ignore: NDArray[np.bool_],
     memory: int = MEMORY,
+    split: bool = False,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Solve x = sweep(x) by Anderson acceleration.
 
@@ -44,6 +49,8 @@ def fixed_point(
         Problems that are not waited for, shape (batch,).
     memory
         Number of earlier sweeps that are combined.
+    split
+        Whether the second half of the batch are the imaginary parts of the first.
 
     Returns
     -------
@@ -59,9 +66,10 @@ def fixed_point(
             most_sweeps=most_sweeps,
             ignore=np.tile(ignore, 2),
             memory=memory,
+            split=True,
         )
         return _join(x), np.logical_or(*np.split(moving, 2))
-    return solve(Accelerated(sweep, start, Past(memory, start)), start, tolerance, most_sweeps, ignore)
+    return solve(Accelerated(sweep, start, Past(memory, start)), start, tolerance, most_sweeps, ignore, split=split)
 
 
 class AnyPast(Protocol):
@@ -98,13 +106,23 @@ class AnySweeps(Protocol):
 
 
 def solve(
-    sweeps: AnySweeps, start: Array, tolerance: float, most_sweeps: int, ignore: NDArray[np.bool_]
+    sweeps: AnySweeps,
+    start: Array,
+    tolerance: float,
+    most_sweeps: int,
+    ignore: NDArray[np.bool_],
+    *,
+    split: bool = False,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Sweep from a first iterate on until nothing moves; arguments and results are those of ``fixed_point``."""
     sweeps.begin(start)
     for _ in range(most_sweeps):
-        largest = to_numpy(sweeps.advance())
-        moving = ~(largest[:, 1] <= tolerance * largest[:, 0])
+        largest, residual = to_numpy(sweeps.advance()).T
+        allowed = tolerance * largest
+        if split:
+            real = len(largest) // 2
+            allowed[real:] = np.maximum(allowed[real:], _NO_DERIVATIVE * largest[:real])
+        moving = ~(residual <= allowed)
         if not (moving & ~ignore).any():
             break
     return sweeps.x, moving

@@ -135,6 +135,8 @@ def groups_of(problem: Problem, rules: Sequence[Rule]) -> tuple[int, ...]:
     ]
     if any(rule.by_layer or rule.orthogonal for rule in rules):
         return tuple(range(len(factors[0])))
+    if problem.network.branches_vanish and any(rule.ascends for rule in rules):
+        factors.append(np.array([1.0, 0.0, 1.0]))  # of what a step up the slope moves
     alike = list(zip(*(each.tolist() for each in factors), strict=True))
     return tuple(alike.index(each) for each in alike)
 

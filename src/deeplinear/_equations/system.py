@@ -115,7 +115,10 @@ class Equations:
     def squared_gradients(self, step: int) -> list[Array]:
         """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""
         gamma0 = self.c.whole_gamma0[..., 0]
-        return [gamma0**2 * products[:, -1:] for products in self.gradient_products(step)]
+        squares = [gamma0**2 * products[:, -1:] for products in self.gradient_products(step)]
+        if self.c.structure.branches_vanish:
+            squares[1] = 0.0 * squares[1]
+        return squares
 
     def gradient_products(self, step: int) -> list[Array]:
         """Products of the gradient of each weight layer with those up to it, over the last width and gamma0^2.

@@ -178,7 +178,9 @@ class Training:
         if evaluation.number:
             last = zeros((1, 2 + self._c.structure.steps), self._c.gamma0)
             last[:, evaluation.row] = 1.0  # the gradient of the row before
-            where = {group: weights - self._up * last for group, weights in where.items()}  # eq-sam
+            # Hidden gradients that vanish beside the others move their weights as little up the slope.
+            still = {1} if self._c.structure.branches_vanish else set()
+            where = {group: w if group in still else w - self._up * last for group, w in where.items()}  # eq-sam
         for matrix in self._matrices.values():
             matrix.look(self._numbers["averaging"][evaluation.step] if evaluation.rule.averages else None)
             if evaluation.number and self._up is not None:

@@ -116,6 +116,8 @@ class Network:
     """Whether layers add to what comes from below."""
     changes_slowly_with_depth: ClassVar[bool] = False
     """Whether one layer differs little from the next in a deep network."""
+    branches_vanish: ClassVar[bool] = False
+    """Whether infinitely many branches are so weak that their initial weights and squared gradients vanish."""
 
     depth: int | float = field(metadata=_DEPTH.metadata)
     width: float | tuple[float, ...] | Literal["infinite"] = field(metadata=_WIDTH.metadata)
@@ -350,7 +352,7 @@ class ResNet(Network):
     def initial_scales(self) -> NDArray[Any]:
         """As in every network; initial branches vanish at infinite depth if they shrink faster than 1 / sqrt(depth)."""
         scales = super().initial_scales
-        return scales * [1.0, 0.0, 1.0] if self.depth == math.inf and self.branch_power > 0.5 else scales
+        return scales * [1.0, 0.0, 1.0] if self.branches_vanish else scales
 
     def branch_rate(self, own_size: bool) -> float:
         """As in every network; a power of the depth makes what all branches learn in a step the same at every depth.
@@ -382,6 +384,14 @@ class ResNet(Network):
     def branch_factor(self) -> float:
         """Beta, or at infinite depth the branch itself, whose square then multiplies integrals over layer time."""
         return self.branch if self.depth == math.inf else self.beta
+
+    @property
+    def branches_vanish(self) -> bool:  # type: ignore[override]
+        """True at infinite depth if branches shrink faster than 1 / sqrt(depth).
+
+        Their gradients are of order depth^-p each, so that the sum of the squares is of order depth^(1 - 2p).
+        """
+        return self.depth == math.inf and self.branch_power > 0.5
 
     @property
     def changes_slowly_with_depth(self) -> bool:  # type: ignore[override]

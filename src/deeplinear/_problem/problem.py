@@ -134,6 +134,10 @@ class Problem:
         if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
             raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients vanish there")
+        if self.network.branches_vanish and rule.plain.has_decay(stage.of) and self.layer_decays(rule)[1]:
+            allowed = "0 for hidden weights at infinite depth with branch_scaling above 0.5"
+            why = ": it grows with the depth, as their rate does; take layer_decay={'hidden': 0} or a finite depth"
+            raise Refusal("weight_decay", rule.plain.weight_decay, allowed, rest=why)
 
     @property
     def hint(self) -> str:
