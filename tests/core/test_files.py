@@ -177,6 +177,96 @@ class TestDamage:
         with pytest.raises(ValueError, match=r"nc cannot be read: test_loss must have the axes .*, got \('other'"):
             kind.load(path)
 
+    def test_values_are_checked_against_the_problem(self, saved: tuple[Any, Path]) -> None:
+        """Losses of nan, below zero, infinite before a divergence, or of another number of steps are refused."""
+        kind, path = saved
+        whole = path.read_bytes()
+        for name in ("test_loss", "train_loss", *(("kernel", "bias", "label_noise") if kind is dl.Solution else ())):
+            for value in (np.nan, -5.0, np.inf):
+                path.write_bytes(whole)
+                with h5py.File(path, "r+") as file:
+                    file[name][..., 3] = value
+                with pytest.raises(ValueError, match=f"nc cannot be read: {name} must be numbers .* zero or above"):
+                    kind.load(path)
+        path.write_bytes(whole)
+        dataset = xr.load_dataset(path, engine="h5netcdf")
+        for steps in (20, 99_999_999, 10**15):
+            more = re.sub("^steps = .*", f"steps = {steps}", dataset.attrs["problem"])
+            dataset.assign_attrs(problem=more).to_netcdf(path, engine="h5netcdf")
+            with pytest.raises(ValueError, match=f"axis must be that of {steps} steps|time .* from 0 to {steps - 1}"):
+                kind.load(path)
+            if kind is dl.Solution:
+                axes = [{"kind": "every step", "steps": steps}, {"kind": "merged steps", "steps": steps}]
+                axes[1] |= {"exact": 10**15, "intervals": 10**15}
+                for axis in axes:
+                    changed = dataset.assign_attrs(problem=more, axis=json.dumps(axis))
+                    changed.to_netcdf(path, engine="h5netcdf")
+                    with pytest.raises(ValueError, match=f"axis must be that of {steps} steps at"):
+                        kind.load(path)
+        fewer = dataset.isel(layer=slice(1, None))
+        fewer.to_netcdf(path, engine="h5netcdf")
+        with pytest.raises(ValueError, match=r"nc cannot be read: feature_correlation must be of shape"):
+            kind.load(path)
+
+    def test_what_stands_in_another_file_is_not_read(self, saved: tuple[Any, Path], tmp_path: Path) -> None:
+        kind, path = saved
+        shape = dict(kind.load(path).to_xarray()["test_loss"].sizes)
+        elsewhere = tmp_path / "secret"
+        elsewhere.write_bytes(bytes(8 * int(np.prod(list(shape.values())))))
+        whole = path.read_bytes()
+
+        def external(file: Any) -> None:
+            file.create_dataset("test_loss", (*shape.values(),), "f8", external=[(str(elsewhere), 0, 10**6)])
+
+        def linked(file: Any) -> None:
+            file["test_loss"] = h5py.ExternalLink(str(elsewhere), "/a")
+
+        def virtual(file: Any) -> None:
+            layout = h5py.VirtualLayout((*shape.values(),), "f8")
+            layout[...] = h5py.VirtualSource(str(elsewhere), "a", (*shape.values(),))
+            file.create_virtual_dataset("test_loss", layout)
+
+        for change in (external, linked, virtual, lambda file: file.create_group("test_loss")):
+            path.write_bytes(whole)
+            with h5py.File(path, "r+") as file:
+                del file["test_loss"]
+                change(file)
+            with pytest.raises(ValueError, match=r"or it is damaged: test_loss is not stored in it"):
+                kind.load(path)
+
+    def test_a_small_file_does_not_take_gigabytes(self, saved: tuple[Any, Path]) -> None:
+        """Unknown names are not read, and what is read is not much larger than the file."""
+        kind, path = saved
+        with h5py.File(path, "r+") as file:
+            file.create_dataset("unknown", (10**9,), "f8", chunks=(10**6,), compression="gzip")
+            file.create_group("others")["mine"] = h5py.ExternalLink("/dev/zero", "/a")
+            file.attrs["array"] = np.zeros(1000)
+        assert kind.load(path).problem == make()
+        with h5py.File(path, "r+") as file:
+            del file["error_correlation"]
+            file.create_dataset("error_correlation", (20_000, 40_000), "f8", chunks=(1000, 1000), compression="gzip")
+        with pytest.raises(ValueError, match=r"or it is damaged: it is .* MB long, .* would take 6.4e\+03 MB"):
+            kind.load(path)
+
+    @pytest.mark.parametrize("deep", ["a = " + 5000 * "[" + 5000 * "]", "[network.width" + 5000 * ".a" + "]"])
+    def test_nesting_is_refused_with_a_sentence(self, saved: tuple[Any, Path], deep: str) -> None:
+        kind, path = saved
+        with h5py.File(path, "r+") as file:
+            file.attrs["problem"] = deep
+        with pytest.raises(ValueError, match=r"nc cannot be read: tables and lists are nested more than 32 times"):
+            kind.load(path)
+        with pytest.raises(ValueError, match=r"tables and lists are nested"):
+            dl.Problem.from_toml(deep)
+        toml = path.with_suffix(".toml")
+        toml.write_text(deep)
+        with pytest.raises(ValueError, match=r"result.toml is not valid TOML: tables and lists are nested more than"):
+            dl.Problem.load(toml)
+        with h5py.File(path, "r+") as file:
+            file.attrs["problem"] = make().to_toml()
+            file.attrs["stats"] = 5000 * "[" + 5000 * "]"
+        with pytest.raises(ValueError, match=r"nc cannot be read: its attributes are nested too deeply"):
+            kind.load(path)
+
     def test_a_file_that_another_program_has_rewritten_is_read(self, saved: tuple[Any, Path]) -> None:
         kind, path = saved
         before = kind.load(path)

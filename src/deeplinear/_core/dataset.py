@@ -15,6 +15,7 @@ from deeplinear._core.files import is_intact, sealed, write_atomically
 from deeplinear._core.refusal import Refusal
 
 if TYPE_CHECKING:
+    import h5py
     import xarray as xr
 
 Array = NDArray[np.float64]
@@ -34,6 +35,10 @@ class _Field(NamedTuple):
     def first_layer(self) -> int | None:
         """Number of the first layer; None where there are no layers."""
         return _FIRST_LAYERS.get(self.layers or "")
+
+    def leading(self, layers: int) -> tuple[int, ...]:
+        """Shape of the axes before times, in a network with this many hidden layers."""
+        return () if self.first_layer is None else (layers + 1 - self.first_layer,)
 
 
 FIELDS: dict[str, _Field] = {
@@ -176,7 +181,7 @@ def _dims(name: str, outputs: int, seeded: bool) -> tuple[str, ...]:
 def write_dataset(
     path: str | Path, dataset: "xr.Dataset", encoding: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Write a result file (``.nc``), whole or not at all, with a seal by which ``read_dataset`` knows it.
+    """Write a result file (``.nc``), whole or not at all, with a seal by which ``reading`` knows it.
 
     The file is made in memory: HDF5 takes the process down with it where a disk is full.
     """
@@ -192,10 +197,15 @@ def write_dataset(
     write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
 
 
-def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
-    """Read a result file of the given kind, with a clear error if it is another file or was damaged."""
-    import h5py  # slow to import
-    import xarray as xr
+@contextmanager
+def reading(
+    path: str | Path, kind: str, attributes: Iterable[str], variables: Iterable[str], others: Iterable[str] = ()
+) -> Iterator["xr.Dataset"]:
+    """Read a result file of the given kind, and refuse it where its content makes no sense in the block.
+
+    Only what is named is read: ``attributes`` and ``variables``, which must be there, observables, and ``others``.
+    """
+    import xarray as xr  # slow to import
 
     with Path(path).open("rb") as file:
         intact = is_intact(file)
@@ -205,30 +215,84 @@ def read_dataset(path: str | Path, kind: str) -> "xr.Dataset":
         )
     refusal = f"{path} is not a {kind} file"
     try:
-        with h5py.File(path):  # h5netcdf, where it cannot open a file, says so again on stderr once it is forgotten
-            pass
-        dataset = xr.load_dataset(path, engine="h5netcdf")
+        attrs, arrays = _contents(path, dict.fromkeys([*FIELDS, *variables, *others]))
+        dataset = xr.Dataset(arrays, attrs=attrs)
     except MemoryError:
         raise
     except Exception as error:  # what a file that is cut off or foreign raises depends on where it makes no sense
         raise ValueError(f"{refusal}, or it is damaged: {error}") from None
-    if dataset.attrs.get("kind") != kind:
-        raise ValueError(f"{refusal}: its kind is {dataset.attrs.get('kind')!r}")
-    return dataset
-
-
-@contextmanager
-def reading(
-    path: str | Path, dataset: "xr.Dataset", attributes: Iterable[str], variables: Iterable[str]
-) -> Iterator[None]:
-    """Refuse a file that lacks something, and one whose content makes no sense in the block."""
+    if attrs.get("kind") != kind:
+        raise ValueError(f"{refusal}: its kind is {attrs.get('kind')!r}")
     names = {"attribute": attributes, "variable": variables}
-    there = {"attribute": dataset.attrs, "variable": dataset.variables}
+    there: dict[str, Mapping[Any, Any]] = {"attribute": attrs, "variable": dataset.variables}
     missing = [f"{what} {name}" for what, each in names.items() for name in each if name not in there[what]]
     has = "; ".join(f"{what}s {', '.join(each)}" for what, each in names.items())
     if missing:
         raise ValueError(f"{path} is not complete: it has no {', no '.join(missing)}; a complete file has the {has}")
     try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        yield dataset
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read: its attributes are nested too deeply") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _contents(path: str | Path, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, tuple[list[str], Array]]]:
+    """Return the attributes of a file that are texts or numbers, and these of its variables with their axes."""
+    import h5py  # slow to import
+
+    with h5py.File(path, "r") as file:
+        attrs = {name: value for name in file.attrs if (value := _attribute(file.attrs, name)) is not None}
+        found = {name: own for name in names if name in file and not _is_bare_axis(own := _own(file, name))}
+        needed, size = sum(each.nbytes for each in found.values()), Path(path).stat().st_size
+        if needed > _MOST_DEFLATED * size:
+            raise ValueError(f"it is {size / 1e6:.2g} MB long, and its variables would take {needed / 1e6:.2g} MB")
+        memory.require(2 * needed, f"reading {path}", "free some memory")
+        return attrs, {name: (_dims_of(each), each[()]) for name, each in found.items()}
+
+
+_MOST_DEFLATED = 2000
+"""Bytes that a byte of a compressed file may stand for; zeros, by gzip, are 1030."""
+
+
+def _attribute(attributes: "h5py.AttributeManager", name: str) -> str | int | float | None:
+    """Return an attribute that is a text or a number; None if it is anything else, such as a long array."""
+    if attributes.get_id(name).shape not in ((), (1,)):
+        return None
+    value = np.asarray(attributes[name]).item()
+    return value if isinstance(value, str | int | float) else None
+
+
+def _own(file: "h5py.File", name: str) -> "h5py.Dataset":
+    """Return a variable whose numbers stand in the file itself, as they are."""
+    import h5py
+
+    link = file.get(name, getlink=True)
+    variable = file[name] if isinstance(link, h5py.HardLink) else None
+    if not isinstance(variable, h5py.Dataset) or variable.external or variable.is_virtual:
+        raise ValueError(f"{name} is not stored in it")
+    if variable.dtype.kind not in "iuf" or variable.shape is None or {"scale_factor", "add_offset"} & {*variable.attrs}:
+        raise ValueError(f"{name} is not made of plain numbers")
+    return variable
+
+
+def _is_bare_axis(variable: "h5py.Dataset") -> bool:
+    """Return True for what a NetCDF file has in place of a coordinate without values."""
+    return str(np.asarray(variable.attrs.get("NAME", "")).astype(str)).startswith("This is a netCDF dimension but not")
+
+
+def _dims_of(variable: "h5py.Dataset") -> list[str]:
+    """Names of the axes of a variable: those of a coordinate are its own."""
+    scales = [[scale.name for scale in axis.values()] for axis in variable.dims]
+    return [each[0].rpartition("/")[2] if each else variable.name.rpartition("/")[2] for each in scales]
+
+
+def check_curve(name: str, curve: Array, shape: tuple[int, ...], known: NDArray[np.bool_]) -> None:
+    """Refuse losses from a file that cannot be any: they are finite where ``known``, and never negative."""
+    if curve.shape != shape:
+        raise Refusal(name, curve.shape, f"of shape {shape}", got=f"{curve.shape}")
+    ahead = np.broadcast_to(known, curve.shape)
+    wrong = np.isnan(curve) | (curve < 0) | (ahead & np.isinf(curve))
+    if wrong.any():
+        allowed = "numbers that are zero or above, and finite up to a divergence"
+        raise Refusal(name, curve, allowed, got=f"{curve[wrong][0]:.3g}")

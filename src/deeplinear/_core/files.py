@@ -12,6 +12,8 @@ from typing import Any, BinaryIO
 PICTURES = (".png", ".svg", ".pdf")
 """File formats of pictures, by their suffixes."""
 
+_MOST_NESTED = 32
+
 _SEAL = b"\nsha256 of all before this line: "
 _SEAL_LENGTH = len(_SEAL) + 2 * hashlib.sha256().digest_size + 1
 
@@ -78,9 +80,37 @@ def is_intact(file: BinaryIO) -> bool | None:
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read a file of TOML; what is none is refused with the name of the file."""
     try:
-        return tomllib.loads(Path(path).read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return parse_toml(Path(path).read_text())
+    except ValueError as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Read TOML, whose tables and lists may stand in each other only so many times.
+
+    Examples
+    --------
+    >>> parse_toml("a = " + 40 * "[" + 40 * "]")
+    Traceback (most recent call last):
+    ...
+    ValueError: tables and lists are nested more than 32 times
+    """
+    too_deep = ValueError(f"tables and lists are nested more than {_MOST_NESTED} times")
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise too_deep from None
+    level: list[Any] = [document]
+    for _ in range(_MOST_NESTED):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+    if level:
+        raise too_deep
+    return document
 
 
 def by_path(document: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core import checks
 from deeplinear._core.about import keep
 from deeplinear._core.dataset import (
     CORRELATIONS,
+    FIELDS,
     LOSSES,
+    check_curve,
     from_dataset,
-    read_dataset,
     reading,
     to_dataset,
     write_dataset,
@@ -226,23 +228,47 @@ class Ensemble(Drawn):
         ValueError
             If the file is of another kind, incomplete or damaged.
         """
-        dataset = read_dataset(path, _KIND)
-        with reading(path, dataset, ("problem", "dim", "stats"), ("seed", "time", *LOSSES, "diverged_at")):
+        needed = ("seed", "time", *LOSSES, "diverged_at")
+        others = ("measured_time", *SPECTRA, SINGULAR, *LINES)
+        with reading(path, _KIND, ("problem", "dim", "stats"), needed, others) as dataset:
             arrays = {name: from_dataset(dataset, name) for name in (*LOSSES, *CORRELATIONS)}
             arrays |= {name: from_dataset(dataset, name) for name in MORE_LOSSES if name in dataset}
-            return cls(
+            ensemble = cls(
                 problem=Problem.from_toml(dataset.attrs["problem"]),
-                dim=int(dataset.attrs["dim"]),
+                dim=checks.whole("dim", dataset.attrs["dim"]),
                 seeds=tuple(int(seed) for seed in dataset["seed"].values),
                 times=dataset["time"].values,
                 **arrays,  # type: ignore[arg-type]  # losses are there
                 diverged_at=dataset["diverged_at"].values,
                 stats=dict(json.loads(dataset.attrs["stats"])),
                 method=str(dataset.attrs.get("method", "explicit")),  # as those were that say nothing
-                inputs=str(dataset.attrs.get("inputs", "gaussian")),
+                inputs=checks.word("inputs", dataset.attrs.get("inputs", "gaussian"), ("gaussian", "rows")),
                 averages=averages_from_json(dataset.attrs.get("averages", "[]")),
                 **_read_spectra(dataset),
             )
+            ensemble._check_values()
+            return ensemble
+
+    def _check_values(self) -> None:
+        """Refuse values from a file that cannot be those of networks."""
+        steps, times, ended = self.problem.steps, self.times, self.diverged_at
+        seeds, layers = len(self.seeds), self.problem.network.layers
+        if len(times) != steps or not np.array_equal(times, np.arange(steps)):
+            raise Refusal("time", times, f"the steps from 0 to {steps - 1}", got="others")
+        if ended.shape != (seeds,) or (ended < -1).any() or (ended >= steps).any():
+            raise Refusal("diverged_at", ended, f"a step below {steps} of each of {seeds} networks, or -1")
+        known = times < np.where(ended < 0, steps, ended)[:, None]
+        for name in LOSSES:
+            check_curve(name, getattr(self, name), known.shape, known)
+        sets = {"averaged_test_loss": len(self.averages), "task_loss": len(self.problem.stages)}
+        for name in MORE_LOSSES:
+            if getattr(self, name).size:
+                check_curve(name, getattr(self, name), (seeds, sets[name], steps), known[:, None])
+        count = steps * self.problem.data.outputs
+        for name in CORRELATIONS:
+            values, shape = getattr(self, name), (seeds, *FIELDS[name].leading(layers), count, count)
+            if values is not None and values.shape != shape:
+                raise Refusal(name, values.shape, f"of shape {shape}", got=f"{values.shape}")
 
     def _values(self, name: str) -> Array:
         geometry = (*SPECTRA, SINGULAR, *LINES)

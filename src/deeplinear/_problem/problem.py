@@ -1,7 +1,6 @@
 """One training problem: network, data, sampling, optimizer and horizon meet here."""
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields, keep, parts_of
 from deeplinear._core.cached import cached_property
-from deeplinear._core.files import read_toml, write_atomically
+from deeplinear._core.files import parse_toml, read_toml, write_atomically
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 from deeplinear._problem.data import Isotropic, Modes
 from deeplinear._problem.layers import PerLayer, check_count, every_layer
@@ -305,7 +304,7 @@ class Problem:
         """Read a problem from TOML text such as ``to_toml`` writes; unknown names are refused."""
         if not isinstance(text, str):
             raise Refusal("text", text, "TOML, as a string")
-        return cls.from_dict(tomllib.loads(text))
+        return cls.from_dict(parse_toml(text))
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Problem":

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core import checks
 from deeplinear._core.arrays import finite
 from deeplinear._core.cached import cached_property
+from deeplinear._core.refusal import Refusal
 from deeplinear._time.grid import Grid, spaced_steps
 
 Array = NDArray[Any]
@@ -220,18 +222,33 @@ class SpacedSteps(TimeAxis):
         return np.asarray(CubicSpline(np.log1p(self.times[kept]), curve[kept])(np.log1p(steps)))
 
 
-def read(values: dict[str, Any]) -> TimeAxis:
-    """Return the axis that ``to_dict`` wrote down.
+def read(values: dict[str, Any], steps: int, count: int) -> TimeAxis:
+    """Return the axis that ``to_dict`` wrote down, that of a run of so many steps with so many times.
 
     Examples
     --------
-    >>> read(EveryStep(4).to_dict())
+    >>> read(EveryStep(4).to_dict(), 4, 4)
     EveryStep(steps=4)
     """
     every: tuple[type[TimeAxis], ...] = (EveryStep, SomePairs, NodesOfPanels, MergedSteps, SpacedSteps)
     kinds = {each.kind: each for each in every}
-    known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return kinds[values["kind"]](**{name: value for name, value in known.items() if name != "kind"})
+    known = {name: _wholes(name, value) for name, value in values.items() if name != "kind"}
+    axis = kinds[values["kind"]](**known)
+    length = sum(known["lengths"]) if isinstance(axis, NodesOfPanels) else known["steps"]
+    largest = max(known.get(name, 0) for name in ("pairs", "exact", "intervals"))
+    # What an axis would make of other numbers may not fit into memory.
+    if length != steps or (axis.has_every_step and count != steps) or largest > _MOST_TIMES:
+        raise Refusal("axis", values, f"that of {steps} steps at {count} times")
+    return axis
+
+
+_MOST_TIMES = 10**6
+
+
+def _wholes(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(checks.whole(name, each) for each in value)
+    return checks.whole(name, value, at_least=0)
 
 
 def spline(times: Array, values: Array) -> Any:
