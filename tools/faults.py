@@ -408,6 +408,19 @@ def forks(seed: int, count: int) -> Iterator[Trial]:
         yield Trial("forked", "the process", f"died: {ended.stderr[-500:]}")
 
 
+def foreign_modules(folder: Path) -> Iterator[Trial]:
+    """Run a sweep in two processes from a folder with a file that is called as a module and does harm."""
+    command = [sys.executable, "-P", "-c", "from deeplinear_command import main; main()", "sweep"]
+    command += ["--over", "lr=0.01,0.02", "--steps", "5", "--workers", "2"]
+    for name in ("random", "json", "queue", "numpy", "scipy", "deeplinear", "sitecustomize"):
+        (here := folder / name).mkdir()
+        (here / f"{name}.py").write_text("open('it was run', 'w'); raise SystemExit(3)")
+        ended = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=300, check=False)
+        was_run = (here / "it was run").exists()
+        outcome = "it was run" if was_run else RIGHT if ended.returncode == 0 else ended.stderr[-500:]
+        yield Trial("foreign module", f"{name}.py", outcome)
+
+
 def try_all(seed: int, kill_count: int, fork_count: int) -> dict[str, list[Trial]]:
     """Try everything, by group."""
     claims.PATIENCE = 0.1  # so that no trial waits a minute for someone who does not live
@@ -421,10 +434,11 @@ def try_all(seed: int, kill_count: int, fork_count: int) -> dict[str, list[Trial
         for group, faults in damaged.items():
             (folder := Path(name) / group).mkdir()
             trials[group] = [Trial(kind, what, run()) for kind, what, run in faults(seed, folder)]
-        for group in ("full disks", "kills"):
+        for group in ("full disks", "kills", "modules"):
             (Path(name) / group).mkdir()
         trials["disk full while results are written"] = list(full_disks(seed, 20, Path(name) / "full disks"))
         trials["sweep killed (SIGKILL) and resumed"] = list(kills(seed, kill_count, Path(name) / "kills"))
+        trials["module of the same name in the current folder"] = list(foreign_modules(Path(name) / "modules"))
         trials["process forked while a thread solves"] = list(forks(seed, fork_count))
     return trials
 

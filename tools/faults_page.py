@@ -41,6 +41,9 @@ PROBLEM: dict[str, Any] = {
     "optimizer": {"type": "GradientDescent", "lr": 0.05},
     "steps": 12,
 }
+FOREIGN_MODULES = ("random", "json", "queue", "numpy", "scipy", "deeplinear", "sitecustomize")
+"""Files in the current folder that are called as modules; none may be run."""
+
 CURVE = {"name": "mine", "color": "#000000", "problem": PROBLEM, "experiment": {"dim": 10, "seeds": 2}}
 REQUESTS = {
     "solve": {"problem": PROBLEM, "brief": True},
@@ -102,12 +105,16 @@ class Page:
         self.tried: dict[str, int] = {}
         self.faults: dict[str, int] = {}
         self.errors = (folder / "errors").open("w+")
-        command = [sys.executable, "-c", "from deeplinear_command import main; main()"]
+        command = [sys.executable, "-P", "-c", "from deeplinear_command import main; main()"]
+        (here := folder / "current folder").mkdir(exist_ok=True)
+        for name in FOREIGN_MODULES:
+            (here / f"{name}.py").write_text("open('it was run', 'w'); raise SystemExit(3)")
         self.process = subprocess.Popen(
             [*command, "explore", "--port", "0", "--no-browser"],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
+            cwd=here,
             env=os.environ | {"TMPDIR": str(folder)},
         )
         assert self.process.stdout is not None
@@ -444,6 +451,8 @@ def main() -> int:
             page.errors.seek(0)
             errors = page.errors.read()
             page.count("nothing on stderr", errors[-500:] or None)
+            was_run = (folder / "current folder" / "it was run").exists()
+            page.count("modules in the current folder", "one was run" if was_run else None)
             killed(page, folder)
         finally:
             if page.process.poll() is None:

@@ -43,7 +43,7 @@ def test_two_hundred_at_once_are_answered_or_refused_whole(client: httpx.Client)
 def stuck_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """A client of a server whose processes never end to read what they are given."""
     script = "import sys; print('{}', flush=True); sys.stdin.read()"
-    monkeypatch.setattr(pool, "_COMMAND", (sys.executable, "-c", script))
+    monkeypatch.setattr(pool, "command", lambda *_: [sys.executable, "-c", script])
     monkeypatch.setattr(pool, "READING", 0.2)
     monkeypatch.setattr(pool, "_PATIENCE", 0.05)
     with served(make_app()) as connected:
@@ -145,7 +145,7 @@ print('{"ready": true}', flush=True)
 for line in sys.stdin:
     print('{"progress": {}}', flush=True)
     print('{"result": 1}', flush=True)"""
-    monkeypatch.setattr(pool, "_COMMAND", (sys.executable, "-c", answers))
+    monkeypatch.setattr(pool, "command", lambda *_: [sys.executable, "-c", answers])
 
     async def last_lines() -> list[bytes]:
         processes = pool.Pool(1, 5, tmp_path)

@@ -4,11 +4,12 @@ import asyncio
 import itertools
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from deeplinear._core.processes import command, ended
 
 _LINE = 64 * 2**20
 """Most bytes of one answer."""
@@ -28,7 +29,7 @@ READING = 5.0
 _PROGRESS = b'{"progress"'
 """How every line begins that is not the last of a task."""
 
-_COMMAND = (sys.executable, "-W", "ignore", "-c", "from deeplinear._explore.worker import main; main()")
+_WORKER = "deeplinear._explore.worker"
 
 
 class Busy(Exception):
@@ -51,7 +52,9 @@ class Worker:
         pipe = asyncio.subprocess.PIPE
         environment = os.environ | {"TMPDIR": str(folder)}
         return cls(
-            await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe, limit=_LINE, env=environment)
+            await asyncio.create_subprocess_exec(
+                *command(_WORKER, "-W", "ignore"), stdin=pipe, stdout=pipe, limit=_LINE, env=environment
+            )
         )
 
     async def answers(self, number: int, task: dict[str, Any], limit: float) -> AsyncIterator[bytes]:
@@ -77,7 +80,7 @@ class Worker:
                     continue
                 line, reading = reading.result(), None
                 if not line:
-                    raise ConnectionError("the process that worked on this has ended; it may have run out of memory")
+                    raise ConnectionError(f"the process that worked on this died {await self._died()}")
                 if not self._is_ready:
                     self._is_ready = True
                     deadline, late = self._deadline(clock())
@@ -118,6 +121,14 @@ class Worker:
         except (TimeoutError, OSError, ValueError):
             pass
         await self.kill()
+
+    async def _died(self) -> str:
+        """Say how the process ended that does not answer any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._process.wait()
+        await self.kill()
+        return ended(self._process.returncode)
 
     async def kill(self) -> None:
         """End the process."""

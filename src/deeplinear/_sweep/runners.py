@@ -14,8 +14,10 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+from deeplinear._core.processes import command, ended
 from deeplinear._core.refusal import Refusal
 from deeplinear._sweep.work import Result, Task
 from deeplinear._sweep.worker import READY
@@ -24,7 +26,7 @@ from deeplinear._sweep.worker import READY
 # batch costs no less (8 to 9 ms, here 5 to 7 ms). But when one worker is killed, loky fails every batch that is under
 # way or waits (TerminatedWorkerError); a sweep has to know which batch cost its process, and go on with the others.
 
-_WORKER = "from deeplinear._sweep.worker import main; main()"
+_WORKER = "deeplinear._sweep.worker"
 
 Function = Callable[[Task], Result]
 Argument = TypeVar("Argument")
@@ -36,6 +38,9 @@ ATTEMPTS = 3
 _ANSWER_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _COUNT_SECONDS = 5.0
+
+_ENDING_SECONDS = 1.0
+"""Most time between the last word of a process and its end."""
 
 
 class WorkerLost(Exception):
@@ -132,6 +137,7 @@ class LocalProcesses:
         self._threads.shutdown()
 
     def _run(self, function: Callable[[Argument], Answer], task: Argument) -> Answer:
+        how = ""
         for _ in range(ATTEMPTS):
             if self._closed:
                 raise CancelledError
@@ -140,13 +146,13 @@ class LocalProcesses:
                 answer = process.call(function, task)
             except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # it died, or its pipes are closed
                 self._all.discard(process)
-                process.kill()
+                how = process.died()
                 continue
             self._idle.put(process)
             return answer
         if self._closed:
             raise CancelledError
-        raise WorkerLost(f"the process that computed it died {ATTEMPTS} times; it may have run out of memory")
+        raise WorkerLost(f"the process that computed it died {ATTEMPTS} times, the last time {how}")
 
     def _process(self) -> "_Process":
         try:
@@ -168,13 +174,9 @@ class _Process:
     """One worker process."""
 
     def __init__(self) -> None:
-        paths = [path or os.getcwd() for path in sys.path]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | threads | {"PYTHONPATH": os.pathsep.join(paths)},
+            command(_WORKER), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | threads
         )
 
     def wait_until_ready(self) -> None:
@@ -183,8 +185,7 @@ class _Process:
         except (EOFError, pickle.UnpicklingError):
             ready = False
         if not ready:
-            self.kill()
-            raise RuntimeError(f"a worker process could not start: {sys.executable} -c {_WORKER!r}")
+            raise RuntimeError(f"a worker process could not start: {sys.executable} ended {self.died()}")
 
     def call(self, function: Callable[[Argument], Answer], task: Argument) -> Answer:
         assert self._process.stdin is not None
@@ -195,6 +196,13 @@ class _Process:
             raise answer
         result: Answer = answer
         return result
+
+    def died(self) -> str:
+        """Say how the process ended that does not answer any more."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDING_SECONDS)
+        self.kill()
+        return ended(self._process.returncode)
 
     def kill(self) -> None:
         self._process.kill()
