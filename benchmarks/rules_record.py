@@ -48,16 +48,16 @@ def rules(draw: Draw, layers: int, steps: int) -> list[Any]:
         "layer_decay": layered(),
     }
     lr = series(0.005, 0.05)
-    mu = of(0.0, 0.6, 0.95)
+    mu, plain = of(0.0, 0.6, 0.95), dl.GradientDescent(lr, **common)
     return [
         dl.GradientDescent(lr),
-        dl.GradientDescent(lr, **common),
+        plain,
         dl.GradientDescent(lr, clip=float(draw.uniform(0.1, 2.0)), clip_by=of("global", "layer"), **common),
         dl.NormalizedDescent(lr, per=of("global", "layer"), beta2=of(0.0, 0.5, 0.9), **common),
-        dl.Muon(lr, mu, mu > 0 and of(True, False), of(1, 3, 5), of(True, False), of(None, dl.GradientDescent(lr, **common))),
+        dl.Muon(lr, mu, mu > 0 and of(True, False), of(1, 3, 5), of(True, False), of(None, plain)),
         dl.ScheduleFree(lr, of(0.0, 0.6, 0.9), common["layer_lr"]),
         dl.SAM(lr, float(draw.uniform(0.02, 0.2)), **common),
-    ]  # fmt: skip
+    ]
 
 
 def problem(number: int) -> dl.Problem:
@@ -92,7 +92,7 @@ def problem(number: int) -> dl.Problem:
     def rule(kind: int) -> Any:
         while True:
             found = rules(draw, network.layers + 1 if not is_deep else 3, steps)[kind]
-            own = [found.layer_lr, found.layer_decay, *([found.other.layer_lr, found.other.layer_decay] if found.other else [])]  # fmt: skip
+            own = [value for each in (found, found.plain) for value in (each.layer_lr, each.layer_decay)]
             by_layer = getattr(found, "per", "") == "layer" or getattr(found, "clip_by", "") == "layer"
             if not (is_deep and (by_layer or any(isinstance(each, tuple) for each in own))):
                 return found

@@ -7,7 +7,7 @@ import numpy as np
 import deeplinear as dl
 from deeplinear._experiment.sizes import sizes_of
 from deeplinear._experiment.targets import draw_targets
-from deeplinear._problem.averages import EMA, TailMean
+from deeplinear._rules.averages import EMA, TailMean
 from factories import maker
 
 DIM, SEED = 8, 5

@@ -33,15 +33,15 @@ from deeplinear._planning.plan import Plan, plan
 from deeplinear._planning.schedule import OptimalSchedule, optimal_schedule
 from deeplinear._planning.transfer import transfer
 from deeplinear._planning.transferred import Transfer
-from deeplinear._problem.averages import EMA, TailMean
 from deeplinear._problem.data import Isotropic
-from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
 from deeplinear._problem.network import MLP, ResNet
-from deeplinear._problem.optimizer import GradientDescent
 from deeplinear._problem.phase import Phase
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
 from deeplinear._problem.spectrum import Spectrum
+from deeplinear._rules.averages import EMA, TailMean
+from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
+from deeplinear._rules.rule import GradientDescent
 from deeplinear._scaling import PowerLawFit, fit_exponent, lazy_exponent, local_exponents, rich_exponent
 from deeplinear._sweep.sweep import open_sweep, sweep
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition

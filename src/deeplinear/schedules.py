@@ -10,6 +10,6 @@ Examples
 array([0.05 , 0.1  , 0.1  , 0.093, 0.075, 0.05 , 0.025, 0.007])
 """
 
-from deeplinear._problem.schedules import SHAPES, Schedule, constant, cosine, linear, piecewise, power, wsd
+from deeplinear._rules.schedules import SHAPES, Schedule, constant, cosine, linear, piecewise, power, wsd
 
 __all__ = ["SHAPES", "Schedule", "constant", "cosine", "linear", "piecewise", "power", "wsd"]

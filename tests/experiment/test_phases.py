@@ -13,8 +13,8 @@ from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.targets import draw_targets
 from deeplinear._problem import schedules
-from deeplinear._problem.more_optimizers import ScheduleFree
 from deeplinear._problem.phase import Phase
+from deeplinear._rules.more_rules import ScheduleFree
 from dense_loops import DIM, GRAM, SEED, Dense, generator, make
 from networks import train
 

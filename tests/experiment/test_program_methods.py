@@ -14,9 +14,9 @@ from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._problem import schedules
-from deeplinear._problem.averages import EMA, TailMean
-from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
 from deeplinear._problem.phase import Phase
+from deeplinear._rules.averages import EMA, TailMean
+from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
 from dense_loops import AVERAGES, DIM, GRAM, make
 
 DISTRIBUTIONS = {

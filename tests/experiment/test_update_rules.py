@@ -11,7 +11,7 @@ import deeplinear as dl
 from deeplinear._core.dataset import LOSSES
 from deeplinear._experiment.simulate import simulate
 from deeplinear._problem import schedules
-from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
+from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
 from dense_loops import (
     AVERAGES,
     DIM,

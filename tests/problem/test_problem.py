@@ -13,7 +13,7 @@ import deeplinear as dl
 from deeplinear._core import checks
 from deeplinear._core.about import described, parts_of
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.series import series_values
+from deeplinear._rules.series import series_values
 from factories import maker
 from strategies import problems
 

@@ -72,4 +72,4 @@ def test_the_list_of_changes_has_all_that_can_be_called():
 
 def _is_given(found: type) -> bool:
     """Whether users make objects of a class: it is a problem, or a part of one."""
-    return found.__module__.startswith("deeplinear._problem.")
+    return found.__module__.startswith(("deeplinear._problem.", "deeplinear._rules."))

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.layers import spread
 from deeplinear._time.propagator import Track
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ leave it.
 from collections import deque
 
 from deeplinear._core.arrays import Array, namespace
-from deeplinear._problem.averages import Average
+from deeplinear._rules.averages import Average
 
 
 class MatrixAverage:

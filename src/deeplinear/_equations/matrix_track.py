@@ -28,8 +28,8 @@ from scipy.linalg.lapack import dpstrf, dsyevd
 
 from deeplinear._core.arrays import Array, identity, namespace
 from deeplinear._equations.matrix_averages import MatrixAverage
-from deeplinear._problem.averages import Average
-from deeplinear._problem.optimizer import Orthogonal
+from deeplinear._rules.averages import Average
+from deeplinear._rules.rule import Orthogonal
 
 Real = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._problem.optimizer import Orthogonal
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.rule import Orthogonal
 
 Array = NDArray[Any]
 

@@ -18,7 +18,7 @@ from deeplinear._equations.replay import part_of_step
 from deeplinear._equations.rules import orthogonal_layers
 from deeplinear._equations.two_time import Room
 from deeplinear._equations.weights import WeightLayers
-from deeplinear._problem.averages import Average
+from deeplinear._rules.averages import Average
 
 DIVERGED = 1e12
 """Training counts as diverged once the loss is this many times its initial value."""

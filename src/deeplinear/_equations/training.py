@@ -28,8 +28,8 @@ from deeplinear._equations.matrix_track import MatrixTrack
 from deeplinear._equations.rules import Evaluation, evaluations, numbers_of, orthogonal_layers
 from deeplinear._equations.two_time import Room, shorten
 from deeplinear._equations.weights import GrowingWeights, WeightLayers
-from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average
 from deeplinear._time.history import Condensation
 from deeplinear._time.propagator import Track, plain_responses
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from deeplinear._core.arrays import Array
 from deeplinear._experiment.in_place import add, copied
-from deeplinear._problem.averages import Average
+from deeplinear._rules.averages import Average
 
 
 class Running:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._experiment.sizes import count
-from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.rule import Optimizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def evaluations(optimizer: Optimizer) -> tuple[int, int]:
 
     Examples
     --------
-    >>> from deeplinear._problem.more_optimizers import SAM, ScheduleFree
+    >>> from deeplinear._rules.more_rules import SAM, ScheduleFree
     >>> evaluations(SAM(lr=0.1, rho=0.05)), evaluations(ScheduleFree(lr=0.1))
     ((2, 2), (2, 1))
     """

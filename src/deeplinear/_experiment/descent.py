@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from deeplinear._core.arrays import Array, beside, namespace
 from deeplinear._experiment.in_place import add, add_outer, zeros_beside
 from deeplinear._experiment.network import Outer
-from deeplinear._problem.optimizer import Optimizer, Scaling
+from deeplinear._rules.rule import Optimizer, Scaling
 
 
 @dataclass(frozen=True)

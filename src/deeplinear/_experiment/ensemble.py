@@ -24,8 +24,8 @@ from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._experiment.curvature import POSITIONS, Curvature
-from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average, averages_from_json, averages_to_json
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -24,10 +24,10 @@ from deeplinear._experiment.ensemble import LINES, SINGULAR, SPECTRA
 from deeplinear._experiment.revealed_network import Looks, coordinates
 from deeplinear._experiment.singular_values import steps_needed
 from deeplinear._experiment.sizes import Sizes, sizes_of
-from deeplinear._problem.averages import Average
 from deeplinear._problem.data import Modes
-from deeplinear._problem.optimizer import Optimizer, Orthogonal
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average
+from deeplinear._rules.rule import Optimizer, Orthogonal
 
 EXPLICIT, LAZY, REDUCED, AUTO = "explicit", "lazy", "reduced", "auto"
 

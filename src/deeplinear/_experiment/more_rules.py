@@ -3,7 +3,7 @@
 from deeplinear._core.arrays import Array, namespace
 from deeplinear._experiment.descent import Descent, Factors, Gradient, Rule, by_layer
 from deeplinear._experiment.in_place import add, add_outer, copied, zeros_beside
-from deeplinear._problem.optimizer import Optimizer
+from deeplinear._rules.rule import Optimizer
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """Coefficients of X, X X^T X and (X X^T)^2 X in an iteration."""

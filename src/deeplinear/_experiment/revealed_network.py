@@ -17,8 +17,8 @@ from deeplinear._experiment.spaces import Space, kept_coordinates
 from deeplinear._experiment.streams import Inputs, Stream, fixed_stream, fresh_stream, population_stream
 from deeplinear._experiment.targets import join_targets, target_roots
 from deeplinear._problem.data import Modes
-from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.layers import spread
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import LINES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.train import train
-from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average
 
 _REPORT = 0.01
 """Part of all training steps between two reports of progress."""

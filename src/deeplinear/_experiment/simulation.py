@@ -12,9 +12,9 @@ from deeplinear._experiment.arguments import check_curvature, read_data, read_me
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.methods import EXPLICIT, REDUCED, Counts, Need
 from deeplinear._experiment.record import RECORDS
-from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.from_data import Fit
 from deeplinear._problem.problem import Problem, check_problem
+from deeplinear._rules.averages import Average, read_averages
 
 
 @dataclass(frozen=True)

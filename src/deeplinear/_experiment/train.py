@@ -27,8 +27,8 @@ from deeplinear._experiment.streams import (
 from deeplinear._experiment.targets import draw_targets, join_targets
 from deeplinear._experiment.training import Task, Training
 from deeplinear._problem.from_data import Fit
-from deeplinear._problem.layers import spread
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.layers import spread
 
 # Second words of the seeds: which of a network's sources of randomness a generator feeds.
 INIT, DATA, _TARGET, _REVEALED, TEST, _UNSEEN = 1, 2, 3, 4, 5, 6

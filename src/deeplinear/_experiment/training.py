@@ -14,10 +14,10 @@ from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
 from deeplinear._experiment.singular_values import SingularValues
 from deeplinear._experiment.streams import Batch, Inputs, Stream
-from deeplinear._problem.averages import Average
-from deeplinear._problem.layers import spread
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average
+from deeplinear._rules.layers import spread
 
 
 @dataclass(frozen=True)

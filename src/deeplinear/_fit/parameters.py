@@ -13,7 +13,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import field_names, get_field, replace
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
-from deeplinear._problem.series import is_constant
+from deeplinear._rules.series import is_constant
 from deeplinear._solvers.choose import Choice
 from deeplinear._theory.curves import Curve, curves
 from deeplinear._theory.sensitivity import CONTINUOUS, derivatives

@@ -19,8 +19,8 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import Rows, lanczos, rows_needed
 from deeplinear._geometry.rates import rate_factors, stage_at
 from deeplinear._geometry.visit import Stop, visit
-from deeplinear._problem.averages import EMA, Average
 from deeplinear._problem.problem import Problem, check_problem
+from deeplinear._rules.averages import EMA, Average
 
 Array = NDArray[np.float64]
 Weights = Mapping[int, Array]

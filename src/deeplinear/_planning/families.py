@@ -14,9 +14,9 @@ from deeplinear._planning.descent import Surface, descend
 from deeplinear._planning.one_field import optimal_value
 from deeplinear._planning.rates import Rates
 from deeplinear._planning.scales import values_of
-from deeplinear._problem import schedules
 from deeplinear._problem.edit import replace
-from deeplinear._problem.schedules import Schedule
+from deeplinear._rules import schedules
+from deeplinear._rules.schedules import Schedule
 
 Array = NDArray[np.float64]
 

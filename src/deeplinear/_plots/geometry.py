@@ -17,7 +17,7 @@ from deeplinear._geometry.weight_spectra import WeightSpectra
 from deeplinear._plots.loss import LOSSES, losses_of
 from deeplinear._plots.style import INK, THEORY, figure_of, new_figure, put_title, styled
 from deeplinear._plots.words import in_words
-from deeplinear._problem.averages import Average
+from deeplinear._rules.averages import Average
 
 _LARGEST, _LOWEST = (color for _, color in LOSSES.values())
 NAMES = {"hessian": "eigenvalue of the Hessian", "kernel": "eigenvalue of the tangent kernel"}

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from deeplinear._core.about import Described, described
 from deeplinear._problem.edit import find_field
-from deeplinear._problem.layers import Layers
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, Phase
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.schedules import Schedule
+from deeplinear._rules.layers import Layers
+from deeplinear._rules.schedules import Schedule
 
 
 class Word(NamedTuple):

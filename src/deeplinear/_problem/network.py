@@ -12,7 +12,7 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields, keep
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
-from deeplinear._problem.layers import LayerCheck, Layers, PerLayer, check_count, every_layer
+from deeplinear._rules.layers import LayerCheck, Layers, PerLayer, check_count, every_layer
 
 LEAST_RICHNESS = 1e-100
 """Below this the loss of a network that is not centered, and what is made of it, would leave the range of numbers."""

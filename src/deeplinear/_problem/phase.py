@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.more_optimizers import SAM, Muon, NormalizedDescent, ScheduleFree
-from deeplinear._problem.optimizer import GradientDescent
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
+from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
+from deeplinear._rules.rule import GradientDescent
 
 OPTIMIZERS = (GradientDescent, NormalizedDescent, Muon, ScheduleFree, SAM)
 AnyOptimizer = GradientDescent | NormalizedDescent | Muon | ScheduleFree | SAM

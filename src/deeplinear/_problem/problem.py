@@ -17,15 +17,15 @@ from deeplinear._core.cached import cached_property
 from deeplinear._core.files import parse_toml, read_toml, write_atomically
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 from deeplinear._problem.data import Isotropic, Modes
-from deeplinear._problem.layers import PerLayer, check_count, every_layer
 from deeplinear._problem.network import MLP, Network, ResNet
-from deeplinear._problem.optimizer import Optimizer, Scaling
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, AnyOptimizer, Phase, Stage, first_phases, stages
 from deeplinear._problem.quadrature import MOST_OF_A_STEP
 from deeplinear._problem.sampling import Sampling
-from deeplinear._problem.series import is_constant
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._problem.tables import phase_table, read_part, read_phase, table_of
+from deeplinear._rules.layers import PerLayer, check_count, every_layer
+from deeplinear._rules.rule import Optimizer, Scaling
+from deeplinear._rules.series import is_constant
 
 _NETWORK = AboutPart("Network", "What is trained: layers of linear neurons, from random weights.", (MLP, ResNet), MLP)
 _DATA = AboutPart(

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.schedules import Schedule
-from deeplinear._problem.series import Series, SeriesCheck, is_constant, series_values
+from deeplinear._rules.schedules import Schedule
+from deeplinear._rules.series import Series, SeriesCheck, is_constant, series_values
 
 _SAMPLES = About(
     "Data set size",

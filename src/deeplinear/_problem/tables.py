@@ -7,10 +7,10 @@ from deeplinear._core import checks
 from deeplinear._core.about import AboutPart, described
 from deeplinear._core.refusal import Refusal, check_names
 from deeplinear._core.words import counted
-from deeplinear._problem.layers import Layers
-from deeplinear._problem.optimizer import GradientDescent, Optimizer
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, SAMPLINGS, Phase
-from deeplinear._problem.schedules import Schedule
+from deeplinear._rules.layers import Layers
+from deeplinear._rules.rule import GradientDescent, Optimizer
+from deeplinear._rules.schedules import Schedule
 
 _OWN = {
     "optimizer": ABOUT_OPTIMIZER,

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from deeplinear._core.progress import Progress
 from deeplinear._equations.coefficients import Structure
 from deeplinear._equations.system import Equations, matrices_read
-from deeplinear._problem.averages import Average
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.series import is_constant
+from deeplinear._rules.averages import Average
+from deeplinear._rules.series import is_constant
 from deeplinear._time.axis import TimeAxis
 
 Array = NDArray[Any]

@@ -11,8 +11,8 @@ from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
-from deeplinear._problem.averages import Average, averages_from_json, averages_to_json
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average, averages_from_json, averages_to_json
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work
 from deeplinear._solvers.condensed.solver import PAIRS, Condensed
 from deeplinear._solvers.dense import Dense

@@ -24,8 +24,8 @@ from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
 from deeplinear._equations.training import Training
 from deeplinear._equations.two_time import Room
-from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from, curves_of
 from deeplinear._solvers.base import Answer, Overlaps, Solver, Work

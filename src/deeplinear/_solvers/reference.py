@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
+from deeplinear._rules.averages import Average
 from deeplinear._solvers.reference_rules import Row, gradient_sizes, train
 
 Array = NDArray[np.floating[Any]]

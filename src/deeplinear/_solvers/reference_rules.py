@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._problem.averages import Average
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import MultiPassSGD, OnlineSGD
+from deeplinear._rules.averages import Average
 
 Array = NDArray[Any]
 

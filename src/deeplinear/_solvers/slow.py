@@ -10,8 +10,8 @@ import numpy as np
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import structure
-from deeplinear._problem.averages import Average
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average
 from deeplinear._solvers.base import Answer, Curves, Solver, Work
 from deeplinear._solvers.reference import reference
 from deeplinear._time.axis import EveryStep

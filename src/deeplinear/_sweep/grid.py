@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE
 from deeplinear._problem.edit import find_field, short_name
-from deeplinear._problem.layers import Layers
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.schedules import Schedule
+from deeplinear._rules.layers import Layers
+from deeplinear._rules.schedules import Schedule
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import Field, all_fields, field_names, find_field, get_field, get_part, replace_unchecked
 from deeplinear._problem.problem import Problem, check_problem
-from deeplinear._problem.series import is_constant
+from deeplinear._rules.series import is_constant
 from deeplinear._solvers.choose import Choice
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._theory.curves import Curve, curves

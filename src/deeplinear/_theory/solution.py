@@ -19,8 +19,8 @@ from deeplinear._core.threads import one_blas_thread
 from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
 from deeplinear._equations.observables import matrices, two_time
-from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.rule import Optimizer
 from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
 from deeplinear._time.axis import TimeAxis

@@ -8,8 +8,8 @@ from deeplinear._core import checks, memory
 from deeplinear._core.device import CPU, find_device
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.averages import Average, read_averages
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.averages import Average, read_averages
 from deeplinear._solvers.choose import METHODS, Choice, answers, batches
 from deeplinear._solvers.rounding import with_measured_rounding
 from deeplinear._theory.solution import Solution

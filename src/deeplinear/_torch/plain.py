@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from deeplinear._experiment.sizes import Sizes
-from deeplinear._problem.layers import spread
-from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.layers import spread
+from deeplinear._rules.rule import Optimizer
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ import torch
 from deeplinear._experiment.descent import Factors
 from deeplinear._experiment.more_rules import orthogonal
 from deeplinear._experiment.training import factors_of
-from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.rule import Optimizer
 
 
 @dataclass

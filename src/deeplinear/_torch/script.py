@@ -8,9 +8,9 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.targets import target_roots
-from deeplinear._problem.optimizer import Optimizer
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.series import is_constant
+from deeplinear._rules.rule import Optimizer
+from deeplinear._rules.series import is_constant
 from deeplinear._torch.plain import PlainLayer, output_multiplier, plain_layers
 
 

@@ -15,7 +15,7 @@ from deeplinear._equations import system
 from deeplinear._equations.coefficients import Structure, structure
 from deeplinear._problem.phase import AnyOptimizer
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.series import is_listed
+from deeplinear._rules.series import is_listed
 from deeplinear._solvers import depth
 from deeplinear._solvers.answer import answer_from, curves_of
 from deeplinear._solvers.base import Answer, Solver, Unresolved, Work, not_plain

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, check_fields
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.layers import LayerCheck, PerLayer
-from deeplinear._problem.schedules import Schedule
-from deeplinear._problem.series import Series, SeriesCheck, is_constant, is_function, is_listed, series_values
+from deeplinear._rules.layers import LayerCheck, PerLayer
+from deeplinear._rules.schedules import Schedule
+from deeplinear._rules.series import Series, SeriesCheck, is_constant, is_function, is_listed, series_values
 
 _LR = About(
     "Learning rate",

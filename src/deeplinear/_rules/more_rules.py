@@ -6,8 +6,8 @@ from typing import ClassVar
 from deeplinear._core import checks
 from deeplinear._core.about import About, Kind, keep
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.layers import PerLayer
-from deeplinear._problem.optimizer import (
+from deeplinear._rules.layers import PerLayer
+from deeplinear._rules.rule import (
     _LAYER_DECAY,
     _LAYER_LR,
     _LR,
@@ -20,7 +20,7 @@ from deeplinear._problem.optimizer import (
     Orthogonal,
     Scaling,
 )
-from deeplinear._problem.series import Series
+from deeplinear._rules.series import Series
 
 _PER_WHAT = About(
     "Measure gradients over",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deeplinear._core.checks import Check, Number, Wider
 from deeplinear._core.refusal import Refusal
-from deeplinear._problem.schedules import Schedule, from_dict
+from deeplinear._rules.schedules import Schedule, from_dict
 
 Series = float | tuple[float, ...] | Schedule | Callable[[int], float]
 

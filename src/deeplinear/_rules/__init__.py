@@ -1,0 +1,1 @@
+"""How weights are changed: update rules with their schedules, and averages of weights."""
