@@ -7,7 +7,7 @@ RULES = Suite(
     mutants={
         "_time/propagator.py": [("2 + row] += rate * scale", "2 + row] += rate")],
         "_equations/training.py": [
-            ("where = {group: weights - self._up * last", "where = {group: weights + self._up * last"),
+            ("group in still else w - self._up * last", "group in still else w + self._up * last"),
             ("(1.0 - beta) * z + beta * self._means[group]", "beta * z + (1.0 - beta) * self._means[group]"),
             ("+ rule.since + 2.0)", "+ rule.since + 1.0)"),
             ("+ (1.0 - beta2) * square", "+ square"),
