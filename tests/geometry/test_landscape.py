@@ -124,6 +124,28 @@ def test_a_barrier_is_a_rise_above_the_line_between_the_ends():
     assert _barrier(where, np.array([1.0, 1.4, 1.9, 3.0])) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("along", "centered", "power"),
+    [("line", True, 0.5), ("line", True, 1.0), ("line", False, 0.5), ("twins", True, 0.5), ("gradient", True, 1.0)],
+)
+def test_nodes_in_depth_stand_for_layers_everywhere_on_a_line(along, centered, power, monkeypatch):
+    """At the first weights of a centered network all that steps in depth solve for is zero, or rounding."""
+    network = dl.ResNet(256, 1.0, centered=centered, branch_scaling=power)
+    problem = make(dl.GradientDescent(0.02), dl.OnlineSGD(0.5), network, steps=6)
+    positions = [0.0, 0.25, 0.5, 1.0]
+    on_nodes = dl.landscape(problem, along, positions)
+    monkeypatch.setattr("deeplinear._solvers.depth._MANY_LAYERS", 1000)
+    by_layers = dl.landscape(problem, along, positions)
+    np.testing.assert_allclose(on_nodes.train_loss, by_layers.train_loss, rtol=1e-7)
+    np.testing.assert_allclose(on_nodes.test_loss, by_layers.test_loss, rtol=1e-7)
+
+
+def test_weights_that_nodes_in_depth_do_not_solve_are_refused():
+    problem = make(dl.GradientDescent(0.02), network=dl.ResNet(256, 1.0, branch=1.5), steps=3)
+    with pytest.raises(ArithmeticError, match="nodes in depth do not solve the network around step 2; lower depth or"):
+        dl.landscape(problem, "gradient", [1e6])
+
+
 def test_positions_may_come_in_any_order():
     one, other = (dl.landscape(make(), "line", where) for where in ([0.0, 0.5, 1.0], [0.5, 1.0, 0.0]))
     np.testing.assert_array_equal(other.positions, one.positions)

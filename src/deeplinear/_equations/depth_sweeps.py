@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, alike, identity
+from deeplinear._core.arrays import Array, alike, identity, to_numpy
 from deeplinear._equations.coefficients import Coefficients
 from deeplinear._equations.fixed_point import fixed_point, solve
 from deeplinear._equations.products import is_panel
@@ -66,15 +66,17 @@ class DepthSweeps:
         before = earlier_rows(rows, count)
         start = xp.stack([each.matrix[..., before, :e] for each in (kernel, covariance)], axis=1)
         flat = start.reshape(len(start), -1)
+        # At the first weights of a centered network there is nothing but rounding errors of the step before.
+        size = to_numpy(xp.max(xp.abs(flat), axis=1))
 
         def swept_once(flat: Array) -> Array:
             return carried(flat.reshape(start.shape)).reshape(flat.shape)
 
         if (first := recorded_sweeps(rows, name, swept_once, flat)) is not None:
-            last, moving = solve(first, flat, SETTLED, _MOST_SWEEPS, self.unsettled)
+            last, moving = solve(first, flat, SETTLED, _MOST_SWEEPS, self.unsettled, size)
         else:
             last, moving = fixed_point(
-                swept_once, flat, tolerance=SETTLED, most_sweeps=_MOST_SWEEPS, ignore=self.unsettled
+                swept_once, flat, tolerance=SETTLED, most_sweeps=_MOST_SWEEPS, ignore=self.unsettled, before=size
             )
         if self._are_many and (moving & ~self.unsettled).any() and bool(xp.all(xp.isfinite(last))):
             # What has grown much along the depth: too much for few sweeps in memory, not yet a divergence.
@@ -85,6 +87,7 @@ class DepthSweeps:
                 most_sweeps=_MANY_SWEEPS,
                 memory=_MANY_IN_MEMORY,
                 ignore=self.unsettled,
+                before=size,
             )
         self.unsettled |= moving
 

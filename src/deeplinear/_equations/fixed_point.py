@@ -1,7 +1,7 @@
 """Fixed points of a sweep, accelerated: each problem of a batch on its own."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,12 @@ MEMORY = 8
 RIDGE = 1e-14
 """Added to the products of residuals of length 1, which may be parallel."""
 
-_NO_DERIVATIVE = 1e-44
-"""Imaginary parts this small beside the real ones are rounding errors: those of a complex step are 1e-30 times a
-derivative."""
+_ROUNDING = 1e-14
+"""Changes that are rounding errors, relative to the largest unknown of this step and of the one before."""
+
+_COMPLEX_STEP = 1e-30
+"""Size of the imaginary parts of a complex step beside the real ones: what counts as a rounding error is so much
+smaller."""
 
 
 def fixed_point(
@@ -27,7 +30,7 @@ def fixed_point(
     most_sweeps: int,
     ignore: NDArray[np.bool_],
     memory: int = MEMORY,
-    split: bool = False,
+    before: NDArray[np.float64] | None = None,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Solve x = sweep(x) by Anderson acceleration.
 
@@ -49,8 +52,8 @@ def fixed_point(
         Problems that are not waited for, shape (batch,).
     memory
         Number of earlier sweeps that are combined.
-    split
-        Whether the second half of the batch are the imaginary parts of the first.
+    before
+        Largest unknown of the step before, shape (batch,), to which all of this step may be a rounding error.
 
     Returns
     -------
@@ -66,10 +69,10 @@ def fixed_point(
             most_sweeps=most_sweeps,
             ignore=np.tile(ignore, 2),
             memory=memory,
-            split=True,
+            before=before,
         )
         return _join(x), np.logical_or(*np.split(moving, 2))
-    return solve(Accelerated(sweep, start, Past(memory, start)), start, tolerance, most_sweeps, ignore, split=split)
+    return solve(Accelerated(sweep, start, Past(memory, start)), start, tolerance, most_sweeps, ignore, before)
 
 
 class AnyPast(Protocol):
@@ -111,21 +114,27 @@ def solve(
     tolerance: float,
     most_sweeps: int,
     ignore: NDArray[np.bool_],
-    *,
-    split: bool = False,
+    before: NDArray[np.float64] | None = None,
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Sweep from a first iterate on until nothing moves; arguments and results are those of ``fixed_point``."""
+    """Sweep from a first iterate on until nothing moves; arguments and results are those of ``fixed_point``.
+
+    Imaginary parts may follow as problems of their own after the real ones, to which ``before`` belongs.
+    """
     sweeps.begin(start)
     for _ in range(most_sweeps):
-        largest, residual = to_numpy(sweeps.advance()).T
-        allowed = tolerance * largest
-        if split:
-            real = len(largest) // 2
-            allowed[real:] = np.maximum(allowed[real:], _NO_DERIVATIVE * largest[:real])
-        moving = ~(residual <= allowed)
+        largest = to_numpy(sweeps.advance())
+        moving = ~(largest[:, 1] <= np.maximum(tolerance * largest[:, 0], _rounding(largest[:, 0], before)))
         if not (moving & ~ignore).any():
             break
     return sweeps.x, moving
+
+
+def _rounding(largest: NDArray[Any], before: NDArray[np.float64] | None) -> NDArray[Any] | float:
+    """Return the changes that are rounding errors of real parts, and of imaginary ones if they follow."""
+    if before is None:
+        return 0.0
+    size = np.maximum(largest[: len(before)], before)
+    return np.concatenate([_ROUNDING * size, _ROUNDING * _COMPLEX_STEP * size])[: len(largest)]
 
 
 class Accelerated:

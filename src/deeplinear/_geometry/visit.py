@@ -19,6 +19,7 @@ from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.training import Training
 from deeplinear._geometry.rates import stage_at
 from deeplinear._problem.problem import Problem
+from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.dense import Dense, DenseRun
 from deeplinear._solvers.depth import likely_nodes
 
@@ -65,6 +66,11 @@ def visit(
     -------
     int
         Step of divergence, -1 if there is none. Nothing is looked at from then on.
+
+    Raises
+    ------
+    Unresolved
+        If nodes in depth do not solve the network at weights that were looked at.
     """
     cut = problem.first(steps[-1] + 1)
     nodes = _depth_nodes(cut, device)
@@ -91,6 +97,8 @@ def visit(
             fresh = bool(sampling.subsamples and sampling.fresh)
             extension = Extension(run.equations, evaluation.row, extra, fresh=fresh, twin=twin)
             look(Stop(step, extension, training.scales, training.gains, rows))
+            if extension.equations.chain.unsettled.any():
+                raise Unresolved(f"{nodes} nodes in depth do not solve the network around step {step}; lower depth or lr")
             stops += 1
         if progress is not None:
             progress(evaluation.row + 1 + stops * extra, total)
