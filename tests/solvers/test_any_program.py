@@ -405,6 +405,18 @@ def test_results_are_kept_in_files(tmp_path):
     assert_close(loaded.variance.bias, solution.variance.bias)
 
 
+@pytest.mark.parametrize("averages", [(), (dl.EMA(0.5),)])
+@pytest.mark.parametrize("phases", [(), (dl.Phase(5), dl.Phase(5, 0.5))])
+@pytest.mark.parametrize("method", ["dense", "reference"])
+def test_sets_of_curves_keep_their_shapes_in_files_without_any(method, phases, averages, tmp_path):
+    solution = dl.solve(make(dl.GradientDescent(0.03), phases=phases), method=method, averages=averages)
+    solution.save(tmp_path / "solution.nc")
+    loaded = dl.Solution.load(tmp_path / "solution.nc")
+    for one in (solution, loaded):
+        assert one.averaged_test_loss.shape == (len(averages), 10)
+        assert one.task_loss.shape == (len(phases), 10)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

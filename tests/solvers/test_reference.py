@@ -289,3 +289,33 @@ def test_the_reference_loses_small_changes_of_centered_networks_and_says_so(widt
     np.testing.assert_allclose(
         dl.solve(infinite, method="reference").test_loss, dl.solve(infinite).test_loss, rtol=1e-12
     )
+
+
+EXPLODING = {
+    "full batch": dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.2), dl.FullBatch(2.0), dl.GradientDescent(0.6), 24),
+    "centered": dl.Problem(
+        dl.MLP(3, 1.0, centered=True), dl.Isotropic(0.2), dl.Population(), dl.GradientDescent(0.5), 16
+    ),
+    "SAM": dl.Problem(dl.ResNet(2, 1.0), dl.Isotropic(0.2), dl.OnlineSGD(0.5), dl.SAM(0.5, 0.1), 16),
+    "schedule-free": dl.Problem(
+        dl.MLP(2, 1.8, 0.33, "standard"), dl.Isotropic(), dl.FullBatch(1.0), dl.ScheduleFree(1.07, 0.5), 14
+    ),
+    "phases": dl.Problem(
+        dl.MLP(2, 1.0), dl.Isotropic(0.2), dl.FullBatch(2.0), dl.GradientDescent(0.05), 20,
+        (dl.Phase(8), dl.Phase(12, 0.5, optimizer=dl.GradientDescent(0.8))),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPLODING)
+def test_what_comes_before_an_explosion_is_known(name):
+    """Large numbers do not reach rows before them, and there are none from the step of the divergence on."""
+    problem = EXPLODING[name]
+    fast, slow = (dl.solve(problem, method=method, averages=[dl.EMA(0.5)]) for method in ("dense", "reference"))
+    end = fast.status.diverged_at
+    assert slow.status == fast.status
+    for curve in ("test_loss", "train_loss", "averaged_test_loss", "task_loss"):
+        expected, found = (getattr(each, curve)[..., :end] for each in (fast, slow))
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        assert np.isposinf(getattr(slow, curve)[..., end:]).all()
+    np.testing.assert_allclose(slow.error_correlation, fast.error_correlation, rtol=1e-6)

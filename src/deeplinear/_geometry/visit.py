@@ -98,7 +98,9 @@ def visit(
             extension = Extension(run.equations, evaluation.row, extra, fresh=fresh, twin=twin)
             look(Stop(step, extension, training.scales, training.gains, rows))
             if extension.equations.chain.unsettled.any():
-                raise Unresolved(f"{nodes} nodes in depth do not solve the network around step {step}; lower depth or lr")
+                raise Unresolved(
+                    f"{nodes} nodes in depth do not solve the network around step {step}; lower depth or lr"
+                )
             stops += 1
         if progress is not None:
             progress(evaluation.row + 1 + stops * extra, total)

@@ -12,8 +12,9 @@ Causality makes the equations solvable: within one step the order is g_L .. g_1,
 h_L, and row t follows from rows before t and from what precedes it in this order. So the matrices
 grow by one row per stage, an evaluation of the network as ``reference_rules`` asks for it. A stage pads them with zeros
 and evaluates every equation once, in causal order, after which the new row is exact; an unknown entry only ever meets a
-zero of a strictly causal matrix. The cost, O(L T^4) for an MLP and O(L^4 T^4) for a residual network, is of no concern
-here.
+zero of a strictly causal matrix. Rows that are known stay as they are: an inverse of the whole spreads the rounding
+errors of large entries over all rows. A run that explodes ends at the step from which nothing is known. The cost,
+O(L T^4) for an MLP and O(L^4 T^4) for a residual network, is of no concern here.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ from deeplinear._rules.averages import Average
 from deeplinear._solvers.reference_rules import Row, gradient_sizes, train
 
 Array = NDArray[np.floating[Any]]
+
+_DIVERGED = 1e12
+"""Training counts as diverged once the loss is this many times its initial value."""
 
 
 @dataclass
@@ -59,11 +63,23 @@ class _Kernels:
         layered = {"Ch", "Rhr", "Cg", "Rgu"}
         return cls(**{f.name: np.zeros((depth + 1, 0, 0) if f.name in layered else (0, 0)) for f in fields(cls)})
 
-    def grow(self, outputs: int) -> None:
-        """Add one time, with zeros for all that is not known yet."""
+    def grow(self, outputs: int) -> dict[str, Array]:
+        """Add one time, with zeros for all that is not known yet; return what was known."""
+        known = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, old in known.items():
+            setattr(self, name, np.pad(old, [(0, 0)] * (old.ndim - 2) + [(0, outputs)] * 2))
+        return known
+
+    def keep(self, known: dict[str, Array]) -> None:
+        """Let what was known be as it was."""
+        for name, old in known.items():
+            size = old.shape[-1]
+            getattr(self, name)[..., :size, :size] = old
+
+    def cut(self, size: int) -> None:
+        """Leave the first rows only."""
         for f in fields(self):
-            old = getattr(self, f.name)
-            setattr(self, f.name, np.pad(old, [(0, 0)] * (old.ndim - 2) + [(0, outputs)] * 2))
+            setattr(self, f.name, getattr(self, f.name)[..., :size, :size])
 
 
 def reference(problem: Problem, averages: Sequence[Average] = ()) -> dict[str, Array]:
@@ -82,6 +98,7 @@ def reference(problem: Problem, averages: Sequence[Average] = ()) -> dict[str, A
         ``overlap_data``, ``overlap_init``: shape (T,), what C_v(t, t) becomes across two networks that
         share only the data (and batches), or only the initialisation.
         ``averaged_test_loss``: shape (averages, T). ``task_loss``: shape (phases, T).
+        From the step on at which a run explodes, curves are inf and matrices zero.
     """
     if np.isinf(problem.network.depth):
         raise ValueError("the reference needs a finite depth, got inf")
@@ -91,15 +108,50 @@ def reference(problem: Problem, averages: Sequence[Average] = ()) -> dict[str, A
     network, same_data, same_init = (_Kernels.empty(L) for _ in range(3))
     training, rows = train(problem, averages), []
     row = next(training)
+    every = (network, same_data, same_init)
     while row is not None:
         rows.append(row)
-        for kernels in (network, same_data, same_init):
-            kernels.grow(outputs)
+        known = [kernels.grow(outputs) for kernels in every]
+        with np.errstate(over="ignore", invalid="ignore"):
+            explodes = not _fill(problem, rows, *every) or _is_large(problem, rows, network.Cv)
+        for kernels, old in zip(every, known, strict=True):
+            kernels.keep(old)
+        if explodes and row.step:
+            rows = [each for each in rows if each.step < row.step]
+            for kernels in every:
+                kernels.cut(len(rows) * outputs)
+            break
+        row = training.send(gradient_sizes(problem, network.Cg, network.Ch))
+    return _results(problem, rows, *every, len(averages))
+
+
+def _fill(problem: Problem, rows: list[Row], network: _Kernels, same_data: _Kernels, same_init: _Kernels) -> bool:
+    """Evaluate the last row of everything; return whether it is made of numbers."""
+    try:
         _evaluate(problem, rows, network, network, shares_init=True, shares_data=True)
         _evaluate(problem, rows, same_data, network, shares_init=False, shares_data=True)
         _evaluate(problem, rows, same_init, network, shares_init=True, shares_data=False)
-        row = training.send(gradient_sizes(problem, network.Cg, network.Ch))
-    return _results(problem, rows, network, same_data, same_init, len(averages))
+    except np.linalg.LinAlgError:  # of what has overflowed
+        return False
+    return all(np.isfinite(getattr(network, f.name)).all() for f in fields(network))
+
+
+def _is_large(problem: Problem, rows: list[Row], Cv: Array) -> bool:
+    """Whether training counts as diverged: by the loss at its weights or at those reported, in units of the first one.
+
+    What a centered network subtracts is no divergence where decaying weights uncover it.
+    """
+    if not {"reported", "shown"} & set(rows[-1].roles):
+        return False
+    network, outputs = problem.network, problem.data.outputs
+    loss, first = (
+        np.trace(Cv[own, own]) + outputs * row.stage.noise**2
+        for own, row in ((slice(-outputs, None), rows[-1]), (slice(outputs), rows[0]))
+    )
+    decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
+    size = np.sum(problem.modes.weight * problem.modes.eigenvalues) * outputs
+    uncovered = size * network.initial_variance / network.richness**2 if network.centered and decays else 0.0
+    return bool(loss > _DIVERGED * (first + uncovered))
 
 
 def _results(
@@ -132,15 +184,20 @@ def _results(
     matrices = {name: shown(getattr(net, name)) for name in ("Cv", "CDelta", "RDelta", "Rvu", "K", "Ch", "Rhr")}
     matrices |= {"Cg": shown(net.Cg[1:]), "Rgu": shown(net.Rgu[1:])}
     averaged = [test[of(f"average {index}")] for index in range(averages)]
-    return (
-        {name: curve[of("reported")] for name, curve in losses.items()}
-        | matrices
-        | {
-            "kernel": kernel[of("shown")],
-            "averaged_test_loss": np.array(averaged).reshape(averages, problem.steps),
-            "task_loss": _task_losses(problem, rows, net, test)[:, of("reported")],
-        }
-    )
+    curves = {name: curve[of("reported")] for name, curve in losses.items()} | {
+        "kernel": kernel[of("shown")],
+        "averaged_test_loss": np.array(averaged).reshape(averages, -1) if averages else np.zeros((0, problem.steps)),
+        "task_loss": _task_losses(problem, rows, net, test)[:, of("reported")],
+    }
+
+    def longer(values: Array, axes: int, size: int, rest: float) -> Array:
+        return np.pad(
+            values, [(0, 0)] * (values.ndim - axes) + [(0, size - values.shape[-1])] * axes, constant_values=rest
+        )
+
+    return {name: longer(curve, 1, problem.steps, np.inf) for name, curve in curves.items()} | {
+        name: longer(M, 2, problem.steps * outputs, 0.0) for name, M in matrices.items()
+    }
 
 
 def _task_losses(problem: Problem, rows: list[Row], net: _Kernels, test: Array) -> Array:

@@ -80,7 +80,7 @@ def read(path: str | Path) -> dict[str, Any]:
             "status": Status(**{name: None if step < 0 else step for name, step in steps.items()}),
             "solver": read_solver(json.loads(dataset.attrs["solver"])),
             "stats": dict(json.loads(dataset.attrs["stats"])),
-            **{name: arrays.get(name, np.zeros((0, 0))) for name in SETS},
+            **{name: arrays.get(name, np.zeros((0, len(arrays["test_loss"])))) for name in SETS},
             "_matrices": {name: arrays[name] for name in MATRICES if name in arrays},
         }
         for name, step in steps.items():
