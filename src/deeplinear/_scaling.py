@@ -25,6 +25,8 @@ from deeplinear._core.statistics import loglog_slope
 
 Array = NDArray[np.float64]
 
+_MOST_POINTS = 100_000
+
 
 @dataclass(frozen=True)
 class PowerLawFit:
@@ -68,7 +70,7 @@ def fit_exponent(times: ArrayLike, losses: ArrayLike, start: float, stop: float,
     if not t[0] <= start < stop <= t[-1]:
         within = f"an interval within {t[0]:g} .. {t[-1]:g}"
         raise Refusal("start and stop", (start, stop), within, got=f"{start:g} .. {stop:g}")
-    log_t = np.linspace(np.log(start), np.log(stop), checks.whole("points", points, at_least=3))
+    log_t = np.linspace(np.log(start), np.log(stop), checks.whole("points", points, at_least=3, at_most=_MOST_POINTS))
     log_loss = np.interp(log_t, np.log(t), np.log(loss))
     slope, error = loglog_slope(np.exp(log_t), np.exp(log_loss))
     return PowerLawFit(-slope, error, float(start), float(stop))
@@ -84,7 +86,7 @@ def local_exponents(times: ArrayLike, losses: ArrayLike, per_decade: int = 2) ->
     [0.74, 0.97, 1.0, 1.0]
     """
     t, loss = _curve(times, losses)
-    count = round(np.log10(t[-1] / t[0]) * checks.whole("per_decade", per_decade))
+    count = round(np.log10(t[-1] / t[0]) * checks.whole("per_decade", per_decade, at_most=_MOST_POINTS))
     if count < 1:
         least, got = f"at least 1/{per_decade} of a decade", f"{t[0]:g} .. {t[-1]:g}"
         raise Refusal("times", times, least, verb="span", got=got)

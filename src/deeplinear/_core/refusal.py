@@ -1,7 +1,8 @@
 """The error that says which value was refused, and what would be allowed in its place."""
 
 import math
-from collections.abc import Callable, Iterable
+import reprlib
+from collections.abc import Callable, Iterable, Sized
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,11 @@ from deeplinear._core.words import did_you_mean
 
 _MANY_DIGITS = 10**40
 """From where on whole numbers are not written out."""
+_MANY_ENTRIES = 100
+"""Most entries of a list that a message shows."""
+_LONG = 2000
+"""Most letters of a value that a message shows."""
+_CUT = reprlib.Repr()
 
 
 class Refusal(ValueError):
@@ -72,7 +78,11 @@ def _shown(value: Any) -> str:
     if isinstance(value, int | Fraction) and abs(math.trunc(value)) >= _MANY_DIGITS:
         digits = int(math.log10(2) * abs(math.trunc(value)).bit_length())
         return f"{'-' if value < 0 else ''}10**{digits} or so"
-    return repr(value)
+    try:
+        text = _CUT.repr(value) if isinstance(value, Sized) and len(value) > _MANY_ENTRIES else repr(value)
+    except (RecursionError, TypeError, OverflowError):  # nested deeply, or without a length that can be told
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _LONG else f"{text[: _LONG // 2]} ... {text[-_LONG // 10 :]}"
 
 
 def _made(field: str, value: Any, allowed: str, text: str) -> Refusal:

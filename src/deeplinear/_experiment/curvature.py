@@ -35,6 +35,9 @@ POSITIONS = np.linspace(0.0, 1.0, 25)
 
 OPERATORS, STARTS = ("hessian", "kernel"), ("first", "now")
 
+_MOST_LOOKS = 10_000
+"""Most steps at which curvature is measured."""
+
 _LOST = 1e-9
 """What is left of a squared norm after orthogonalising, relative to it, and is rounding."""
 
@@ -76,7 +79,8 @@ class Curvature:
     line: bool = False
 
     def __post_init__(self) -> None:
-        steps = tuple(sorted({checks.whole("at", step, at_least=0) for step in self.at}))
+        at = checks.listed("at", self.at, _MOST_LOOKS)
+        steps = tuple(sorted({checks.whole("at", step, at_least=0) for step in at}))
         checks.whole("vectors", self.vectors, at_least=2)
         checks.word("operator", self.operator, OPERATORS)
         checks.whole("singular_values", self.singular_values, at_least=0)

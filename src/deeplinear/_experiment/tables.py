@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +65,9 @@ def read_path(path: Path, asked: Columns) -> dict[str, list[Series]]:
 
 def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str, list[Series]]:
     """Return steps and values of each run, by the name of the loss."""
+    for name in _names(table):
+        if not isinstance(table[name], Iterable):
+            raise Refusal(str(name), table[name], "a column of numbers")
     columns = {str(name): _numbers(table[name]) for name in _names(table)}
     steps = _steps(columns, asked.steps, where)
     groups = _groups(table)

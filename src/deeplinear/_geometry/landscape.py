@@ -18,7 +18,7 @@ from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import Rows, lanczos, rows_needed
 from deeplinear._geometry.rates import rate_factors, stage_at
-from deeplinear._geometry.visit import Stop, visit
+from deeplinear._geometry.visit import MOST_LOOKS, Stop, check_range, visit
 from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._rules.averages import EMA, Average
 
@@ -124,9 +124,10 @@ def landscape(
     way = _read_way(problem, along)
     where = np.linspace(0.0, 1.0, 25) if way.joins else np.linspace(-4.0, 4.0, 41)
     if positions is not None:
+        given = checks.listed("positions", positions, MOST_LOOKS)
         try:
-            where = np.asarray(positions, float)
-        except (TypeError, ValueError):
+            where = np.asarray(given, float)
+        except (TypeError, ValueError, OverflowError):
             raise Refusal("positions", positions, "one or more finite numbers") from None
         if where.ndim != 1 or not where.size or not np.isfinite(where).all():
             raise Refusal("positions", positions, "one or more finite numbers")
@@ -136,7 +137,8 @@ def landscape(
     def look(stop: Stop) -> None:
         at = way.line(problem, stop)
         for index, x in enumerate(where):
-            train, test = at(float(x))
+            with np.errstate(all="ignore"):
+                train, test = at(float(x))
             losses[:, index] = train[0], test[0]
 
     end_at = visit(
@@ -144,6 +146,11 @@ def landscape(
     )
     if 0 <= end_at <= way.last:
         raise ArithmeticError(f"training diverged at step {end_at}, before the weights that the line needs")
+    lost = ~np.isfinite(losses).all(axis=0)
+    if lost.any():
+        check_range(problem, losses[:, np.abs(where).argmin()])
+        far = where[lost][np.abs(where[lost]).argmin()]
+        raise Refusal("positions", far, "closer to 0", got=f"{far:.3g}", rest=": the loss there is beyond all numbers")
     barrier = _barrier(where, losses[0]) if way.joins else np.nan
     return Landscape(problem, along, where, losses[0], losses[1], barrier)
 

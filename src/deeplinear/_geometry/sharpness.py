@@ -15,7 +15,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._geometry.operators import OPERATORS, STARTS, Rows, Tridiagonal, lanczos, rows_needed
 from deeplinear._geometry.rates import limit, rate_factors
 from deeplinear._geometry.spectrum import End, Ritz, end, lowest, ritz
-from deeplinear._geometry.visit import Stop, check_range, visit
+from deeplinear._geometry.visit import MOST_LOOKS, Stop, check_range, visit
 from deeplinear._problem.problem import Problem, check_problem
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def read_steps(problem: Any, at: Any) -> list[int]:
     check_problem(problem)
     if at is None:
         return sorted({round(step) for step in np.linspace(0, problem.steps - 1, _TIMES)})
-    each = list(at) if isinstance(at, Iterable) else [at]
+    each = checks.listed("at", at, MOST_LOOKS) if isinstance(at, Iterable) else [at]
     steps = sorted({checks.whole("at", step, at_least=0) for step in each})
     if not steps or steps[-1] >= problem.steps:
         raise Refusal("at", at, f"one or more steps from 0 to {problem.steps - 1}")

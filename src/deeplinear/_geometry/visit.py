@@ -23,6 +23,9 @@ from deeplinear._solvers.base import Unresolved
 from deeplinear._solvers.dense import Dense, DenseRun
 from deeplinear._solvers.depth import likely_nodes
 
+MOST_LOOKS = 10_000
+"""Most steps, or positions on a line, that are looked at: each takes evaluations of the network."""
+
 
 class Stop(NamedTuple):
     """A step of training at which to look around.

@@ -199,7 +199,7 @@ def optimal_lr(
     optimal learning rate 0.04096: test loss 0.1194 at step 49
     """
     check(problem)
-    objective, tolerance = checks.word("objective", objective, OBJECTIVES), checks.positive("tolerance", tolerance)
+    objective, tolerance = checks.word("objective", objective, OBJECTIVES), checks.precision("tolerance", tolerance)
     last = problem.steps - 1
     horizon = last if horizon is None else checks.whole("horizon", horizon)
     if horizon > last:

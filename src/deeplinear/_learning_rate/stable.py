@@ -150,7 +150,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     """
     check(problem)
     counter = Counter(read_progress(progress), _USUAL, scale=problem.steps)
-    edges = _Edges(problem, checks.positive("tolerance", tolerance), counter)
+    edges = _Edges(problem, checks.precision("tolerance", tolerance), counter)
     rates, good = edges.table()
     first = good.index(False)
     last = len(good) - 1 - good[::-1].index(True)

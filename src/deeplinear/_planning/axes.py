@@ -1,13 +1,14 @@
 """Fields of a problem as coordinates of a search: from where to where, and on which scale."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.measured import Followed
 from deeplinear._learning_rate.measured_optimum import Scale
@@ -17,6 +18,8 @@ from deeplinear._problem.rate import with_rate
 from deeplinear._theory.sensitivity import CONTINUOUS
 
 Array = NDArray[np.float64]
+
+_MOST_AXES = 20
 
 _BELOW_ONE = ("momentum", "beta2", "beta")
 """Fields that are fractions carried on, whose coordinate is the logarithm of how many steps that lasts, 1 / (1 - x)."""
@@ -83,7 +86,7 @@ class Axis:
 
 def axes_of(problem: Problem, over: Any, bounds: Any) -> tuple[Axis, ...]:
     """Return the axes of a search, or refuse what cannot be searched."""
-    names = tuple(over) if isinstance(over, Iterable) and not isinstance(over, str) else (over,)
+    names = (over,) if isinstance(over, str) else tuple(checks.listed("over", over, _MOST_AXES, of="names"))
     allowed = searchable(problem)
     if not names or len(set(names)) < len(names):
         raise Refusal("over", list(names), "one or more distinct names")

@@ -33,6 +33,8 @@ OVER = ("width", "depth", "samples", "batch", "steps")
 _TOLERANCE = 1e-5
 """Relative error of the optima that is allowed."""
 
+_MOST_VALUES = 1000
+"""Most values of the field, or rates of networks."""
 _OPTIMUM = 20
 """Solutions that the search for an optimum takes, about, with the derivatives at it."""
 
@@ -288,9 +290,7 @@ def _transfer(
 
 
 def _numbers(name: str, values: Any, allow_infinite: bool) -> Array:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise Refusal(name, values, "a sequence of numbers")
-    listed = list(values)
+    listed = checks.listed(name, values, _MOST_VALUES)
     for index, value in enumerate(listed):
         if not (allow_infinite and value == math.inf):
             checks.positive(f"{name}[{index}]", value)

@@ -1,0 +1,99 @@
+"""Arguments that are extreme, or of another kind, are refused with a sentence, before anything is worked out."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deeplinear as dl
+from deeplinear._core.refusal import Refusal
+from factories import maker
+
+PROBLEM = maker(noise=0.3, depth=2, width=1.0, lr=0.05, steps=20, sampling=dl.FullBatch(2.0))()
+MANY = range(10**8)
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a position of a landscape": (
+        lambda: dl.landscape(PROBLEM, positions=[-1e200, 0.0, 1.0]),
+        r"^positions must be closer to 0, got -1e\+200: the loss there is beyond all numbers$",
+    ),
+    "positions of a landscape": (
+        lambda: dl.landscape(PROBLEM, positions=range(10**7)),
+        "^positions must be at most 10000 numbers, got 10000000$",
+    ),
+    "steps of sharpness": (lambda: dl.sharpness(PROBLEM, at=MANY), "^at must be at most 10000 numbers"),
+    "steps without an end": (
+        lambda: dl.sharpness(PROBLEM, at=iter(int, 1)),
+        "^at must be at most 10000 numbers, got more$",
+    ),
+    "steps of weights": (lambda: dl.weight_spectra(PROBLEM, at=MANY), "^at must be at most 10000"),
+    "steps of networks": (lambda: dl.Curvature(MANY), "^at must be at most 10000 numbers"),
+    "one step of networks": (lambda: dl.Curvature(5), "^at must be a sequence of numbers, got 5$"),
+    "tolerance of a rate": (
+        lambda: dl.optimal_lr(PROBLEM, tolerance=1e-300),
+        "^tolerance must be a number from 1e-12 up to 1, got 1e-300$",
+    ),
+    "tolerance of a stable rate": (
+        lambda: dl.max_stable_lr(PROBLEM, tolerance=1e300),
+        r"^tolerance must be a number from 1e-12 up to 1, got 1e\+300$",
+    ),
+    "an array as a word": (
+        lambda: dl.optimal_lr(PROBLEM, objective=np.ones(3)),  # type: ignore[arg-type]
+        "^objective must be 'test' or 'train', got array",
+    ),
+    "values of a transfer": (
+        lambda: dl.transfer(PROBLEM, "width", np.linspace(1.0, 2.0, 10**5)),
+        "^values must be at most 1000 numbers, got 100000$",
+    ),
+    "rates of a transfer": (
+        lambda: dl.transfer(PROBLEM, "width", [1.0, 2.0], lrs=MANY),
+        "^lrs must be at most 1000 numbers, got 100000000$",
+    ),
+    "fields of a search": (lambda: dl.optimal(PROBLEM, MANY), "^over must be at most 20 names"),  # type: ignore[arg-type]
+    "points of an exponent": (
+        lambda: dl.fit_exponent([1, 2, 3], [1.0, 0.5, 0.3], 1, 3, points=10**9),
+        "^points must be a whole number from 3 to 100000, got 1000000000$",
+    ),
+    "windows of an exponent": (
+        lambda: dl.local_exponents([1, 10, 100], [1.0, 0.5, 0.3], per_decade=10**9),
+        "^per_decade must be a whole number from 1 to 100000",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_extreme_arguments_are_refused_at_once(name: str) -> None:
+    ask, message = REFUSED[name]
+    start = time.process_time()
+    with pytest.raises(Refusal, match=message):
+        ask()
+    assert time.process_time() - start < 1.0
+
+
+def test_the_smallest_tolerance_is_taken() -> None:
+    sharp, usual = (dl.optimal_lr(PROBLEM, tolerance=tolerance) for tolerance in (1e-12, 1e-4))
+    assert math.isclose(sharp.lr, usual.lr, rel_tol=1e-4)
+    assert dl.max_stable_lr(PROBLEM, tolerance=1e-12).lr <= dl.max_stable_lr(PROBLEM, tolerance=1.0).lr * 2
+
+
+def test_positions_may_come_one_by_one() -> None:
+    found = dl.landscape(PROBLEM, positions=(x / 2 for x in range(3)))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.positions, [0.0, 0.5, 1.0])
+
+
+def test_a_message_does_not_show_all_of_a_long_value() -> None:
+    nested: list[Any] = []
+    for _ in range(10_000):
+        nested = [nested]
+    for value in ([0.0] * 10**6, "a" * 10**6, list("ab") * 200, nested, range(2**70)):
+        with pytest.raises(Refusal, match=r"^lr must be ") as refused:
+            raise Refusal("lr", value, "a number")
+        assert len(str(refused.value)) < 2500
+
+
+def test_a_curve_that_is_one_number_is_refused() -> None:
+    with pytest.raises(Refusal, match=r"^test_loss must be a column of numbers, got 0.5$"):
+        dl.measured({"test_loss": 0.5})
