@@ -71,6 +71,7 @@ wheel-check: $(TOOLS)/installed
 wheel-try:
 	$(PYTHON) tools/wheel_check.py --wheel dist/*-py3-none-any.whl
 
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: $(TOOLS)/installed
 	DEEPLINEAR_COMPILED=never $(TOOL)/python -m build --outdir dist
 	$(TOOL)/twine check --strict dist/*

@@ -5,14 +5,17 @@ whoever makes wheels wants; ``never`` makes a wheel without them for any machine
 ``DEEPLINEAR_FLAGS`` are further flags of the compiler, such as those of sanitizers.
 """
 
+import gzip
 import hashlib
 import os
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 FOLDER = "src/deeplinear/_equations"
 SOURCES = ("_rows.pyx", "row_products.h")
@@ -64,6 +67,39 @@ class BuildRows(build_ext):
         return True
 
 
+class PackSource(sdist):
+    """Pack the source: where ``SOURCE_DATE_EPOCH`` is set, equal files make archives that are equal to the bit."""
+
+    def make_archive(
+        self,
+        base_name: str,
+        format: str,
+        root_dir: str | None = None,
+        base_dir: str | None = None,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> str:
+        """Write the archive with one date, one owner and the files in order; in any other format as usual."""
+        moment = os.environ.get("SOURCE_DATE_EPOCH")
+        if not moment or format != "gztar" or base_dir is None:
+            return str(super().make_archive(base_name, format, root_dir, base_dir, owner, group))
+
+        def alike(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.mtime, member.uid, member.gid, member.uname, member.gname = int(moment), 0, 0, "", ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            return member
+
+        archive, folder = Path(f"{base_name}.tar.gz"), Path(root_dir or ".", base_dir)
+        with (
+            archive.open("wb") as file,
+            gzip.GzipFile("", "wb", 9, file, int(moment)) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for path in [folder, *sorted(folder.rglob("*"))]:
+                tar.add(path, Path(base_dir, path.relative_to(folder)), recursive=False, filter=alike)
+        return str(archive)
+
+
 def choice() -> str:
     """Return what ``DEEPLINEAR_COMPILED`` says."""
     word = os.environ.get("DEEPLINEAR_COMPILED", "try")
@@ -94,4 +130,4 @@ rows = Extension(
     extra_link_args=os.environ.get("DEEPLINEAR_FLAGS", "").split(),
     optional=choice() != "require",
 )
-setup(ext_modules=[] if choice() == "never" else [rows], cmdclass={"build_ext": BuildRows})
+setup(ext_modules=[] if choice() == "never" else [rows], cmdclass={"build_ext": BuildRows, "sdist": PackSource})

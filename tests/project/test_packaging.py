@@ -1,5 +1,6 @@
 """The source distribution, with which whoever unpacks it can run every test, and its build."""
 
+import os
 import runpy
 import shutil
 import subprocess
@@ -17,24 +18,60 @@ PARTS = [".ci", ".github", "benchmarks", "docs", "src", "tests", "tools"]
 MADE = ["__pycache__", "_build", "generated", "results", "*.egg-info", "*.pyc", "*.so", "*.pyd", "_rows.c"]
 
 
-def test_it_has_every_file_of_the_project(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the files of the project, and some that were made from them."""
     pytest.importorskip("setuptools", minversion="77", reason="needs setuptools 77, which builds the package")
-    project = tmp_path / "project"
+    project = tmp_path_factory.mktemp("sources") / "project"
     shutil.copytree(ROOT, project, ignore=lambda folder, names: _others(Path(folder), names))
     (project / "tests" / "__pycache__").mkdir()
     (project / "tests" / "__pycache__" / "left.pyc").touch()
+    return project
+
+
+@pytest.fixture(scope="module")
+def packed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pack the source distribution."""
+    return built(project, tmp_path_factory.mktemp("packed") / "dist")
+
+
+def built(project: Path, folder: Path) -> Path:
+    """Pack the source distribution of a project into a folder."""
+    folder.mkdir()
     code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
-    built = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=project, capture_output=True, text=True, check=False
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"SOURCE_DATE_EPOCH": "1767225600"},
     )
-    assert built.returncode == 0, built.stderr
-    with tarfile.open(tmp_path / built.stdout.splitlines()[-1]) as archive:
-        packed = {Path(*Path(member.name).parts[1:]) for member in archive.getmembers() if member.isfile()}
+    assert ended.returncode == 0, ended.stderr
+    return folder / ended.stdout.splitlines()[-1]
+
+
+def test_it_has_every_file_of_the_project(project: Path, packed: Path) -> None:
+    with tarfile.open(packed) as archive:
+        found = {Path(*Path(member.name).parts[1:]) for member in archive.getmembers() if member.isfile()}
     wanted = {path.relative_to(project) for path in project.rglob("*") if path.is_file() and ".pyc" not in path.suffix}
     wanted = {path for path in wanted if not any(part.endswith(".egg-info") for part in path.parts)}
     assert Path("tests/conftest.py") in wanted
-    assert sorted(wanted - packed) == []
-    assert not [path for path in packed if path.suffix in (".pyc", ".so")]
+    assert sorted(wanted - found) == []
+    assert not [path for path in found if path.suffix in (".pyc", ".so")]
+
+
+def test_two_builds_of_one_moment_are_equal_to_the_bit(project: Path, packed: Path, tmp_path: Path) -> None:
+    """Whenever the files were written, whoever may read them, and from whichever folder they come."""
+    again = tmp_path / "elsewhere" / "project"
+    shutil.copytree(project, again)
+    for number, path in enumerate(sorted(again.rglob("*.py"), reverse=True)):
+        path.write_bytes(path.read_bytes())
+        path.chmod(0o600)
+        os.utime(path, (number, number))
+    assert built(again, tmp_path / "dist").read_bytes() == packed.read_bytes()
+    with tarfile.open(packed) as archive:
+        assert {member.mtime for member in archive.getmembers()} == {1767225600}
 
 
 @pytest.fixture
