@@ -16,7 +16,6 @@ from pathlib import Path
 
 from deeplinear._reproduce import SCALES
 from deeplinear._reproduce.compute import compute, plan_panels
-from deeplinear._reproduce.store import Store
 
 
 def main() -> None:
@@ -27,10 +26,9 @@ def main() -> None:
     parser.add_argument("--scale", choices=SCALES, default="full")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_intermixed_args()
-    store = Store(options.folder / "results")
     for plan in plan_panels(options.ids or None, options.scale):
         start = time.perf_counter()
-        compute([plan], store, options.device, None)
+        compute([plan], options.folder / "results", options.device, None)
         print(f"{plan.panel.id}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
 
 

@@ -11,7 +11,6 @@ import argparse
 import functools
 import io
 import json
-import os
 import random
 import re
 import shutil
@@ -23,16 +22,19 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import xarray as xr
 
 import deeplinear as dl
-from deeplinear._core import claims
+from deeplinear._core import claims, pool, store
 from deeplinear._core.files import sealed, write_atomically
+from deeplinear._sweep import plan as sweep_plan
 from deeplinear._sweep.manifest import WORK_FOLDER
 
 PAGE = Path(__file__).parents[1] / "docs" / "robustness.md"
@@ -42,7 +44,7 @@ PLANNED = PROBLEM.replace(sampling=dl.OnlineSGD(0.5))
 EXPERIMENT = {"dim": 8, "seeds": 2}
 SENTENCE = re.compile(
     "store .*(is damaged|holds another sweep|must hold a sweep|must be new or hold (a sweep|plans)"
-    "|cannot be (read or )?written)"
+    "|cannot be read or written)"
 )
 RIGHT, SAID = "right", "said"
 
@@ -199,8 +201,7 @@ def _leave_a_claim(store: Path) -> None:
     name = uuid.UUID(int=1).hex
     next((work / "points").glob("theory-*")).unlink()
     (work / "claims" / "theory-000000.0").write_text(name)
-    dead = {"host": os.uname().nodename, "pid": 2**22 + 1, "started": 0.0}
-    (work / "owners" / name).write_text(json.dumps(dead))
+    (work / "owners" / name).write_text(json.dumps({"machine": "another"}))
 
 
 def check_store(path: Path, expected: xr.Dataset) -> str:
@@ -298,7 +299,7 @@ for _ in range(int(sys.argv[2])):
         try:
             job(path)
         except OSError as error:
-            named = f"store {path} cannot be written: " in str(error)
+            named = f"store {path} cannot be read or written: " in str(error)
             outcome = "right" if named or name != "store" else f"without its name: {error}"
         except BaseException as error:
             outcome = repr(error)
@@ -421,6 +422,65 @@ def foreign_modules(folder: Path) -> Iterator[Trial]:
         yield Trial("foreign module", f"{name}.py", outcome)
 
 
+def other_builds(seed: int, folder: Path) -> Iterator[Trial]:
+    """Stop work at a random point, and let another build of deeplinear go on with it, which must be refused."""
+    stores = {
+        "sweep": lambda path, tell: dl.sweep(PROBLEM, _LONG, path, workers=1, progress=tell),
+        "plan": lambda path, tell: plan(path),
+        "figures": lambda path, tell: dl.reproduce(["1c"], "tiny", path, progress=tell),
+    }
+
+    for what, work in stores.items():
+        for number in range(5):
+            path, rng = folder / f"{what}-{number}", random.Random(f"{seed} {what} {number}")
+            stop_at = rng.random()
+
+            def stop(done: int, total: int, stop_at: float = stop_at) -> None:
+                if done > stop_at * total:
+                    raise KeyboardInterrupt
+
+            with suppress(KeyboardInterrupt):
+                work(path, stop)
+            is_begun = any(path.rglob("*.npz")) or any(path.rglob("*.nc"))
+            outcome = "another build went on with it" if is_begun else SAID
+            with ExitStack() as patches:
+                for module in (store, pool, sweep_plan):
+                    patches.enter_context(mock.patch.object(module, "this_build", return_value="99.0"))
+                try:
+                    work(path, None)
+                except ValueError as error:
+                    outcome = SAID if "not mixed" in str(error) else repr(error)
+            yield Trial("another build", what, outcome)
+
+
+_IN_A_CONTAINER = """
+import os, sys, time
+from pathlib import Path
+from deeplinear._core.claims import Claims
+claims, end = Claims(Path(sys.argv[2])), time.monotonic() + 20
+while not claims.take("a") and time.monotonic() < end:
+    time.sleep(0.01)
+print("taken" if claims._held else "never taken over", flush=True)
+time.sleep(float(sys.argv[3]))
+os._exit(0)
+"""
+
+
+def containers(seed: int, folder: Path, count: int = 10) -> Iterator[Trial]:
+    """Let two processes, each number 1 of a container of its own, want one piece of work; the one that has it dies."""
+    own = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*own, "true"], capture_output=True, check=False).returncode:
+        print("no containers can be made here", file=sys.stderr)
+        return
+    rng = random.Random(seed)
+    for number in range(count):
+        (place := folder / str(number)).mkdir()
+        command = [*own, *child(_IN_A_CONTAINER, place, rng.uniform(0, 1))]
+        both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        said = [each.communicate(timeout=120)[0].strip() for each in both]
+        yield Trial("container", "claim", RIGHT if said == ["taken", "taken"] else str(said))
+
+
 def try_all(seed: int, kill_count: int, fork_count: int) -> dict[str, list[Trial]]:
     """Try everything, by group."""
     claims.PATIENCE = 0.1  # so that no trial waits a minute for someone who does not live
@@ -434,10 +494,12 @@ def try_all(seed: int, kill_count: int, fork_count: int) -> dict[str, list[Trial
         for group, faults in damaged.items():
             (folder := Path(name) / group).mkdir()
             trials[group] = [Trial(kind, what, run()) for kind, what, run in faults(seed, folder)]
-        for group in ("full disks", "kills", "modules"):
+        for group in ("full disks", "kills", "modules", "builds", "containers"):
             (Path(name) / group).mkdir()
         trials["disk full while results are written"] = list(full_disks(seed, 20, Path(name) / "full disks"))
         trials["sweep killed (SIGKILL) and resumed"] = list(kills(seed, kill_count, Path(name) / "kills"))
+        trials["work of another build"] = list(other_builds(seed, Path(name) / "builds"))
+        trials["process that died in another container"] = list(containers(seed, Path(name) / "containers"))
         trials["module of the same name in the current folder"] = list(foreign_modules(Path(name) / "modules"))
         trials["process forked while a thread solves"] = list(forks(seed, fork_count))
     return trials

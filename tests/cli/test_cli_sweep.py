@@ -112,7 +112,7 @@ class TestSweep:
 
     def test_a_scheduler_that_does_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
-        monkeypatch.setattr("deeplinear._sweep.runners._ANSWER_SECONDS", 0.3)
+        monkeypatch.setattr("deeplinear._sweep.cluster._ANSWER_SECONDS", 0.3)
         words = refused("sweep", *SMALL, *GRID, "--scheduler", "tcp://127.0.0.1:9")
         assert "scheduler tcp://127.0.0.1:9 does not answer" in words
 

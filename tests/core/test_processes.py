@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from deeplinear._core.pool import LocalProcesses, WorkerLost
 from deeplinear._core.processes import command, ended
-from deeplinear._sweep.runners import LocalProcesses, WorkerLost
 
 SCRIPT = """
 import asyncio, json, sys, tempfile
 from pathlib import Path
 import mine
 from deeplinear._explore.pool import Pool
-from deeplinear._sweep.runners import LocalProcesses
+from deeplinear._core.pool import LocalProcesses
 
 async def last_answer():
     with tempfile.TemporaryDirectory() as folder:

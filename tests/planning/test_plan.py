@@ -17,14 +17,14 @@ import pytest
 from hypothesis import strategies as st
 
 import deeplinear as dl
-from deeplinear._core.claims import Claims
+from deeplinear._core import claims
 from deeplinear._core.files import sealed
 from deeplinear._core.refusal import Refusal
 from deeplinear._planning import plan as plan_module
 from deeplinear._planning.batch import critical_size
 from deeplinear._planning.budget import Envelope, envelope
 from deeplinear._planning.frontier import frontier
-from deeplinear._planning.kept import _name, _opened, _write, solve_kept
+from deeplinear._planning.kept import _name, open_store, solve_kept
 from factories import maker
 from strategies import on_random
 
@@ -320,18 +320,16 @@ def test_a_store_without_its_folders_is_refused_by_name(tmp_path: Path, name: st
         dl.plan(SHORT, 20.0, values=WIDTHS, store=tmp_path)
 
 
-def test_what_another_process_works_on_is_waited_for(tmp_path: Path) -> None:
+def test_what_another_process_works_on_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Envelope(np.arange(6.0), np.ones(6))
-    claims, name = Claims(_opened(tmp_path)), _name(SHORT, "test")
-    assert claims.take(name)
-
-    def finish() -> None:
-        _write(tmp_path / ".deeplinear-plan", name, kept)
-        claims.release(name)
-
-    threading.Timer(0.2, finish).start()
-    (found,) = solve_kept([SHORT], "test", tmp_path, lambda _: pytest.fail("it was claimed"))
-    claims.close()
+    name = _name(SHORT, "test")
+    other = open_store(tmp_path, [name])
+    assert other.take(name)
+    monkeypatch.setattr(claims, "QUIET", 0.1)
+    threading.Timer(0.6, lambda: other.put(name, kept)).start()
+    with pytest.warns(UserWarning, match=r"waiting for another process, which is at work on the store .* after 60 s"):
+        (found,) = solve_kept([SHORT], "test", tmp_path, lambda _: pytest.fail("it was claimed"))
+    other.close()
     np.testing.assert_array_equal(found.losses, kept.losses)
 
 

@@ -24,7 +24,9 @@ from deeplinear._reproduce.figures import COLUMNS, PANELS, TITLES
 from deeplinear._reproduce.jobs import Clock, Train, Tune, key
 from deeplinear._reproduce.page import write_page
 from deeplinear._reproduce.plan import Plan
-from deeplinear._reproduce.store import Store
+from deeplinear._reproduce.store import open_store
+
+pytestmark = pytest.mark.filterwarnings("default:waiting for another process")  # which makes results that tests share
 
 PAPER = [
     "1a",
@@ -173,14 +175,14 @@ def test_processes_compute_what_one_computes(tmp_path, monkeypatch):
     """Jobs run in two processes; what is timed stays in this one, where nothing else runs then."""
     (plan,) = plan_panels(["A2a"], "tiny")
     timed = Clock(plan.jobs[0].problem, "theory", None)
-    single = compute([plan], Store(tmp_path / "single"), "cpu", None)
+    single = compute([plan], tmp_path / "single", "cpu", None)
     monkeypatch.setattr("deeplinear._reproduce.compute._WORTH_PROCESSES", 0.0)
     monkeypatch.setattr("deeplinear._reproduce.compute.count_cores", lambda: 2)
     ran, run = [], jobs.run
     monkeypatch.setattr(jobs, "run", lambda job, *others: ran.append(job) or run(job, *others))
     seen = []
     both = replace(plan, jobs=(timed, *plan.jobs))
-    found = compute([both], Store(tmp_path / "several"), "cpu", lambda done, total: seen.append((done, total)))
+    found = compute([both], tmp_path / "several", "cpu", lambda done, total: seen.append((done, total)))
     assert ran == [timed]
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
@@ -236,7 +238,7 @@ def test_networks_may_be_kept_in_another_way():
 def test_kept_results_are_those_of_solve_and_simulate(folder):
     dl.reproduce(["1c"], scale="tiny", out=folder)
     job = Plan.of(PANELS["1c"], "tiny").jobs[-1]
-    data = Store(folder / "results").load(job)
+    (data,) = (data for _, data in open_store(folder / "results", [job]).results())
     assert data["test_loss"].values == pytest.approx(dl.solve(job.problem).test_loss, rel=1e-12)
     networks = dl.simulate(job.problem, job.dim, job.seeds, record="losses")
     assert data["measured_train_loss"].values == pytest.approx(

@@ -10,8 +10,9 @@ import pytest
 import xarray as xr
 
 import deeplinear as dl
-from deeplinear._core import memory
-from deeplinear._sweep import drive, records, runners, store
+from deeplinear._core import memory, pool
+from deeplinear._core import store as core_store
+from deeplinear._sweep import records, store
 from deeplinear._sweep import sweep as _sweep
 from deeplinear._sweep.plan import Plan
 from deeplinear._sweep.sweep import open_sweep, sweep
@@ -122,7 +123,7 @@ class TestFailures:
     def test_an_error_in_a_batch_costs_one_point(self, problem: dl.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
         from deeplinear._sweep import work
 
-        def solve(problems: Any, device: str) -> Any:
+        def solve(problems: Any, **_: Any) -> Any:
             if any(each.optimizer.lr == 0.003 for each in problems):
                 raise ArithmeticError("not resolved")
             return dl.solve(problems)
@@ -151,12 +152,12 @@ class TestFailures:
     def test_a_point_that_kills_its_process_is_recorded(
         self, problem: dl.Problem, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(drive, "run_task", counting.deadly)
-        monkeypatch.setattr(runners, "ATTEMPTS", 2)
+        monkeypatch.setattr(_sweep, "run_task", counting.deadly)
+        monkeypatch.setattr(pool, "ATTEMPTS", 2)
         found = sweep(problem, {"lr": [0.02, 0.03], "steps": [3, 4]}, workers=2)
         assert "died 2 times" in str(found.failure.sel(lr=0.02, steps=3).item())
         assert (found.failure == "").sum() == 3
-        assert counts(tmp_path, "begun")["0.02"] == 1 + 2 * runners.ATTEMPTS  # with the other lr, and alone
+        assert counts(tmp_path, "begun")["0.02"] == 1 + 2 * pool.ATTEMPTS  # with the other lr, and alone
 
     def test_a_damaged_file_is_computed_again(self, problem: dl.Problem, tmp_path: Path) -> None:
         path, grid = tmp_path / "a.zarr", {"lr": [0.01, 0.02], "steps": [3, 4]}
@@ -287,7 +288,7 @@ class TestRounding:
         document = json.loads(manifest.read_text()) | {"layout": 3}
         document.pop("sha256")
         manifest.write_text(records.to_json(document))
-        with pytest.raises(ValueError, match=r"they have layout 3, and this version reads layout 4"):
+        with pytest.raises(ValueError, match=r"they have layout 3, and this version reads layout 5"):
             open_sweep(tmp_path / "kept")
 
 
@@ -357,7 +358,7 @@ class TestRefusals:
             sweep(problem, {"lr": [0.1]}, tmp_path / "folder")
         with pytest.raises(ValueError, match="store must hold a sweep"):
             open_sweep(tmp_path / "folder")
-        with pytest.raises(OSError, match="cannot be written: Not a directory"):
+        with pytest.raises(OSError, match="cannot be read or written: Not a directory"):
             sweep(problem, {"lr": [0.1]}, tmp_path / "file" / "a.zarr")
         assert (tmp_path / "file").read_text() == (tmp_path / "folder" / "mine").read_text() == "mine"
 
@@ -368,14 +369,14 @@ class TestRefusals:
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr(Path, "mkdir", refuse)
-        with pytest.raises(OSError, match=r"store .*a\.zarr cannot be written: Permission denied"):
+        with pytest.raises(OSError, match=r"store .*a\.zarr cannot be read or written: Permission denied"):
             sweep(problem, {"lr": [0.1]}, tmp_path / "a.zarr")
 
     def test_a_full_disk_loses_nothing(
         self, problem: dl.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path, grid, calls = tmp_path / "a.zarr", {"lr": [0.01], "steps": [3, 4, 5]}, []
-        write = records.write_atomically
+        write = core_store.write_atomically
 
         def full(*arguments: Any) -> None:
             calls.append(arguments)
@@ -383,8 +384,8 @@ class TestRefusals:
                 raise OSError(28, "No space left on device")
             write(*arguments)
 
-        monkeypatch.setattr(records, "write_atomically", full)
-        said = r"store .*a\.zarr cannot be written: No space left"
+        monkeypatch.setattr(core_store, "write_atomically", full)
+        said = r"store .*a\.zarr cannot be read or written: No space left"
         with pytest.raises(OSError, match=said):
             sweep(problem, grid, path, workers=1)
         monkeypatch.undo()

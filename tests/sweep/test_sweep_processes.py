@@ -19,9 +19,10 @@ import xarray as xr
 import deeplinear as dl
 from deeplinear._core import claims as claims_module
 from deeplinear._core.claims import Claims
-from deeplinear._sweep import drive, runners, store
+from deeplinear._core.pool import LocalProcesses
+from deeplinear._sweep import cluster as dask_cluster
+from deeplinear._sweep import store
 from deeplinear._sweep import sweep as _sweep
-from deeplinear._sweep.runners import LocalProcesses
 from deeplinear._sweep.sweep import open_sweep, sweep
 from deeplinear._sweep.work import Task, run_task
 from sweeps import counts, is_running, ladder, open_gate, pids, wait_for
@@ -67,7 +68,7 @@ class TestClaims:
         far, near = Claims(tmp_path), Claims(tmp_path)
         assert far.take("a")
         owner = json.loads((tmp_path / "owners" / far.id).read_text())
-        (tmp_path / "owners" / far.id).write_text(json.dumps(owner | {"host": "elsewhere", "pid": 0}))
+        (tmp_path / "owners" / far.id).write_text(json.dumps(owner | {"machine": "elsewhere"}))
         assert not near.take("a")
         monkeypatch.setattr(claims_module, "PATIENCE", 0.1)
         assert not near.take("a")
@@ -129,8 +130,8 @@ import sys
 import counting_tasks
 import deeplinear as dl
 from deeplinear._sweep.sweep import sweep
-from deeplinear._sweep import drive
-drive.run_task = counting_tasks.counted
+from deeplinear._sweep import sweep as module
+module.run_task = counting_tasks.counted
 problem = dl.Problem.load(sys.argv[1])
 lrs = [float(lr) for lr in sys.argv[3].split(",")]
 sweep(problem, {"lr": lrs}, sys.argv[2], theory=False, experiment={"dim": 8, "seeds": 2}, workers=int(sys.argv[4]))
@@ -202,7 +203,7 @@ class TestLocalProcesses:
         monkeypatch.setattr(_sweep, "_TRIAL_SECONDS", 0.0)
         monkeypatch.setattr(_sweep, "_WORTH_SECONDS", 0.0)
         monkeypatch.setattr(_sweep, "count_cores", lambda: 2)
-        monkeypatch.setattr(drive, "run_task", counting.counted)
+        monkeypatch.setattr(_sweep, "run_task", counting.counted)
         asked = iter(range(10**6))
 
         def is_there(processes: LocalProcesses) -> bool:  # at the third time of asking, however busy the machine is
@@ -285,7 +286,7 @@ class TestDask:
     def test_a_killed_worker_loses_nothing(
         self, problem: dl.Problem, cluster: Any, counting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(drive, "run_task", counting.counted)
+        monkeypatch.setattr(_sweep, "run_task", counting.counted)
         lrs, killed, kept = ladder(30), [], []
         cluster_client = importlib.import_module("distributed").Client(cluster, set_as_default=False)
         cluster_client.run(_set_seconds, 0.1)
@@ -328,7 +329,7 @@ class TestDask:
         self, problem: dl.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
     ) -> None:
         pytest.importorskip("distributed", reason="needs Dask: pip install 'deeplinear[sweep]'")
-        monkeypatch.setattr(runners, "_ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(dask_cluster, "_ANSWER_SECONDS", 0.5)
         with pytest.raises(ConnectionError, match=r"scheduler .*127.0.0.1:9 does not answer within 0.5 s"):
             sweep(problem, {"lr": [0.1]}, tmp_path / "a.zarr", scheduler=address)
         assert not (tmp_path / "a.zarr").exists()
@@ -338,7 +339,7 @@ class TestDask:
         problem.save(tmp_path / "problem.toml")
         script = (
             "import socket, deeplinear as dl\nfrom deeplinear._sweep.sweep import sweep\n"
-            "from deeplinear._sweep import runners\nrunners._ANSWER_SECONDS = 0.3\n"
+            "from deeplinear._sweep import cluster\ncluster._ANSWER_SECONDS = 0.3\n"
             "silent = socket.create_server(('127.0.0.1', 0))\n"
             "address = f'tcp://127.0.0.1:{silent.getsockname()[1]}'\n"
             "sweep(dl.Problem.load('problem.toml'), {'lr': [0.1]}, scheduler=address)"

@@ -22,7 +22,6 @@ from deeplinear._reproduce.claim import Outcome
 
 if TYPE_CHECKING:  # the problems of all figures take longer to load than the other commands
     from deeplinear._reproduce.plan import Plan
-    from deeplinear._reproduce.store import Store
 
 
 @dataclass(frozen=True)
@@ -89,11 +88,10 @@ def reproduce(choice: Choice, report: Report) -> int:
     deeplinear reproduce --scale full --out gallery
     """
     from deeplinear._reproduce.compute import plan_panels
-    from deeplinear._reproduce.store import Store
 
     if choice.only_list:
         plans = plan_panels(choice.ids, choice.scale)
-        rows = [_cost(plan, Store(choice.out / "results")) for plan in plans]
+        rows = [_cost(plan, choice.out / "results") for plan in plans]
         report.result({"command": "reproduce", "scale": choice.scale, "panels": rows}, _listed(rows, choice))
         return OK
     with report.stage("reproduce") as progress:
@@ -111,11 +109,12 @@ def reproduce(choice: Choice, report: Report) -> int:
     return OK
 
 
-def _cost(plan: "Plan", store: "Store") -> dict[str, Any]:
+def _cost(plan: "Plan", folder: Path) -> dict[str, Any]:
     """What a panel would take, of which some may be there already."""
     from deeplinear._reproduce.cost import speed
+    from deeplinear._reproduce.store import path
 
-    left = [job for job in plan.jobs if not store.path(job).exists()]
+    left = [job for job in plan.jobs if not path(folder, job).exists()]
     parts = [speed().parts(job) for job in left]
     return {
         "id": plan.panel.id,

@@ -185,16 +185,22 @@ def write_dataset(
 
     The file is made in memory: HDF5 takes the process down with it where a disk is full.
     """
-    import h5netcdf  # slow to import
-    import xarray as xr
-
     if Path(path).suffix.lower() != ".nc":
         raise Refusal("path", str(path), ".nc", verb="end in")
     memory.require(dataset.nbytes, f"writing {path}", "free some memory")
+    content = as_netcdf(dataset, encoding)
+    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
+
+
+def as_netcdf(dataset: "xr.Dataset", encoding: Mapping[str, Mapping[str, Any]] | None = None) -> io.BytesIO:
+    """Return a data set as a file, made in memory: HDF5 takes the process down with it where a disk is full."""
+    import h5netcdf  # slow to import
+    import xarray as xr
+
     content = io.BytesIO()
     with h5netcdf.File(content, "w") as file:
         dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
-    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
+    return content
 
 
 @contextmanager

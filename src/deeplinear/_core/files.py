@@ -77,6 +77,17 @@ def is_intact(file: BinaryIO) -> bool | None:
     return seal[len(_SEAL) :] == digest.hexdigest().encode() + b"\n"
 
 
+def unsealed(file: bytes) -> bytes | None:
+    """Return what ``sealed`` was given; None if the file is not one that it made, or was damaged.
+
+    Examples
+    --------
+    >>> unsealed(bytes(sealed(io.BytesIO(b"results"))))
+    b'results'
+    """
+    return file[:-_SEAL_LENGTH] if is_intact(io.BytesIO(file)) else None
+
+
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read a file of TOML; what is none is refused with the name of the file."""
     try:

@@ -15,7 +15,7 @@ def command(module: str, *options: str) -> list[str]:
 
     Examples
     --------
-    >>> command("deeplinear._sweep.worker")[1:3]
+    >>> command("deeplinear._core.worker")[1:3]
     ['-P', '-c']
     """
     flags = {"-I": sys.flags.isolated, "-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}

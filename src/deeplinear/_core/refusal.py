@@ -70,7 +70,7 @@ class Refusal(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process with the text as it stands."""
-        return _made, (self.field, self.value, self.allowed, str(self))
+        return _made, (type(self), self.field, self.value, self.allowed, str(self))
 
 
 def _shown(value: Any) -> str:
@@ -85,8 +85,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG // 2]} ... {text[-_LONG // 10 :]}"
 
 
-def _made(field: str, value: Any, allowed: str, text: str) -> Refusal:
-    return Refusal(field, value, allowed, text=text)
+def _made(kind: type[Refusal], field: str, value: Any, allowed: str, text: str) -> Refusal:
+    return kind(field, value, allowed, text=text)
 
 
 class UnknownNames(Refusal):

@@ -11,10 +11,7 @@ from pathlib import Path
 
 import psutil
 
-try:
-    import fcntl
-except ImportError:  # not on Windows, where the number of the process alone says whose a folder is
-    fcntl = None  # type: ignore[assignment]
+from deeplinear._core.claims import HAS_LOCKS, lock
 
 _NAME = re.compile(r"deeplinear-explore-(\d+)-\w+")
 
@@ -27,7 +24,7 @@ def own_folder() -> Iterator[Path]:
     """
     remove_left_behind()
     with tempfile.TemporaryDirectory(prefix=f"deeplinear-explore-{os.getpid()}-", ignore_cleanup_errors=True) as name:
-        held = _lock(Path(name))
+        held = lock(Path(name))
         try:
             yield Path(name)
         finally:
@@ -50,20 +47,7 @@ def _is_abandoned(folder: Path) -> bool:
         return False
     if psutil.pid_exists(int(named[1])):
         return False
-    held = _lock(folder)  # a process that is not seen here, in another container say, may have it
+    held = lock(folder)  # a process that is not seen here, in another container say, may have it
     if held is not None:
         os.close(held)
-    return held is not None or fcntl is None
-
-
-def _lock(folder: Path) -> int | None:
-    """Lock a folder until the descriptor that is returned is closed, or the process ends; None if that fails."""
-    if fcntl is None:
-        return None
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return held is not None or not HAS_LOCKS  # where the number of the process alone says whose a folder is

@@ -1,23 +1,25 @@
 """What panels take, and doing it: everything up to the drawing, so that another machine can do it alone."""
 
 from collections.abc import Iterable
-from concurrent.futures import as_completed
 from functools import partial
+from pathlib import Path
 
 import xarray as xr
 
 from deeplinear._core import checks
 from deeplinear._core.device import CPU
+from deeplinear._core.drive import drive
+from deeplinear._core.pool import InProcess, LocalProcesses
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.store import Store
 from deeplinear._core.threads import count_cores
 from deeplinear._reproduce import SCALES, jobs
 from deeplinear._reproduce.cost import speed
 from deeplinear._reproduce.figures import PANELS
 from deeplinear._reproduce.jobs import Job
 from deeplinear._reproduce.plan import Plan
-from deeplinear._reproduce.store import Store
-from deeplinear._sweep.runners import LocalProcesses
+from deeplinear._reproduce.store import open_store
 
 _WORTH_PROCESSES = 10_000.0
 """Milliseconds of work from which other processes are started for it."""
@@ -36,22 +38,26 @@ def plan_panels(ids: Iterable[str] | None, scale: str) -> list[Plan]:
     return [Plan.of(panel, scale) for panel in chosen]
 
 
-def compute(plans: list[Plan], store: Store, device: str, progress: Progress | None) -> dict[str, xr.Dataset]:
-    """Return the results of all jobs by their keys, running those that are not kept; draws nothing."""
+def compute(plans: list[Plan], folder: Path, device: str, progress: Progress | None) -> dict[str, xr.Dataset]:
+    """Return the results of all jobs by their keys, running those that are not in the folder; draws nothing."""
     wanted = {jobs.key(job): job for plan in plans for job in plan.jobs}
-    kept = {name: data for name, job in wanted.items() if (data := store.load(job)) is not None}
-    missing = {name: job for name, job in wanted.items() if name not in kept}
-    work = _Work(missing, store, device, progress)
-    work.together()
-    work.one_by_one()
-    return kept | work.results
+    store = open_store(folder, wanted.values())
+    try:
+        missing = {name: job for name, job in wanted.items() if not store.is_done(name)}
+        work = _Work(missing, store, device, progress)
+        work.together()
+        work.one_by_one()
+        return dict(store.results())
+    finally:
+        store.close()
 
 
 class _Work:
-    """Jobs to do, how far they are, and their results."""
+    """Jobs to do, and how far they are."""
 
-    def __init__(self, missing: dict[str, Job], store: Store, device: str, progress: Progress | None) -> None:
-        self.results: dict[str, xr.Dataset] = {}
+    def __init__(
+        self, missing: dict[str, Job], store: Store[xr.Dataset], device: str, progress: Progress | None
+    ) -> None:
         self._missing, self._store, self._device, self._progress = missing, store, device, progress
         self._cost = {name: 1000 * speed().seconds(job) for name, job in missing.items()} if missing else {}
         self._total, self._done, self._reported = round(sum(self._cost.values())), 0.0, -1
@@ -69,26 +75,22 @@ class _Work:
             return
         runner = LocalProcesses(workers)
         try:
-            futures = {runner.submit(_run, self._missing[name]): name for name in names}
-            for future in as_completed(futures):
-                self._keep(futures[future], future.result())
+            drive({name: self._missing[name] for name in names}, _run, self._store, runner, end=self._end)
         finally:
             runner.close()
 
     def one_by_one(self) -> None:
         """Run what is left in this process."""
-        for name, job in self._missing.items():
-            if name not in self.results:
-                start, own = self._done, self._cost[name]
-                advance = partial(self._advance, start, own)
-                self._keep(name, jobs.run(job, advance, self._device))
+        left = {name: name for name in self._missing if not self._store.is_done(name)}
+        drive(left, self._run_here, self._store, InProcess(), end=self._end)
+
+    def _run_here(self, name: str) -> xr.Dataset:
+        return jobs.run(self._missing[name], partial(self._advance, self._done, self._cost[name]), self._device)
 
     def _advance(self, start: float, own: float, fraction: float) -> None:
         self._report(start + fraction * own)
 
-    def _keep(self, name: str, data: xr.Dataset) -> None:
-        self.results[name] = data
-        self._store.save(self._missing[name], data)
+    def _end(self, name: str) -> None:
         self._done += self._cost[name]
         self._report(self._done)
 

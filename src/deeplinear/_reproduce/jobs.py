@@ -74,7 +74,7 @@ class Job(Protocol):
 def key(job: Job) -> str:
     """Name of a job's result: what is computed and a fingerprint of all that it depends on."""
     kind = type(job).__name__.lower()
-    text = json.dumps([kind, version("deeplinear"), job.problem.to_toml(), job.settings], sort_keys=True)
+    text = json.dumps([kind, job.problem.to_toml(), job.settings], sort_keys=True)
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -22,7 +22,6 @@ from deeplinear._reproduce.draw import draw, to_png
 from deeplinear._reproduce.page import template, write_page
 from deeplinear._reproduce.panel import OverRates, Panel
 from deeplinear._reproduce.plan import Plan
-from deeplinear._reproduce.store import Store
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,7 @@ def reproduce(
     template()  # what is missing is said before anything is computed
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    store = Store(folder / "results")
-    kept = compute(plans, store, device, read_progress(progress))
+    kept = compute(plans, folder / "results", device, read_progress(progress))
     found = [_finish(plan, [kept[jobs.key(job)] for job in plan.jobs], folder) for plan in plans]
     made = {
         "command": command or f"deeplinear.reproduce(scale={scale!r})",

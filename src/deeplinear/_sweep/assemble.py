@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deeplinear._core.files import remove, write_atomically
+from deeplinear._core.store import Damaged
 from deeplinear._sweep.manifest import WORK_FOLDER
 from deeplinear._sweep.plan import EXPERIMENT, THEORY, Batch, Plan
-from deeplinear._sweep.records import Damaged, changed_files, file_checksums, read_json, to_json
-from deeplinear._sweep.store import new_folder_beside, replace_folders
+from deeplinear._sweep.records import changed_files, file_checksums, read_json, to_json
 from deeplinear._sweep.work import FAILURES, Result, empty
 
 if TYPE_CHECKING:
@@ -40,12 +41,15 @@ _MEANING = {
 }
 
 
-def to_dataset(plan: Plan, results: Iterable[tuple[Batch, Result]], version: str) -> "xr.Dataset":
-    """Put every batch into its place."""
+def to_dataset(
+    plan: Plan, batches: Iterable[Batch], results: Iterable[tuple[str, Result]], version: str
+) -> "xr.Dataset":
+    """Put every batch into its place; results are given by name."""
     import xarray as xr  # slow to import
 
-    arrays = {kind: _blank(plan, kind) for kind in plan.kinds}
-    for batch, result in results:
+    arrays, known = {kind: _blank(plan, kind) for kind in plan.kinds}, {batch.name: batch for batch in batches}
+    for batch_name, result in results:
+        batch = known[batch_name]
         members = list(batch.members)
         for name, values in result.items():
             arrays[batch.kind][name][members] = values
@@ -97,12 +101,12 @@ def write_zarr(dataset: "xr.Dataset", root: Path) -> None:
     """
     for left in (root / WORK_FOLDER).glob("new-*"):  # by a process that was killed
         remove(left)
-    fresh = new_folder_beside(root / WORK_FOLDER)
+    fresh = _new_folder_beside(root / WORK_FOLDER)
     try:
         dataset.to_zarr(fresh, mode="w", zarr_format=2, consolidated=True)
         record = to_json({"files": file_checksums(fresh)})
         remove(_record(root))
-        replace_folders(fresh, root)
+        _replace_folders(fresh, root)
         write_atomically(_record(root), lambda temporary: temporary.write_text(record))
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -121,3 +125,22 @@ def _blank(plan: Plan, kind: str) -> Result:
         blank["failure"][index], blank["failure_type"][index] = str(error), error.type
         blank["done"][index] = True
     return blank
+
+
+def _replace_folders(source: Path, target: Path) -> None:
+    """Move the children of a folder over those of another, and what points to them last."""
+    for child in sorted(source.iterdir(), key=lambda path: path.is_file()):
+        there = target / child.name
+        if child.is_file() and not there.is_dir():
+            child.replace(there)
+            continue
+        old = source.with_name(f"{source.name}-{child.name}-old")
+        if there.exists():
+            there.rename(old)
+        child.rename(there)
+        remove(old)
+
+
+def _new_folder_beside(folder: Path) -> Path:
+    """Make an empty folder for files that are to be moved."""
+    return Path(tempfile.mkdtemp(dir=folder, prefix="new-"))

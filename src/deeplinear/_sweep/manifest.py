@@ -2,16 +2,23 @@
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from deeplinear._core.files import remove
 from deeplinear._core.refusal import Refusal
-from deeplinear._sweep.plan import LAYOUT, batches_of, differences, fingerprint
-from deeplinear._sweep.records import Damaged, parse_json, read_json, read_result, to_json
+from deeplinear._core.store import Damaged, origin_of, refuse_other
+from deeplinear._sweep.plan import LAYOUT, differences, fingerprints
+from deeplinear._sweep.records import parse_json, read_json, to_json
 
 WORK_FOLDER = ".deeplinear"
 """Folder inside a store with everything that is not Zarr."""
+
+
+def points_of(root: Path) -> Path:
+    """Return the folder with a file for each batch that is finished."""
+    return root / WORK_FOLDER / "points"
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
@@ -82,6 +89,7 @@ def _check_same(root: Path, found: dict[str, Any], wanted: dict[str, Any], resum
     if different:
         text = f"store {root} holds another sweep: it differs in {' and '.join(different)}; choose another store"
         raise Refusal("store", root, "new or hold this sweep", text=text)
+    refuse_other(root, found["build"])
     if not resume:
         text = f"store {root} holds this sweep already; resume it, or choose another store"
         raise Refusal("store", root, "new, or resumed", text=text)
@@ -90,7 +98,7 @@ def _check_same(root: Path, found: dict[str, Any], wanted: dict[str, Any], resum
 def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
     """Refuse a sweep in a folder whose manifest is lost, if it has results of another one."""
     found = _intact_results(root)
-    foreign = set(found) - {fingerprint(wanted, batch) for batch in batches_of(wanted)}
+    foreign = {key for key, _ in found} - set(fingerprints(wanted).values())
     if foreign:
         text = (
             f"store {root} is damaged: the description of its sweep is lost, and {len(foreign)} of its {len(found)} "
@@ -98,19 +106,19 @@ def _check_restorable(root: Path, wanted: dict[str, Any], resume: bool) -> None:
             "made for, which restores it"
         )
         raise Refusal("store", root, "new or hold this sweep", text=text)
+    for _, build in found:
+        refuse_other(root, build)
     if found and not resume:
         text = f"store {root} holds this sweep already, damaged; resume it, or choose another store"
         raise Refusal("store", root, "new, or resumed", text=text)
 
 
-def _intact_results(root: Path) -> list[str]:
-    """Return what each of the readable files of results belongs to."""
+def _intact_results(root: Path) -> list[tuple[str, str]]:
+    """Return what each of the readable files of results belongs to, and which build has written it."""
     found = []
-    for path in sorted((root / WORK_FOLDER / "points").glob("[!.]*.npz")):
-        try:
-            found.append(read_result(path)[1])
-        except (FileNotFoundError, Damaged):
-            continue
+    for path in sorted(points_of(root).glob("[!.]*.npz")):
+        with suppress(FileNotFoundError, Damaged):
+            found.append(origin_of(path))
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.build import this_build
 from deeplinear._core.cached import cached_property
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.coefficients import Structure
@@ -19,7 +20,7 @@ from deeplinear._problem.edit import replace
 from deeplinear._problem.problem import Problem, check_problem
 from deeplinear._solvers.dense import Dense
 from deeplinear._sweep.grid import Axis, points, read_grid
-from deeplinear._sweep.work import Failure
+from deeplinear._sweep.work import SOLVED, Failure, Task
 from deeplinear._theory.curves import worth_batching
 from deeplinear._time.grid import spaced_steps
 
@@ -34,10 +35,10 @@ _EVERY_STEP = 1000
 _MOST_SEEDS = 10**6
 """Most networks at a point: the description of a sweep lists their seeds."""
 
-LAYOUT = 4
+LAYOUT = 5
 """Number of the way in which a store is laid out."""
 
-_IDENTITY = ("problem", "grid", "theory", "experiment")
+_IDENTITY = ("problem", "grid", "theory", "experiment", "solved")
 
 
 class Batch(NamedTuple):
@@ -81,10 +82,12 @@ class Plan:
         return {
             "layout": LAYOUT,
             "deeplinear_version": version("deeplinear"),
+            "build": this_build(),
             "problem": self.problem.to_toml(),
             "grid": [[axis.field, list(axis.values)] for axis in self.axes],
             "theory": self.theory,
             "experiment": self.experiment,
+            "solved": SOLVED,
             "batches": [list(batch) for batch in self.batches],
         }
 
@@ -141,6 +144,11 @@ class Plan:
             return theory
         return theory + [Batch(f"{EXPERIMENT}-{index:06d}", EXPERIMENT, (index,)) for index in self.problems]
 
+    def task(self, batch: Batch, device: str) -> Task:
+        """Return what a batch has to do."""
+        problems = tuple(self.problems[index] for index in batch.members)
+        return Task(problems, self.times, self.experiment if batch.kind == EXPERIMENT else None, device)
+
     @cached_property
     def _points(self) -> list[Problem | Failure]:
         return [_point(self.problem, values) for values in points(self.axes)]
@@ -151,10 +159,15 @@ def batches_of(manifest: dict[str, Any]) -> list[Batch]:
     return [Batch(name, kind, tuple(members)) for name, kind, members in manifest["batches"]]
 
 
-def fingerprint(manifest: dict[str, Any], batch: Batch) -> str:
-    """Return a word for a batch of a sweep; another sweep has others."""
-    text = json.dumps([*(manifest[name] for name in _IDENTITY), *batch])
-    return hashlib.sha256(text.encode()).hexdigest()
+def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:
+    """Return a word for each batch of a sweep, by its name; another sweep has others."""
+    sweep = hashlib.sha256(json.dumps([manifest[name] for name in _IDENTITY]).encode())
+    found = {}
+    for batch in batches_of(manifest):
+        own = sweep.copy()
+        own.update(json.dumps(batch).encode())
+        found[batch.name] = own.hexdigest()
+    return found
 
 
 def differences(manifest: dict[str, Any], other: dict[str, Any]) -> list[str]:

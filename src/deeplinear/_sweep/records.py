@@ -1,53 +1,13 @@
-"""The files of a store, each with a checksum, so that none is taken for what it is not."""
+"""The JSON files of a store, each with a checksum, so that none is taken for what it is not."""
 
 import hashlib
-import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from deeplinear._core.store import Damaged
 
-from deeplinear._core.files import is_intact, sealed, write_atomically
-from deeplinear._sweep.work import Result
-
-_BATCH, _CHECKSUM = "batch", "sha256"
-
-
-class Damaged(Exception):
-    """A file is there and is not what was written."""
-
-
-def write_result(path: Path, result: Result, batch: str) -> None:
-    """Write the arrays of a batch, whole or not at all; ``batch`` is what the file belongs to."""
-    content = io.BytesIO()
-    np.savez(content, **result, **{_BATCH: np.array(batch)})  # type: ignore[arg-type]
-    write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
-
-
-def read_result(path: Path) -> tuple[Result, str]:
-    """Return the arrays of a batch, and what they belong to.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    Damaged
-        If the file is not one that ``write_result`` wrote.
-    """
-    try:
-        file = io.BytesIO(path.read_bytes())
-    except IsADirectoryError:
-        raise Damaged from None
-    if not is_intact(file):
-        raise Damaged
-    try:
-        with np.load(file) as arrays:
-            result = dict(arrays)
-        return result, str(result.pop(_BATCH))
-    except (KeyError, TypeError, ValueError, OSError, zipfile.BadZipFile):  # something else with a checksum
-        raise Damaged from None
+_CHECKSUM = "sha256"
 
 
 def to_json(document: dict[str, Any]) -> str:
@@ -56,7 +16,15 @@ def to_json(document: dict[str, Any]) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return a document that ``to_json`` wrote; raises as ``read_result`` does."""
+    """Return a document that ``to_json`` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    Damaged
+        If the file is not one that ``to_json`` wrote.
+    """
     document = parse_json(path)
     if document.pop(_CHECKSUM, None) != _checksum(document):
         raise Damaged
@@ -64,7 +32,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(path: Path) -> dict[str, Any]:
-    """Return a document as it stands; raises as ``read_result`` does."""
+    """Return a document as it stands; raises as ``read_json`` does."""
     try:
         document = json.loads(path.read_bytes())
     except (ValueError, RecursionError, IsADirectoryError):

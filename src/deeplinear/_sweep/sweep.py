@@ -5,6 +5,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from deeplinear._core import checks
 from deeplinear._core.device import CPU, find_device
+from deeplinear._core.drive import drive
+from deeplinear._core.pool import InProcess, LocalProcesses, Runner, WorkerLost
 from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
+from deeplinear._core.store import Store, in_use
 from deeplinear._core.threads import count_cores
 from deeplinear._problem.problem import Problem
 from deeplinear._sweep.assemble import damage_of_published, is_published, to_dataset, write_zarr
-from deeplinear._sweep.drive import drive
+from deeplinear._sweep.cluster import DaskCluster
 from deeplinear._sweep.manifest import local_path, read_manifest
-from deeplinear._sweep.plan import Plan, batches_of
-from deeplinear._sweep.runners import DaskCluster, InProcess, LocalProcesses, Runner
-from deeplinear._sweep.store import Folder, Memory, Store, read_results, writing
+from deeplinear._sweep.plan import Batch, Plan, batches_of
+from deeplinear._sweep.store import Memory, open_store, read_results
+from deeplinear._sweep.work import Failure, Result, Task, failed, join, run_task, singles
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -142,13 +146,18 @@ def sweep(
         raise ImportError("a store needs Zarr: pip install 'deeplinear[sweep]'")
     runner = _runner(plan, count, scheduler)
     try:
-        folder = None if store is None else Folder.open(store, plan.manifest(), resume)
-        place: Store = Memory(plan.batches) if folder is None else folder
+        folder, batches = (None, plan.batches) if store is None else open_store(store, plan, resume)
+        place: Store[Result] | Memory = Memory() if folder is None else folder
         try:
+            tasks = {batch.name: plan.task(batch, device) for batch in batches}
+            told = _Told(tell, place, batches)
             if workers is None and isinstance(runner, LocalProcesses) and not plan.experiment:
-                drive(plan, place, InProcess(), tell, stop=_trial(runner))
-            drive(plan, place, runner, tell, device=device)
-            found = _in_memory(plan, place) if folder is None else _publish(plan, folder)
+                drive(tasks, run_task, place, InProcess(), end=told.end, stop=_trial(runner))
+                told.look()
+            drive(tasks, run_task, place, runner, fetch=partial(_fetch, runner), end=told.end)
+            found = to_dataset(plan, batches, place.results(), version("deeplinear"))
+            if folder is not None:
+                _publish(found, folder)
             _warn_of_rounding(found)
             return found
         finally:
@@ -194,7 +203,8 @@ def open_sweep(store: str | Path) -> "xr.Dataset":
     root, manifest = local_path(store), read_manifest(store)
     damaged: list[Path] = []
     results = read_results(root, manifest, damaged)
-    dataset = to_dataset(Plan.from_manifest(manifest), results, manifest["deeplinear_version"])
+    plan = Plan.from_manifest(manifest)
+    dataset = to_dataset(plan, batches_of(manifest), results, manifest["deeplinear_version"])
     _warn_of_damage(root, damaged, len(batches_of(manifest)))
     _warn_of_rounding(dataset)
     return dataset
@@ -260,13 +270,45 @@ def _trial(processes: LocalProcesses) -> Callable[[int], bool]:
     return stop
 
 
-def _in_memory(plan: Plan, store: Store) -> "xr.Dataset":
-    return to_dataset(plan, store.results(), version("deeplinear"))
+class _Told:
+    """Tells how many points are done."""
+
+    def __init__(self, tell: Progress | None, place: Store[Result] | Memory, batches: list[Batch]) -> None:
+        self._tell, self._place = tell, place
+        self._left = {batch.name: len(batch.members) for batch in batches}
+        self._total = sum(self._left.values())
+        self.look()
+
+    def look(self) -> None:
+        """Look for what is finished, whoever did it."""
+        for name in [name for name in self._left if self._place.is_done(name)]:
+            del self._left[name]
+        self._say()
+
+    def end(self, name: str) -> None:
+        """Count a batch."""
+        del self._left[name]
+        self._say()
+
+    def _say(self) -> None:
+        if self._tell is not None:
+            self._tell(self._total - sum(self._left.values()), self._total)
 
 
-def _publish(plan: Plan, folder: Folder) -> "xr.Dataset":
-    dataset = to_dataset(plan, folder.results(), folder.version)
-    with writing(folder.root), folder.alone():
+def _fetch(runner: Runner, future: Any, task: Task) -> Result:
+    """Return a result; if the batch cost its process, find the points that did it one by one."""
+    try:
+        result: Result = runner.result(future)
+        return result
+    except WorkerLost as error:
+        if len(task.problems) == 1:
+            return failed(task, Failure.of(error))
+    return join([_fetch(runner, runner.submit(run_task, single), single) for single in singles(task)])
+
+
+def _publish(found: "xr.Dataset", folder: Store[Result]) -> None:
+    if not folder.changed and is_published(folder.root):
+        return
+    with folder.alone("publishing"), in_use(folder.root):
         if folder.changed or not is_published(folder.root):
-            write_zarr(dataset, folder.root)
-    return dataset
+            write_zarr(found, folder.root)

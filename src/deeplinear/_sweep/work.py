@@ -17,6 +17,9 @@ Result = dict[str, NDArray[Any]]
 """Arrays by name, the points of the batch first."""
 
 
+SOLVED = {"method": "auto", "tolerance": 1e-6}
+"""How theory is solved, which belongs to what a sweep is."""
+
 FAILURES = ("failure", "failure_type")
 """Arrays with the errors of points that could not be computed, and with their types."""
 
@@ -100,7 +103,7 @@ def out_of_memory(result: Result) -> bool:
 
 
 def _solved(task: Task) -> Result:
-    solutions = solve(task.problems, device=task.device)
+    solutions = solve(task.problems, device=task.device, **SOLVED)  # type: ignore[call-overload]
     return (
         {name: np.stack([_losses(each, name, task.times) for each in solutions]) for name in LOSSES}
         | {name: np.array([_step(getattr(each.status, name)) for each in solutions]) for name in STEPS}

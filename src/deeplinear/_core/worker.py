@@ -1,4 +1,4 @@
-"""A worker process of a local sweep: a Python that runs ``main``.
+"""A worker process of a pool: a Python that runs ``main``.
 
 It reads pickled calls from its standard input and answers on what was its standard output. It ends at once when its
 input ends, as it does when the process that started it is killed.
@@ -11,6 +11,8 @@ import signal
 import sys
 import threading
 from typing import Any, BinaryIO
+
+from deeplinear._core.build import OtherBuild
 
 READY = "ready"
 
@@ -30,6 +32,8 @@ def main() -> None:
                 raise call
             function, argument = call
             _answer(answers, function(argument))
+        except OtherBuild as error:
+            _answer(answers, error)
         except Exception as error:
             _answer(answers, RuntimeError(f"{type(error).__name__}: {error}"))
 
