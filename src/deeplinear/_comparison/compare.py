@@ -1,35 +1,29 @@
 """Theory against experiment: do they agree, to within what the number of seeds can tell?"""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from deeplinear._comparison.causes import find_cause
 from deeplinear._comparison.curvature import curvature_of
-from deeplinear._comparison.finite_size import FiniteSize, finite_size
+from deeplinear._comparison.expected import FEW, Expected, select
 from deeplinear._comparison.joint_test import LEVEL, SignFlipTest
-from deeplinear._comparison.near_edge import expected_deviation, has_estimate
-from deeplinear._comparison.observables import ObservableComparison, observables_of
+from deeplinear._comparison.observables import ComparedObservable, ObservableComparison, observables_of
 from deeplinear._comparison.same_problem import checked_experiment
-from deeplinear._comparison.verdict import Divergence, Findings, Verdict, explain, in_percent, may_be_size
+from deeplinear._comparison.scatter_test import ScatterTest
+from deeplinear._comparison.verdict import Divergence, Findings, Verdict, explain, in_percent, is_far_off
 from deeplinear._core import checks
 from deeplinear._core.dataset import LOSSES
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.json import plain
-from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
 from deeplinear._experiment.measured import Measured
-from deeplinear._experiment.methods import REDUCED, Counts
-from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution
 
-_PAIRS = 32
-"""Pairs of networks from which the effect of finite size is predicted."""
-
-_PATIENCE = 0.5
-"""Seconds that this may take, as they are counted."""
-
-_MORE_PATIENCE = 5.0
-"""The same where theory alone has no estimate, as for SAM."""
+Array = NDArray[np.float64]
 
 _SCREEN = 20
 """Observables of which all are listed where a comparison shows itself."""
@@ -44,15 +38,18 @@ class Comparison(Drawn):
     verdict
         In one word; ``verdict.advice`` is a sentence.
     p_value
-        p-value of the sign-flip test on all observables together: the probability of a deviation this large
-        somewhere, if the theory is right. Zero if something without scatter differs.
+        The probability of a deviation from theory this large somewhere, if the theory is right, from the sign-flip test
+        on all observables together; of fewer than 8 seeds, from networks that were drawn. Zero if something without
+        scatter differs.
     finite_size
         Relative deviation of the losses that is expected of networks of this size, the largest over steps; it falls as
         1/D. It comes from exact draws where these are quick (see ``finite_size``), and is then right to about a third;
         otherwise it is estimated from theory alone, usually to within a factor of three. Infinite where some networks
-        are expected to diverge; ``nan`` where it is not known, as for ``Muon`` and long runs of ``SAM``.
+        are expected to diverge; ``nan`` where it is not known, as for long runs of ``SAM`` and ``Muon``.
     explanation
         The verdict, what would have been noticed, divergence and finite size, in words.
+    cause
+        An obvious reason for a disagreement, in words; empty where none was found.
     seeds, dim
         Number of networks, and their input dimension D; None where it is not known.
     inputs
@@ -61,7 +58,7 @@ class Comparison(Drawn):
     steps
         Number of steps compared: those before anything diverged at which losses were recorded.
     tolerance
-        Relative error of the losses that counts as close.
+        Relative error of the losses that counts as close where size explains it.
     observables
         The curves one by one.
     theory, experiment
@@ -72,6 +69,7 @@ class Comparison(Drawn):
     p_value: float
     finite_size: float
     explanation: str
+    cause: str
     seeds: int
     dim: int | None
     inputs: str
@@ -105,6 +103,7 @@ class Comparison(Drawn):
             "finite_size": plain(self.finite_size),
             "near_edge": self.near_edge,
             "explanation": self.explanation,
+            "cause": self.cause,
             "seeds": self.seeds,
             "dim": self.dim,
             "inputs": self.inputs,
@@ -134,7 +133,7 @@ class Comparison(Drawn):
         lines = [
             f"{self.verdict}: {self.explanation}",
             f"seeds: {self.seeds}, dim: {self.dim or 'unknown'}, inputs: {self.inputs}, steps: {self.steps}; "
-            f"sign-flip test: p = {self.p_value:.2g}; deviation expected at this size: {in_percent(self.finite_size)}",
+            f"p = {self.p_value:.2g}; deviation expected at this size: {in_percent(self.finite_size)}",
             f"{'':<{width}}  {'p':>7}  {'max |z|':>8}  {'max error':>9}",
         ]
         for each in observables:
@@ -164,26 +163,34 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     of ``sharpness``. A theory that was not solved at every step is interpolated to every step for the losses; its
     correlations, if it has any, are compared where its nodes are steps.
 
-    The verdict rests on a sign-flip test: under the null hypothesis, the deviations of each seed from theory are
-    just as likely with all their signs reversed. The statistic is the largest skewness-corrected deviation
-    over times and observables, so that many correlated curves are one test. Theory and networks agree if p >= 0.01.
-    Otherwise they are close if all losses are within ``tolerance``, since many seeds resolve even small corrections of
-    order 1/D, and they disagree if not, unless networks of this size are expected to deviate as much: then the question
-    is undecided, and larger networks can tell. Fewer than 8 seeds cannot reach 0.01 and leave it undecided too, unless
-    something without scatter differs. If training diverges, theory and every seed have to diverge at about the same
-    step.
+    Three questions make the verdict. Are networks farther from theory than they scatter? A sign-flip test tells: under
+    the null hypothesis, the deviations of each seed from theory are just as likely with all their signs reversed. The
+    statistic is the largest skewness-corrected deviation over times and observables, so that many correlated curves
+    are one test; p below 0.01 rejects. Is that more than their size explains? Networks of finite size differ from
+    theory by a shift that falls as 1/D, is large near the edge of stability, and may make some of them diverge. Where
+    64 networks of the same size are drawn in less than half a second (five where nothing else tells), shift and scatter
+    come from them, and what is tested is the deviation from theory plus shift; otherwise the shift is bounded from four
+    solutions. And are there enough networks to tell? Then the verdict is
+
+    - "agrees" where there is no deviation beyond scatter, of 8 networks or more, and no mean loss is off by half;
+    - "close" where size explains the deviation, and losses are within ``tolerance``;
+    - "disagrees" where size does not explain it, however small it is;
+    - "undecided" where size explains a deviation beyond ``tolerance``, networks are fewer, or scatter so much that
+      their mean is far off by chance.
+
+    Fewer than 8 seeds cannot reach 0.01 by themselves. Their scatter is that of networks drawn, so that one curve is
+    enough for "disagrees"; where their size is not known, it is that of small networks of 50 inputs. A share of
+    networks that diverge is compared with the share of those drawn, and the others with theory. If theory diverges,
+    every seed has to at about the same step.
+
+    Of curves that disagree, obvious causes are tried: a factor of 1/2 in the loss, steps that are off by one or by a
+    factor, another learning rate. One that leaves a tenth of the deviation, or nothing beyond scatter, is named.
 
     Agreement means nothing if the seeds scatter so much that the test sees nothing: where it would not reject losses
     that are off by 100 % at every step, the question is undecided. And "agrees" comes with the deviation of the losses
     that would have been noticed: the test is repeated with theories that are off by more and more of its
     standard errors at every step, until it rejects them, upwards and downwards. With as many fresh networks, a
     deviation of that size is noticed in about three cases out of four, and one of half that size in one out of four.
-
-    The mean of networks of finite size also differs from theory, by a deviation that falls as 1/D and is large near the
-    edge of stability. ``finite_size`` predicts it from exact draws of such networks where these take less than half a
-    second; otherwise it is estimated from four solutions. Where it is predicted, ``z_beyond_size`` is the deviation of
-    the losses from theory plus shift, which size does not explain. For ``SAM`` and ``Muon`` there is no such estimate:
-    the draws may take five seconds for SAM, and beyond that, and for Muon, the deviation is not known.
 
     In theory the size of a gradient is not random, which is true if there are many directions. This matters for rules
     that depend on the size of gradients. On dimension-free data with few directions, (sum lam)^2 / sum lam^2 below 50,
@@ -198,7 +205,7 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
         trained elsewhere, of which losses are compared at the steps that were recorded; or anything that ``measured``
         takes, such as an array of test losses with one value for each step.
     tolerance
-        Relative error of the losses, largest over time, that counts as close.
+        Relative error of the losses, largest over time, that counts as close where size explains it.
 
     Raises
     ------
@@ -219,26 +226,46 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     """
     experiment = checked_experiment(theory, experiment)
     tolerance = checks.non_negative("tolerance", tolerance)
-    seeds = len(experiment.seeds)
     divergence = Divergence.of(theory, experiment)
-    groups = list(observables_of(theory, experiment, divergence.first))
-    groups += curvature_of(theory.problem, experiment, divergence.first)
-    test = SignFlipTest.of(groups)
-    prediction = _predicted(theory.problem, experiment.dim)
-    observables = tuple(
-        group.summary(p_value, noticed, prediction)
-        for group, p_value, noticed in zip(groups, test.separate, test.noticed(), strict=True)
+    rest = experiment if len(divergence.rest) == len(experiment.seeds) else select(experiment, divergence.rest)
+    groups = list(observables_of(theory, rest, divergence.first))
+    groups += curvature_of(theory.problem, rest, divergence.first)
+    expected = Expected.of(theory, rest, groups, divergence.first, tolerance)
+    divergence = replace(
+        divergence,
+        drawn=expected.drawn,
+        expected=expected.diverged,
+        stay_near=expected.stay_near,
+        theory_should=expected.theory_diverges,
+        may_diverge=math.isinf(expected.deviation),
     )
-    is_close = all(each.max_relative_error <= tolerance for each in observables if each.name in (*LOSSES, *MORE_LOSSES))
-    deviation = prediction.deviation if prediction else _deviation(theory.problem, experiment.dim)
-    of_size = may_be_size(theory.problem, observables, deviation, tolerance)
-    findings = Findings(test.overall, seeds, is_close, test.is_blind, of_size, divergence)
+    plain, beyond = _tested(groups, expected, rest, tolerance)
+    observables = tuple(
+        group.summary(p_value, noticed, each.shift, each.shift_error)
+        for group, p_value, noticed, each in zip(
+            groups, plain.separate, plain.noticed, expected.observables, strict=True
+        )
+    )
+    losses = [each for each in observables if each.name in (*LOSSES, *MORE_LOSSES)]
+    findings = Findings(
+        deviates=plain.p_value < LEVEL,
+        unexplained=beyond.p_value < LEVEL,
+        are_few=len(rest.seeds) < FEW,
+        is_close=all(each.max_relative_error <= tolerance for each in losses),
+        is_far_off=any(is_far_off(each, tolerance) for each in losses),
+        is_blind=plain.is_blind,
+        noise=plain.noise,
+        divergence=divergence,
+    )
+    is_off = findings.verdict is Verdict.DISAGREES and findings.deviates
+    cause = find_cause(theory, observables) if is_off else ""
     return Comparison(
         verdict=findings.verdict,
-        p_value=test.overall,
-        finite_size=deviation,
-        explanation=explain(findings, deviation, tolerance, theory.problem, experiment, observables),
-        seeds=seeds,
+        p_value=plain.p_value,
+        finite_size=expected.deviation,
+        explanation=explain(findings, expected, tolerance, theory.problem, experiment, observables, cause),
+        cause=cause,
+        seeds=len(experiment.seeds),
         dim=experiment.dim,
         inputs=experiment.inputs,
         steps=max(len(each.times) for each in observables if each.name in LOSSES),
@@ -249,25 +276,38 @@ def compare(theory: Solution, experiment: Any, *, tolerance: float = 0.05) -> Co
     )
 
 
-def _deviation(problem: Problem, dim: int | None) -> float:
-    """Estimate the deviation that is expected of networks of this size; nan where it is not known."""
-    try:
-        return expected_deviation(problem, dim)
-    except Refusal:  # no finite network has this size, or it was not said
-        return math.nan
+class _Tested(NamedTuple):
+    """What the tests say of the deviations from theory, or of those that size leaves open."""
+
+    p_value: float
+    separate: list[float]
+    noticed: list[float]
+    is_blind: bool
+    noise: float
 
 
-def _predicted(problem: Problem, dim: int | None) -> FiniteSize | None:
-    """Draw networks of this size, independent of those that are compared; None where that would take long."""
-    try:
-        counts = Counts.of(problem, dim)
-    except Refusal:
-        return None
-    able = REDUCED in counts.methods and counts.resolves(REDUCED)
-    patience = _PATIENCE if has_estimate(problem) else _MORE_PATIENCE
-    if not able or 2 * _PAIRS * counts.need(REDUCED).seconds > patience:
-        return None
-    try:
-        return finite_size(problem, dim, pairs=_PAIRS, workers=1)
-    except ArithmeticError:  # a theory that cannot be solved: the other estimate says what that means
-        return None
+def _tested(
+    groups: list[ComparedObservable], expected: Expected, experiment: Ensemble | Measured, tolerance: float
+) -> tuple[_Tested, _Tested]:
+    """Test deviations from theory, and what is left of them once size has explained as much as it can."""
+    explained = [each.explains(group) for group, each in zip(groups, expected.observables, strict=True)]
+    if experiment.inputs == "rows":  # which are not Gaussian
+        explained = [_within(group, each, tolerance) for group, each in zip(groups, explained, strict=True)]
+    found = []
+    for part in (None, explained):
+        flips, scatter = SignFlipTest.of(groups, part), ScatterTest.of(groups, expected.observables, part)
+        is_known = len(experiment.seeds) < FEW and not math.isnan(scatter.p_value) and flips.overall > 0.0
+        p_value, separate = (scatter.p_value, scatter.separate) if is_known else (flips.overall, flips.separate)
+        if scatter.beyond_any:
+            p_value = min(p_value, scatter.p_value)
+        blind = part is None and flips.is_blind
+        noticed = flips.noticed() if part is None else []
+        found.append(_Tested(p_value, separate, noticed, blind, scatter.noise))
+    return found[0], found[1]
+
+
+def _within(group: ComparedObservable, explained: Array, tolerance: float) -> Array:
+    """Let the tolerance explain the rest of a deviation."""
+    together = group.together
+    left = together.mean - together.theory - explained
+    return np.asarray(explained + np.clip(left, -tolerance * together.scale, tolerance * together.scale))

@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-9
 """Values below this fraction of the largest one are put down to rounding."""
 
-_FIRST_SEED = 2**62
+FIRST_SEED = 2**62
 """Seeds of the draws begin here, so that a prediction shares no network with the experiment that it is compared to."""
 
 
@@ -47,10 +47,12 @@ class SizeEffect:
     theory
         Its value in the limit.
     shift, shift_error
-        Mean over networks minus theory, and the standard error of that. Not finite from the step at which theory, or
-        one of the networks drawn, diverged.
+        Mean over networks minus theory, and the standard error of that. Networks that diverge do not count; not finite
+        if all do, and from the step at which theory diverges.
     scatter, scatter_error
-        Standard deviation between networks (between seeds), and its standard error.
+        Standard deviation between networks (between seeds), and its standard error, likewise.
+    median
+        Median over all networks, infinite where most have diverged.
     """
 
     theory: Array
@@ -58,6 +60,7 @@ class SizeEffect:
     shift_error: Array
     scatter: Array
     scatter_error: Array
+    median: Array
 
     @property
     def relative_shift(self) -> Array:
@@ -116,13 +119,14 @@ class FiniteSize(Drawn):
     def deviation(self) -> float:
         """Largest relative shift of a loss over all steps; infinite where theory or a network diverged."""
         shifts = np.abs([self[name].relative_shift for name in LOSSES])
-        return float(shifts.max()) if np.isfinite(shifts).all() else math.inf
+        return float(shifts.max()) if np.isfinite(shifts).all() and not self.diverged else math.inf
 
     def seeds_needed(self, accuracy: float, name: str = "test_loss") -> float:
         """Return how many networks of this size it takes for their mean to be within a fraction of theory.
 
         With so many, shift and standard error of the mean together are below ``accuracy`` times theory at every
-        step. The number is infinite if the shift alone is larger, so that only larger networks help.
+        step. The number is infinite if the shift alone is larger, or some networks diverge, so that only larger ones
+        help.
 
         Parameters
         ----------
@@ -144,7 +148,7 @@ class FiniteSize(Drawn):
         accuracy = checks.positive("accuracy", accuracy)
         effect = self[checks.word("name", name, LOSSES)]
         room = accuracy - np.abs(effect.relative_shift)
-        if not (room > 0).all():  # also where it is not a number
+        if self.diverged or not (room > 0).all():  # also where it is not a number
             return math.inf
         return max(1, math.ceil(float(((effect.relative_scatter / room) ** 2).max())))
 
@@ -156,15 +160,21 @@ class FiniteSize(Drawn):
 
     def summary(self) -> str:
         """Shift and scatter of the losses at the last step, as plain text."""
-        lines = [self.size]
-        for name in LOSSES:
-            effect = self[name]
-            unit = abs(effect.theory[-1]) or 1.0
-            with np.errstate(over="ignore", invalid="ignore"):  # nan after a divergence
-                numbers = [100 * each[-1] / unit for each in (effect.shift, effect.shift_error, effect.scatter)]
-            words = "{}: mean {:+.2g} % (± {:.1g} %) from theory, scatter {:.2g} %"
-            lines.append(words.format(name.replace("_", " "), *numbers))
-        return "\n".join(lines)
+        return "\n".join([self.size, *(f"{name.replace('_', ' ')}: {self._words(name)}" for name in LOSSES)])
+
+    def _words(self, name: str) -> str:
+        effect = self[name]
+        unit = abs(effect.theory[-1]) / 100 or 1.0
+        if not np.isfinite(effect.theory[-1]):
+            return "theory diverges"
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = (effect.median[-1] - effect.theory[-1]) / unit
+            shift, error, scatter = (each[-1] / unit for each in (effect.shift, effect.shift_error, effect.scatter))
+        median = f"median {away:+.2g} % from theory; the others: " if math.isfinite(away) else "the others: "
+        if not np.isfinite(scatter):
+            return "all networks diverge" if self.diverged == 1.0 else "most networks diverge"
+        rest = f"mean {shift:+.2g} % (± {error:.1g} %) from theory, scatter {scatter:.2g} %"
+        return f"{median}{rest}" if self.diverged else rest
 
     def __str__(self) -> str:
         return self.summary()
@@ -216,7 +226,7 @@ def finite_size(
     if any(stage.optimizer.orthogonal is not None for stage in problem.stages):
         why = ": networks are drawn in reduced coordinates, and orthogonal steps look at every entry of a matrix"
         raise Refusal("optimizer", problem.optimizer, "a rule without orthogonal steps", got="Muon", rest=why)
-    chosen = range(_FIRST_SEED, _FIRST_SEED + pairs)
+    chosen = range(FIRST_SEED, FIRST_SEED + pairs)
     asked = Simulation.read(problem, dim, chosen, workers, record, REDUCED)
     total = 2 * pairs * problem.steps
 
@@ -227,12 +237,15 @@ def finite_size(
 
     plain, diverged = train_all(asked, report(0))
     mirror, also = train_all(replace(asked, mirrored=True), report(total // 2))
+    ends = np.stack([diverged, also]) >= 0
     return FiniteSize(
         problem=problem,
         dim=asked.counts.sizes.dim,
         pairs=pairs,
-        diverged=float(np.mean(np.concatenate([diverged, also]) >= 0)),
-        effects={name: _effect(values, plain[name], mirror[name]) for name, values in _limit(problem, plain).items()},
+        diverged=float(ends.mean()),
+        effects={
+            name: _effect(values, plain[name], mirror[name], ends) for name, values in _limit(problem, plain).items()
+        },
     )
 
 
@@ -245,13 +258,28 @@ def _limit(problem: Problem, wanted: Collection[str]) -> dict[str, Array]:
     return found
 
 
-def _effect(theory: Array, plain: Array, mirror: Array) -> SizeEffect:
-    """Shift and scatter from pairs, shape (pairs, ...)."""
+def _effect(theory: Array, plain: Array, mirror: Array, diverged: NDArray[np.bool_]) -> SizeEffect:
+    """Shift and scatter from the pairs of which neither diverged, shape (pairs, ...)."""
+    rest = ~diverged.any(axis=0)
+    values = np.concatenate([plain, mirror])
+    with np.errstate(invalid="ignore"):  # inf - inf, where most have diverged
+        median = np.median(np.where(np.isnan(values), math.inf, values), axis=0)
+    median = np.where(np.isnan(median), math.inf, median)
+    shift, shift_error, scatter, scatter_error = np.full((4, *theory.shape), math.nan)
+    if rest.sum() > 1:
+        shift, shift_error, scatter, scatter_error = _moments(theory, plain[rest], mirror[rest])
+    return SizeEffect(theory, shift, shift_error, scatter, scatter_error, median)
+
+
+def _moments(theory: Array, plain: Array, mirror: Array) -> tuple[Array, Array, Array, Array]:
+    """Shift of the mean and scatter, each with its error."""
     root = math.sqrt(len(plain))
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # where a network diverged
+    with np.errstate(
+        invalid="ignore", over="ignore", divide="ignore"
+    ):  # where theory diverged, or networks are about to
         middle = (plain + mirror) / 2
         mean = middle.mean(axis=0)
         squares = ((plain - mean) ** 2 + (mirror - mean) ** 2) / 2
         scatter = np.sqrt(squares.mean(axis=0))
         scatter_error = np.where(scatter > 0, squares.std(axis=0, ddof=1) / (2 * root * scatter), 0.0)
-        return SizeEffect(theory, mean - theory, middle.std(axis=0, ddof=1) / root, scatter, scatter_error)
+        return mean - theory, middle.std(axis=0, ddof=1) / root, scatter, scatter_error

@@ -1,6 +1,7 @@
 """One test of all observables together: are the seeds' deviations from theory as likely with their signs reversed?"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,16 +42,18 @@ class SignFlipTest:
     names: list[str]
 
     @classmethod
-    def of(cls, groups: list[ComparedObservable]) -> "SignFlipTest":
-        """Test observables."""
+    def of(cls, groups: Sequence[ComparedObservable], explained: Sequence[Array] | None = None) -> "SignFlipTest":
+        """Test observables, or what is left of their deviations from theory once a part of them is explained."""
         columns, theory, contradicted = [], [], []
-        for group in groups:
-            curves = group.tested
-            usable = [~(curve.is_equal | curve.is_contradicted) & curve.is_finite for curve in curves]
-            deviations = [c.values[:, use] - c.theory[use] for c, use in zip(curves, usable, strict=True)]
-            columns.append(np.concatenate(deviations, axis=1))
-            theory.append(np.concatenate([curve.theory[use] for curve, use in zip(curves, usable, strict=True)]))
-            contradicted.append(any(curve.is_contradicted.any() for curve in curves))
+        for index, group in enumerate(groups):
+            together = group.together
+            use = ~(together.is_equal | together.is_contradicted) & together.is_finite
+            if explained is not None and len(together.values) == 1:
+                use &= together.values[0] - together.theory != explained[index]
+            deviations = together.values[:, use] - together.theory[use]
+            columns.append(deviations if explained is None else deviations - explained[index][use])
+            theory.append(together.theory[use])
+            contradicted.append(bool(together.is_contradicted.any()))
         with one_blas_thread():  # the products are many and thin
             maxima = flip_signs(columns)
         separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._comparison.finite_size import FiniteSize
+from deeplinear._core.cached import cached_property
 from deeplinear._core.dataset import CORRELATIONS, FIELDS, LOSSES
 from deeplinear._core.json import plain
 from deeplinear._core.statistics import standard_error
@@ -58,8 +58,8 @@ class ObservableComparison:
         where seeds do not scatter, and infinite if 64 standard errors would not be enough. It is ``nan`` for
         correlations, for fewer than 8 seeds, and where the test rejects the theory as it is.
     expected_shift, expected_shift_error
-        Mean of networks of this size minus theory, as ``finite_size`` predicts it from exact draws, and its standard
-        error, shape (steps,). ``nan`` for correlations, and where the draws would take long.
+        Mean of networks of this size minus theory, from exact draws as in ``finite_size``, and its standard error,
+        shape (steps,). ``nan`` for curvature, and where the draws would take long.
     """
 
     name: str
@@ -188,17 +188,30 @@ class ComparedObservable:
     others: tuple[ComparedCurve, ...] = ()
 
     @property
-    def tested(self) -> list[ComparedCurve]:
-        times = sampled_times(len(self.main.theory))
-        return [curve.at(times) for curve in (self.main, *self.others)]
+    def label(self) -> str:
+        """Name and layer."""
+        return self.name if self.layer is None else f"{self.name}[{self.layer}]"
 
-    def summary(self, p_value: float, noticed: float, prediction: FiniteSize | None) -> ObservableComparison:
-        """Take the curve at equal times; ``noticed`` is the deviation that the test notices, in standard errors."""
-        unknown = np.full(self.main.theory.shape, np.nan)
-        shift, shift_error = unknown, unknown
-        if prediction is not None and self.name in LOSSES:
-            effect = prediction[self.name]
-            shift, shift_error = effect.shift[self.times], effect.shift_error[self.times]
+    @cached_property
+    def together(self) -> ComparedCurve:
+        """All numbers that are tested, one after the other."""
+        times = sampled_times(len(self.main.theory))
+        curves = [curve.at(times) for curve in (self.main, *self.others)]
+        names = ("theory", "values", "scale", "peak")
+        return ComparedCurve(*(np.concatenate([getattr(each, name) for each in curves], axis=-1) for name in names))
+
+    def summary(self, p_value: float, noticed: float, shift: Array, shift_error: Array) -> ObservableComparison:
+        """Take the curve at equal times.
+
+        Parameters
+        ----------
+        p_value
+            Of this observable.
+        noticed
+            Deviation that the test notices, in standard errors.
+        shift, shift_error
+            Expected of networks of this size.
+        """
         curve, equal = self.main, self.main.is_equal
         error = standard_error(curve.values)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

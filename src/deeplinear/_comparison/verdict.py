@@ -6,21 +6,25 @@ from enum import StrEnum
 
 import numpy as np
 
+from deeplinear._comparison.expected import Expected
 from deeplinear._comparison.joint_test import LEVEL
 from deeplinear._comparison.near_edge import has_estimate
 from deeplinear._comparison.observables import ObservableComparison
 from deeplinear._core.dataset import LOSSES
 from deeplinear._core.words import percent
-from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
+from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
 from deeplinear._problem.problem import Problem
 from deeplinear._theory.solution import Solution
 
-_FAR = 5.0
-"""Standard errors from theory and the expected shift, at any step, beyond which size does not explain a deviation."""
+_FAR_OFF = 0.5
+"""Relative error of a mean loss, at any step, beside which nothing agrees."""
 
-_FACTOR = 3.0
-"""How well the deviation that is expected of a size is known, where it comes from theory alone."""
+_MATTERS = 0.01
+"""Part of the largest loss by which it has to be off, too: below, losses may vary as they like."""
+
+_NOISY = 3.0
+"""Factor of the scatter from which on it is worth a sentence."""
 
 _MANY = 50
 """Directions of inputs from which sizes of gradients are taken to be sharp: their squares scatter by sqrt(2 / 50)."""
@@ -41,21 +45,42 @@ class Verdict(StrEnum):
 
 
 _ADVICE = {
-    Verdict.AGREES: "no deviation beyond the scatter of the seeds",
-    Verdict.CLOSE: "theory and networks differ by more than chance, but by less than the tolerance; differences of "
-    "order 1/D are expected and shrink in larger networks",
-    Verdict.DISAGREES: "the deviation is beyond the scatter of the seeds and beyond the tolerance",
+    Verdict.AGREES: "no deviation beyond the scatter of the networks",
+    Verdict.CLOSE: "theory and networks differ by more than chance, but by less than the tolerance and no more than "
+    "their size explains; such differences are of order 1/D",
+    Verdict.DISAGREES: "the deviation is beyond the scatter of the networks and beyond what their size explains",
     Verdict.UNDECIDED: "these networks cannot tell whether theory is right",
 }
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """When theory and seeds diverged; the number of steps stands for never, and ``spacing`` is that of records."""
+    """When theory and networks diverged, and what was expected.
+
+    Attributes
+    ----------
+    steps, theory, networks
+        The number of steps, and when theory and each network diverged; the number of steps stands for never.
+    drawn, expected
+        Number of networks of this size that were drawn, and of those among them that diverged.
+    stay_near
+        Whether no network drawn comes near diverging.
+    theory_should
+        Whether theory diverges, solved again.
+    may_diverge
+        Whether the estimate from theory expects that some diverge.
+    spacing
+        Of the steps at which losses were recorded.
+    """
 
     steps: int
     theory: int
-    seeds: tuple[int, ...]
+    networks: tuple[int, ...]
+    drawn: int = 0
+    expected: int = 0
+    stay_near: bool = False
+    theory_should: bool = False
+    may_diverge: bool = False
     spacing: int = 1
 
     @classmethod
@@ -63,31 +88,63 @@ class Divergence:
         """Take the steps from both, as far as both go."""
         steps = min(theory.problem.steps, int(experiment.times[-1]) + 1)
         at = theory.status.diverged_at
-        seeds = tuple(int(step) if step >= 0 else steps for step in experiment.diverged_at)
+        networks = tuple(int(step) if step >= 0 else steps for step in experiment.diverged_at)
         spacing = int(np.diff(experiment.times).max(initial=1))
-        return cls(steps, steps if at is None else min(at, steps), seeds, spacing)
+        return cls(steps, steps if at is None else min(at, steps), networks, spacing=spacing)
+
+    @property
+    def rest(self) -> list[int]:
+        """Networks that are compared with theory: those that do not diverge, where theory does not; otherwise all."""
+        rest = [index for index, step in enumerate(self.networks) if step == self.steps]
+        return rest if rest and self.theory == self.steps else list(range(len(self.networks)))
 
     @property
     def first(self) -> int:
-        """Number of steps before anything diverged."""
-        return min(self.theory, *self.seeds)
+        """Number of steps before theory, or any of the rest, diverged."""
+        return min(self.theory, *(self.networks[index] for index in self.rest))
+
+    @property
+    def count(self) -> int:
+        """Number of networks that diverged."""
+        return sum(step < self.steps for step in self.networks)
 
     @property
     def is_shared(self) -> bool:
-        """Whether theory and every seed diverged."""
-        return max(self.theory, *self.seeds) < self.steps
+        """Whether theory and every network diverged."""
+        return max(self.theory, *self.networks) < self.steps
 
     @property
     def is_alike(self) -> bool:
         """Whether all did so at about the same step, or might have, had the run been longer."""
         slack = max(3.0, 0.25 * self.theory, self.spacing)
-        return all(abs(seed - self.theory) <= slack for seed in self.seeds)
+        return all(abs(network - self.theory) <= slack for network in self.networks)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether as many diverge as in networks of this size that were drawn, up to chance (Fisher's exact test)."""
+        if not self.drawn:
+            return self.may_diverge
+        if self.theory_should != (self.theory < self.steps):
+            return False
+        if self.stay_near and not self.expected:
+            return self.count == 0
+        together = self.count + self.expected
+        ways = [
+            math.comb(len(self.networks), here) * math.comb(self.drawn, together - here)
+            for here in range(min(len(self.networks), together) + 1)
+        ]
+        tails = sum(ways[: self.count + 1]), sum(ways[self.count :])
+        return 2 * min(tails) >= LEVEL * sum(ways)
 
     def __str__(self) -> str:
         theory = "theory does not diverge" if self.theory == self.steps else f"theory diverges at step {self.theory}"
-        diverged = [seed for seed in self.seeds if seed < self.steps]
-        when = f" at steps {min(diverged)} to {max(diverged)}" if diverged else ""
-        return f"{theory}, {len(diverged)} of {len(self.seeds)} seeds do{when}"
+        diverged = [network for network in self.networks if network < self.steps]
+        when = ""
+        if diverged:
+            when = f" at step {diverged[0]}" if min(diverged) == max(diverged) else ""
+            when = when or f" at steps {min(diverged)} to {max(diverged)}"
+        expected = f"; of {self.drawn} such networks drawn {self.expected} diverge" if self.drawn else ""
+        return f"{theory}, {len(diverged)} of {len(self.networks)} networks do{when}{expected}"
 
 
 @dataclass(frozen=True)
@@ -96,43 +153,46 @@ class Findings:
 
     Attributes
     ----------
-    p_value, seeds
-        Of the test, and the number of networks.
-    is_close
-        Whether the losses are within the tolerance.
+    deviates, unexplained
+        Whether networks are farther from theory than they scatter, and whether that is so too when their size is taken
+        into account.
+    are_few
+        Whether networks are too few to agree with anything.
+    is_close, is_far_off
+        Whether the losses are within the tolerance everywhere, and whether they are off by half somewhere.
     is_blind
         Whether not even an error of 100 % in the losses would have been detected.
-    of_size
-        Whether networks of this size may be as far from theory as these are, though theory is right.
+    noise
+        Factor by which networks scatter more than others of their size.
     divergence
-        When theory and seeds diverged.
+        When theory and networks diverged.
     """
 
-    p_value: float
-    seeds: int
+    deviates: bool
+    unexplained: bool
+    are_few: bool
     is_close: bool
+    is_far_off: bool
     is_blind: bool
-    of_size: bool
+    noise: float
     divergence: Divergence
-
-    @property
-    def are_too_few(self) -> bool:
-        """Whether no deviation of so many networks can be significant."""
-        return 2.0 ** (1 - self.seeds) > LEVEL
 
     @property
     def verdict(self) -> Verdict:
         """Return the verdict."""
-        if not self.divergence.is_alike:
+        divergence = self.divergence
+        if not divergence.is_alike and not divergence.is_expected:
             return Verdict.DISAGREES
-        if self.divergence.is_shared:
+        if divergence.is_shared and divergence.is_alike:
             return Verdict.AGREES
-        if self.p_value >= LEVEL:
-            return Verdict.UNDECIDED if self.are_too_few or self.is_blind else Verdict.AGREES
-        if self.is_close:
-            return Verdict.CLOSE
-        is_certain = self.p_value == 0.0  # something without scatter differs, which size cannot do
-        return Verdict.UNDECIDED if self.of_size and not is_certain else Verdict.DISAGREES
+        if not divergence.is_alike and divergence.first < divergence.steps:
+            return Verdict.UNDECIDED  # theory diverges, or all networks, and size explains that the others do not
+        if not self.deviates:
+            is_open = self.are_few or self.is_blind or self.is_far_off
+            return Verdict.UNDECIDED if is_open else Verdict.AGREES
+        if self.unexplained:
+            return Verdict.DISAGREES
+        return Verdict.CLOSE if self.is_close else Verdict.UNDECIDED
 
     @property
     def advice(self) -> str:
@@ -140,70 +200,75 @@ class Findings:
         verdict = self.verdict
         if verdict is not Verdict.UNDECIDED:
             return verdict.advice
-        if self.are_too_few and self.p_value >= LEVEL:
-            return f"{verdict.advice}; too few seeds to detect a disagreement; use 8 or more"
-        if self.p_value >= LEVEL:
+        if self.deviates:
+            return f"{verdict.advice}; they deviate from it by more than they scatter, but their size explains it"
+        if self.are_few:
+            return f"{verdict.advice}; there is no deviation beyond scatter, but to agree takes 8 networks or more"
+        if self.is_blind:
             return (
                 f"{verdict.advice}; not even an error of 100 % in the losses would have been detected; use more seeds"
             )
-        return f"{verdict.advice}; {Verdict.DISAGREES.advice}, but size may explain it"
-
-
-def may_be_size(
-    problem: Problem, observables: tuple[ObservableComparison, ...], finite_size: float, tolerance: float
-) -> bool:
-    """Whether networks of this size may be as far from theory as these are, though theory is right."""
-    if _sizes_that_scatter(problem):  # there networks of any size are
-        return False
-    if math.isnan(finite_size):
-        return not has_estimate(problem)
-    seen = max(each.max_relative_error for each in observables if each.name in (*LOSSES, *MORE_LOSSES))
-    is_beyond = _beyond_size(observables) >= _FAR  # false where only the estimate from theory is known
-    return finite_size > tolerance and seen < _FACTOR * finite_size and not is_beyond
+        return f"{verdict.advice}; at some steps they scatter so much that their mean is far off by chance"
 
 
 def explain(
     findings: Findings,
-    finite_size: float,
+    expected: Expected,
     tolerance: float,
     problem: Problem,
     experiment: Ensemble | Measured,
     observables: tuple[ObservableComparison, ...],
+    cause: str,
 ) -> str:
     """Say what the verdict means, what would have been noticed, and what finite size has to do with it."""
     in_counts = problem.data.dimension_free
     verdict, divergence = findings.verdict, findings.divergence
     sentences = [findings.advice]
-    if divergence.first < divergence.steps:
+    if divergence.count or divergence.theory < divergence.steps:
         sentences = [str(divergence)]
-        if divergence.is_alike and not divergence.is_shared:
-            sentences.append(f"before that, {findings.advice}")
+        if divergence.first and not divergence.is_shared and (divergence.is_alike or divergence.is_expected):
+            others = "before that" if divergence.first < divergence.steps else "of the others"
+            sentences.append(f"{others}, {findings.advice}")
+    if cause:
+        sentences.append(cause)
     if experiment.inputs == "rows":
         sentences.append("the networks were trained on rows of the data set, while theory assumes Gaussian inputs")
     if verdict is Verdict.AGREES:
         shared = ["there is nothing more to compare"]
         sentences += shared if divergence.is_shared else _would_detect(observables)
     larger = "width, samples or batch" if in_counts else "dim"
-    if math.isnan(finite_size) and experiment.dim is None:
+    if expected.dim is not None:
+        sentences.append(f"scatter is that of networks with {expected.dim} inputs; larger ones scatter less")
+    if findings.noise > _NOISY and expected.are_drawn:
+        size = f"with {expected.dim} inputs" if expected.dim else "of this size"
+        sentences.append(f"the networks scatter {findings.noise:.2g} times as much as others {size} do")
+    if math.isnan(expected.deviation) and experiment.dim is None:
         sentences.append("pass dim to measured(...) to see how far networks of this size are expected to deviate")
-    elif math.isnan(finite_size) and not has_estimate(problem):
+    elif math.isnan(expected.deviation) and not has_estimate(problem):
         sentences.append("how far networks of this size deviate is not known for this update rule")
-    if finite_size > tolerance:
+    if expected.deviation > tolerance and not expected.diverged:
         at = "with counts such as these" if in_counts else f"at dim {experiment.dim}"
-        sentences.append(f"{at} the mean is expected to deviate by about {in_percent(finite_size)}")
-    if verdict is Verdict.CLOSE and (beyond := _beyond_size(observables)) < _FAR:
+        sentences.append(f"{at} the mean is expected to deviate by about {in_percent(expected.deviation)}")
+    beyond = _beyond_size(observables)
+    if findings.deviates and not findings.unexplained and beyond < math.inf:
         sentences.append(
             f"once the shift expected at this size is added, theory and networks are within {beyond:.1f} standard "
             "errors"
         )
     if verdict in (Verdict.CLOSE, Verdict.DISAGREES):
         sentences += _sizes_that_scatter(problem)
-    if verdict is Verdict.DISAGREES or (verdict is Verdict.UNDECIDED and findings.p_value < LEVEL):
-        if findings.of_size and has_estimate(problem):
-            sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
-        else:
-            sentences.append(f"check whether the deviation shrinks with a larger {larger}")
+    if verdict is Verdict.UNDECIDED and findings.deviates:
+        sentences.append(f"theory and networks should agree at a lower learning rate or a larger {larger}")
+    elif verdict is Verdict.DISAGREES and not cause and not expected.are_drawn:
+        sentences.append(f"check whether the deviation shrinks with a larger {larger}")
     return "; ".join(sentences)
+
+
+def is_far_off(loss: ObservableComparison, tolerance: float) -> bool:
+    """Whether a mean loss is so far from theory, at any step, that nobody would say that they agree."""
+    away = np.abs(loss.mean - loss.theory)
+    matters = away > _MATTERS * np.abs(loss.theory).max(initial=0.0)
+    return bool((matters & (loss.relative_error > max(tolerance, _FAR_OFF))).any())
 
 
 def _sizes_that_scatter(problem: Problem) -> list[str]:
@@ -223,7 +288,7 @@ def _sizes_that_scatter(problem: Problem) -> list[str]:
 
 def _beyond_size(observables: tuple[ObservableComparison, ...]) -> float:
     """Largest deviation of the losses from theory and expected shift, in standard errors; ``nan`` if not known."""
-    return float(np.max([each.max_z_beyond_size for each in observables if each.name in LOSSES]))
+    return max((each.max_z_beyond_size for each in observables if each.name in LOSSES), default=math.nan)
 
 
 def _would_detect(observables: tuple[ObservableComparison, ...]) -> list[str]:
@@ -242,4 +307,6 @@ def in_percent(fraction: float) -> str:
     """Write a deviation in per cent, where it is known and small enough to mean something."""
     if math.isnan(fraction):
         return "unknown"
+    if math.isinf(fraction):
+        return "some diverge"
     return percent(fraction) if fraction < 1.0 else "100 % or more"
