@@ -32,6 +32,7 @@ from sections import (
     residual,
     simulation,
     table,
+    tolerances,
 )
 
 HERE = Path(__file__).parent
@@ -51,6 +52,7 @@ SECTIONS: dict[str, ModuleType] = {
     "peer": peer_iteration,
     "simulation": simulation,
     "exact": exact,
+    "tolerances": tolerances,
 }
 """Each measures numbers, and shows them as headlines, and as lines of Markdown with a picture."""
 OTHERS = (
