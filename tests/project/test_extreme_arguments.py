@@ -53,6 +53,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "^lrs must be at most 1000 numbers, got 100000000$",
     ),
     "fields of a search": (lambda: dl.optimal(PROBLEM, MANY), "^over must be at most 20 names"),  # type: ignore[arg-type]
+    "bounds of a search": (
+        lambda: dl.optimal(PROBLEM, ["lr"], bounds=np.ones(3)),  # type: ignore[arg-type]
+        "^bounds must be a dictionary of fields with their lowest and highest value, got array",
+    ),
+    "fields of derivatives": (lambda: dl.sensitivity(PROBLEM, MANY), "^wrt must be at most 1000 names, got 100000000$"),  # type: ignore[arg-type]
+    "tables of fields": (lambda: dl.sensitivity(PROBLEM, np.zeros((2, 2))), "^wrt must be among lr, "),  # type: ignore[arg-type]
+    "a long range as a curve": (
+        lambda: dl.measured(test_loss=MANY),
+        "^test_loss must be at most 10000000 losses or runs, got 100000000$",
+    ),
     "points of an exponent": (
         lambda: dl.fit_exponent([1, 2, 3], [1.0, 0.5, 0.3], 1, 3, points=10**9),
         "^points must be a whole number from 3 to 100000, got 1000000000$",
@@ -97,3 +107,10 @@ def test_a_message_does_not_show_all_of_a_long_value() -> None:
 def test_a_curve_that_is_one_number_is_refused() -> None:
     with pytest.raises(Refusal, match=r"^test_loss must be a column of numbers, got 0.5$"):
         dl.measured({"test_loss": 0.5})
+
+
+def test_derivatives_that_leave_the_range_of_numbers_say_so() -> None:
+    """Decay uncovers the function at initialisation, of size 1 / richness, that is subtracted."""
+    tiny = PROBLEM.replace(network=dl.MLP(1, 1.7, 1.9e-239, centered=True), sampling=dl.Population(), steps=2)
+    assert "nan: not known, as numbers on the way to it leave their range" in str(dl.sensitivity(tiny))
+    assert "nan" not in str(dl.sensitivity(PROBLEM))

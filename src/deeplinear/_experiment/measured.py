@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 _LAST_STEP = 2**53
+_MOST_NUMBERS = 10**7
 """The largest step: floats tell all whole numbers up to this one apart."""
 
 
@@ -191,6 +192,8 @@ def _rows(name: str, values: Any) -> list[Array]:
         return []
     if isinstance(values, str | Mapping):
         raise Refusal(name, values, "an array of losses, shape (steps,) or (runs, steps)")
+    if isinstance(values, Sequence) and len(values) > _MOST_NUMBERS:
+        raise Refusal(name, values, f"at most {_MOST_NUMBERS} losses or runs", got=f"{len(values)}")
     try:
         rows = _arrays(values)
     except OverflowError:

@@ -96,6 +96,8 @@ def axes_of(problem: Problem, over: Any, bounds: Any) -> tuple[Axis, ...]:
         value = get_field(problem, name)
         if name != "lr" and not (isinstance(value, float) and math.isfinite(value)):
             raise Refusal(name, value, "one finite number to be searched over")
+    if bounds is not None and not isinstance(bounds, Mapping):
+        raise Refusal("bounds", bounds, "a dictionary of fields with their lowest and highest value")
     given = dict(bounds or {})
     for name in given:
         if name not in names:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core import checks
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.edit import Field, all_fields, field_names, find_field, get_field, get_part, replace_unchecked
@@ -36,6 +37,8 @@ CONTINUOUS = (
 _CHOICE = Choice(tolerance=1e-8, only=("panels", "condensed", "dense"), most_rows=2400, patience=math.inf)
 """Long runs are solved by panels, or with a condensed past, to this relative error of their losses; derivatives are
 about as accurate."""
+
+_MOST_NAMES = 1000
 
 _STEP = 1e-30
 """Imaginary part, as a fraction of the value unless that is zero: its square is below all rounding."""
@@ -110,7 +113,11 @@ class Sensitivity(Drawn):
         for name, value in self.at.items():
             last = f"{self.d_test_loss[name][-1]:16.4g}{self.d_train_loss[name][-1]:16.4g}"
             lines.append(f"{names[name]:{long}}{value:13.4g}{last}")
-        return "\n".join(lines if not self.status.diverged else [*lines, str(self.status)])
+        if self.status.diverged:
+            lines.append(str(self.status))
+        elif any(np.isnan(each[-1]) for slopes in (self.d_test_loss, self.d_train_loss) for each in slopes.values()):
+            lines.append("nan: not known, as numbers on the way to it leave their range")
+        return "\n".join(lines)
 
 
 def sensitivity(problem: Problem, wrt: str | Iterable[str] | None = None) -> Sensitivity:
@@ -265,10 +272,10 @@ def _names(problem: Problem, wrt: Any) -> tuple[str, ...]:
     if wrt is None:
         is_long = _is_long(problem)
         return tuple(name for name in allowed if not (is_long and name == "momentum"))
-    names = (wrt,) if isinstance(wrt, str) or not isinstance(wrt, Iterable) else tuple(wrt)
+    names = (wrt,) if isinstance(wrt, str) else tuple(checks.listed("wrt", wrt, _MOST_NAMES, of="names"))
     for name in names:
-        if name not in allowed and not _is_inside(problem, name):
-            why = f": {refused.get(name, f'{name} does not change continuously')}" if name in own else ""
+        if not isinstance(name, str) or (name not in allowed and not _is_inside(problem, name)):
+            why = f": {refused.get(name, f'{name} does not change continuously')}" if str(name) in own else ""
             raise Refusal("wrt", name, f"among {', '.join(allowed)} for this problem", rest=why)
     if not names or len(set(names)) < len(names):
         raise Refusal("wrt", list(names), "one or more distinct names")
