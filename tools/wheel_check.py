@@ -57,6 +57,7 @@ def look_inside(wheel: Path) -> None:
     assert not wrong, wrong
     for name in (
         "py.typed",
+        "check_values.json",
         "citations.bib",
         "_equations/_rows.pyi",
         "_explore/page/index.html",
@@ -91,6 +92,7 @@ def run(programs: Path, folder: Path) -> None:
     python = [str(programs / "python"), "-P", "-W", "error"]
     subprocess.run([*python, "-c", LOOK], cwd=work, env=environment, check=True)
     subprocess.run([*python, "-c", README, str(ROOT / "README.md")], cwd=work, env=environment, check=True)
+    subprocess.run([str(programs / "deeplinear"), "check"], cwd=work, env=environment, check=True)
     for line in commands():
         print("$", line, flush=True)
         subprocess.run(line, shell=True, cwd=work, env=environment, check=True, stdout=subprocess.DEVNULL)

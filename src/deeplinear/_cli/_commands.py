@@ -4,6 +4,7 @@ import inspect
 import math
 import tomllib
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,8 @@ from deeplinear import EMA, Ensemble, Problem, Solution, TailMean, Verdict
 from deeplinear import compare as compare_both
 from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
+from deeplinear._check_values import check as check_values
+from deeplinear._check_values import known, machine
 from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
 from deeplinear._cli._options import (
     AVERAGES,
@@ -71,6 +74,8 @@ Examples:
     deeplinear plan --compute 300 --over batch,steps --sampling online --steps 100
 
     deeplinear estimate --steps 3000
+
+    deeplinear check
 
     deeplinear reproduce 2 --out transfer
 
@@ -258,6 +263,45 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
     size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []
     report.result(document, *words_of(problem), *size, table("estimate", ["", "time", "memory"], rows), *fits)
     return OK
+
+
+@command(DEVICE, REPORT)
+def check(device: str, report: Report) -> int:
+    """Compare this installation with answers that are known to 12 digits from other calculations, in seconds.
+
+    A few dozen problems over every feature are solved by every method. The last column has the errors of other
+    installations.
+
+    Exit codes: 0 all values agree, 1 some do not, 2 bad input.
+
+    Example: deeplinear check
+    """
+    with report.stage("check") as progress:
+        checked = check_values(device, progress)
+    elsewhere = known()["errors"]
+    rows = [
+        [each.method, f"{each.problems}", f"{each.values}", f"{each.error:.1e}", _range(elsewhere, each.method)]
+        for each in checked
+    ]
+    wrong = [each for each in checked if not each.holds]
+    verdict = "\n".join(map(str, wrong)) or f"all values agree ({machine()})"
+    document = {
+        "command": "check",
+        "version": version("deeplinear"),
+        "machine": machine(),
+        "agrees": not wrong,
+        "methods": [asdict(each) for each in checked],
+        "elsewhere": elsewhere,
+    }
+    names = ["method", "problems", "values", "largest error", "elsewhere"]
+    report.result(document, table("largest error, relative to the largest value", names, rows), verdict)
+    return DISAGREES if wrong else OK
+
+
+def _range(elsewhere: dict[str, dict[str, float]], method: str) -> str:
+    """Name the smallest and the largest error of a method on other machines."""
+    errors = sorted(each[method] for each in elsewhere.values() if method in each)
+    return " to ".join(f"{error:.1e}" for error in dict.fromkeys([*errors[:1], *errors[-1:]]))
 
 
 def _estimate(problem: Problem, finite: Finite) -> Estimate:
