@@ -42,6 +42,9 @@ from deeplinear._problem.spectrum import Spectrum
 from deeplinear._rules.averages import EMA, TailMean
 from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
 from deeplinear._rules.rule import GradientDescent
+from deeplinear._runs.fit import fit_runs
+from deeplinear._runs.result import RunsFit
+from deeplinear._runs.run import Run
 from deeplinear._scaling import PowerLawFit, fit_exponent, lazy_exponent, local_exponents, rich_exponent
 from deeplinear._sweep.sweep import open_sweep, sweep
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
@@ -95,6 +98,8 @@ __all__ = [
     "Problem",
     "Reproduction",
     "ResNet",
+    "Run",
+    "RunsFit",
     "ScheduleFree",
     "Sensitivity",
     "Sharpness",
@@ -118,6 +123,7 @@ __all__ = [
     "first_step_growth",
     "fit",
     "fit_exponent",
+    "fit_runs",
     "landscape",
     "lazy_exponent",
     "local_exponents",

@@ -26,7 +26,7 @@ _MEANING = {
 }
 """What a column is called, in small letters and with underscores, if it says what it is."""
 
-_EXTREMES = ("__MIN", "__MAX")
+EXTREMES = ("__MIN", "__MAX")
 """Ends of columns that Weights & Biases adds to an export."""
 
 
@@ -58,19 +58,19 @@ def read_path(path: Path, asked: Columns) -> dict[str, list[Series]]:
     if path.is_dir():
         raise ValueError(f"{path} has no TensorBoard event files; name a CSV file or an event file")
     try:
-        return read_table(_csv(path), asked, str(path))
+        return read_table(read_csv(path), asked, str(path))
     except (UnicodeDecodeError, csv.Error):
         raise ValueError(f"{path} is neither a CSV file nor a TensorBoard event file") from None
 
 
 def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str, list[Series]]:
     """Return steps and values of each run, by the name of the loss."""
-    for name in _names(table):
+    for name in names_of(table):
         if not isinstance(table[name], Iterable):
             raise Refusal(str(name), table[name], "a column of numbers")
-    columns = {str(name): _numbers(table[name]) for name in _names(table)}
+    columns = {str(name): as_numbers(table[name]) for name in names_of(table)}
     steps = _steps(columns, asked.steps, where)
-    groups = _groups(table)
+    groups = groups_of(table)
     found = {}
     for name, wanted in asked.losses.items():
         runs = [row for column in _chosen(columns, name, wanted, where) for row in np.atleast_2d(column)]
@@ -82,15 +82,17 @@ def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str
     if not any(found.values()):
         listed = ", ".join(columns) or "none"
         text = f'{where} has no loss column; name one of these with test_loss="...": {listed}'
-        raise Refusal("test_loss", None, listed, text=_not_numbers(table, columns, where) or text)
+        raise Refusal("test_loss", None, listed, text=_notas_numbers(table, columns, where) or text)
     return {name: runs for name, runs in found.items() if runs}
 
 
-def _names(table: Any) -> list[Any]:
+def names_of(table: Any) -> list[Any]:
+    """Return the names of all columns."""
     return list(table) if isinstance(table, Mapping) else list(table.columns)
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
+def read_csv(path: Path) -> dict[str, list[str]]:
+    """Return the cells of a CSV file by column; commas, semicolons and tabs may separate them."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         header = file.readline()
         file.seek(0)
@@ -102,7 +104,7 @@ def _csv(path: Path) -> dict[str, list[str]]:
     return {name: [row[index] if index < len(row) else "" for row in rows[1:]] for index, name in enumerate(names)}
 
 
-def _numbers(column: Any) -> Array | None:
+def as_numbers(column: Any) -> Array | None:
     """Return a column as numbers, empty cells as nan; None if it holds something else."""
     values = list(column) if not isinstance(column, np.ndarray) else column
     try:
@@ -113,7 +115,7 @@ def _numbers(column: Any) -> Array | None:
         return None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return what stands behind the name of a run, in small letters and with underscores."""
     return re.sub(r"[^a-z0-9]+", "_", name.rpartition(" - ")[2].lower()).strip("_")
 
@@ -123,15 +125,15 @@ def _steps(columns: Mapping[str, Array | None], asked: str | None, where: str) -
         if asked not in columns or columns[asked] is None:
             raise Refusal("steps", asked, f"a column of numbers of {where}: {', '.join(columns)}")
         return columns[asked]
-    return next((columns[name] for name in columns if _MEANING["steps"].match(_plain(name))), None)
+    return next((columns[name] for name in columns if _MEANING["steps"].match(plain_name(name))), None)
 
 
 def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: str) -> list[Array]:
     """Columns of a loss: those asked for, or those whose names say so; each of several is a run."""
     numbers = {column: values for column, values in columns.items() if values is not None}
     if asked is None:
-        named = (column for column in numbers if not column.endswith(_EXTREMES))
-        return [numbers[column] for column in named if _MEANING[name].search(_plain(column))]
+        named = (column for column in numbers if not column.endswith(EXTREMES))
+        return [numbers[column] for column in named if _MEANING[name].search(plain_name(column))]
     found = []
     for each in [asked] if isinstance(asked, str) else asked:
         matching = [column for column in numbers if each in (column, column.rpartition(" - ")[2])]
@@ -141,25 +143,25 @@ def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: s
     return found
 
 
-def _not_numbers(table: Any, columns: Mapping[str, Array | None], where: str) -> str:
+def _notas_numbers(table: Any, columns: Mapping[str, Array | None], where: str) -> str:
     """Say which column has the name of a loss, but values that are not numbers; empty if none does."""
-    for name in map(str, _names(table)):
-        is_loss = any(_MEANING[loss].search(_plain(name)) for loss in LOSSES)
+    for name in map(str, names_of(table)):
+        is_loss = any(_MEANING[loss].search(plain_name(name)) for loss in LOSSES)
         if is_loss and columns[name] is None:
-            return f"the values of column {name!r} of {where} are not numbers: {_not_a_number(table[name])}"
+            return f"the values of column {name!r} of {where} are not numbers: {first_not_a_number(table[name])}"
     return ""
 
 
-def _not_a_number(column: Any) -> str:
+def first_not_a_number(column: Any) -> str:
     """Show the first value of a column that is not a number."""
-    first = next((value for value in column if _numbers([value]) is None), None)
-    comma = isinstance(first, str) and _numbers([first.replace(",", ".")]) is not None
+    first = next((value for value in column if as_numbers([value]) is None), None)
+    comma = isinstance(first, str) and as_numbers([first.replace(",", ".")]) is not None
     return f"{first!r:.40}" + (" has a decimal comma; write a decimal point" if comma else "")
 
 
-def _groups(table: Any) -> list[NDArray[np.bool_]]:
+def groups_of(table: Any) -> list[NDArray[np.bool_]]:
     """Rows of each run, where a column says to which a row belongs."""
-    by = next((name for name in _names(table) if _MEANING["seed"].fullmatch(_plain(str(name)))), None)
+    by = next((name for name in names_of(table) if _MEANING["seed"].fullmatch(plain_name(str(name)))), None)
     if by is None:
         return []
     labels = np.asarray([str(label) for label in table[by]])
@@ -173,7 +175,7 @@ def _of_scalars(files: list[Path], asked: Columns) -> dict[str, list[Series]]:
     found: dict[str, list[Series]] = {}
     for name, wanted in asked.losses.items():
         chosen = [wanted] if isinstance(wanted, str) else wanted
-        names = list(chosen) if chosen else [tag for tag in tags if _MEANING[name].search(_plain(tag))]
+        names = list(chosen) if chosen else [tag for tag in tags if _MEANING[name].search(plain_name(tag))]
         series = [next((run[tag] for tag in names if tag in run), {}) for run in runs]
         if any(series):
             found[name] = [(np.array(list(each), float), np.array(list(each.values()), float)) for each in series]

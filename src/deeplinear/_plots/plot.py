@@ -30,9 +30,12 @@ from deeplinear._plots.geometry import plot_landscape, plot_sharpness, plot_weig
 from deeplinear._plots.loss import plot_comparison, plot_experiment, plot_solution, plot_solutions
 from deeplinear._plots.planning import plot_critical_batch, plot_optimum, plot_plan, plot_schedule
 from deeplinear._plots.rates import plot_max_stable_lr, plot_optimal_lr
+from deeplinear._plots.runs import plot_forecast, plot_run_schedule, plot_runs_fit
 from deeplinear._plots.sensitivity import plot_sensitivity
 from deeplinear._plots.sweep import is_sweep, plot_sweep
 from deeplinear._plots.transfer import plot_transfer
+from deeplinear._runs.result import Forecast, RunsFit
+from deeplinear._runs.schedule import RunSchedule
 from deeplinear._theory.sensitivity import Sensitivity
 from deeplinear._theory.solution import Solution
 
@@ -57,6 +60,9 @@ _PICTURES: dict[type, Draw] = {
     OptimalSchedule: plot_schedule,
     Optimum: plot_optimum,
     Plan: plot_plan,
+    RunsFit: plot_runs_fit,
+    Forecast: plot_forecast,
+    RunSchedule: plot_run_schedule,
 }
 """The picture of each kind of result."""
 
@@ -74,8 +80,8 @@ def plot(result: Any, experiment: Any = None, *more: Any, ax: Axes | None = None
     result
         What ``solve``, ``simulate``, ``measured``, ``compare``, ``finite_size``, ``coordinate_check``, ``transfer``,
         ``sensitivity``, ``fit``, ``sharpness``, ``landscape``, ``weight_spectra``, ``optimal_lr``, ``max_stable_lr``,
-        ``optimal_schedule``, ``optimal``, ``critical_batch``, ``plan`` or ``sweep`` returned. For a sweep, the test
-        loss at the last step is drawn against its last field, a curve for each value of the other.
+        ``optimal_schedule``, ``optimal``, ``critical_batch``, ``plan``, ``fit_runs`` or ``sweep`` returned. For a
+        sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
     experiment
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it; or
         another ``Solution``.

@@ -1,0 +1,1 @@
+"""The law of learning-rate schedules, fitted to real training runs."""
