@@ -13,6 +13,7 @@ import argparse
 import datetime
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ import numpy as np
 
 import deeplinear as dl
 from deeplinear._core.files import write_atomically
+from deeplinear._learning_rate.search import Excess
+from deeplinear._planning.rates import Rates
+from deeplinear._planning.schedule import _descend, _hats
 from deeplinear._problem.edit import replace
 
 HERE = Path(__file__).parent
 STORE = HERE.parent / "out" / "best_schedule"
 SEEDS, DIM = 4, 10**5
 LENGTHS, TIMES = (50, 100, 200), "## How long a schedule takes"
+SHORT, DESCENTS, AGAINST = 40, 20, "## Against descents from random starts"
 
 
 def draw(seed: int, steps: int) -> dl.Problem:
@@ -105,28 +110,121 @@ def times() -> str:
     return "\n".join([*lines, ""])
 
 
+def draw_short(seed: int) -> dl.Problem:
+    """Draw a short problem with any sampling, a third of them without noise."""
+    rng = np.random.default_rng([seed, 37])
+    steps, depth = int(rng.integers(6, 17)), int(rng.integers(1, 4))
+    network = dl.MLP(depth, rng.uniform(0.5, 3), richness=float(np.exp(rng.uniform(-1, 1))))
+    sampling = [
+        dl.OnlineSGD(rng.uniform(0.3, 2)),
+        dl.FullBatch(rng.uniform(0.8, 4)),
+        dl.MultiPassSGD(rng.uniform(1, 3), 0.5),
+        dl.Population(),
+    ][seed % 4]
+    noise = [0.0, 0.1, 0.3][int(rng.integers(3))]
+    rule = dl.GradientDescent(0.05, momentum=0.9 * rng.integers(2) * rng.uniform(), weight_decay=0.01 * rng.integers(2))
+    return dl.Problem(network, dl.Isotropic(noise), sampling, rule, steps)
+
+
+def against_descents(seed: int) -> dict[str, Any]:
+    """Find the best schedule with every rate free, and descend from random rates about the best constant one."""
+    problem, start = draw_short(seed), time.process_time()
+    steps = problem.steps
+    found = dl.optimal_schedule(problem, knots=steps - 1)
+    seconds = time.process_time() - start
+    rates = Rates(problem, Excess.of(problem, "test"), lambda _: None)
+    rng, best, starts = np.random.default_rng(seed), np.log(dl.optimal_lr(problem).lr), []
+    while len(starts) < DESCENTS:
+        tried = np.exp(best + 0.7 * rng.standard_normal((2 * DESCENTS, steps)) + 0.7 * rng.standard_normal())
+        starts += [each for each, height in zip(tried, rates.heights(list(tried)), strict=True) if np.isfinite(height)]
+    ends = _descend(rates, starts[:DESCENTS], _hats(steps, steps - 1))
+    losses = sorted(float(np.exp(end.value)) + rates.excess.label_noise for _, end in ends)
+    return {
+        "sampling": problem.sampling.kind.title,
+        "depth": problem.network.depth,
+        "noise": problem.data.noise,
+        "steps": steps,
+        "loss": found.loss,
+        "named": min(family.loss for family in found.families.values()),
+        "descents": losses,
+        "slope": found.slope,
+        "converged": found.has_converged,
+        "seconds": seconds,
+    }
+
+
+def against() -> str:
+    """Compare with descents on short problems, and return the table."""
+    records = kept("short", SHORT, against_descents)
+    ratios = np.array([each["loss"] / each["descents"][0] for each in records])
+    lines = [
+        AGAINST,
+        "",
+        f"{datetime.date.today()}: {SHORT} problems of 6 to 16 steps drawn at random (isotropic targets; depth 1 to 3; "
+        "all sampling rules; a third without noise, some with momentum and weight decay), with every rate free, "
+        f"against the best of {DESCENTS} descents along exact derivatives from random rates about the best constant. "
+        "Losses are over that of the best descent. `python benchmarks/best_schedule.py --descents` repeats it.",
+        "",
+        "| problem | sampling | depth | noise | steps | best descent | best schedule | best named "
+        "| descents within 1 % | converged | processor seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for index, (each, ratio) in enumerate(zip(records, ratios, strict=True)):
+        least = each["descents"][0]
+        near = sum(loss < 1.01 * least for loss in each["descents"])
+        lines.append(
+            f"| {index} | {each['sampling']} | {each['depth']} | {each['noise']:g} | {each['steps']} | {least:.4g} "
+            f"| {ratio:.4f} | {each['named'] / least:.4f} | {near} of {DESCENTS} "
+            f"| {'yes' if each['converged'] else 'no'} | {each['seconds']:.1f} |"
+        )
+    worse, better = (int((sign * np.log(ratios) > 0.01).sum()) for sign in (1, -1))
+    lines += [
+        "",
+        f"More than 1 % above the best descent: {worse} of {SHORT}, at most {ratios.max() - 1:.1%}. More than",
+    ]
+    lines[-1] += f" 1 % below it: {better}."
+    return "\n".join([*lines, ""])
+
+
+def kept(name: str, count: int, measure: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Measure problems that were not measured before, and return all."""
+    STORE.mkdir(parents=True, exist_ok=True)
+    records = []
+    for seed in range(count):
+        file = STORE / f"{seed}-{name}.json"
+        if not file.exists():
+            file.write_text(json.dumps(measure(seed)))
+        records.append(json.loads(file.read_text()))
+        print(seed, records[-1], flush=True)
+    return records
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=20)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--times", action="store_true")
+    parser.add_argument("--descents", action="store_true")
     options = parser.parse_args()
+    only = options.times or options.descents
     table = HERE / "best_schedule.md"
-    if options.times:
-        before = table.read_text().partition(TIMES)[0]
-        text = f"{before.rstrip()}\n\n{times()}"
-        write_atomically(table, lambda path: path.write_text(text))
-        return
-    STORE.mkdir(parents=True, exist_ok=True)
-    records = []
-    for seed in range(options.problems):
-        file = STORE / f"{seed}-{options.steps}.json"
-        if not file.exists():
-            file.write_text(json.dumps(measure(seed, options.steps)))
-        records.append(json.loads(file.read_text()))
-        print(seed, records[-1], flush=True)
-    text = f"{page(records, options.steps)}\n{times()}"
+    named, descents, seconds = parts(table.read_text())
+    if not only:
+        records = kept(str(options.steps), options.problems, lambda seed: measure(seed, options.steps))
+        named = page(records, options.steps)
+    if options.descents or not only:
+        descents = against()
+    if options.times or not only:
+        seconds = times()
+    text = "\n".join(f"{each.strip()}\n" for each in (named, descents, seconds))
     write_atomically(table, lambda path: path.write_text(text))
+
+
+def parts(text: str) -> tuple[str, str, str]:
+    """Return the three sections of the page."""
+    before, _, seconds = text.partition(TIMES)
+    named, _, descents = before.partition(AGAINST)
+    return named, f"{AGAINST}{descents}", f"{TIMES}{seconds}"
 
 
 if __name__ == "__main__":

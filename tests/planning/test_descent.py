@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import deeplinear as dl
 from deeplinear._core.progress import Counter
 from deeplinear._planning.axes import axes_of
-from deeplinear._planning.descent import Surface, descend
+from deeplinear._planning.descent import Surface, descend, descend_all
 from deeplinear._planning.joint import JointSearch
 
 Array = NDArray[np.float64]
@@ -22,7 +22,10 @@ def banana(x: Array) -> tuple[float, Array]:
 
 
 def surface_of(function: object) -> Surface:
-    return Surface(lambda places: [function(place)[0] for place in places], function)  # type: ignore[operator]
+    return Surface(
+        lambda places: [function(place)[0] for place in places],  # type: ignore[operator]
+        lambda places: [function(place) for place in places],  # type: ignore[operator]
+    )
 
 
 def test_a_bent_valley() -> None:
@@ -53,6 +56,47 @@ def test_a_cliff_is_not_crossed() -> None:
 
     found = descend(surface_of(cliff), np.zeros(1), most_steps=50, tolerance=1e-6)
     assert 0.99 < found.x[0] < 1.0
+    assert not found.has_converged  # at a slope of 1
+
+
+def test_it_ends_where_slopes_are_not_finite() -> None:
+    """A value without a gradient is a place to end, never one to step from."""
+    surface = Surface(lambda places: [float(x @ x) for x in places], lambda places: [(np.inf, np.full(2, np.nan))])
+    found = descend(surface, np.ones(2), most_steps=5, tolerance=1e-6)
+    assert found.value == 2.0
+    assert found.x.tolist() == [1.0, 1.0]
+    assert not found.has_converged
+
+
+def test_descents_side_by_side_are_those_of_each_alone() -> None:
+    """They share batches, and nothing else: as many batches as the longest takes."""
+    asked: list[int] = []
+
+    def slopes(places: Sequence[Array]) -> list[tuple[float, Array]]:
+        asked.append(len(places))
+        return [banana(place) for place in places]
+
+    surface = Surface(lambda places: [banana(place)[0] for place in places], slopes)
+    starts = [np.array([-1.2, 1.0]), np.array([2.0, 0.0]), np.array([0.0, 3.0])]
+    ends = descend_all(surface, starts, most_steps=100, tolerance=1e-10)
+    alone = [descend(surface_of(banana), start, most_steps=100, tolerance=1e-10) for start in starts]
+    for end, other in zip(ends, alone, strict=True):
+        np.testing.assert_array_equal(end.x, other.x)
+        assert (end.value, end.steps, end.has_converged) == (other.value, other.steps, other.has_converged)
+    assert asked[0] == 3
+    assert len(asked) < 2 * max(end.steps for end in ends)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_converged_means_a_small_gradient(seed: int) -> None:
+    """In random bowls of very different curvatures: it has converged where the gradient is small."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    bend = turn @ np.diag(10.0 ** rng.uniform(-1, 3, 5)) @ turn.T
+    bowl = surface_of(lambda x: (float(0.5 * x @ bend @ x), bend @ x))
+    found = descend(bowl, rng.normal(size=5), most_steps=200, tolerance=1e-4)
+    assert found.has_converged == bool((np.abs(bend @ found.x) <= 0.02).all())
+    assert found.value < 0.01
 
 
 def test_the_end_is_never_above_the_start() -> None:

@@ -1,7 +1,7 @@
 """Schedules of a named shape, each with its best peak and warm-up."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deeplinear._core.progress import Counter
 from deeplinear._learning_rate import optimal_lr
 from deeplinear._planning.axes import Axis
-from deeplinear._planning.descent import Surface, descend
+from deeplinear._planning.descent import Surface, descend_all
 from deeplinear._planning.one_field import optimal_value
 from deeplinear._planning.rates import Rates
 from deeplinear._planning.scales import values_of
@@ -28,14 +28,16 @@ FAMILIES: dict[str, Callable[..., Schedule]] = {
 }
 """Shapes that are tuned: all fall to zero but the first, and the last during the last fifth of all steps."""
 
-_WARMUPS = (0.03, 0.1, 0.3)
-_PEAKS = (1.0, 1.25, 1.6)
-"""Warm-ups that are tried, with these multiples of the best peak without one, as a warm-up can allow a higher one."""
+_WARMUPS = 8
+"""Warm-ups that are tried, from two steps to the longest, evenly spaced in their logarithm: half are short ones."""
 
-_LONGEST = 0.7
-"""Longest warm-up: that of WSD ends before its decay begins."""
+_PEAKS = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+"""Peaks that each is tried with, in units of the best peak without one: a warm-up can allow a higher one."""
 
-_STEPS, _TOLERANCE = 12, 1e-6
+_LONGEST = 0.8
+"""Longest warm-up: that of WSD ends where its decay begins."""
+
+_STEPS, _TOLERANCE = 12, 1e-5
 """Steps of the descent in peak and warm-up, and the decrease of log(loss) that is not worth one."""
 
 _MOMENTUM = (0.001, 0.99)
@@ -64,16 +66,21 @@ class TunedSchedule:
     losses: Array = field(repr=False, compare=False)
 
 
-def tuned(rates: Rates) -> Iterator[TunedSchedule]:
+def tuned(rates: Rates) -> list[TunedSchedule]:
     """Return the schedules that the best one is compared with: of rates all named shapes, else the best constant."""
-    if rates.of == "lr":
-        for name in FAMILIES:
-            yield tune(rates, name)
-    else:
-        yield _constant(rates)
+    if rates.of != "lr":
+        return [_solved(rates, _constant(rates))]
+    plain, warmed = _tried(rates)
+    ends = [*plain, *(_refined(rates, warmed) if warmed else [])]
+    heights = rates.heights([_made(place).values(rates.problem.steps) for place in ends])
+    found = []
+    for index in range(len(FAMILIES)):
+        _, best = min((height, i) for i, height in enumerate(heights) if ends[i][0] == index)
+        found.append(_solved(rates, _made(ends[best])))
+    return found
 
 
-def _constant(rates: Rates) -> TunedSchedule:
+def _constant(rates: Rates) -> Schedule:
     """Return the best constant momentum, or the same number of examples at every step."""
     problem, objective = rates.problem, rates.excess.objective
     if rates.of == "batch":
@@ -81,24 +88,28 @@ def _constant(rates: Rates) -> TunedSchedule:
     else:
         start = replace(problem, {"momentum": _MOMENTUM[1] / 2})
         value = optimal_value(start, Axis("momentum", *_MOMENTUM), objective, Counter(None, 1)).value
-    return _solved(rates, schedules.constant(value))
+    return schedules.constant(value)
 
 
-def tune(rates: Rates, name: str) -> TunedSchedule:
-    """Find the best peak and warm-up of a shape.
+def _tried(rates: Rates) -> tuple[list[Array], list[Array]]:
+    """Find the best peak of each shape without warm-up, and the best short and long warm-ups that lower the loss more.
 
-    The peak is the best of all without warm-up. Warm-ups are tried with it and with higher peaks, and if one of these
-    is better both are refined together.
+    The result are two lists of places (see ``_refined``).
     """
-    make, steps, objective = FAMILIES[name], rates.problem.steps, rates.excess.objective
-    peak = optimal_lr(replace(rates.problem, {"lr": make(1.0)}), objective=objective).lr
-    tried = [(math.log(peak), 0.0)]
-    tried += [(math.log(factor * peak), warmup) for factor in _PEAKS for warmup in _WARMUPS]
-    heights = rates.heights([_made(make, place).values(steps) for place in tried])
-    best = tried[int(np.argmin(heights))]
-    if best[1] > 0:
-        best = _refined(rates, make, best)
-    return _solved(rates, _made(make, best))
+    steps, plain, warmed = rates.problem.steps, [], []
+    for index, make in enumerate(FAMILIES.values()):
+        peak = optimal_lr(replace(rates.problem, {"lr": make(1.0)}), objective=rates.excess.objective).lr
+        plain.append(np.array([index, math.log(peak), 0.0]))
+    warmups = np.geomspace(min(2.0 / steps, _LONGEST), _LONGEST, _WARMUPS)
+    tried = [
+        place + np.array([0.0, math.log(factor), each]) for place in plain for each in warmups for factor in _PEAKS
+    ]
+    heights = np.array(rates.heights([_made(place).values(steps) for place in [*plain, *tried]]))
+    limits, rows = heights[: len(plain)], heights[len(plain) :].reshape(2 * len(plain), -1)
+    for row, (limit, some) in enumerate(zip(limits.repeat(2), rows, strict=True)):
+        if some.min() < limit:
+            warmed.append(tried[row * rows.shape[1] + int(some.argmin())])
+    return plain, warmed
 
 
 def _solved(rates: Rates, schedule: Schedule) -> TunedSchedule:
@@ -108,22 +119,33 @@ def _solved(rates: Rates, schedule: Schedule) -> TunedSchedule:
     return TunedSchedule(schedule, float(losses[-1]), losses)
 
 
-def _refined(rates: Rates, make: Callable[..., Schedule], start: tuple[float, float]) -> tuple[float, float]:
-    """Descend in the logarithm of the peak and in the warm-up."""
-    steps = rates.problem.steps
+def _refined(rates: Rates, starts: Sequence[Array]) -> list[Array]:
+    """Descend in peak and warm-up of several shapes side by side.
 
-    def slope(place: Array) -> tuple[float, Array]:
-        values = _made(make, place).values(steps)
-        low, high = max(place[1] - _NEARBY, 0.0), min(place[1] + _NEARBY, _LONGEST)
-        sides = [_made(make, (place[0], warmup)).values(steps) for warmup in (low, high)]
-        return rates.slopes(values, np.stack([values, (sides[1] - sides[0]) / (high - low)]))
+    A place is the number of its shape, which never changes as its slope is zero, the logarithm of a peak, and a
+    warm-up.
+    """
 
-    surface = Surface(lambda places: rates.heights([_made(make, each).values(steps) for each in places]), slope)
-    bounds = {"low": np.array([-np.inf, 0.0]), "high": np.array([np.inf, _LONGEST])}
-    found = descend(surface, np.array(start), most_steps=_STEPS, tolerance=_TOLERANCE, **bounds)
-    return float(found.x[0]), float(found.x[1])
+    def heights(places: Sequence[Array]) -> list[float]:
+        return rates.heights([_made(place).values(steps) for place in places])
+
+    def slopes(places: Sequence[Array]) -> list[tuple[float, Array]]:
+        return [(height, np.append(0.0, each)) for height, each in rates.slopes([along(place) for place in places])]
+
+    def along(place: Array) -> tuple[Array, Array]:
+        """Rates, and their change per unit along the logarithm of the peak and the warm-up."""
+        values = _made(place).values(steps)
+        ends = [max(place[2] - _NEARBY, 0.0), min(place[2] + _NEARBY, _LONGEST)]
+        low, high = (_made(np.array([*place[:2], warmup])).values(steps) for warmup in ends)
+        return values, np.stack([values, (high - low) / (ends[1] - ends[0])])
+
+    steps, highest = rates.problem.steps, np.array([np.inf, np.inf, _LONGEST])
+    bounds = {"low": np.array([-np.inf, -np.inf, 0.0]), "high": highest}
+    found = descend_all(Surface(heights, slopes), starts, most_steps=_STEPS, tolerance=_TOLERANCE, **bounds)
+    return [end.x for end in found]
 
 
-def _made(make: Callable[..., Schedule], place: Array | tuple[float, float]) -> Schedule:
-    """Schedule of the logarithm of a peak and of a warm-up."""
-    return make(math.exp(place[0]), warmup=float(place[1]))
+def _made(place: Array) -> Schedule:
+    """Schedule of the number of a shape, the logarithm of a peak, and a warm-up."""
+    make = list(FAMILIES.values())[int(place[0])]
+    return make(math.exp(place[1]), warmup=float(place[2]))

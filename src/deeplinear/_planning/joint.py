@@ -93,7 +93,7 @@ class JointSearch:
 
     def descend(self, start: Array) -> Bottom:
         """Descend from a place at which training does not diverge."""
-        surface = Surface(self._heights, self._slope)
+        surface = Surface(self._heights, lambda places: [self._slope(place) for place in places])
         return descend(surface, start, most_steps=_STEPS, tolerance=self._tolerance, low=self.low, high=self.high)
 
     def values(self, place: Array) -> dict[str, float]:
@@ -240,11 +240,11 @@ class JointSearch:
     def _below(self, start: Array, along: Array) -> Array:
         """Descend from a place on a way, across the way, so that the end is not one of those of the way."""
 
-        def slope(place: Array) -> tuple[float, Array]:
-            value, each = self._slope(place)
-            return value, each - (each @ along) * along
+        def slopes(places: Sequence[Array]) -> list[tuple[float, Array]]:
+            found = [self._slope(place) for place in places]
+            return [(value, each - (each @ along) * along) for value, each in found]
 
-        surface, enough = Surface(self._heights, slope), 0.1 * _BARRIER
+        surface, enough = Surface(self._heights, slopes), 0.1 * _BARRIER
         return descend(surface, start, most_steps=_STEPS, tolerance=enough, low=self.low, high=self.high).x
 
 

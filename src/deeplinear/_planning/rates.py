@@ -1,5 +1,6 @@
 """Losses as functions of the rate, momentum or batch of every step, and their slopes by complex steps."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,36 +49,42 @@ class Rates:
         return solve_or_none([self.with_rates(rates) for rates in series], self.advance)
 
     def heights(self, series: Sequence[Array]) -> list[float]:
-        """Logarithm of the excess loss at the last step, for each series; inf where training diverges."""
+        """Logarithm of the excess loss at the last step, for each series; inf where it diverges or is only rounding."""
         return [np.inf if curve is None else self._height(curve) for curve in self.curves(series)]
 
-    def slopes(self, rates: Array, directions: Array) -> tuple[float, Array]:
-        """Return the logarithm of the excess loss at the last step, and its derivatives along directions.
+    def slopes(self, places: Sequence[tuple[Array, Array]]) -> list[tuple[float, Array]]:
+        """Return logarithms of the excess loss at the last step, and their derivatives along directions.
 
         Parameters
         ----------
-        rates
-            Shape (steps,).
-        directions
-            Change of the rates per unit along each of n directions, shape (n, steps).
+        places
+            For each place its rates, shape (steps,), and the change of these per unit along each of n directions,
+            shape (n, steps).
 
         Returns
         -------
-        float, Array
-            The height, and its slopes, shape (n,); nan where it is infinite.
+        list of float, Array
+            For each place its height, and its slopes, shape (n,); nan where the height is infinite.
         """
         nudged = [
             replace_unchecked(self.problem, {self.of: tuple((rates + 1j * _STEP * each).tolist())})
+            for rates, directions in places
             for each in directions
         ]
-        solved = solve_or_none(nudged, self.advance)
+        solved = iter(solve_or_none(nudged, self.advance))
+        return [self._slope(list(itertools.islice(solved, len(directions)))) for _, directions in places]
+
+    def _slope(self, solved: Sequence[Curve | None]) -> tuple[float, Array]:
+        """Height of a place and its slopes, of its curves with complex rates."""
         losses = np.array([np.inf if each is None else each.loss(self.excess.objective)[-1] for each in solved])
         value = float(losses[0].real) - self.excess.label_noise
-        if not np.isfinite(value):
-            return np.inf, np.full(len(directions), np.nan)
+        if not np.isfinite(losses).all():
+            return np.inf, np.full(len(losses), np.nan)
         if value <= self.excess.rounding:  # nothing is left to learn
-            return float(np.log(self.excess.rounding)), np.zeros(len(directions))
+            return float(np.log(self.excess.rounding)), np.zeros(len(losses))
         return float(np.log(value)), losses.imag / _STEP / value
 
     def _height(self, curve: Curve) -> float:
+        if curve.rounding_at is not None:
+            return np.inf
         return float(np.log(max(float(self.excess(curve)[-1]), self.excess.rounding)))

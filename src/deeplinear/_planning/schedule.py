@@ -1,5 +1,6 @@
 """The best schedule: the learning rate, momentum or batch at every step that leaves the least loss at the end."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from deeplinear._core.words import percent
 from deeplinear._learning_rate import OBJECTIVES
 from deeplinear._learning_rate.ladder import check
 from deeplinear._learning_rate.search import Excess
-from deeplinear._planning.descent import Bottom, Surface, descend
+from deeplinear._planning.descent import Bottom, Surface, descend_all
 from deeplinear._planning.families import FAMILIES, TunedSchedule, tuned
 from deeplinear._planning.rates import Rates
 from deeplinear._planning.scales import SCALES, values_of, with_schedules
@@ -36,18 +37,30 @@ _COARSE = 7
 _TOLERANCE = 1e-4
 """Decrease of log(loss) that is not worth a step of the descent."""
 
-_WORK, _FEWEST, _MOST = 2400, 10, 40
-"""Steps of the descent at each number of knots, times those of training, and least and most of them."""
+_WORK, _MOST = 2800, 156
+"""Knots of all descents at each number of knots, times steps of training, and the most of them."""
+
+_STEPS_WORK, _FEWEST_STEPS, _MOST_STEPS = 2400, 10, 40
+"""Steps of a descent, times those of training, and least and most of them."""
+
+_FIRSTS, _RESTS = (2.0, 4.0, 8.0, 16.0), (0.2, 0.35, 0.6, 1.0)
+"""Factors on the first value of a start and on all others."""
+
+_DRAWN, _SPREAD = 50, 0.7
+"""Random starts that are tried, and the standard deviation of their logarithms."""
+
+_TURNS, _SMALLER = (0.25, 0.4, 0.67, 1.5, 2.5, 4.0), (0.5, 1.0)
+"""Factors on every second value of a start, and their inverse on the others; and factors on all of them."""
 
 _TILT = 0.05
-"""How much higher the first rate of a constant schedule begins, and the last one lower, as a fraction. Where the order
-of rates does not matter, all derivatives are equal at equal rates, and the descent would never tell them apart."""
+"""How much higher the first rate of a start is, and the last one lower, as a fraction. Where the order of rates does
+not matter, all derivatives are equal at equal rates, and the descent would never tell them apart."""
 
 _NEARBY, _STEEPER = 0.05, 10.0
 """How much lower and higher rates are tried, and how much more the higher must cost, to say that there is an edge."""
 
-_TUNING = 50
-"""Solutions that it takes to tune a shape, about."""
+_TUNING, _SHARE = 80, 0.6
+"""Solutions that it takes to tune a shape, about, and the share of the steps of a descent that it usually takes."""
 
 _COMPLEX = 2.5
 """Cost of a solution with complex rates, in units of one with real rates."""
@@ -76,9 +89,11 @@ class OptimalSchedule(Drawn):
         Largest derivative, in absolute value, of log(loss) with respect to the logarithm of the rate at a knot (or of
         the batch, or of the odds), where the loss is counted above what no rate can lower: what is left to gain.
     has_converged
-        Whether another step of the descent would have lowered this loss by less than 0.01 %.
+        Whether the last steps of the descent lowered this loss by less than 0.01 % and the slope is at most 0.02, or
+        all but 0.01 % of the loss is label noise. False also where the descent ends at a cliff, past which training
+        diverges or is rough.
     knots
-        Steps between which the logarithm of the factor on the best named schedule (or on its odds) is a straight line,
+        Steps between which the logarithm of the factor on the start of the descent (or on its odds) is a straight line,
         shape (knots,).
     objective
         ``"test"`` or ``"train"``.
@@ -131,9 +146,12 @@ class OptimalSchedule(Drawn):
             peak, warmup = family.schedule.peak, percent(family.schedule.warmup)
             lines.append(f"{name:10}{family.loss:13.4g}{peak:15.4g}{warmup:>10}{percent(self.gain[name]):>9}")
         if self.at_edge:
-            extra = percent(self.nearby[1] / self.loss - 1.0)
+            extra = self.nearby[1] / self.loss - 1.0
             what = {"lr": "rates", "momentum": "odds of momentum"}.get(self.of, self.of)
-            lines.append(f"at the edge of stability: with {what} 5 % higher the loss is {extra} higher")
+            then = f"the loss is {percent(extra)} higher" if math.isfinite(extra) else "training diverges"
+            lines.append(f"at the edge of stability: with {what} 5 % higher {then}")
+        if not self.has_converged:
+            lines.append(f"not converged: 1 % more at one knot still changes the loss by {percent(self.slope / 100)}")
         return "\n".join(lines)
 
 
@@ -148,11 +166,15 @@ def optimal_schedule(
     """Find the learning rate, momentum or batch at every step that leaves the lowest loss at the last one.
 
     The best constant, linear, cosine and WSD schedules are found first, each with its best peak and warm-up (see
-    ``optimal_lr``). The best of these is multiplied by a factor whose logarithm is a straight line from knot to knot,
-    and its values at the knots descend along exact derivatives of the loss. So the result is never worse than the named
-    schedules. It is a local optimum among smooth schedules; to free every rate, let ``knots`` be ``steps - 1``. Without
-    noise from batches the best schedule often sits at an edge of stability, past which training blows up: see
-    ``at_edge``.
+    ``optimal_lr``), which is up to 80 % of the run. Descents along exact derivatives of the loss begin with the best of
+    these, with schedules whose first step is much larger than the others and, where every step is free, with schedules
+    of large and small steps in turn and random ones. What they change is a factor whose logarithm is a straight line
+    from knot to knot: first of 7 knots, then 13, 25 and so on up to those asked for, each time from the best answers
+    with fewer knots and from new starts. So the result is never worse than any start, the named schedules among them,
+    nor than the answers with 7, 13, 25, ... knots. It is the best minimum that these lead to, and there may be lower
+    ones; a longer run has fewer descents. Schedules whose losses depend on rounding errors do not count. To free every
+    rate, let ``knots`` be ``steps - 1``. Without noise from batches the best schedule often sits at an edge of
+    stability, past which training blows up: see ``at_edge``.
 
     The answer does not depend on the problem's own learning rates. Every run is solved step by step, however long.
 
@@ -194,28 +216,27 @@ def optimal_schedule(
     """
     objective, count = _checked(problem, objective, of, knots)
     steps, scale = problem.steps, SCALES[of]
-    expected = _TUNING * (len(FAMILIES) if of == "lr" else 1) + _most_steps(steps) * (_COMPLEX * count + 5)
+    descents = [
+        _most_steps(steps) * _descents(steps, number) * (_COMPLEX * number + 4) for number in _numbers(steps, count)
+    ]
+    expected = _TUNING * (len(FAMILIES) if of == "lr" else 1) + _SHARE * sum(descents)
     counter = Counter(read_progress(progress), expected, scale=steps)
     rates = Rates(problem, Excess.of(problem, objective), counter.advance, of)
-    families = {}
-    for each in tuned(rates):
-        families[each.schedule.shape] = each
-        counter.advance(_TUNING)
-    start = min(families.values(), key=lambda family: family.loss).schedule.values(steps)
-    change, found = _descend(rates, start, count)
-    best = scale.moved(start, change) if found.value <= rates.heights([start])[0] else start
+    families = tuned(rates)
+    best, found = _search(rates, families, count)
     curves = rates.curves([scale.scaled(best, factor) for factor in (1.0, 1.0 - _NEARBY, 1.0 + _NEARBY)])
     losses, *nearby = (np.array([np.inf]) if each is None else np.asarray(each.loss(objective)) for each in curves)
+    loss = float(losses[-1])
     counter.end()
     return OptimalSchedule(
         problem=rates.with_rates(best),
         of=of,
-        loss=float(losses[-1]),
+        loss=loss,
         losses=losses,
-        families=families,
+        families={each.schedule.shape: each for each in families},
         nearby=(float(nearby[0][-1]), float(nearby[1][-1])),
         slope=float(np.abs(found.slope).max()),
-        has_converged=found.has_converged,
+        has_converged=found.has_converged or loss - rates.excess.label_noise <= _TOLERANCE * loss,
         knots=_places(steps, count),
         objective=objective,
     )
@@ -239,40 +260,93 @@ def _checked(problem: Any, objective: Any, of: Any, knots: Any) -> tuple[str, in
     return objective, count
 
 
-def _descend(rates: Rates, start: Array, count: int) -> tuple[Array, Bottom]:
-    """Find the best change of a start, first with few knots and then with all; return it at every step."""
+def _search(rates: Rates, families: Sequence[TunedSchedule], count: int) -> tuple[Array, Bottom]:
+    """Find the best values of all steps, with few knots and then with more; return also where the last descent ended.
+
+    Descents with few knots begin at the best starts. Those with more begin where these ended, the best one first, and
+    at the best starts again, which in rough places lead elsewhere.
+    """
     steps = rates.problem.steps
-    change = np.linspace(_TILT, -_TILT, steps) if np.ptp(start) == 0 else np.zeros(steps)
-    for number in sorted({min(_COARSE, count), count}):
+    ends: list[tuple[Array, Bottom]] = []
+    for number in _numbers(steps, count):
         hats = _hats(steps, number)
-        found = descend(
-            _surface(rates, start, change, hats),
-            np.zeros(len(hats)),
-            most_steps=_most_steps(steps),
-            tolerance=_TOLERANCE,
-            weights=hats.sum(axis=1) / steps,
-        )
-        change = change + found.x @ hats
-    return change, found
+        many = _descents(steps, number)
+        bases = [values for values, _ in ends][: (many + 1) // 2]
+        if len(bases) < many:
+            bases += _starts(rates, families, is_free=number == steps - 1)[: many - len(bases)]
+        ends = sorted(_descend(rates, bases, hats), key=lambda end: end[1].value)
+    return ends[0]
+
+
+def _starts(rates: Rates, families: Sequence[TunedSchedule], *, is_free: bool) -> list[Array]:
+    """Return where descents begin: the best start of every kind, then the second best of every kind, and so on.
+
+    The kinds are the named schedules; changes of them with a large first step, which aligns the layers, so that without
+    noise it is often best; with rates that fall a little; and, where every step is free, with large and small steps in
+    turn, and random ones, which are always the same.
+    """
+    scale, steps = SCALES[rates.of], rates.problem.steps
+    bases = [family.schedule.values(steps) for family in families]
+    later, turns = np.arange(steps) > 0, (-1.0) ** np.arange(steps)
+    tilt = np.linspace(_TILT, -_TILT, steps)
+    large = [[tilt + np.where(later, math.log(rest), math.log(first)) for rest in _RESTS] for first in _FIRSTS]
+    turned = [[tilt + math.log(rest) + math.log(size) * turns for rest in _SMALLER] for size in _TURNS]
+    drawn = [[each] for each in _SPREAD * np.random.default_rng(0).standard_normal((_DRAWN, steps))]
+    kinds = [[[np.zeros(steps)]], large, [[tilt]], *([turned, drawn] if is_free else [])]
+    found = []
+    for kind in kinds:
+        tried = [[scale.moved(base, change) for base in bases for change in changes] for changes in kind]
+        heights = np.reshape(rates.heights([values for each in tried for values in each]), (len(tried), -1))
+        order = np.argsort(heights.min(axis=1))
+        found.append([tried[i][int(np.argmin(heights[i]))] for i in order if np.isfinite(heights[i].min())])
+    mixed = itertools.chain.from_iterable(itertools.zip_longest(*found))
+    return [values for values in mixed if values is not None]
+
+
+def _descend(rates: Rates, bases: Sequence[Array], hats: Array) -> list[tuple[Array, Bottom]]:
+    """Descend from several series of values, by changes at knots; return where each leads, and the end of its descent.
+
+    A place is the number of its base, which never changes as its slope is zero, and the changes at the knots.
+    """
+    scale, steps = SCALES[rates.of], rates.problem.steps
+
+    def values(place: Array) -> Array:
+        return scale.moved(bases[int(place[0])], place[1:] @ hats)
+
+    def heights(places: Sequence[Array]) -> list[float]:
+        return rates.heights([values(place) for place in places])
+
+    def slopes(places: Sequence[Array]) -> list[tuple[float, Array]]:
+        series = [values(place) for place in places]
+        found = rates.slopes([(each, scale.directions(each, hats)) for each in series])
+        return [(height, np.append(0.0, slope)) for height, slope in found]
+
+    ends = descend_all(
+        Surface(heights, slopes),
+        [np.append(index, np.zeros(len(hats))) for index in range(len(bases))],
+        most_steps=_most_steps(steps),
+        tolerance=_TOLERANCE,
+        weights=np.append(1.0, hats.sum(axis=1) / steps),
+    )
+    return [(values(end.x), end) for end in ends]
+
+
+def _numbers(steps: int, count: int) -> list[int]:
+    """Numbers of knots, each about twice the one before so that its knots are among the next ones, up to all."""
+    numbers = [_COARSE]
+    while numbers[-1] < count:
+        numbers.append(2 * numbers[-1] - 1)
+    return sorted({min(number, count) for number in numbers})
+
+
+def _descents(steps: int, knots: int) -> int:
+    """Descents at a number of knots: fewer for a long run, of which each costs more."""
+    return max(min(_WORK // steps, _MOST) // knots, 1)
 
 
 def _most_steps(steps: int) -> int:
-    """Steps of the descent at each number of knots: fewer for a long run, of which each costs more."""
-    return min(max(_WORK // steps, _FEWEST), _MOST)
-
-
-def _surface(rates: Rates, start: Array, change: Array, hats: Array) -> Surface:
-    """Logarithm of the loss as a function of what is added at the knots to the change of a start."""
-    scale = SCALES[rates.of]
-
-    def heights(places: Sequence[Array]) -> list[float]:
-        return rates.heights([scale.moved(start, change + place @ hats) for place in places])
-
-    def slope(place: Array) -> tuple[float, Array]:
-        values = scale.moved(start, change + place @ hats)
-        return rates.slopes(values, scale.directions(values, hats))
-
-    return Surface(heights, slope)
+    """Steps of a descent: fewer for a long run, of which each costs more."""
+    return min(max(_STEPS_WORK // steps, _FEWEST_STEPS), _MOST_STEPS)
 
 
 def _places(steps: int, count: int) -> NDArray[np.int64]:
