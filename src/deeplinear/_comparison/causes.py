@@ -54,8 +54,10 @@ class _Cause(NamedTuple):
 def find_cause(theory: Solution, observables: Sequence[ObservableComparison]) -> str:
     """Return the cause that explains most of a deviation of the losses, in words; empty if none does."""
     curves_of = [each for each in map(_measured, observables) if each is not None]
+    if not curves_of:
+        return ""
     before = _distance(curves_of, lambda name, times: theory.at(times)[name].values)
-    if not curves_of or not before > 0:
+    if not before > 0:
         return ""
     noise = math.sqrt(float(np.mean([np.mean(each.error**2) for each in curves_of])))
     found = [(_distance(curves_of, cause.losses), cause.words) for cause in _causes(theory, curves_of)]

@@ -92,6 +92,11 @@ class Parameter:
         """Where the number begins that is varied."""
         return math.log(self.start) if self.is_log else self.start
 
+    def times(self, factor: float) -> float:
+        """Return the number that is varied for a multiple of the start."""
+        value = min(self.start * factor, 0.99) if self.name in _FRACTIONS else self.start * factor
+        return math.log(value) if self.is_log else value
+
     def put(self, problem: Problem, value: float) -> Problem:
         """Return a problem with this value, or with its own times this factor."""
         if not self.is_factor:
@@ -115,6 +120,11 @@ def _times(own: Any, factor: float) -> Any:
     if not is_constant(own):
         raise Refusal("free", own, "a field with numbers", got="a schedule")
     return factor * own
+
+
+def losses_of(problems: Sequence[Problem]) -> list[Curve]:
+    """Return the losses of problems."""
+    return curves(problems, _CHOICE)
 
 
 def losses_and_slopes(problems: Sequence[Problem], free: Sequence[Parameter], values: Array) -> list[list[Any]]:
