@@ -52,10 +52,11 @@ def page(ranks: dict[str, NDArray[np.float64]]) -> str:
     lines = [
         "## Fits of known values",
         "",
-        f"{datetime.date.today()}: {count} draws of richness, noise and rate (depth 2, {NETWORKS} networks of D = {DIM}), "
-        "all three of which are fitted from other values. Promise: the rank of the known value among those that the fit "
-        "thinks possible is uniform (Kolmogorov-Smirnov), and 95 % intervals hold in 95 % of draws. A fit that says that "
-        "theory does not explain the curves has no ranks. `python benchmarks/fits.py` repeats it.",
+        f"{datetime.date.today()}: {count} draws of richness, noise and rate (depth 2, {NETWORKS} networks of "
+        f"D = {DIM}), all three of which are fitted from other values. Promise: the rank of the known value among "
+        "those that the fit thinks possible is uniform (Kolmogorov-Smirnov), and 95 % intervals hold in 95 % "
+        "of draws. A "
+        "fit that says that theory does not explain the curves has no ranks. `python benchmarks/fits.py` repeats it.",
         "",
         "| field | ranks | p that they are uniform | in the lowest, ..., highest fifth | 95 % intervals hold |",
         "|---|---|---|---|---|",

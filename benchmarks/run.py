@@ -63,6 +63,8 @@ OTHERS = (
     "best_rate.md",
     "best_rate_programs.md",
     "device.md",
+    "verdicts.md",
+    "fits.md",
 )
 """Sections that other scripts write, since they need hours, programs of others or another machine."""
 

@@ -87,10 +87,13 @@ def page(rows: list[dict[str, Any]], draws: int) -> str:
     lines = [
         "## Verdicts on random problems",
         "",
-        f"{datetime.date.today()}: {draws} problems drawn at random (depth 1 to 4, all sampling rules, with and without "
-        "skip connections, centering and momentum, rates up to the edge of stability and beyond), each with 1 to 32 exact "
-        "networks of D = 40 to a million, compared with their own theory, with that of a rate 20 % off, and after all "
-        'losses were halved. Few are 1 or 3 networks, many 8 or more. Promise: at most 1 % of right theories "disagree", '
+        f"{datetime.date.today()}: {draws} problems drawn at random (depth 1 to 4, all sampling rules, with and "
+        "without skip connections, centering and momentum, rates up to the edge of stability and beyond), "
+        "each with 1 to 32 "
+        "exact networks of D = 40 to a million, compared with their own theory, with that of a rate 20 % "
+        "off, and after all "
+        "losses were halved. Few are 1 or 3 networks, many 8 or more. Promise: at most 1 % of right theories "
+        '"disagree", '
         "and none agrees beside a mean loss that is off by half. Causes are those of wrong theories that disagree. "
         "`python benchmarks/verdicts.py` repeats it.",
         "",

@@ -153,9 +153,7 @@ def fit(
     >>> all(found.low[name] < value < found.high[name] for name, value in (("richness", 1.5), ("noise", 0.4)))
     True
     """
-    names: list[Any] = [free] if isinstance(free, str) else list(free) if isinstance(free, Iterable) else []
-    if not names or len(set(map(str, names))) < len(names) or any(type(name) is not str for name in names):
-        raise Refusal("free", free, "one or more distinct names of fields")
+    names = _names(free)
     problems, runs = _read(curves, problem, checks.word("loss", loss, ("test", "train", "both")), dim)
     parameters = [Parameter.of(problems, name) for name in names]
     count = sum(run.mean.size for run, _ in runs)
@@ -164,6 +162,13 @@ def fit(
     model = _Model([run for run, _ in runs], parameters)
     varied, converged = model.minimise()
     return model.result(varied, converged, [experiment for _, experiment in runs], dim)
+
+
+def _names(free: Any) -> list[str]:
+    names = [free] if isinstance(free, str) else list(free) if isinstance(free, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise Refusal("free", free, "one or more distinct names of fields")
+    return names
 
 
 def _read(
