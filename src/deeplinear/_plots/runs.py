@@ -41,7 +41,7 @@ def plot_runs_fit(found: RunsFit, ax: Axes | None = None) -> Figure:
         grid = figure.add_gridspec(2, 2, width_ratios=(1.4, 1.0))
         _draw_losses(figure.add_subplot(grid[:, 0]), found, colors)
         rates, rest = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
-        band = found.resampled.band
+        band = found.band
         rest.axhspan(-band, band, color=BAND, linewidth=0)
         rest.axhline(0.0, **THEORY)
         laws = found.fitted.losses(found.data.paths)

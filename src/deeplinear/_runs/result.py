@@ -120,6 +120,11 @@ class RunsFit(Drawn):
     resampled: Resampled = field(repr=False)
 
     @property
+    def band(self) -> float:
+        """Half width of the 90 % band of a new run."""
+        return self.resampled.band
+
+    @property
     def score(self) -> float:
         """Mean error of runs that were left out; of a single run, its residual."""
         errors = self.resampled.held_out if len(self.runs) > 1 else np.array(list(self.rms.values()))
@@ -189,7 +194,7 @@ class RunsFit(Drawn):
         at = _steps(steps)
         rates = rates_of(lr, at, warmup)
         loss = self.fitted.losses(Paths.of([rates], [at]))[0]
-        half = self.resampled.band
+        half = self.band
         return Forecast(at, loss, loss - half, loss + half, about_rates(self.runs, rates))
 
     def best_schedule(
@@ -267,7 +272,7 @@ class RunsFit(Drawn):
             error = self.held_out[run.name]
             shown = "-" if math.isnan(error) else f"{error:.4f}"
             lines.append(f"{run.name:24}{self.rms[run.name]:10.4f}{shown:>10}")
-        lines.append(f"90 % band of a new run: ± {self.resampled.band:.2g}{self.resampled.explanation}")
+        lines.append(f"90 % band of a new run: ± {self.band:.2g}{self.resampled.explanation}")
         return "\n".join([*lines, *self.warnings])
 
 
