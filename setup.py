@@ -18,7 +18,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
 
 FOLDER = "src/deeplinear/_equations"
-SOURCES = ("_rows.pyx", "row_products.h")
+SOURCES = ("_rows.pyx", "row_products.h", "row_program.h")
 # Sums in any order, which vector instructions need; what is not finite stays so.
 FLAGS = ["-O3", "-fno-signed-zeros", "-fno-trapping-math", "-fassociative-math", "-fcx-limited-range"]
 CHOICES = ("try", "require", "never")
@@ -123,7 +123,7 @@ def digest() -> str:
 rows = Extension(
     "deeplinear._equations._rows",
     sources=[f"{FOLDER}/{SOURCES[0]}"],
-    depends=[f"{FOLDER}/{SOURCES[1]}"],
+    depends=[f"{FOLDER}/{name}" for name in SOURCES[1:]],
     include_dirs=[FOLDER],
     define_macros=[("ROWS_SOURCE", f'"{digest()}"')],
     extra_compile_args=os.environ.get("DEEPLINEAR_FLAGS", "").split(),

@@ -18,7 +18,14 @@ Array = NDArray[Any]
 
 def namespace(x: Array) -> Any:
     """Return the library of an array, as the array API standard has it."""
-    return np if isinstance(x, np.ndarray) else _torch()  # type: ignore[redundant-expr]
+    if isinstance(x, np.ndarray):
+        return np
+    return _torch() if is_tensor(x) else x.__array_namespace__()  # type: ignore[unreachable]
+
+
+def is_tensor(x: Array) -> bool:
+    """Return whether an array is one of PyTorch, whose steps may be replayed on a card."""
+    return not hasattr(x, "__array_namespace__")
 
 
 @cache

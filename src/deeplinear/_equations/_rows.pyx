@@ -7,6 +7,7 @@ other (see ``row_products.h``).
 """
 
 cimport cython
+from libc.stdint cimport int64_t, intptr_t
 import numpy as np
 
 ctypedef double complex Complex
@@ -14,6 +15,7 @@ ctypedef double complex Complex
 cdef extern from *:
     """
     #include <complex.h>
+    #include <stdint.h>
     #ifndef ROWS_SOURCE /* given by setup.py */
     #define ROWS_SOURCE ""
     #endif
@@ -28,11 +30,13 @@ cdef extern from *:
     #define NUMBER double
     #define NAME(x) x##_real
     #include "row_products.h"
+    #include "row_program.h"
     #undef NUMBER
     #undef NAME
     #define NUMBER double complex
     #define NAME(x) x##_complex
     #include "row_products.h"
+    #include "row_program.h"
     """
     const char *ROWS_SOURCE
     void times_lower_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
@@ -41,6 +45,10 @@ cdef extern from *:
     void times_upper_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_symmetric_real(double*, const double*, const double*, Py_ssize_t, Py_ssize_t) noexcept nogil
     void times_symmetric_complex(Complex*, const Complex*, const Complex*, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void run_real(const int64_t*, Py_ssize_t, double**, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void run_complex(const int64_t*, Py_ssize_t, Complex**, Py_ssize_t, Py_ssize_t, Py_ssize_t) noexcept nogil
+    const Py_ssize_t OPERATION
+    const Py_ssize_t MOST_AXES
 
 SOURCE = ROWS_SOURCE.decode("ascii")
 
@@ -370,3 +378,26 @@ cdef inline void _mirror(number[:, :, :] filled, Py_ssize_t j, Py_ssize_t t) noe
     cdef Py_ssize_t s
     for s in range(t):
         filled[j, s, t] = filled[j, t, s]
+
+
+def run_program(
+    const int64_t[:, ::1] operations, const intptr_t[:, ::1] roots, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t block, bint is_complex
+):
+    """Do the operations of a list (see ``row_program.h``) at all rows from start to stop, for one problem after the other.
+
+    Each problem has a line of ``roots``, the addresses of what operations read and write. No lock of Python is held.
+    """
+    cdef Py_ssize_t i, count = operations.shape[0]
+    if operations.shape[1] != OPERATION:
+        raise ValueError("an operation is a line of as many integers as row_program.h says")
+    if not count:
+        return
+    with nogil:
+        for i in range(roots.shape[0]):
+            if is_complex:
+                run_complex(&operations[0, 0], count, <Complex**>&roots[i, 0], start, stop, block)
+            else:
+                run_real(&operations[0, 0], count, <double**>&roots[i, 0], start, stop, block)
+
+
+AXES = MOST_AXES

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-SOURCES = ("_rows.pyx", "row_products.h")
+SOURCES = ("_rows.pyx", "row_products.h", "row_program.h")
 
 
 MODULE = "deeplinear._equations._rows"

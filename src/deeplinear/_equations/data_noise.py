@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.arrays import Array, finite, identity, to_numpy
+from deeplinear._core.arrays import Array, finite, identity, is_tensor, to_numpy
 from deeplinear._equations.coefficients import Coefficients, times_of
 from deeplinear._equations.data_responses import DataResponses, mode_sum
 from deeplinear._equations.products import add_identity, equal_times, is_panel, row_products, rows_times_symmetric
@@ -73,7 +73,7 @@ class DataNoise:
         """
         c, R, outputs = self.c, self.responses, self.c.structure.outputs
         if R.RDelta is None:
-            residual = self._fresh_block(rows) if isinstance(learned_Z, np.ndarray) else self._fresh(rows)[..., rows]  # type: ignore[redundant-expr]
+            residual = self._fresh(rows)[..., rows] if is_tensor(learned_Z) else self._fresh_block(rows)
             self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
             return self._Z_times_mean_H_transpose_less(mode_sum(c, learned_Z, 1), rows)
         learned = mode_sum(c, learned, 1)  # m - M
@@ -94,7 +94,7 @@ class DataNoise:
         R = self.responses
         outputs, strength = self.c.structure.outputs, self.responses.subsampling
         is_white = self._remembered is None and self._before is None and not is_panel(rows, outputs)
-        if not is_white or not isinstance(strength, np.ndarray):  # rows that move on a card are as long as all
+        if not is_white or is_tensor(strength):  # rows that move on a card are as long as all
             return R.times_mean_H_transpose(self._Z(rows)) - mean_Z
         time = rows.start // outputs
         strength = strength if strength.shape[1] == 1 else strength[:, time : time + 1]

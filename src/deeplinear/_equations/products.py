@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, identity, namespace
+from deeplinear._core.arrays import Array, identity, is_tensor, namespace
 from deeplinear._equations import compiled as compiled_products
 from deeplinear._equations.two_time import Causal, Symmetric, TwoTime
 from deeplinear._time.history import BLOCK_NODES
 
 _rows = compiled_products.load()
+
+compiled_rows = _rows
 
 COMPUTED = "computed by NumPy" if _rows is None else "compiled"
 """How the products of steps are computed on a processor, in words."""
@@ -32,7 +34,7 @@ def rows_times(x: Array, function: Causal | None) -> Array:
         return x
     product: Array
     lower, e = function.matrix, x.shape[-1]
-    if (fast := compiled(function, x.shape[-2])) is not None:
+    if (fast := compiled_product(function, x.shape[-2])) is not None:
         product = fast.rows_times(x, lower, e, SETS)
     elif e <= (least := _least_width(lower, e)):
         product = x @ lower[..., :e, :e]
@@ -48,7 +50,7 @@ def rows_times_transpose(x: Array, function: Causal | None) -> Array:
         return x
     product: Array
     lower, e = function.matrix, x.shape[-1]
-    if (fast := compiled(function, x.shape[-2])) is not None:
+    if (fast := compiled_product(function, x.shape[-2])) is not None:
         product = fast.rows_times_transpose(x, lower, e, SETS)
     elif e <= (least := _least_width(lower, e)):
         product = (lower[..., :e, :e] @ x.mT).mT
@@ -60,19 +62,31 @@ def rows_times_transpose(x: Array, function: Causal | None) -> Array:
 
 def rows_times_symmetric(x: Array, function: Symmetric) -> Array:
     """Rows x (..., r, e) times the leading e x e block of a symmetric function."""
-    fast, matrix, e = compiled(function, x.shape[-2], most=2), function.matrix, x.shape[-1]
+    fast, matrix, e = compiled_product(function, x.shape[-2], most=2), function.matrix, x.shape[-1]
     product: Array = x @ matrix[..., :e, :e] if fast is None else fast.rows_times_symmetric(x, matrix, e)
     return product
 
 
-def compiled(function: TwoTime, rows: int, most: int = 1) -> Any:
-    """Return the compiled products where they can be used, which is for so many rows; None elsewhere.
+def compiled(function: TwoTime, rows: int) -> Any:
+    """Return compiled operations on the rows of one time where they can be used; None elsewhere.
 
     They are those for NumPy, or where a recorded step is replayed on a device those that it was recorded with.
     """
-    if rows > most:
+    if rows > 1 or is_recorded(function):
         return None
     return _rows if isinstance(function.matrix, np.ndarray) else function.replayed  # type: ignore[redundant-expr]
+
+
+def compiled_product(function: TwoTime, rows: int, most: int = 1) -> Any:
+    """Return compiled products of so many rows with a function where they can be used; None elsewhere."""
+    if is_recorded(function):
+        return function.matrix.products  # type: ignore[attr-defined]
+    return _rows if rows <= most and isinstance(function.matrix, np.ndarray) else compiled(function, rows)  # type: ignore[redundant-expr]
+
+
+def is_recorded(function: TwoTime) -> bool:
+    """Return whether what is done to a function is written down (``recording.py``)."""
+    return hasattr(function.matrix, "products")
 
 
 def times(*factors: Array | None) -> Array:
@@ -190,7 +204,9 @@ def equal_times(block: Array, outputs: int) -> Array:
 
 def row_products(x: Array, y: Array) -> Array:
     """Product of each row of x with the same row of y, shape (..., r, 1)."""
-    if x.shape[-2] == 1 and isinstance(x, np.ndarray):
-        return np.asarray(x @ y.mT)
-    product: Array = (x * y).sum(axis=-1, keepdims=True)  # on a device this is faster than a product of matrices
+    product: Array
+    if x.shape[-2] == 1 and not is_tensor(x):
+        product = x @ y.mT
+        return product
+    product = (x * y).sum(axis=-1, keepdims=True)  # on a device this is faster than a product of matrices
     return product

@@ -159,7 +159,7 @@ class Room:
         self.two_time: list[TwoTime] = []
         self._replaying = Replaying()
         self._elsewhere: list[TwoTime] = []
-        self._series: list[Series] = []
+        self.series_of_time: list[Series] = []
 
     def causal(self, *leading: int) -> Causal:
         """Return a causal function, still zero, with these leading axes."""
@@ -207,7 +207,7 @@ class Room:
         The axis has a place for every row, or for every time, which has several ``outputs``.
         """
         made = zeros(shape, self._like)
-        self._series.append(Series(made, axis, outputs, is_density))
+        self.series_of_time.append(Series(made, axis, outputs, is_density))
         return made
 
     def replay(self, products: Any) -> None:
@@ -218,7 +218,7 @@ class Room:
         """Set rows to zero in everything, and the columns of the same times."""
         for each in self.two_time:
             each.clear(rows)
-        for array, axis, per_time, _ in self._series:
+        for array, axis, per_time, _ in self.series_of_time:
             along = namespace(array).moveaxis(array, axis, -1)
             along[..., rows.start // per_time : rows.stop // per_time] = 0.0
 
@@ -228,7 +228,7 @@ class Room:
         And, if ``members`` are given, with these problems of a larger batch only.
         """
         old, new = (
-            [*(each.matrix for each in room.two_time), *(each.array for each in room._series)] for room in (self, other)
+            [*(each.matrix for each in room.two_time), *(each.array for each in room.series_of_time)] for room in (self, other)
         )
         for source, target in zip(old, new, strict=True):
             chosen = source if members is None else _members(source, target, members)
@@ -240,7 +240,7 @@ class Room:
         of_rows = how.of_outputs(outputs)
         for each in self.stacks():
             each.condense(of_rows, outputs * end)
-        for array, axis, per_time, is_density in self._series:
+        for array, axis, per_time, is_density in self.series_of_time:
             mine, last = (of_rows, outputs * end) if per_time == 1 else (how, end)
             along = namespace(array).moveaxis(array, axis, -1)
             shorten(along, mine, mine.densities if is_density else mine.values, last)

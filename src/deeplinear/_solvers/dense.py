@@ -20,9 +20,10 @@ from deeplinear._core.progress import Progress
 from deeplinear._equations import replay, system
 from deeplinear._equations.aside import REPORTED
 from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, row_set, structure
+from deeplinear._equations.program import Filler
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
-from deeplinear._equations.training import Training
+from deeplinear._equations.training import Training, growing_weights
 from deeplinear._equations.two_time import Room
 from deeplinear._problem.problem import Problem
 from deeplinear._rules.averages import Average
@@ -33,9 +34,9 @@ from deeplinear._solvers.reach import check_reach
 from deeplinear._solvers.rounding import rounding_at
 from deeplinear._time.axis import EveryStep
 
-_WATCH, _WATCH_ON_DEVICE = 8, 128
-"""Steps after which losses are looked at for divergence, and where steps are replayed on a device, which must then be
-waited for."""
+_WATCH, _WATCH_MANY = 8, 64
+"""Steps after which losses are looked at for divergence: where each is followed by Python, and where many are one call,
+or replayed on a device, which must then be waited for."""
 
 _ADVICE = "lower steps or outputs, or solve fewer problems at a time"
 
@@ -177,22 +178,27 @@ class DenseRun:
         c, training = self.equations.c, self._training
         times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
-        every = 1 if c.structure.depth_nodes else _WATCH_ON_DEVICE if self._is_replayed else _WATCH
+        follows = training.is_open or training.aside.is_needed or look is not None
+        every = 1 if c.structure.depth_nodes else _WATCH if follows else _WATCH_MANY
         with computing(c.gamma0), self._steps(self.equations.fill) as fill:
             for evaluation in evaluations(c.structure.rules):
-                if training.aside.is_due(evaluation):
-                    self._look_aside(evaluation.row)
-                training.note(evaluation)
-                if training.aside.cannot_wait(evaluation):
-                    self._look_aside(evaluation.row)
-                self._evaluate(evaluation, fill)
-                training.learn(evaluation, self.equations)
-                if look is not None:
-                    look(evaluation, training)
-                if progress is not None:
-                    progress(evaluation.step + 1, steps)
                 done = evaluation.row + 1
-                if done % every == 0 or done == times:
+                is_watched = done % every == 0 or done == times
+                if follows:
+                    if training.aside.is_due(evaluation):
+                        self._look_aside(evaluation.row)
+                    training.note(evaluation)
+                    if training.aside.cannot_wait(evaluation):
+                        self._look_aside(evaluation.row)
+                    self._evaluate(evaluation, fill)
+                    training.learn(evaluation, self.equations)
+                    if look is not None:
+                        look(evaluation, training)
+                elif is_watched:
+                    fill(watched, done)
+                if progress is not None and (follows or is_watched):
+                    progress(evaluation.step + 1, steps)
+                if is_watched:
                     self._watch(slice(watched, done))
                     watched = done
                 if (self.diverged_at >= 0).all():
@@ -203,15 +209,20 @@ class DenseRun:
     @contextmanager
     def _steps(
         self, fill: Callable[[slice], None], *others: Room, by_slices: bool = False
-    ) -> Iterator[Callable[[int], None]]:
-        """Make of what fills rows what fills those of one time after the other: on a card, by replaying a step."""
-        c = self.equations.c
-        if by_slices or not self._is_replayed:
-            yield lambda row: fill(row_set(c, row))
+    ) -> Iterator[Callable[[int, int], None]]:
+        """Make of what fills rows what fills those of all times from one to another: by a record of a step, if it may."""
+        if not self._is_replayed:
+            yield Filler(self.equations, fill, _equations if fill == self.equations.fill else None)
             return
-        steps = replay.Replay(c, fill, (self.equations.room, *others))
+        steps = replay.Replay(self.equations.c, fill, (self.equations.room, *others))
+        one_by_one = (lambda row: fill(row_set(self.equations.c, row))) if by_slices else steps
+
+        def run(start: int, stop: int) -> None:
+            for row in range(start, stop):
+                one_by_one(row)
+
         try:
-            yield steps
+            yield run
         finally:
             steps.end()
 
@@ -221,7 +232,7 @@ class DenseRun:
         training = self._training
         return not training.is_open and not training.aside.is_needed and replay.why_not(self.equations.c) is None
 
-    def _evaluate(self, evaluation: Evaluation, fill: Callable[[int], None]) -> None:
+    def _evaluate(self, evaluation: Evaluation, fill: Callable[[int, int], None]) -> None:
         """Fill the row of an evaluation.
 
         What overflows must not meet the zeros of weights that wait to be looked at, and did not learn from it: once a
@@ -229,13 +240,13 @@ class DenseRun:
         """
         aside, eq = self._training.aside, self.equations
         self._training.place(evaluation)
-        fill(evaluation.row)
+        fill(evaluation.row, evaluation.row + 1)
         if aside.steps and eq.grows(evaluation.row):
             eq.room.clear(row_set(eq.c, evaluation.row))
             aside.together = 1
             self._look_aside(evaluation.row)
             self._training.place(evaluation)
-            fill(evaluation.row)
+            fill(evaluation.row, evaluation.row + 1)
 
     def _look_aside(self, row: int) -> None:
         """Look at averages, and at weights that are reported in place of others, in the place of rows from one on."""
@@ -262,8 +273,7 @@ class DenseRun:
             # Rows of several outputs are as long as all while they are replayed: what has overflowed would meet zeros.
             by_slices = eq.c.structure.outputs > 1 and bool((self.diverged_at >= 0).any())
             with self._steps(fill, same_data.room, same_init.room, by_slices=by_slices) as step:
-                for row in range(eq.c.structure.steps):
-                    step(row)
+                step(0, eq.c.structure.steps)
         reported, outputs = eq.c.structure.reported, eq.c.structure.outputs
         rows_of: Any = slice(None) if reported is None else (reported[:, None] * outputs + np.arange(outputs)).ravel()
         return Overlaps(
@@ -288,3 +298,8 @@ class DenseRun:
             diverges &= np.isin(np.arange(steps.start, steps.stop), reported)
         new = diverges.any(axis=1) & (self.diverged_at < 0)
         self.diverged_at[new] = steps.start + diverges[new].argmax(axis=1)
+
+
+def _equations(c: Coefficients, room: Room) -> Equations:
+    """Return equations as a run has them, of weights that nobody trains."""
+    return Equations(c, growing_weights(c, room).layers, room)
