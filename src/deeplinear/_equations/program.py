@@ -7,6 +7,7 @@ are linear in the row and in the number of times, and follow from these few; wha
 and Python fills the rows as it would without all this.
 """
 
+import functools
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -26,10 +27,7 @@ Whole = NDArray[np.int64]
 Name = tuple[Hashable, ...]
 Equations = Any
 
-FIRST = 3
-"""Rows before this one are filled by Python: the first one makes constants, and has none before it."""
-
-_SMALL = {11: (3, 5, 6), 13: (6, 12)}
+_SMALL = {11: (1, 5, 6), 13: (6, 12)}
 """Times of the small problems, and rows that they write down.
 
 The lengths are those of nothing else, so that strides tell the axes of an array apart. Three rows tell what is linear,
@@ -111,10 +109,12 @@ class Operations:
 
 @dataclass(frozen=True)
 class Program:
-    """What is done in every row, and before the first one, to make constants.
+    """What is done in every row.
 
     Attributes
     ----------
+    before, first, step
+        Operations that make constants, those of the first row, and those of every other.
     roots
         Names of all arrays that operations have parts of.
     shapes
@@ -124,6 +124,7 @@ class Program:
     """
 
     before: Operations
+    first: Operations
     step: Operations
     roots: list[Name]
     shapes: dict[int, Affine]
@@ -131,20 +132,20 @@ class Program:
     given: dict[Name, tuple[int, ...]]
 
     @cached_property
-    def _placed(self) -> dict[Hashable, tuple[Whole, Whole]]:
+    def _placed(self) -> dict[Hashable, tuple[Whole, Whole, Whole]]:
         return {}
 
     @cached_property
     def _arrays(self) -> dict[int, "_Own"]:
         return {}
 
-    def placed(self, strides: Whole, times: int) -> tuple[Whole, Whole]:
-        """Return the operations of a step, and those before all steps, as lines of numbers; kept for equal strides."""
+    def placed(self, strides: Whole, times: int) -> tuple[Whole, Whole, Whole]:
+        """Return the three lists of operations as lines of numbers, which are remembered for equal strides."""
         key = times, strides.tobytes()
         if key not in self._placed:
             if len(self._placed) >= _MOST_PLACED:
                 self._placed.clear()
-            self._placed[key] = self.step.placed(strides, times), self.before.placed(strides, times)
+            self._placed[key] = tuple(part.placed(strides, times) for part in (self.before, self.first, self.step))  # type: ignore[assignment]
         return self._placed[key]
 
     def arrays(self, times: int) -> "_Own":
@@ -226,7 +227,9 @@ class _Small:
             small = _with_times(c, times)
             room = Room(times * c.structure.outputs, small.gamma0)  # type: ignore[arg-type]
             equations = make(small, room)
+            start = len(tape.operations)
             equations.fill(row_set(small, 0))
+            self.first = slice(start, len(tape.operations))
             self.rows: dict[int, tuple[slice, slice]] = {}
             for row in _SMALL[times]:
                 start, made = len(tape.operations), len(tape.made)
@@ -259,7 +262,7 @@ class _Small:
             if axes > _TAPED_AXES:
                 raise NotRecordable(f"an operation over {axes} axes")
             numbers += [*each.shape, *[1] * (_TAPED_AXES - axes)]
-            line: list[Hashable] = [each.code]
+            line: list[Hashable] = [each.code, axes]
             for place, operand in enumerate(each[2:]):
                 strides = operand.strides
                 if place == 2 and each.code in PRODUCTS:  # whole matrices: after the row comes the stride between rows
@@ -267,8 +270,8 @@ class _Small:
                 name, array, start = self.root(operand)
                 if name[0] == "made" and name[1] >= made.start:  # type: ignore[operator]
                     name = ("row", name[1] - made.start)  # type: ignore[operator]
-                step = [_digits(s // 8, array) if n > 1 else (0,) * _ROOT_AXES for s, n in zip(strides, each.shape, strict=True)]
-                line += [name, *step, *[(0,) * _ROOT_AXES] * (_TAPED_AXES - axes)]
+                step = [_digits(s // 8, array) if n > 1 else None for s, n in zip(strides, each.shape, strict=True)]
+                line += [name, *step, *[None] * (_TAPED_AXES - axes)]
                 numbers += _digits(start, array)
             alike.append(tuple(line))
         for array in self.made[made]:
@@ -276,24 +279,39 @@ class _Small:
             numbers += [*array.shape, *[1] * (_ROOT_AXES - array.ndim)]
         return _Row(alike, np.array(numbers, np.int64))
 
-    def constants(self, used: Sequence[Operation]) -> list[Operation]:
-        """Return the operations before all rows that make what these read."""
-        end = next(iter(self.rows.values()))
-        wanted = {name for each in used for operand in each[3:] for name in [self.root(operand)[0]] if name[0] == "made" and name[1] < end[1].start}  # type: ignore[operator]
-        for each in used:
-            name = self.root(each.y)[0]
-            if name in wanted or (name[0] == "made" and name[1] < end[1].start):  # type: ignore[operator]
-                raise NotRecordable("a row changes what was there before all rows")
-        needed = []
-        for each in reversed(self.operations[: end[0].start]):
-            if self.root(each.y)[0] in wanted:
+    def split(self) -> tuple[list[Operation], list[Operation]]:
+        """Return the operations that make what later rows read of what was made before, and the others of the first row."""
+        start, made = next(iter(self.rows.values()))
+        early, end = self.operations[: start.start], made.start
+        wanted: set[Name] = set()
+        for of_row, _ in self.rows.values():
+            for each in self.operations[of_row]:
+                y, *read = self._names(each)
+                if y[0] == "made" and y[1] < end:  # type: ignore[operator]
+                    raise NotRecordable("a row changes what was there before all rows")
+                wanted.update(name for name in read if name[0] == "made" and name[1] < end)  # type: ignore[operator]
+        needed = self._sources(early, wanted)
+        constants = {id(each) for each in needed}
+        first = [each for each in self.operations[self.first] if id(each) not in constants]
+        wanted = {name for each in first for name in self._names(each)[1:] if name[0] == "made"}
+        known = {name for each in first for name in self._names(each)[:1]}
+        of_first = self._sources(self.operations[: self.first.start], wanted - known)
+        needed_too = {id(each) for each in of_first} | constants
+        return [each for each in early if id(each) in needed_too], first
+
+    def _names(self, operation: Operation) -> list[Name]:
+        return [self.root(operand)[0] for operand in operation[2:]]
+
+    def _sources(self, operations: Sequence[Operation], wanted: set[Name]) -> list[Operation]:
+        """Return the operations that make some arrays, and what these are made of."""
+        wanted, needed = set(wanted), []
+        for each in reversed(operations):
+            y, *read = self._names(each)
+            if y in wanted:
                 needed.append(each)
-                for operand in each[3:]:
-                    name = self.root(operand)[0]
-                    if name[0] == "made":
-                        wanted.add(name)
-                    elif name[0] in ("two_time", "series"):
-                        raise NotRecordable("a constant is made of what rows fill")
+                if any(name[0] in ("two_time", "series") for name in read):
+                    raise NotRecordable("a constant is made of what rows fill")
+                wanted.update(name for name in read if name[0] == "made")
         return needed[::-1]
 
 
@@ -318,20 +336,24 @@ def recorded(c: Coefficients, make: Callable[[Coefficients, Room], Equations]) -
         for times, each in small.items()
         for row, (of_row, made) in each.rows.items()
     }
-    before = {times: each.constants([op for of_row, _ in each.rows.values() for op in each.operations[of_row]]) for times, each in small.items()}
-    setups = {times: each.described(before[times], slice(len(each.made), None)) for times, each in small.items()}
+    parts = {times: each.split() for times, each in small.items()}
+    ends = {times: slice(len(each.made), None) for times, each in small.items()}
     names: dict[Name, int] = {}
+    before, first = (
+        _operations(
+            *_affine({(0, times): each.described(parts[times][part], ends[times]) for times, each in small.items()}), names
+        )
+        for part in range(2)
+    )
     shapes: dict[int, Affine] = {}
     of_row = _affine(rows)
-    of_setup = _affine({(0, times): row for times, row in setups.items()})
-    step = _operations(next(iter(rows.values())).alike, of_row, names)
-    setup = _operations(setups[11].alike, of_setup, names)
-    alike = rows[5, 11].alike
+    step = _operations(*of_row, names)
+    alike, numbers = of_row
     count = sum(isinstance(line, tuple) for line in alike)
     for number in range(len(alike) - count):
         if ("row", number) in names:
             start = count * (_TAPED_AXES + 3 * _ROOT_AXES) + number * _ROOT_AXES
-            shapes[names["row", number]] = Affine(*(part[start : start + _ROOT_AXES] for part in of_row))
+            shapes[names["row", number]] = Affine(*(part[start : start + _ROOT_AXES] for part in numbers))
     for name, root in names.items():
         if name[0] == "made":
             each = [[*small[times].made[name[1]].shape] for times in _SMALL]  # type: ignore[index]
@@ -340,31 +362,39 @@ def recorded(c: Coefficients, make: Callable[[Coefficients, Room], Equations]) -
             shapes[root] = Affine(np.array(each[0]) - 11 * by_time, 0 * by_time, by_time)
     constants = {root: np.frombuffer(name[2]).reshape(name[1]) for name, root in names.items() if name[0] == "constant"}  # type: ignore[call-overload,arg-type]
     sizes = {name: array.shape for name, array in small[11].given.items()}
-    return Program(setup, step, list(names), shapes, constants, sizes)
+    return Program(before, first, step, list(names), shapes, constants, sizes)
 
 
-def _affine(rows: dict[tuple[int, int], _Row]) -> Affine:
-    """Return the numbers of rows (row, times) as what they are linear in; all rows must agree."""
-    lines = list(rows.values())
-    if any(each.alike != lines[0].alike for each in lines):
-        raise NotRecordable("operations that depend on the row")
+def _affine(rows: dict[tuple[int, int], _Row]) -> tuple[list[Hashable], Affine]:
+    """Return what rows (row, times) have alike, and their numbers as what is linear in both; all rows must agree."""
+    alike = functools.reduce(_merged, (row.alike for row in rows.values()))
     numbers = {where: row.numbers for where, row in rows.items()}
     few, many = _SMALL
     if (5, few) in numbers:
-        by_row = numbers[6, few] - numbers[5, few]
-        by_time, last = numbers[6, many] - numbers[6, few], numbers[6, few]
-        one = last - 6 * by_row
+        by_row, known = numbers[6, few] - numbers[5, few], 6
     else:
-        by_time = numbers[0, many] - numbers[0, few]
-        by_row, one = 0 * by_time, numbers[0, few]
-    if (by_time % (many - few)).any():
-        raise NotRecordable("places that are not linear in the number of times")
-    by_time //= many - few
-    found = Affine(one - few * by_time, by_row, by_time)
+        by_row, known = np.zeros_like(numbers[0, few]), 0
+    by_time, rest = np.divmod(numbers[known, many] - numbers[known, few], many - few)
+    found = Affine(numbers[known, few] - known * by_row - few * by_time, by_row, by_time)
     for (row, times), values in numbers.items():
-        if (found.one + row * found.row + times * found.times != values).any():
-            raise NotRecordable("places that are not linear in the row")
-    return found
+        if rest.any() or (found.one + row * found.row + times * found.times != values).any():
+            raise NotRecordable("places or lengths that are not linear in the row and the number of times")
+    return alike, found
+
+
+def _merged(some: list[Hashable], other: list[Hashable]) -> list[Hashable]:
+    """Return what two rows have alike; None stands for what one of them cannot tell, the stride of a single entry."""
+    if some == other:
+        return some
+    merged: list[Hashable] = []
+    for each, too in zip(some, other, strict=False):
+        pairs = list(zip(each, too, strict=False)) if isinstance(each, tuple) and isinstance(too, tuple) else [(each, too)]
+        if any(a != b and a is not None and b is not None for a, b in pairs):
+            raise NotRecordable("operations that depend on the row")
+        merged.append(tuple(b if a is None else a for a, b in pairs) if isinstance(each, tuple) else each)
+    if len(some) != len(other):
+        raise NotRecordable("operations that depend on the row")
+    return merged
 
 
 def _operations(alike: list[Hashable], numbers: Affine, names: dict[Name, int]) -> Operations:
@@ -378,17 +408,17 @@ def _operations(alike: list[Hashable], numbers: Affine, names: dict[Name, int]) 
     steps = np.zeros((count, 3, _AXES, _ROOT_AXES), np.int64)
     roots = np.zeros((count, 3), np.int64)
     for number, line in enumerate(lines):
-        kept = [axis for axis in range(_TAPED_AXES) if lengths[:, number, axis].tolist() != [1, 0, 0]]
-        if line[0] in PRODUCTS:
-            assert kept, "a product is over a row"
+        last = line[1] - 1 if line[0] in PRODUCTS else None  # type: ignore[operator]
+        kept = [axis for axis in range(_TAPED_AXES) if axis == last or lengths[:, number, axis].tolist() != [1, 0, 0]]
         if len(kept) > _AXES:
             raise NotRecordable(f"an operation over {len(kept)} axes")
         target = slice(_AXES - len(kept), _AXES)
         lengths_kept[:, number, target] = lengths[:, number, kept]
         for operand in range(3):
-            name, *each = line[1 + operand * (1 + _TAPED_AXES) : 1 + (operand + 1) * (1 + _TAPED_AXES)]
+            name, *each = line[2 + operand * (1 + _TAPED_AXES) : 2 + (operand + 1) * (1 + _TAPED_AXES)]
             roots[number, operand] = names.setdefault(name, len(names))  # type: ignore[arg-type]
-            steps[number, operand, target] = np.array(each)[kept]
+            if kept:
+                steps[number, operand, target] = [each[axis] or (0,) * _ROOT_AXES for axis in kept]
     indices = [part[:, _TAPED_AXES:].reshape(count, 3, _ROOT_AXES) for part in every]
     return Operations(np.array([line[0] for line in lines], np.int64), roots, Affine(*lengths_kept), Affine(*indices), steps)
 
@@ -404,7 +434,7 @@ class Steps:
         strides = own.strides.copy()
         for root, array in found.items():
             strides[root, : array.ndim] = [stride // kind.itemsize for stride in array.strides]
-        self._lines, before = program.placed(strides, times)
+        before, self._first, self._lines = program.placed(strides, times)
         # What problems make in each row has one place for all of them, as one follows the other.
         constants, kept = own.constants.astype(kind), np.empty((c.batch, own.kept), kind)
         self._memory = constants, kept, np.empty(own.spent, kind), found
@@ -422,7 +452,9 @@ class Steps:
 
     def __call__(self, start: int, stop: int) -> None:
         """Fill the rows of all times from start to stop."""
-        self._run(self._lines, start, stop)
+        if start == 0:
+            self._run(self._first, 0, 1)
+        self._run(self._lines, max(start, 1), stop)
 
     def _run(self, lines: Whole, start: int, stop: int) -> None:
         compiled.run_program(lines, self._pointers, start, stop, self._block, self._is_complex)
@@ -469,7 +501,7 @@ class Filler:
     def __call__(self, start: int, stop: int) -> None:
         """Fill the rows of all times from start to stop."""
         for time in range(start, stop):
-            if time >= FIRST and self._known is not None and self._has_steps(self._known):
+            if self._known is not None and self._has_steps(self._known):
                 assert self._steps is not None
                 self._steps(time, stop)
                 return

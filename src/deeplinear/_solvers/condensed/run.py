@@ -15,11 +15,13 @@ from deeplinear._core import memory
 from deeplinear._core.arrays import Array, computing
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
-from deeplinear._equations.coefficients import coefficients, row_set, structure
+from deeplinear._equations.coefficients import Coefficients, coefficients, row_set, structure
 from deeplinear._equations.rules import Evaluation
+from deeplinear._equations.program import Filler
 from deeplinear._equations.system import Equations, Values
-from deeplinear._equations.training import Training
+from deeplinear._equations.training import Training, growing_weights
 from deeplinear._equations.two_time import Room
+from deeplinear._equations.weights import WeightLayers
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.condensed.pairs import Pairs
@@ -126,7 +128,7 @@ class CondensedRun:
                 evaluation = Evaluation(rule, step, 0, self.count)
                 self._subsample(step)
                 self._training.place(evaluation)
-                self.equations.fill(row_set(self.equations.c, self.count))
+                self._fill_rows(self.count, self.count + 1)
                 self._training.learn(evaluation, self.equations)
                 self.count += 1
                 if self._replicas is not None:
@@ -249,9 +251,8 @@ class CondensedRun:
         c = coefficients([self.problem], 0, size)
         room = Room(shape.size, c.gamma0, system.kept(shape))
         self._training = Training([self.problem], c, room, row_by_row=True)
-        self.equations = Equations(c, self._training.layers, room)
-        # It is condensed with all else, as the density of what is drawn at a time.
-        self.equations.data.subsampling = room.series((1, size), outputs=self._outputs, is_density=True)
+        self.equations = _equations(c, self._training.layers, room)
+        self._fill_rows = Filler(self.equations, self.equations.fill, _recorded)
         if self._replicas is not None:
             self._replicas.begin(self.equations)
 
@@ -288,3 +289,15 @@ def _spread_over_cache(size: int) -> int:
     A row is an odd number of lines long, 8 numbers each; with 256 rows a step took a tenth longer than with 232.
     """
     return 8 * (-(-size // 8) | 1)
+
+
+def _equations(c: Coefficients, weights: WeightLayers, room: Room) -> Equations:
+    """Return equations in which batches are drawn with a strength of their own in each row."""
+    equations = Equations(c, weights, room)
+    # It is condensed with all else, as the density of what is drawn at a time.
+    equations.data.subsampling = room.series((1, c.structure.steps), outputs=c.structure.outputs, is_density=True)
+    return equations
+
+
+def _recorded(c: Coefficients, room: Room) -> Equations:
+    return _equations(c, growing_weights(c, room).layers, room)
