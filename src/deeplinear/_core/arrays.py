@@ -20,7 +20,7 @@ def namespace(x: Array) -> Any:
     """Return the library of an array, as the array API standard has it."""
     if isinstance(x, np.ndarray):
         return np
-    return _torch() if is_tensor(x) else x.__array_namespace__()  # type: ignore[unreachable]
+    return _torch() if is_tensor(x) else x.__array_namespace__()
 
 
 def is_tensor(x: Array) -> bool:

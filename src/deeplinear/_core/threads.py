@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -80,3 +80,28 @@ def count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def on_free_cores(work: Callable[[], None], most: int) -> None:
+    """Call a function in as many threads as there are cores, this one among them, but no more than asked for.
+
+    The calls share what there is to do, so that a core that others keep busy takes less of it.
+    """
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            work()
+        except BaseException as failure:
+            failures.append(failure)
+
+    others = [threading.Thread(target=call, daemon=True) for _ in range(min(most, count_cores()) - 1)]
+    for each in others:
+        each.start()
+    try:
+        work()
+    finally:
+        for each in others:
+            each.join()
+    if failures:
+        raise failures[0]

@@ -121,8 +121,9 @@ class Coefficients:
         return self.weight, self.weight * self.eigenvalues, self.weight * self.eigenvalues**2
 
 
+@lru_cache(maxsize=128)
 def structure(
-    problem: Problem, depth_nodes: int = 0, times: int | None = None, lengths: Sequence[int] | None = None
+    problem: Problem, depth_nodes: int = 0, times: int | None = None, lengths: tuple[int, ...] | None = None
 ) -> Structure:
     """Return the shape of a problem's equations.
 
@@ -162,7 +163,7 @@ def coefficients(
     depth_nodes: int = 0,
     times: int | None = None,
     device: Device = CPU,
-    lengths: Sequence[int] | None = None,
+    lengths: tuple[int, ...] | None = None,
 ) -> Coefficients:
     """Stack the constants of problems that share one structure; see there for nodes in depth and in time."""
     shape = structure(problems[0], depth_nodes, times, lengths)

@@ -72,16 +72,17 @@ def compiled(function: TwoTime, rows: int) -> Any:
 
     They are those for NumPy, or where a recorded step is replayed on a device those that it was recorded with.
     """
-    if rows > 1 or is_recorded(function):
-        return None
-    return _rows if isinstance(function.matrix, np.ndarray) else function.replayed  # type: ignore[redundant-expr]
+    return None if is_recorded(function) else compiled_product(function, rows)
 
 
 def compiled_product(function: TwoTime, rows: int, most: int = 1) -> Any:
     """Return compiled products of so many rows with a function where they can be used; None elsewhere."""
+    matrix: Any = function.matrix
     if is_recorded(function):
-        return function.matrix.products  # type: ignore[attr-defined]
-    return _rows if rows <= most and isinstance(function.matrix, np.ndarray) else compiled(function, rows)  # type: ignore[redundant-expr]
+        return matrix.products
+    if rows > most:
+        return None
+    return _rows if isinstance(matrix, np.ndarray) else function.replayed
 
 
 def is_recorded(function: TwoTime) -> bool:

@@ -1,9 +1,9 @@
 """Arrays that write down what is done to them, so that a step of the equations becomes a list of operations.
 
-``recorded`` calls a function with such arrays and returns its operations, each with the memory that it reads and writes.
-No numbers are computed: whoever asks for the value of one is refused with ``NotRecordable``.
+No numbers are computed: whoever asks for a value is refused with ``NotRecordable``.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -56,25 +56,32 @@ class Tape:
     Attributes
     ----------
     made
-        Arrays that operations, or requests for zeros, have made. They stay in memory while the tape does, so that
-        addresses tell them apart.
+        Arrays that operations, or requests for zeros, have made. Every entry has a number of its own, so that a view
+        tells by its first one what it is a part of. Arrays of other numbers are constants.
     """
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.made: list[Values] = []
+        self._entries = 0
 
     def write(self, code: Code, y: Values, x: Values, m: Values | None = None) -> None:
         """Write down an operation on views that are spread to the shape of y; nothing where that is empty."""
         if y.size:
-            x, m = np.broadcast_to(x, y.shape), np.broadcast_to(x if m is None else m, y.shape)
-            self.operations.append(Operation(code, y.shape, y, x, m))
+            x = _spread(x, y.shape)
+            self.operations.append(Operation(code, y.shape, y, x, x if m is None else _spread(m, y.shape)))
 
     def make(self, shape: Sequence[int]) -> Values:
         """Return memory for a result."""
-        made = np.zeros(tuple(shape))
+        end = self._entries + math.prod(shape)
+        made = np.arange(self._entries, end).reshape(shape)
+        self._entries = end
         self.made.append(made)
         return made
+
+
+def _spread(x: Values, shape: tuple[int, ...]) -> Values:
+    return x if x.shape == shape else np.broadcast_to(x, shape)
 
 
 _tape: ContextVar[Tape] = ContextVar("tape")
@@ -99,6 +106,11 @@ class Recorded:
     def __init__(self, values: Values) -> None:
         self.values = values
 
+    @classmethod
+    def of_shape(cls, shape: Sequence[int]) -> Self:
+        """Return an array that is given."""
+        return cls(_tape.get().make(shape))
+
     def __array_namespace__(self) -> Any:
         return _Library
 
@@ -108,7 +120,9 @@ class Recorded:
     def __bool__(self) -> bool:
         raise NotRecordable("its values were asked for")
 
-    __float__ = __complex__ = __int__ = __bool__  # type: ignore[assignment]
+    def __float__(self) -> float:
+        raise NotRecordable("its values were asked for")
+
     __array_ufunc__ = None  # NumPy leaves operations to this class
 
     @property
@@ -153,10 +167,8 @@ class Recorded:
             view = _copied(self.values).reshape(wanted)
         return Recorded(view)
 
-    def sum(self, axis: int | None = None, keepdims: bool = False) -> "Recorded":
+    def sum(self, axis: int, keepdims: bool = False) -> "Recorded":
         """Sum over an axis."""
-        if axis is None:
-            _refuse("a sum over everything")
         shape = list(self.shape)
         shape[axis] = 1
         total = _tape.get().make(shape)
@@ -164,11 +176,6 @@ class Recorded:
         onto = np.broadcast_to(total, self.shape)
         _tape.get().write(Code.ACCUMULATE, onto, self.values, _constant(1.0))
         return Recorded(total if keepdims else total.squeeze(axis))
-
-    def mean(self, axis: int | None = None) -> "Recorded":
-        """Mean over an axis."""
-        total = self.sum(axis=axis)
-        return total * (1.0 / self.shape[-1 if axis is None else axis])
 
     def __neg__(self) -> "Recorded":
         return self * -1.0
@@ -199,7 +206,7 @@ class Recorded:
 
     def __pow__(self, power: int) -> "Recorded":
         if power != 2:
-            _refuse(f"power {power}")
+            raise NotRecordable(f"power {power}")
         return self * self
 
     def __iadd__(self, other: Any) -> Self:
@@ -242,21 +249,16 @@ class Recorded:
         return Recorded(_values(other)) @ self
 
 
-def _refuse(what: str) -> Any:
-    raise NotRecordable(what)
-
-
 def _part(values: Values, index: Any) -> Values:
-    part: Values = values[index]
+    part: Any = values[index]
     if not isinstance(part, np.ndarray) or (part.size and not np.may_share_memory(part, values)):
-        _refuse("an index that makes no view")
-    return part
+        raise NotRecordable("an index that makes no view")
+    found: Values = part
+    return found
 
 
 def _is_same(x: Values, other: Values) -> bool:
-    return x.__array_interface__["data"] == other.__array_interface__["data"] and (
-        x.shape == other.shape and x.strides == other.strides
-    )
+    return x.shape == other.shape and x.strides == other.strides and (not x.size or x.item(0) == other.item(0))
 
 
 def _constant(value: float) -> Values:
@@ -264,7 +266,9 @@ def _constant(value: float) -> Values:
 
 
 def _values(x: Any) -> Values:
-    return x.values if isinstance(x, Recorded) else np.asarray(x, float)
+    if isinstance(x, Recorded):
+        return x.values
+    return np.asarray(x, float)  # a constant
 
 
 def _entrywise(code: Code, x: Any, m: Any) -> Recorded:
@@ -388,7 +392,6 @@ class _Products:
         leading = np.broadcast_shapes(rows.shape[:-2], whole.shape[:-2])
         y = _tape.get().make((*leading, rows.shape[-2], e))
         if e:
-            x = np.broadcast_to(rows, y.shape)
             m = np.broadcast_to(whole[..., None, :e, :e], (*y.shape[:-1], e, e))
-            _tape.get().operations.append(Operation(code, y.shape, y, x, m))
+            _tape.get().operations.append(Operation(code, y.shape, y, _spread(rows, y.shape), m))
         return Recorded(y)

@@ -1,7 +1,7 @@
 /* A loop over rows of a list of operations, which knows products and entrywise operations, and no physics.
  *
  * This file is included once for real and once for complex numbers, after row_products.h. An operation is a line of
- * OPERATION integers: its code, the number of its axes, for each axis the length at row t as a pair (l0, l1) that stands
+ * OPERATION integers: its code, the number of its axes, which are the last ones, for each axis the length at row t as a pair (l0, l1) that stands
  * for l0 + l1 t, and for each of its operands y, x and m the number of a root, the place in it at row t as a pair
  * (o0, o1), and a stride for each axis. The codes are those of recording.py. In a product the last axis is the row;
  * there the stride of M is that between its rows.
@@ -79,14 +79,15 @@ static void NAME(run)(
             const int64_t *op = operations + k * OPERATION, *operand = op + 2 + 2 * MOST_AXES;
             Py_ssize_t length[MOST_AXES];
             NUMBER *at[3];
-            const int axes = (int)op[1];
-            for (int i = 0; i < axes; i++) length[i] = op[2 + 2 * i] + op[3 + 2 * i] * t;
+            const int axes = (int)op[1], from = MOST_AXES - axes;
+            for (int i = from; i < MOST_AXES; i++) length[i] = op[2 + 2 * i] + op[3 + 2 * i] * t;
             for (int i = 0; i < 3; i++) {
                 const int64_t *o = operand + i * OPERAND;
                 at[i] = roots[o[0]] + o[1] + o[2] * t;
             }
             NAME(nest)(
-                op[0], axes, length, at[0], operand + 3, at[1], operand + OPERAND + 3, at[2], operand + 2 * OPERAND + 3, block);
+                op[0], axes, length + from, at[0], operand + 3 + from, at[1], operand + OPERAND + 3 + from, at[2],
+                operand + 2 * OPERAND + 3 + from, block);
         }
     }
 }

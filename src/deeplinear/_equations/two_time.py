@@ -228,7 +228,8 @@ class Room:
         And, if ``members`` are given, with these problems of a larger batch only.
         """
         old, new = (
-            [*(each.matrix for each in room.two_time), *(each.array for each in room.series_of_time)] for room in (self, other)
+            [*(each.matrix for each in room.two_time), *(each.array for each in room.series_of_time)]
+            for room in (self, other)
         )
         for source, target in zip(old, new, strict=True):
             chosen = source if members is None else _members(source, target, members)

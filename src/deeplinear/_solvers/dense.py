@@ -20,7 +20,7 @@ from deeplinear._core.progress import Progress
 from deeplinear._equations import replay, system
 from deeplinear._equations.aside import REPORTED
 from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, row_set, structure
-from deeplinear._equations.program import Filler
+from deeplinear._equations.filler import Filler
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
 from deeplinear._equations.training import Training, growing_weights
@@ -210,7 +210,7 @@ class DenseRun:
     def _steps(
         self, fill: Callable[[slice], None], *others: Room, by_slices: bool = False
     ) -> Iterator[Callable[[int, int], None]]:
-        """Make of what fills rows what fills those of all times from one to another: by a record of a step, if it may."""
+        """Make of what fills some rows what fills those of all times from one to another, by a record if it may."""
         if not self._is_replayed:
             yield Filler(self.equations, fill, _equations if fill == self.equations.fill else None)
             return

@@ -16,8 +16,8 @@ from deeplinear._core.arrays import Array, computing
 from deeplinear._core.progress import Progress
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Coefficients, coefficients, row_set, structure
+from deeplinear._equations.filler import Filler
 from deeplinear._equations.rules import Evaluation
-from deeplinear._equations.program import Filler
 from deeplinear._equations.system import Equations, Values
 from deeplinear._equations.training import Training, growing_weights
 from deeplinear._equations.two_time import Room

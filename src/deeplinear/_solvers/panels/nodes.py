@@ -131,7 +131,7 @@ class NodesInTime:
         """Make room for a number of nodes."""
         first = self.problems[0]
         ends = [*self._phase_nodes[1:], *[size] * (1 + len(first.stages) - len(self._phase_nodes))]
-        lengths = np.diff(ends, prepend=0).tolist()
+        lengths = tuple(np.diff(ends, prepend=0).tolist())
         shape, batch = structure(first, self.depth_nodes, size, lengths), len(self.problems)
         needed = system.memory(shape, batch, complex_numbers=any(problem.is_complex for problem in self.problems))
         memory.require(needed, "solving", "lower outputs, or raise tolerance", self._device)
