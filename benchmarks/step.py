@@ -2,9 +2,9 @@
 
 python benchmarks/step.py [--repeats 7] [--without-jax]
 
-``recursion/recursion.c`` writes one kind of problem out with the library's own row products and nothing around them, so
-no step of the equations can be much faster. It is compiled here with the flags of the package. ``recursion/with_jax.py``
-is what somebody who knows JAX would write in an hour; its time to compile is given apart.
+``recursion/recursion.c`` writes one kind of problem out with the library's own row products and nothing around them,
+so no step of the equations can be much faster. It is compiled here with the flags of the package.
+``recursion/with_jax.py`` is what somebody who knows JAX would write in an hour; its time to compile is given apart.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -64,6 +65,11 @@ def in_c(folder: str) -> Callable[..., Any]:
     return losses
 
 
+def waited(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what JAX computes once it is there."""
+    return function(*arguments).block_until_ready()
+
+
 def milliseconds(seconds: float) -> str:
     """Write a time."""
     return f"{1e3 * seconds:.3g}"
@@ -81,8 +87,8 @@ def main() -> None:
     lines = ["# A step beside the same recursion in C and in JAX", "", where, ""]
     lines += [
         f"Three layers, noise {NOISE}, rate {LR}. Milliseconds of the processor on one thread, the least of"
-        f" {asked.repeats} repeats that took turns; in brackets how many times as long as in C. A list has {LIST} rates,"
-        " and its time is that of one problem.",
+        f" {asked.repeats} repeats that took turns; in brackets how many times as long as in C. A list has {LIST}"
+        " rates, and its time is that of one problem.",
         "",
         "| problem | steps | in C | `solve` | in a list | JAX, jitted | JAX, vmapped | JAX compiles in |",
         "|---|---|---|---|---|---|---|---|",
@@ -97,21 +103,18 @@ def main() -> None:
                     recursion(steps, LR, reuse, draws), dl.solve(one, method="dense").test_loss, rtol=1e-11
                 )
                 works: dict[str, Callable[[], Any]] = {
-                    "c": lambda steps=steps, reuse=reuse, draws=draws: recursion(steps, LR, reuse, draws),  # type: ignore[misc]
-                    "solve": lambda one=one: dl.solve(one, method="dense"),  # type: ignore[misc]
+                    "c": partial(recursion, steps, LR, reuse, draws),
+                    "solve": partial(dl.solve, one, method="dense"),
                 }
                 if steps in STEPS:
-                    works["list"] = lambda many=many: dl.solve(many, method="dense")  # type: ignore[misc]
+                    works["list"] = partial(dl.solve, many, method="dense")
                 compiling = 0.0
                 if not asked.without_jax and name == "full batch" and steps in STEPS:
                     from recursion.with_jax import compiled
 
                     start = time.process_time()
                     for key, argument in (("jax", LR), ("vmap", np.array(rates))):
-                        function = compiled(steps, key == "vmap")
-                        works[key] = lambda function=function, argument=argument: function(
-                            argument, reuse
-                        ).block_until_ready()  # type: ignore[misc]  # noqa: B023
+                        works[key] = partial(waited, compiled(steps, key == "vmap"), argument, reuse)
                         found = np.asarray(works[key]())
                         compiling = compiling or time.process_time() - start
                         np.testing.assert_allclose(
@@ -130,8 +133,8 @@ def main() -> None:
                 print(lines[-1], file=sys.stderr)
         lines += ["", "Other problems, 100 steps, beside the recursion of a full batch of as many:", ""]
         lines += ["| problem | `solve` |", "|---|---|"]
-        works = {name: lambda changes=changes: dl.solve(problem(100, **changes)) for name, changes in OTHERS.items()}  # type: ignore[misc]
-        times = race(works | {"c": lambda: recursion(100, LR, 0.5, 0.0)}, asked.repeats)
+        works = {name: partial(dl.solve, problem(100, **changes)) for name, changes in OTHERS.items()}
+        times = race(works | {"c": partial(recursion, 100, LR, 0.5, 0.0)}, asked.repeats)
         lines += [f"| {name} | {milliseconds(times[name])} ({times[name] / times['c']:.1f}) |" for name in OTHERS]
     (HERE / "step.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

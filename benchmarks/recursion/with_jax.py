@@ -13,7 +13,7 @@ DEPTH = 3
 
 
 def compiled(steps: int, together: bool) -> Callable[..., Any]:
-    """Return losses of a full batch as a function of lr and 1/samples, of many at once if they are asked for together."""
+    """Return losses of a full batch as a function of lr, or of many rates together, and of 1/samples."""
     alone = partial(losses, steps)
     return jax.jit(jax.vmap(alone, in_axes=(0, None)) if together else alone)
 

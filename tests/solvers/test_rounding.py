@@ -64,12 +64,14 @@ def test_an_instability_of_the_kernel_grows_from_rounding_too(method):
     """Errors answer to a disturbance as always, so that only another solution can tell."""
     problem = few_modes()
     solution = dl.solve(problem, method=method)
-    nudged = dl.solve(problem.replace(richness=0.2558 * (1 + 1e-13)), method=method)
+    nudges = [1e-13 * size for size in (-3, -2, -1, 1, 2, 3)]
+    nudged = [dl.solve(problem.replace(richness=0.2558 * (1 + nudge)), method=method).test_loss for nudge in nudges]
     step = solution.status.rounding_at
     assert step is not None
     assert step == solution.stats["rounding_at"]
     assert 210 < step < 245
-    error = np.abs(nudged.test_loss / solution.test_loss - 1)
+    # How far the losses of one other solution are off at a time is a matter of luck.
+    error = np.median(np.abs(np.array(nudged) / solution.test_loss - 1), axis=0)
     assert error[:step].max() < 1e-5
     assert error[step:].max() > 1e-2
     if method == "dense":

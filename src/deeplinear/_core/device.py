@@ -1,9 +1,11 @@
 """Where arrays live: NumPy on the processor, or PyTorch on a device such as a graphics card."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array
 from deeplinear._core.refusal import Refusal
+
+_SOON = 0.1
+"""Seconds in which the memory that is free is taken to stay so."""
 
 _USABLE = 0.95
 """Part of a device's memory that is not left to workspaces and gaps."""
@@ -53,13 +58,19 @@ class Device:
     def available(self) -> int:
         """Memory that is free now, in bytes; of a device that part which large arrays can count on."""
         if self.torch_device is None or self.torch_device.type != "cuda":
-            return int(psutil.virtual_memory().available)
+            return _free_memory(round(time.monotonic() / _SOON))
         import torch
 
         free, _ = torch.cuda.mem_get_info(self.torch_device)
         # What PyTorch holds and does not use is free as well.
         unused = torch.cuda.memory_reserved(self.torch_device) - torch.cuda.memory_allocated(self.torch_device)
         return int(_USABLE * (free + unused))
+
+
+@lru_cache(maxsize=1)
+def _free_memory(_: int) -> int:
+    """Ask the operating system, which takes as long as a step of training, no more than once at a time."""
+    return int(psutil.virtual_memory().available)
 
 
 CPU = Device("cpu")

@@ -4,14 +4,9 @@ import sys
 
 from deeplinear._core.device import CPU, Device
 
-_SPARED = 2**24
-"""Bytes that are not asked about: to ask takes as long as a few steps of training."""
-
 
 def require(needed: float, what: str, advice: str, device: Device = CPU) -> None:
     """Raise MemoryError with the estimate if ``needed`` bytes are more than is available on a device."""
-    if needed <= _SPARED:
-        return
     available = device.available()
     needed = min(needed, sys.float_info.max)  # a count of bytes may be a whole number beyond all others
     if needed > available:

@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from deeplinear._core.cached import cached_property
+from deeplinear._equations import system
 from deeplinear._equations.coefficients import Coefficients, row_set
 from deeplinear._equations.data_sets import DataSets
 from deeplinear._equations.program import BY_TIME, Program, Steps, coefficient_arrays, compiled
 from deeplinear._equations.recorder import Equations, recorded
 from deeplinear._equations.recording import NotRecordable
+from deeplinear._equations.training import growing_weights
 from deeplinear._equations.two_time import Room
 
 _FEW, _MANY, _DEEP = 20, 200, 16
@@ -72,6 +74,11 @@ class Filler:
                 _programs[structure] = None
         program = _programs[structure]
         return None if program is None else Steps(program, c, self._equations.room)
+
+
+def plain_equations(c: Coefficients, room: Room) -> Equations:
+    """Return equations of weights that nobody trains, which is all that a record needs."""
+    return system.Equations(c, growing_weights(c, room).layers, room)
 
 
 def _structure_of(c: Coefficients) -> tuple[Hashable, ...]:

@@ -20,10 +20,10 @@ from deeplinear._core.progress import Progress
 from deeplinear._equations import replay, system
 from deeplinear._equations.aside import REPORTED
 from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, row_set, structure
-from deeplinear._equations.filler import Filler
+from deeplinear._equations.filler import Filler, plain_equations
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
-from deeplinear._equations.training import Training, growing_weights
+from deeplinear._equations.training import Training
 from deeplinear._equations.two_time import Room
 from deeplinear._problem.problem import Problem
 from deeplinear._rules.averages import Average
@@ -37,6 +37,9 @@ from deeplinear._time.axis import EveryStep
 _WATCH, _WATCH_MANY = 8, 64
 """Steps after which losses are looked at for divergence: where each is followed by Python, and where many are one call,
 or replayed on a device, which must then be waited for."""
+
+_SLOW = 1e6
+"""Entries of a matrix of all problems from which on a step takes so long that fewer of them are one call."""
 
 _ADVICE = "lower steps or outputs, or solve fewer problems at a time"
 
@@ -176,10 +179,11 @@ class DenseRun:
         ``look`` is called after each evaluation, while the weights still are those of its row.
         """
         c, training = self.equations.c, self._training
-        times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
+        times, watched, reported, steps = c.structure.steps, 0, 0, c.structure.rules[-1].stop
         # Whether a step along the depth can be solved is known right after it.
         follows = training.is_open or training.aside.is_needed or look is not None
-        every = 1 if c.structure.depth_nodes else _WATCH if follows else _WATCH_MANY
+        is_slow = c.batch * c.structure.size**2 > _SLOW and not self._is_replayed
+        every = 1 if c.structure.depth_nodes else _WATCH if follows or is_slow else _WATCH_MANY
         with computing(c.gamma0), self._steps(self.equations.fill) as fill:
             for evaluation in evaluations(c.structure.rules):
                 done = evaluation.row + 1
@@ -197,7 +201,9 @@ class DenseRun:
                 elif is_watched:
                     fill(watched, done)
                 if progress is not None and (follows or is_watched):
-                    progress(evaluation.step + 1, steps)
+                    for step in range(reported, evaluation.step + 1):
+                        progress(step + 1, steps)
+                    reported = evaluation.step + 1
                 if is_watched:
                     self._watch(slice(watched, done))
                     watched = done
@@ -212,7 +218,8 @@ class DenseRun:
     ) -> Iterator[Callable[[int, int], None]]:
         """Make of what fills some rows what fills those of all times from one to another, by a record if it may."""
         if not self._is_replayed:
-            yield Filler(self.equations, fill, _equations if fill == self.equations.fill else None)
+            is_training = fill == self.equations.fill
+            yield Filler(self.equations, fill, plain_equations if is_training else None)
             return
         steps = replay.Replay(self.equations.c, fill, (self.equations.room, *others))
         one_by_one = (lambda row: fill(row_set(self.equations.c, row))) if by_slices else steps
@@ -298,8 +305,3 @@ class DenseRun:
             diverges &= np.isin(np.arange(steps.start, steps.stop), reported)
         new = diverges.any(axis=1) & (self.diverged_at < 0)
         self.diverged_at[new] = steps.start + diverges[new].argmax(axis=1)
-
-
-def _equations(c: Coefficients, room: Room) -> Equations:
-    """Return equations as a run has them, of weights that nobody trains."""
-    return Equations(c, growing_weights(c, room).layers, room)

@@ -11,6 +11,7 @@ from deeplinear._core.arrays import Array, beside, to_numpy
 from deeplinear._core.device import CPU, Device
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients, structure
+from deeplinear._equations.filler import Filler, plain_equations
 from deeplinear._equations.system import Equations
 from deeplinear._equations.training import growing_weights
 from deeplinear._equations.two_time import Room
@@ -96,6 +97,12 @@ class NodesInTime:
             misfits.append(misfit)
         return rows, np.max(misfits, axis=0)
 
+    def fill_step(self) -> slice:
+        """Append a single step, and fill its rows, which are returned."""
+        rows = self.place(1)[0]
+        self._fill(len(self.grid) - 1, len(self.grid))
+        return rows
+
     def remove(self, sets: int, rows: slice) -> None:
         """Take so many sets, which have these rows, from the grid again."""
         for _ in range(sets):
@@ -139,6 +146,7 @@ class NodesInTime:
         room = Room(shape.size, c.gamma0, batch * system.kept(shape))
         self._weights = growing_weights(c, room)
         self.equations = Equations(c, self._weights.layers, room)
+        self._fill = Filler(self.equations, self.equations.fill, plain_equations)
 
     def answers_to(self, node: int) -> NDArray[Any]:
         """How the modes answer to a disturbance of a single step, shape (batch, modes, steps, outputs, outputs)."""

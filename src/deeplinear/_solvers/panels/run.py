@@ -153,8 +153,7 @@ class PanelRun:
         for _ in range(count):
             self._take(1.0)
             self.nodes.begin_phase()
-            rows = self.nodes.place(1)[0]
-            self.equations.fill(rows)
+            rows = self.nodes.fill_step()
             if not self.errors.initial.size:
                 self._begin(rows)
             diverges = self.equations.diverges(self.grid.last)[:, 0]
@@ -286,8 +285,7 @@ class PanelRun:
                 held.enter_context(propagator.held(nodes.factors[group] * stiffness[:, None] / kernel[:, -1:]))
             for _ in range(PROBED):
                 self._take(1.0)
-                rows = nodes.place(1)[0]  # which may make room in new equations
-                self.equations.fill(rows)
+                nodes.fill_step()  # which may make room in new equations
         growing = np.array([grows(answer) for answer in nodes.answers_to(count)])
         nodes.remove(PROBED, nodes.rows(slice(count, count + PROBED)))
         self._leave_out(due & growing, self._at_the_edge())
