@@ -231,7 +231,7 @@ CONDENSED = Suite(
             ("(self._same_data, self._same_init)", "(self._same_init, self._same_data)"),
         ],
         "_solvers/condensed/run.py": [
-            ("outputs=self._outputs, is_density=True)", "outputs=self._outputs)"),
+            ("outputs=c.structure.outputs, is_density=True)", "outputs=c.structure.outputs)"),
             ("for index in range(len(self.blocks) - 3, 0, -1):", "for index in range(len(self.blocks) - 3, -1, -1):"),
             ("1.0 / whole)[0, :end]", "1.0 * whole)[0, :end]"),
             ("self._left() if self._may_come_back else None", "None"),
