@@ -50,6 +50,48 @@ class TestCommands:
         assert "theory: done" in result.stderr
         assert "experiment: done" in result.stderr
 
+    def test_compare_takes_files_of_curves(self) -> None:
+        problem = ("--steps", "9", "--noise", "0.3", "--lr", "0.05")
+        assert document("simulate", *problem, "--dim", "400", "--seeds", "8", "--out", "networks.nc")["seeds"]
+        networks = dl.Ensemble.load("networks.nc")
+        for seed in range(8):
+            rows = [f"{step},{networks.train_loss[seed, step]}" for step in range(9 - seed % 2)]
+            Path(f"run{seed}.csv").write_text("\n".join(["iter,loss", *rows]))
+        files = [f"run{seed}.csv" for seed in range(8)]
+        found = document("compare", *files, *problem, "--dim", "400")
+        assert found["comparison"]["verdict"] == "agrees"
+        assert found["comparison"]["steps"] == 8
+        assert found["experiment"] == {"files": files, "runs": 8, "dim": 400}
+        off = document("compare", "run0.csv", *problem[:-1], "0.002", "--dim", "400", code=1)
+        assert off["comparison"]["seeds"] == 1
+        shown = run("compare", "run*.csv", *problem)  # as where no shell finds the files
+        assert "8 runs, steps 0 to 7: train loss at 8 steps" in shown.stdout
+        assert refused("compare", "gone.csv", *problem).startswith("error: there is no file gone.csv")
+        assert "test_loss must be a column of numbers" in refused("compare", *files, *problem, "--test-loss", "iter2")
+
+    def test_fit_finds_fields_and_says_where_theory_explains_nothing(self) -> None:
+        problem = ("--steps", "12", "--noise", "0.3", "--depth", "1")
+        run("simulate", *problem, "--lr", "0.1", "--dim", "300", "--seeds", "8", "--out", "networks.nc")
+        networks = dl.Ensemble.load("networks.nc")
+        columns = [f"run {seed} - {name}_loss" for name in ("test", "train") for seed in range(8)]
+        table = [*networks.test_loss, *networks.train_loss]
+        lines = [",".join(["step", *columns])] + [
+            ",".join(map(str, (t, *(row[t] for row in table)))) for t in range(12)
+        ]
+        Path("all.csv").write_text("\n".join(lines))
+        found = document("fit", "all.csv", *problem, "--free", "lr, noise", "--lr", "0.02", "--dim", "300")
+        assert found["low"]["lr"] < 0.1 < found["high"]["lr"]
+        assert found["explained"]
+        assert found["problem"]["optimizer"]["lr"] == found["values"]["lr"]
+        shown = run("fit", "all.csv", *problem, "--lr", "0.02")
+        assert shown.exit_code == 0
+        assert "picture: fit.png" in shown.stdout
+        assert "agree with theory at these values" in shown.stdout
+        wrong = run("fit", "all.csv", *problem[:-1], "4", "--richness", "3", "--free", "noise", "--lr", "0.1")
+        assert wrong.exit_code == 1
+        assert "theory does not explain these curves" in wrong.stdout
+        assert "free must be among" in refused("fit", "all.csv", *problem, "--free", "rate")
+
     def test_solve_writes_what_xarray_opens(self) -> None:
         result = run("solve", "--steps", "6")
         assert result.exit_code == 0, result.output

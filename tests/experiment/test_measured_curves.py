@@ -246,6 +246,74 @@ def test_numbers_that_are_too_large_are_refused(arguments: dict[str, Any], messa
         dl.measured(table, **{name: value for name, value in arguments.items() if name != "curves"})
 
 
+def test_steps_may_be_the_index_of_a_data_frame(pair) -> None:
+    """They were read as 0, 1, 2, and ten correct runs disagreed (p = 0.002)."""
+    theory, experiment = pair
+    steps = np.arange(0, 41, 5)
+    names = [f"run {seed} - test_loss" for seed in range(10)]
+    wide = pd.DataFrame(experiment.test_loss[:, ::5].T, index=steps, columns=names)
+    long = pd.DataFrame(
+        {"test_loss": experiment.test_loss[:, ::5].ravel()},
+        index=pd.MultiIndex.from_product([range(10), steps], names=["seed", "step"]),
+    )
+    for table in (wide, wide.rename_axis("iter"), long):
+        found = dl.measured(table, dim=100)
+        assert found.has_steps
+        assert_array_equal(found.times, steps)
+        assert dl.compare(theory, found).verdict == "agrees"
+    assert_array_equal(dl.measured(wide.reset_index(names="step").iloc[2:]).times, steps[2:])
+    plain = wide.reset_index(drop=True)
+    assert not dl.measured(plain).has_steps
+    with pytest.raises(ValueError, match="the curve has 9 values and theory has 41 steps: say which steps"):
+        dl.compare(theory, plain)
+
+
+@pytest.mark.parametrize("header", ["step,loss", "iter,loss", "Step,run 1 - loss", "trainer/global_step,train_loss"])
+def test_files_are_read_as_they_come(pair, tmp_path: Path, header: str) -> None:
+    """Lists, patterns and folders of them; runs may have different lengths; ``loss`` is that of training."""
+    theory, experiment = pair
+    for seed in range(10):
+        rows = [f"{step},{experiment.train_loss[seed, step]}" for step in range(0, 41 - 4 * (seed % 3), 2)]
+        (tmp_path / f"run{seed}.csv").write_text("\n".join([header, *rows]))
+    files = sorted(tmp_path.glob("*.csv"))
+    expected = dl.measured(train_loss=experiment.train_loss[:, :33:2], steps=2, dim=100)
+    for source in (files, list(map(str, files)), tmp_path / "run*.csv", str(tmp_path), [tmp_path / "run[0-9].csv"]):
+        found = dl.measured(source, dim=100)
+        assert repr(found) == "Measured(10 runs, steps 0 to 32: train loss at 17 steps)"
+        assert dl.compare(theory, found).p_value == dl.compare(theory, expected).p_value
+    assert dl.compare(theory, files).verdict == "agrees"
+    shorter = dl.solve(make(steps=35))
+    assert dl.compare(shorter, dl.measured(files, dim=100)).steps == 17
+    found = dl.fit(files, make(noise=0.2), "noise")
+    assert found.low["noise"] < 0.3 < found.high["noise"]
+
+
+def test_the_other_loss_is_named_as_the_cause(pair, tmp_path: Path) -> None:
+    theory, experiment = pair
+    frames = [pd.DataFrame({"step": np.arange(41), "loss": row}) for row in experiment.test_loss]
+    found = dl.compare(theory, dl.measured(frames, dim=100))
+    assert found.verdict == "disagrees"
+    assert found.cause == "the test and train losses are each other's: swap them"
+    assert dl.compare(theory, dl.measured(frames, test_loss="loss", dim=100)).verdict == "agrees"
+
+
+@pytest.mark.parametrize(
+    ("make_source", "message"),
+    [
+        (lambda path: [path / "one.csv", path / "two.csv"], "table 2 of 2 has no test loss, which others have"),
+        (lambda path: [path / "one.csv", path / "gone.csv"], "there is no file .*gone.csv"),
+        (lambda path: str(path / "no*.csv"), "no file is like .*no"),
+        (lambda path: [path / "one.csv", [1.0, 2.0]], "the table must|has no|curves"),
+        (lambda path: [], "curves must be numbers"),
+    ],
+)
+def test_lists_that_are_none(tmp_path: Path, make_source, message: str) -> None:
+    (tmp_path / "one.csv").write_text("step,test_loss\n0,1.0\n1,0.5")
+    (tmp_path / "two.csv").write_text("step,train_loss\n0,1.0\n1,0.5")
+    with pytest.raises(ValueError, match=message):
+        dl.measured(make_source(tmp_path))
+
+
 def test_naming_one_loss_leaves_the_other_out() -> None:
     table = {"step": [0, 1], "run0/val_loss": [1.0, 0.5]} | {f"run{run}/train_loss": [1.0, 0.4] for run in range(3)}
     assert repr(dl.measured(table, test_loss="run0/val_loss")) == "Measured(1 run, steps 0 to 1: test loss at 2 steps)"

@@ -2,9 +2,9 @@
 
 ``_fields`` and ``_options`` declare every option once and turn them into objects, ``_grid`` and ``_sweep_options``
 those of many problems, ``_geometry_options`` those of curvature and landscapes, ``_planning_options`` those of plans;
-``_commands``, ``_sweep_commands``, ``_geometry_commands``, ``_planning_commands``, ``_runs_commands``, ``_reproduce``
-and ``_explore`` do the jobs, ``_report`` shows them (progress on stderr, results on stdout), ``_pictures`` draws them,
-and ``_errors`` ends them with an exit code.
+``_commands``, ``_sweep_commands``, ``_geometry_commands``, ``_planning_commands``, ``_fit``, ``_runs_commands``,
+``_reproduce`` and ``_explore`` do the jobs, ``_report`` shows them (progress on stderr, results on stdout),
+``_pictures`` draws them, and ``_errors`` ends them with an exit code.
 """
 
 import os
@@ -14,6 +14,7 @@ import warnings
 # Their commands register themselves.
 from deeplinear._cli import (  # noqa: F401
     _explore,
+    _fit,
     _geometry_commands,
     _planning_commands,
     _reproduce,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deeplinear import EMA, Ensemble, Problem, Solution, TailMean, Verdict
+from deeplinear import EMA, Ensemble, Measured, Problem, Solution, TailMean, Verdict, measured
 from deeplinear import compare as compare_both
 from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
@@ -21,10 +21,12 @@ from deeplinear._cli._errors import DISAGREES, DIVERGED, OK, Commands
 from deeplinear._cli._options import (
     AVERAGES,
     DEVICE,
+    FILES,
     FINITE,
     PROBLEM,
     REPORT,
     TOLERANCE,
+    Files,
     Finite,
     Group,
     is_replaced,
@@ -56,6 +58,10 @@ Examples:
     deeplinear compare
 
     deeplinear compare --depth 4 --width 0.5 --sampling online --batch 0.25 --out online.pdf
+
+    deeplinear compare run*.csv --lr 0.03 --steps 500 --dim 784
+
+    deeplinear fit run*.csv --free lr,noise --steps 500 --dim 784
 
     deeplinear solve --width infinite --noise 0 --lr 0.05 --steps 400 --out theory.nc
 
@@ -134,8 +140,9 @@ def command(*groups: Group) -> Callable[[Callable[..., int]], Callable[..., None
     return register
 
 
-@command(PROBLEM, FINITE, AVERAGES, DEVICE, REPORT, TOLERANCE, out("compare.png", PICTURES))
+@command(FILES, PROBLEM, FINITE, AVERAGES, DEVICE, REPORT, TOLERANCE, out("compare.png", PICTURES))
 def compare(
+    files: Files,
     problem: Problem,
     finite: Finite,
     averages: _Averages,
@@ -146,6 +153,9 @@ def compare(
 ) -> int:
     """Solve, simulate, and say whether theory and experiment agree; draw a picture.
 
+    With files, the experiment is in these: curves of networks that others trained, whose input dimension is --dim. One
+    curve is enough to disagree, eight to agree.
+
     In the table, "max |z|" is the largest deviation in standard errors, and "beyond size" what is left of it without
     the shift that networks of this size are expected to have. "Would notice" is how far off, at all steps, a theory
     would have to be for so many networks to show it; it is empty where these are too few.
@@ -153,11 +163,18 @@ def compare(
     Exit codes: 0 they agree or are close, or these networks cannot decide; 1 they disagree, 2 bad input, 4 not enough
     memory.
 
-    Example: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
+    Examples: deeplinear compare --depth 4 --samples 1.2 --dim 400 --seeds 24 --out depth4.pdf
+
+    deeplinear compare run*.csv --depth 4 --lr 0.03 --steps 500 --dim 784
     """
-    check_finite(problem, finite)
-    theory = _solve(problem, averages, device, report, two_time=True)
-    experiment = train(problem, finite, device, report, averages=averages)
+    experiment: Ensemble | Measured
+    if files.paths:
+        experiment = read_curves(files, finite.dim)
+        theory = _solve(problem, averages, device, report, two_time=False)
+    else:
+        check_finite(problem, finite)
+        theory = _solve(problem, averages, device, report, two_time=True)
+        experiment = train(problem, finite, device, report, averages=averages)
     with report.stage("comparison"):
         comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
@@ -165,12 +182,24 @@ def compare(
     document = document_of("compare", problem, out) | {
         "comparison": comparison.to_dict(),
         "theory": theory.stats,
-        "experiment": experiment.stats | {"dim": experiment.dim, "method": experiment.method},
+        "experiment": _about(experiment, files),
     }
     verdict = f"{comparison.verdict}: {comparison.explanation} (p = {comparison.p_value:.2g})"
     shown = observables_table(comparison)
     report.result(document, *words_of(problem, experiment), shown, verdict, *written_lines("picture", out))
     return DISAGREES if comparison.verdict is Verdict.DISAGREES else OK
+
+
+def read_curves(files: Files, dim: int | None) -> Measured:
+    """Read the curves of files, all of them together."""
+    columns = {"test_loss": files.test_loss, "train_loss": files.train_loss}
+    return measured(list(files.paths), dim=dim, **{name: column for name, column in columns.items() if column})
+
+
+def _about(experiment: Ensemble | Measured, files: Files) -> dict[str, Any]:
+    if isinstance(experiment, Measured):
+        return {"files": files.paths, "runs": len(experiment.seeds), "dim": experiment.dim}
+    return experiment.stats | {"dim": experiment.dim, "method": experiment.method}
 
 
 @command(PROBLEM, AVERAGES, DEVICE, REPORT, out("solve.nc", (".nc", *PICTURES)))
@@ -367,10 +396,12 @@ def _spell_infinite(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"network": network}
 
 
-def words_of(problem: Problem, experiment: Ensemble | None = None) -> list[str]:
+def words_of(problem: Problem, experiment: Ensemble | Measured | None = None) -> list[str]:
     """Describe a problem, and the networks that were trained."""
     words = in_words(problem)
-    if experiment is not None:
+    if isinstance(experiment, Measured):
+        words.append(repr(experiment).removeprefix("Measured(").removesuffix(")"))
+    elif experiment is not None:
         kept = "" if experiment.method == "explicit" else f", {experiment.method} matrices"
         words.append(f"{len(experiment.seeds)} networks of input dimension {experiment.dim}{kept}")
     return words

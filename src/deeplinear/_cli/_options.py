@@ -269,6 +269,49 @@ FINITE = Group(
     ),
 )
 
+
+class Files(NamedTuple):
+    """Files with measured curves, and the columns of their losses."""
+
+    paths: list[str]
+    test_loss: str | None
+    train_loss: str | None
+
+
+def _files(help: str, required: bool) -> Group:
+    """Return the argument of files, and the options of their columns."""
+    kind: Any = list[str] if required else list[str] | None
+    annotation = Annotated[kind, typer.Argument(metavar="FILES", show_default=False, help=help)]
+    default = inspect.Parameter.empty if required else None
+    panel = "Experiment"
+    return Group(
+        "files",
+        (
+            inspect.Parameter("files", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation),
+            *(
+                make_option(
+                    f"{name}_loss",
+                    str | None,
+                    None,
+                    f"--{name}-loss",
+                    metavar="COLUMN",
+                    show_default=shown,
+                    help=f"Column of the {name} loss in files.",
+                    rich_help_panel=panel,
+                )
+                for name, shown in (("test", "test_loss, val_loss, ..."), ("train", "train_loss, loss, ..."))
+            ),
+        ),
+        lambda values: Files(values["files"] or [], values["test_loss"], values["train_loss"]),
+    )
+
+
+_KINDS_OF_FILES = "CSV files (a step and a loss in each line, under their names) or TensorBoard event files"
+
+FILES = _files(f"Curves of networks that were trained elsewhere, in place of networks: {_KINDS_OF_FILES}.", False)
+
+CURVES = _files(f"Curves: {_KINDS_OF_FILES}.", True)
+
 REPORT = Group(
     "report",
     (

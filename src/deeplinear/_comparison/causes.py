@@ -90,6 +90,7 @@ def _distance(measured: Sequence[_Measured], losses: Callable[[str, NDArray[np.i
 def _causes(theory: Solution, measured: Sequence[_Measured]) -> Iterator[_Cause]:
     """Try the simplest first."""
     yield from _factors(theory)
+    yield _Cause("the test and train losses are each other's: swap them", _swapped(theory))
     yield from _shifts(theory)
     yield from _more_steps(theory.problem, measured)
     yield from _rates(theory.problem, measured)
@@ -104,6 +105,14 @@ def _factors(theory: Solution) -> Iterator[_Cause]:
     if (outputs := theory.problem.data.outputs) > 1:
         words = f"the losses are a mean over {outputs} outputs, where theory has their sum: multiply them by {outputs}"
         yield _Cause(words, times(1 / outputs))
+
+
+def _swapped(theory: Solution) -> Callable[[str, NDArray[np.int64]], Array]:
+    def losses(name: str, steps: NDArray[np.int64]) -> Array:
+        other = LOSSES[1] if name == LOSSES[0] else LOSSES[0]
+        return np.asarray(theory.at(steps)[other].values)
+
+    return losses
 
 
 def _shifts(theory: Solution) -> Iterator[_Cause]:

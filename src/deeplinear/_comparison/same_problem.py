@@ -1,12 +1,14 @@
 """Whether an experiment belongs to a theory."""
 
 import tomllib
+from dataclasses import replace
 from typing import Any
 
+from deeplinear._core.dataset import LOSSES
 from deeplinear._core.files import by_path
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import Ensemble
-from deeplinear._experiment.measured import Measured, measured
+from deeplinear._experiment.measured import Measured, measured, recorded
 from deeplinear._theory.solution import Solution
 
 
@@ -20,13 +22,16 @@ def checked_experiment(theory: Any, experiment: Any) -> Ensemble | Measured:
         _check_problem(theory, experiment)
         return experiment
     curves = experiment if isinstance(experiment, Measured) else measured(experiment)
-    checked_steps(theory.problem.steps, curves)
-    return curves
+    steps = theory.problem.steps
+    checked_steps(steps, curves)
+    known = curves.times < steps  # of runs of unequal length, the others are not compared
+    losses = {name: getattr(curves, name)[:, known] for name in LOSSES}
+    return curves if known.all() else replace(curves, times=curves.times[known], **losses)
 
 
 def checked_steps(steps: int, curves: Ensemble | Measured) -> None:
     """Refuse curves whose steps are not those of a theory with so many steps."""
-    last = int(curves.times[-1])
+    last = max(int(recorded(curves, name)[0][-1]) for name in LOSSES if recorded(curves, name)[0].size)
     if isinstance(curves, Measured) and not curves.has_steps and last != steps - 1:
         text = f"the curve has {last + 1} values and theory has {steps} steps: say which steps, measured(steps=...)"
         raise Refusal("steps", None, f"given unless there are {steps} values", text=text)

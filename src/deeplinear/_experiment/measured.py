@@ -15,7 +15,7 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._core.statistics import standard_error
 from deeplinear._core.words import counted
 from deeplinear._experiment.ensemble import Ensemble
-from deeplinear._experiment.tables import Columns, Series, is_table, read_path, read_table
+from deeplinear._experiment.tables import Columns, Series, Table, is_table, read_all
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -92,10 +92,12 @@ class Measured(Drawn):
         return xr.Dataset(curves, {"seed": list(self.seeds), "time": self.times})
 
     def __repr__(self) -> str:
-        counts = {name.replace("_", " "): len(recorded(self, name)[0]) for name in LOSSES}
+        used = {name: recorded(self, name)[0] for name in LOSSES}
+        counts = {name.replace("_", " "): len(times) for name, times in used.items()}
         curves = ", ".join(f"{name} at {counted(count, 'step')}" for name, count in counts.items() if count)
         runs = counted(len(self.seeds), "run")
-        return f"Measured({runs}, steps {self.times[0]} to {self.times[-1]}: {curves})"
+        times = np.concatenate(list(used.values()))
+        return f"Measured({runs}, steps {times.min()} to {times.max()}: {curves})"
 
 
 def recorded(experiment: Ensemble | Measured, name: str) -> tuple[NDArray[np.int64], Array]:
@@ -124,14 +126,17 @@ def measured(
     ----------
     curves
         A table: a dictionary, a pandas DataFrame, the path of a CSV file (an export of Weights & Biases among others),
-        of a TensorBoard event file, or of a folder of them. Or an array, which is ``test_loss``.
+        of a TensorBoard event file, or of a folder of them, or a pattern such as ``"run*.csv"``. Or a list of these,
+        with one or more runs each. Or an array, which is ``test_loss``.
     test_loss, train_loss
         Arrays of shape (steps,) for one run or (runs, steps) for several, or one array for each run. With a table, the
         name of the column or tag, or a list of names, one for each run; columns such as ``test_loss``, ``val_loss`` or
-        ``run 3 - train/loss`` are found where neither is named. Either may be missing.
+        ``run 3 - train/loss`` are found where neither is named, and ``loss`` is that of training. Either may be
+        missing.
     steps
         The step of each value, or one array for each run; a number if every so many steps were recorded. With a table,
-        the name of the column, unless it is ``step`` or the like. By default there is one value for each step.
+        the name of the column, unless it is ``step``, ``iter`` or the like, or the index of a DataFrame. By default
+        there is one value for each step.
     dim
         Input dimension of the networks, to know how far networks of this size are expected to be from theory.
 
@@ -139,7 +144,7 @@ def measured(
     -------
     Measured
         What ``compare``, ``plot`` and ``fit`` take. Values that are ``nan`` count as not recorded; a run that diverged
-        has ``inf``. Losses are used at the steps at which every run has a value.
+        has ``inf``. Runs may have different lengths. Losses are used at the steps at which every run has a value.
 
     Raises
     ------
@@ -163,8 +168,10 @@ def measured(
     """
     if dim is not None:
         dim = checks.whole("dim", dim)
-    if isinstance(curves, str | Path) or is_table(curves):
-        return _assembled(_from_table(curves, Columns(test_loss, train_loss, steps)), dim)
+    sources = list(curves) if _are_sources(curves) else [curves]
+    if all(isinstance(each, str | Path) or is_table(each) for each in sources):
+        table = _from_tables(sources, Columns(test_loss, train_loss, steps))
+        return _assembled(table.series, dim, table.has_steps)
     if curves is not None:
         if test_loss is not None:
             raise Refusal("test_loss", test_loss, "None beside an array of losses", got="both")
@@ -178,12 +185,17 @@ def measured(
     return _assembled(series, dim, has_steps=steps is not None)
 
 
-def _from_table(curves: Any, asked: Columns) -> dict[str, list[Series]]:
+def _are_sources(curves: Any) -> bool:
+    """Whether curves are a list of files or tables."""
+    return isinstance(curves, list | tuple) and any(isinstance(each, str | Path) or is_table(each) for each in curves)
+
+
+def _from_tables(sources: list[Any], asked: Columns) -> Table:
     for name, value in asked._asdict().items():
         names = value if name != "steps" and isinstance(value, list | tuple) else [value]
         if value is not None and not (names and all(isinstance(each, str) for each in names)):
             raise Refusal(name, value, "the name of a column, beside a table")
-    return read_path(Path(curves), asked) if isinstance(curves, str | Path) else read_table(curves, asked)
+    return read_all(sources, asked)
 
 
 def _rows(name: str, values: Any) -> list[Array]:

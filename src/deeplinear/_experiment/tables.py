@@ -20,8 +20,8 @@ Series = tuple[Array, Array]
 
 _MEANING = {
     "test_loss": re.compile(r"((test|val|valid|validation|eval)_loss|loss_(test|val|valid|validation|eval))$"),
-    "train_loss": re.compile(r"((train|training)_loss|loss_(train|training))$"),
-    "steps": re.compile(r"((global_)?steps?|iter|iterations?|t|time)$"),
+    "train_loss": re.compile(r"((train|training)_loss|loss_(train|training)|^loss)$"),
+    "steps": re.compile(r"((trainer_)?(global_)?steps?|iters?|iterations?|updates?|t|time)$"),
     "seed": re.compile(r"(seed|run|run_name)$"),
 }
 """What a column is called, in small letters and with underscores, if it says what it is."""
@@ -49,22 +49,57 @@ def is_table(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "columns") and hasattr(value, "__getitem__"))
 
 
-def read_path(path: Path, asked: Columns) -> dict[str, list[Series]]:
+class Table(NamedTuple):
+    """Curves of a table: steps and values of each run, by the name of the loss, and whether it said which steps."""
+
+    series: dict[str, list[Series]]
+    has_steps: bool
+
+
+def read_all(sources: Sequence[Any], asked: Columns) -> Table:
+    """Read tables, files and folders, each of which has one or more runs."""
+    tables = [each for source in sources for each in _tables(source, asked)]
+    names = [name for name in LOSSES if any(name in each.series for each in tables)]
+    for name in names:
+        missing = next((index for index, each in enumerate(tables) if name not in each.series), None)
+        if missing is not None:
+            text = f"table {missing + 1} of {len(tables)} has no {name.replace('_', ' ')}, which others have"
+            raise Refusal(name, sources, "in all tables, or in none", text=text)
+    series = {name: [run for each in tables for run in each.series[name]] for name in names}
+    return Table(series, all(each.has_steps for each in tables))
+
+
+def _tables(source: Any, asked: Columns) -> list[Table]:
+    if not isinstance(source, str | Path):
+        return [read_table(source, asked)]
+    path = Path(source)
+    if not path.exists() and set(path.name) & set("*?["):
+        found = sorted(path.parent.glob(path.name))
+        if not found:
+            raise ValueError(f"no file is like {path}")
+        return [each for one in found for each in _tables(one, asked)]
+    if path.is_dir() and not event_files(path) and (found := sorted(path.glob("*.csv"))):
+        return [_read_path(each, asked) for each in found]
+    return [_read_path(path, asked)]
+
+
+def _read_path(path: Path, asked: Columns) -> Table:
     """Read a CSV file, an event file, or all event files in a folder, each of which is a run."""
     if not path.exists():
         raise ValueError(f"there is no file {path}")
     if files := event_files(path):
-        return _of_scalars(files, asked)
+        return Table(_of_scalars(files, asked), True)
     if path.is_dir():
-        raise ValueError(f"{path} has no TensorBoard event files; name a CSV file or an event file")
+        raise ValueError(f"{path} has no CSV or TensorBoard event files; name a CSV file or an event file")
     try:
         return read_table(read_csv(path), asked, str(path))
     except (UnicodeDecodeError, csv.Error):
         raise ValueError(f"{path} is neither a CSV file nor a TensorBoard event file") from None
 
 
-def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str, list[Series]]:
-    """Return steps and values of each run, by the name of the loss."""
+def read_table(table: Any, asked: Columns, where: str = "the table") -> Table:
+    """Read the runs of a table; steps may be the index of a data frame."""
+    table = _with_index(table)
     for name in names_of(table):
         if not isinstance(table[name], Iterable):
             raise Refusal(str(name), table[name], "a column of numbers")
@@ -82,8 +117,20 @@ def read_table(table: Any, asked: Columns, where: str = "the table") -> dict[str
     if not any(found.values()):
         listed = ", ".join(columns) or "none"
         text = f'{where} has no loss column; name one of these with test_loss="...": {listed}'
-        raise Refusal("test_loss", None, listed, text=_notas_numbers(table, columns, where) or text)
-    return {name: runs for name, runs in found.items() if runs}
+        raise Refusal("test_loss", None, listed, text=_not_numbers(table, columns, where) or text)
+    return Table({name: runs for name, runs in found.items() if runs}, steps is not None)
+
+
+def _with_index(table: Any) -> Any:
+    """Make columns of the index of a data frame, where it says something."""
+    index = getattr(table, "index", None)
+    if isinstance(table, Mapping) or not hasattr(table, "reset_index") or index is None:
+        return table
+    if any(name is not None for name in index.names):
+        return table.reset_index()
+    is_step = np.asarray(index).dtype.kind in "iuf" and not np.array_equal(index, np.arange(len(index)))
+    has_steps = any(_MEANING["steps"].match(plain_name(str(name))) for name in table.columns)
+    return table.rename_axis("step").reset_index() if is_step and not has_steps else table
 
 
 def names_of(table: Any) -> list[Any]:
@@ -143,7 +190,7 @@ def _chosen(columns: Mapping[str, Array | None], name: str, asked: Any, where: s
     return found
 
 
-def _notas_numbers(table: Any, columns: Mapping[str, Array | None], where: str) -> str:
+def _not_numbers(table: Any, columns: Mapping[str, Array | None], where: str) -> str:
     """Say which column has the name of a loss, but values that are not numbers; empty if none does."""
     for name in map(str, names_of(table)):
         is_loss = any(_MEANING[loss].search(plain_name(name)) for loss in LOSSES)
