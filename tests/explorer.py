@@ -29,8 +29,8 @@ PROBLEM: dict[str, Any] = {
 
 
 @contextmanager
-def running_explorer() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Start ``deeplinear explore`` on a free port; give its address and its process, and end it as a user would."""
+def running_explorer() -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
+    """Start ``deeplinear explore`` on a free port; give a client of it and its process, and end it as a user would."""
     command = [
         sys.executable,
         "-c",
@@ -47,9 +47,11 @@ def running_explorer() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     try:
         line = process.stdout.readline()
         watchdog.cancel()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        found = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=\S+", line)
         assert found, line
-        yield found[0], process
+        with httpx.Client(base_url=found[1], timeout=60, limits=httpx.Limits(max_connections=50)) as client:
+            assert client.get(found[0]).status_code == 200  # which gives it a cookie
+            yield client, process
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
@@ -79,10 +81,23 @@ def served(app: Starlette) -> Iterator[httpx.Client]:
     server = uvicorn.Server(configuration(app))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as connected:
+    port = listening.getsockname()[1]
+    cookies = {f"deeplinear-{port}": app.state.token.value}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", cookies=cookies, timeout=60) as connected:
         yield connected
     server.should_exit = True
     thread.join()
+
+
+def cookie_line(client: httpx.Client) -> bytes:
+    """Return the line of a request by which the server knows a client."""
+    ((name, value),) = client.cookies.items()
+    return f"cookie: {name}={value}\r\n".encode()
+
+
+def cookies_of(client: httpx.Client) -> list[dict[str, str]]:
+    """Return by what the server knows a client, for a browser."""
+    return [{"name": name, "value": value, "url": f"{client.base_url}/"} for name, value in client.cookies.items()]
 
 
 def until(condition: Any, seconds: float = 10.0) -> bool:

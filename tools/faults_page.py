@@ -118,9 +118,12 @@ class Page:
             env=os.environ | {"TMPDIR": str(folder)},
         )
         assert self.process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", self.process.stdout.readline())
+        found = re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=(\S+)", self.process.stdout.readline())
         assert found, "the server did not start"
-        self.address, self.port = found[0], int(found[1])
+        self.address, self.port = found[1], int(found[2])
+        self.cookies = {f"deeplinear-{self.port}": found[3]}
+        self.client = httpx.Client(cookies=self.cookies, limits=httpx.Limits(max_connections=None))
+        self.host = f"host: 127.0.0.1\r\ncookie: deeplinear-{self.port}={found[3]}\r\n".encode()
         self.most_bytes = 0.0
         self.until(lambda: self.load() is not None, 120)
 
@@ -135,7 +138,7 @@ class Page:
     def load(self) -> dict[str, int] | None:
         """Ask how much work there is; None if there is no answer."""
         with contextlib.suppress(httpx.HTTPError):
-            load: dict[str, int] = httpx.get(self.address + "api/load", timeout=10).json()
+            load: dict[str, int] = self.client.get(self.address + "api/load", timeout=10).json()
             return load
         return None
 
@@ -152,13 +155,17 @@ class Page:
         """See that nothing works on, that a page comes, and how much memory there is."""
         is_idle = self.until(lambda: self.load() == {"short": 0, "long": 0}, 60)
         self.count("still answering afterwards", None if is_idle else f"after {after}: {self.load()}")
+        self.note_memory()
+        self.count("memory", None if self.most_bytes < MOST_BYTES else f"{self.most_bytes / 1e9:.1f} GB after {after}")
+
+    def note_memory(self) -> None:
+        """See how much memory the server and its processes have."""
         server = psutil.Process(self.process.pid)
         total = 0.0
         for each in (server, *server.children(recursive=True)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 total += each.memory_info().rss
         self.most_bytes = max(self.most_bytes, total)
-        self.count("memory", None if total < MOST_BYTES else f"{total / 1e9:.1f} GB after {after}")
 
     def connection(self) -> socket.socket:
         """Open a connection."""
@@ -216,7 +223,7 @@ def send(page: Page, task: str, body: dict[str, Any], patience: float = 5.0) -> 
     content = json.dumps(body)
     end, text = time.monotonic() + patience, b""
     try:
-        with httpx.stream(
+        with page.client.stream(
             "POST",
             f"{page.address}api/{task}",
             content=content,
@@ -235,7 +242,7 @@ def send(page: Page, task: str, body: dict[str, Any], patience: float = 5.0) -> 
 def uploaded(page: Page, name: str, content: bytes) -> str:
     """Send a file, and return what the server calls it."""
     headers = {"content-type": "application/octet-stream"}
-    answer = httpx.post(
+    answer = page.client.post(
         page.address + "api/upload", params={"name": name}, content=content, headers=headers, timeout=60
     )
     file: str = answer.raise_for_status().json()["file"]
@@ -260,7 +267,7 @@ def damaged_files(page: Page, choose: random.Random, count: int) -> None:
     headers = {"content-type": "application/octet-stream"}
     for name, (task, content) in FILES.items():
         file = uploaded(page, name, content)
-        answer = httpx.post(f"{page.address}api/{task}", json=REQUESTS[task] | {"file": file}, timeout=60)
+        answer = page.client.post(f"{page.address}api/{task}", json=REQUESTS[task] | {"file": file}, timeout=60)
         is_read = '"result"' in answer.text
         page.count("files in order", fault_of(answer, answer.text, is_whole=True) if is_read else f"{name}: not read")
     for _ in range(count):
@@ -269,16 +276,52 @@ def damaged_files(page: Page, choose: random.Random, count: int) -> None:
         page.count("damaged files", send(page, task, REQUESTS[task] | {"file": file}, patience=60))
     for name in ("", "x" * 3000, "../../etc/passwd", "\x00", "\U0001f600"):
         given = {"name": name} if name else {}
-        answer = httpx.post(page.address + "api/upload", params=given, content=b"x", headers=headers, timeout=60)
+        answer = page.client.post(page.address + "api/upload", params=given, content=b"x", headers=headers, timeout=60)
         page.count("uploads with odd names, types and sizes", fault_of(answer, answer.text, is_whole=True))
     odd = ((b"x", {"content-type": "text/html"}), (b"x", {}), (b"", headers), (b"x" * 65 * 2**20, headers))
     for content, given in odd:
         try:
-            answer = httpx.post(page.address + "api/upload", content=content, headers=given, timeout=60)
+            answer = page.client.post(page.address + "api/upload", content=content, headers=given, timeout=60)
             fault = fault_of(answer, answer.text, is_whole=True)
         except httpx.HTTPError as error:
             fault = repr(error)
         page.count("uploads with odd names, types and sizes", fault)
+
+
+LARGE: dict[str, Callable[[], bytes]] = {
+    "many short rows": lambda: b"a,b\n" + b"1,2\n" * 16_000_000,
+    "many columns": lambda: b",".join([b"1"] * 30_000_000),
+    "one long line": lambda: b"a,b\n1,2\n" + b"1," * 30_000_000,
+    "a square": lambda: _packed(np.zeros((2000, 2000)), np.zeros(2000)),
+    "zeros that unpack to 3 GB": lambda: _packed(np.zeros((400_000, 1000), dtype=np.int64), np.zeros(400_000)),
+}
+"""Files within the limit of bytes, which must be refused in seconds and little memory."""
+
+
+def _packed(x: Any, y: Any) -> bytes:
+    content = io.BytesIO()
+    np.savez_compressed(content, x=x, y=y)
+    return content.getvalue()
+
+
+def large_files(page: Page) -> None:
+    """Two of each at a time, and the memory that they take at most."""
+    for what, make in LARGE.items():
+        content = make()
+        with ThreadPoolExecutor(2) as threads:
+            sent = [threads.submit(uploaded, page, "large", content) for _ in range(2)]
+            names = [each.result() for each in sent]
+            asked = [
+                threads.submit(page.client.post, f"{page.address}api/data", json={"file": name}, timeout=90)
+                for name in names
+            ]
+            while not all(each.done() for each in asked):
+                page.note_memory()
+                time.sleep(0.05)
+        for each in asked:
+            text = each.result().text
+            is_refused = '"error"' in text and "took longer" not in text and "unexpected" not in text
+            page.count("files that are too large to be read", None if is_refused else f"{what}: {text[-200:]}")
 
 
 def malformed(page: Page, choose: random.Random, count: int) -> None:
@@ -300,12 +343,18 @@ RAW = [
     b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: " + b"y" * 200_000 + b"\r\n\r\n",
     b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\norigin: http://evil.example\r\ncontent-length: 2\r\n\r\n{}",
+    b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"GET /api/load HTTP/1.1\r\nhost: 127.0.0.1\r\nsec-fetch-site: cross-site\r\n\r\n",
+    b"GET /api/load HTTP/1.1\r\nhost: 127.0.0.1:8911@evil.example\r\n\r\n",
+    b"GET /api/load HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    b"GET /?token=x HTTP/1.1\r\nhost: localhost\r\n\r\n",
 ]  # fmt: skip
 
 
 def raw(page: Page) -> None:
     """Bytes that are no request, and requests that are too large."""
     for data in RAW:
+        data = data.replace(b"host: 127.0.0.1\r\n", page.host)
         with page.connection() as connection:
             received = b""
             fault = None
@@ -318,11 +367,13 @@ def raw(page: Page) -> None:
             except ConnectionError as error:
                 fault = f"{data[:60]!r}: {error!r}"
             status = re.match(rb"HTTP/1.1 (\d+)", received)
+            if status and status[1] == b"200" and b"HTTP/9.9" not in data:
+                fault = f"{data[:60]!r} was answered"
             if received and (not status or int(status[1]) not in ALLOWED):
                 fault = f"{data[:60]!r} got {received[:100]!r}"
             page.count("malformed HTTP", fault)
     for size, content in ((300_000, b" "), (300_000, b"["), (250_000, b"["), (250_000, b"9")):
-        answer = httpx.post(
+        answer = page.client.post(
             page.address + "api/solve", content=content * size, headers={"content-type": "application/json"}, timeout=60
         )
         page.count("huge requests", fault_of(answer, answer.text, is_whole=True))
@@ -331,7 +382,7 @@ def raw(page: Page) -> None:
 def half_sent(page: Page, count: int = 220) -> None:
     """Requests that never end."""
     body = json.dumps(REQUESTS["solve"]).encode()
-    whole = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    whole = b"POST /api/solve HTTP/1.1\r\n" + page.host + b"content-type: application/json\r\n"
     whole += b"content-length: %d\r\n\r\n" % len(body) + body
     opened = [page.connection() for _ in range(count)]
     for index, connection in enumerate(opened):
@@ -357,7 +408,7 @@ def disconnected(page: Page, choose: random.Random, count: int = 24) -> None:
         task = tasks[index % len(tasks)]
         body = json.dumps(REQUESTS[task] | ({"problem": LONG} if task != "python" else {})).encode()
         with page.connection() as connection:
-            head = b"POST /api/%s HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n" % task.encode()
+            head = b"POST /api/%s HTTP/1.1\r\n" % task.encode() + page.host + b"content-type: application/json\r\n"
             connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
             time.sleep(choose.random() / 2)
     is_idle = page.until(lambda: page.load() == {"short": 0, "long": 0}, 60)
@@ -370,7 +421,7 @@ def at_once(page: Page, count: int = 200) -> None:
     limits = httpx.Limits(max_connections=count)
     start = threading.Barrier(count)
     with (
-        httpx.Client(base_url=page.address, timeout=120, limits=limits) as client,
+        httpx.Client(base_url=page.address, cookies=page.cookies, timeout=120, limits=limits) as client,
         ThreadPoolExecutor(count) as threads,
     ):
 
@@ -388,12 +439,12 @@ def at_once(page: Page, count: int = 200) -> None:
 
 def slow(page: Page) -> None:
     """Requests that arrive byte by byte, and answers that nobody reads."""
-    head = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    head = b"POST /api/solve HTTP/1.1\r\n" + page.host + b"content-type: application/json\r\n"
     head += b"content-length: 100000\r\n\r\n"
     senders = [page.connection() for _ in range(10)]
     readers = [page.connection() for _ in range(10)]
     for reader in readers:
-        reader.sendall(b"GET /plotly.js HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 4)  # and never reads
+        reader.sendall((b"GET /plotly.js HTTP/1.1\r\n" + page.host + b"\r\n") * 4)  # and never reads
     closed = set()
     end = time.monotonic() + 40
     sent = 0
@@ -439,6 +490,7 @@ def main() -> int:
         try:
             for what, phase in {
                 "damaged files": lambda: damaged_files(page, choose, given.requests),
+                "large files": lambda: large_files(page),
                 "malformed values": lambda: malformed(page, choose, given.requests),
                 "malformed HTTP": lambda: raw(page),
                 "half-sent requests": lambda: half_sent(page),

@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 
 from deeplinear._explore.app import make_app
-from explorer import served
+from explorer import cookies_of, served
 from explorer_page import Explorer
 
 
@@ -35,10 +35,11 @@ def address(client: httpx.Client) -> str:
 
 
 @pytest.fixture(scope="session")
-def window(browser: Any) -> Iterator[Any]:
+def window(browser: Any, client: httpx.Client) -> Iterator[Any]:
     """A window of the browser that tests share, which then reads the scripts of the page once."""
     context = browser.new_context(viewport={"width": 1300, "height": 900}, accept_downloads=True)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.add_cookies(cookies_of(client))
     yield context
     context.close()
 
@@ -90,8 +91,9 @@ def explorer(kept_page: Any, address: str) -> Iterator[Explorer]:
 
 
 @pytest.fixture(scope="session")
-def kept_phone(browser: Any) -> Iterator[Any]:
+def kept_phone(browser: Any, client: httpx.Client) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 375, "height": 812}, has_touch=True, is_mobile=True)
+    context.add_cookies(cookies_of(client))
     yield context.new_page()
     context.close()
 

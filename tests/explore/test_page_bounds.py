@@ -12,22 +12,27 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 
+from deeplinear._core.claims import lock
 from deeplinear._explore import app as explorer_app
 from deeplinear._explore import connections, pool
 from deeplinear._explore import folder as folders
 from deeplinear._explore.app import LARGEST_BODY, make_app
-from explorer import PROBLEM, changed, last_line, running_explorer, served, until
+from explorer import PROBLEM, changed, cookie_line, last_line, running_explorer, served, until
 
 
 def test_two_hundred_at_once_are_answered_or_refused_whole(client: httpx.Client) -> None:
     """None of them is told that it is accepted and then left without an answer."""
     limits = httpx.Limits(max_connections=200)
-    with httpx.Client(base_url=client.base_url, timeout=60, limits=limits) as many, ThreadPoolExecutor(200) as threads:
+    with (
+        httpx.Client(base_url=client.base_url, cookies=client.cookies, timeout=60, limits=limits) as many,
+        ThreadPoolExecutor(200) as threads,
+    ):
         answers = list(threads.map(lambda _: many.post("/api/solve", json={"problem": PROBLEM}), range(200)))
     assert {answer.status_code for answer in answers} <= {200, 503}
     assert sum(answer.status_code == 200 for answer in answers) >= 98  # as many as there is room for
@@ -89,6 +94,7 @@ def test_half_sent_requests_are_closed(client: httpx.Client, monkeypatch: pytest
     monkeypatch.setattr(explorer_app, "SLOWEST_BODY", 0.3)
     at = (client.base_url.host, client.base_url.port)
     head = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n"
+    head += cookie_line(client)
     beginnings = (b"", b"GET / HT", head, head + b"\r\n", head + b"\r\n{", head.replace(b"json", b"xml") + b"\r\n{")
     opened = [socket.create_connection(at) for _ in range(40) for _ in beginnings]
     for connection, beginning in zip(opened, beginnings * 40, strict=True):
@@ -108,7 +114,8 @@ def test_a_body_that_is_no_http_is_answered_once(client: httpx.Client, caplog: p
     """The application has begun to answer the request when its body turns out to be none."""
     logger = logging.getLogger("uvicorn.error")
     logger.addHandler(caplog.handler)
-    request = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+    request = b"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\n" + cookie_line(client)
+    request += b"transfer-encoding: chunked\r\n\r\nzz\r\n"
     try:
         with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
             connection.sendall(request)
@@ -125,7 +132,8 @@ def test_slow_requests_that_arrive_in_time_are_answered(client: httpx.Client, mo
     monkeypatch.setattr(connections, "SLOWEST_REQUEST", 1.0)
     body = json.dumps({"problem": PROBLEM}).encode()
     head = (
-        f"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        f"POST /api/solve HTTP/1.1\r\nhost: 127.0.0.1\r\n{cookie_line(client).decode()}"
+        f"content-type: application/json\r\ncontent-length: {len(body)}"
     )
     with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
         connection.settimeout(20)
@@ -171,7 +179,7 @@ def test_who_does_not_read_is_hung_up_on(client: httpx.Client, monkeypatch: pyte
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((client.base_url.host, client.base_url.port))
-        connection.sendall(b"GET /plotly.js HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 3)
+        connection.sendall((b"GET /plotly.js HTTP/1.1\r\nhost: 127.0.0.1\r\n" + cookie_line(client) + b"\r\n") * 3)
         time.sleep(1.5)
         connection.settimeout(10)
         received = 0
@@ -216,7 +224,7 @@ def test_folders_of_killed_servers_are_deleted(tmp_path: Path, monkeypatch: pyte
     (tmp_path / f"deeplinear-explore-{dead}-link").symlink_to(others[0])
     held = tmp_path / f"deeplinear-explore-{dead}-held"  # by a process that is not seen from here
     held.mkdir()
-    lock = folders._lock(held)
+    held_lock = lock(held)
     with folders.own_folder() as own:
         assert own.exists()
         assert not left.exists()
@@ -225,8 +233,62 @@ def test_folders_of_killed_servers_are_deleted(tmp_path: Path, monkeypatch: pyte
         assert (tmp_path / f"deeplinear-explore-{dead}-link").is_symlink()
         assert not folders._is_abandoned(own)
     assert not own.exists()
-    assert lock is not None
-    os.close(lock)
+    assert held_lock is not None
+    os.close(held_lock)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost"}, 200),
+        ({"host": "127.0.0.1:8911@evil.com"}, 400),
+        ({"host": "127.0.0.1.evil.com"}, 400),
+        ({"host": "localhost:"}, 400),
+        ({"host": "[127.0.0.1]"}, 400),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),  # another port of this machine
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:1"}, 403),
+        ({"content-length": "2", "transfer-encoding": "chunked"}, 400),
+        ({"cookie": ""}, 403),
+        ({"cookie": "deeplinear-1=x"}, 403),
+    ],
+)
+def test_who_may_ask(client: httpx.Client, headers: dict[str, str], status: int) -> None:
+    """Refusals, too, may not be read by other pages."""
+    answer = client.get("/api/load", headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert status == 200 or answer.json()["error"]
+
+
+def test_the_address_has_a_token(client: httpx.Client, app: Starlette) -> None:
+    """Which is another one at each start, and without which nothing is answered."""
+    token = app.state.token
+    for path in ("/", "/api/page", "/page/main.js", "/plotly.js", "/api/solve"):
+        assert httpx.get(f"{client.base_url}{path}").status_code == 403
+        assert httpx.get(f"{client.base_url}{path}", params={"token": token.value[:-1]}).status_code == 403
+    with httpx.Client(base_url=client.base_url) as other:
+        entered = other.get("/", params={"token": token.value}, headers={"sec-fetch-site": "cross-site"})
+        assert 'http-equiv="refresh"' in entered.text  # on to the page, by a request of its own
+        assert {"HttpOnly", "SameSite=strict"} <= set(entered.headers["set-cookie"].split("; "))
+        assert other.get("/api/load").status_code == 200
+    once = token.once()
+    assert [httpx.get(f"{client.base_url}/", params={"token": once}).status_code for _ in range(2)] == [200, 403]
+    assert make_app().state.token.value != token.value
+
+
+def test_the_printed_address_leads_to_the_page(browser: Any, client: httpx.Client, app: Starlette) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{client.base_url}/?token={app.state.token.value}")
+    page.wait_for_selector("#controls h2, #controls .control")
+    assert page.url.partition("#")[0] == f"{client.base_url}/"
+    context.close()
 
 
 def test_requests_are_bounded_and_must_be_ours(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

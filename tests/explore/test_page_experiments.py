@@ -46,7 +46,9 @@ def test_exports(own_explorer: Explorer, address: str, tmp_path: Path, monkeypat
     names["plt"].close("all")
 
 
-def test_experiment_with_progress_and_cancel(own_explorer: Explorer, address: str, tmp_path: Path) -> None:
+def test_experiment_with_progress_and_cancel(
+    own_explorer: Explorer, client: httpx.Client, address: str, tmp_path: Path
+) -> None:
     explorer = own_explorer
     explorer.open(address)
     page = explorer.page
@@ -98,7 +100,7 @@ def test_experiment_with_progress_and_cancel(own_explorer: Explorer, address: st
     page.click("#train")
     page.wait_for_selector("#experiment-progress progress[value]", timeout=SLOW)
     page.close()
-    assert until(lambda: httpx.get(f"{address}api/load", timeout=60).json()["long"] == 0)
+    assert until(lambda: client.get("/api/load").json()["long"] == 0)
 
 
 def wait_until_idle(page: Any) -> None:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
-from explorer import PROBLEM
+from explorer import PROBLEM, cookies_of
 from explorer_page import DRAWN, SLOW, Explorer
 from factories import some_slow
 
@@ -38,8 +39,9 @@ def test_keyboard_alone(own_explorer: Explorer, address: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", some_slow(["light", "dark"], "light"))  # to which it changes
-def test_narrow_window_and_colours(browser: Any, address: str, scheme: str) -> None:
+def test_narrow_window_and_colours(browser: Any, client: httpx.Client, address: str, scheme: str) -> None:
     context = browser.new_context(viewport={"width": 375, "height": 700}, color_scheme=scheme)
+    context.add_cookies(cookies_of(client))
     explorer = Explorer(context.new_page())
     explorer.open(address)
     page = explorer.page
@@ -108,8 +110,9 @@ def test_the_keyboard_never_lands_under_the_picture(phone: Explorer) -> None:
     assert tuple(name for name in reached if name in some) == some  # from the bottom to the top, as they are seen
 
 
-def test_the_legend_of_a_narrow_picture_is_not_cut_off(browser: Any, address: str) -> None:
+def test_the_legend_of_a_narrow_picture_is_not_cut_off(browser: Any, client: httpx.Client, address: str) -> None:
     context = browser.new_context(viewport={"width": 420, "height": 900})
+    context.add_cookies(cookies_of(client))
     explorer = Explorer(context.new_page())
     pins = [{"problem": PROBLEM | {"network": PROBLEM["network"] | {"width": width}}} for width in (0.25, 4.0)]
     explorer.open(address, pins=pins)

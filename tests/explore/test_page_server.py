@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import queue
+import re
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from deeplinear._cli import app as cli
 from deeplinear._explore import app as explorer_app
 from deeplinear._explore import documentation
 from deeplinear._explore.problems import read_problem
-from explorer import changed, last_line, running_explorer, until
+from explorer import changed, cookie_line, last_line, running_explorer, until
 
 
 # --- the command ---
@@ -49,18 +50,22 @@ def test_command_opens_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
     result = CliRunner().invoke(cli, ["explore", "--port", "0"])
     assert result.exit_code == 0
-    assert opened.get(timeout=10) in result.stdout
+    printed, found = re.search(r"http://\S+", result.stdout), opened.get(timeout=10)
+    assert printed is not None
+    assert found.partition("=")[0] == printed[0].partition("=")[0]
+    assert found != printed[0]  # all users can see the command that opens a browser: what it has in it counts once
 
 
 def test_documentation_that_was_built_is_served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<h1>built</h1>")
     monkeypatch.setattr(documentation, "site", lambda: tmp_path)
-    transport = httpx.ASGITransport(explorer_app.make_app())
+    app = explorer_app.make_app()
+    transport = httpx.ASGITransport(app)
 
     def ask(path: str) -> httpx.Response:
         async def answered() -> httpx.Response:
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-                return await asking.get(path)
+                return await asking.get(path, params={"token": app.state.token.value} if path != "/" else None)
 
         with ThreadPoolExecutor(1) as thread:  # where no browser of another test has a loop of its own
             return thread.submit(asyncio.run, answered()).result()
@@ -80,31 +85,30 @@ def workers_of(pid: int) -> list[psutil.Process]:
 
 
 def test_server_from_start_to_end() -> None:
-    with running_explorer() as (address, process):
+    with running_explorer() as (client, process):
         # Bound to this machine alone.
         listening = [each for each in psutil.Process(process.pid).net_connections() if each.status == "LISTEN"]
         assert [each.laddr.ip for each in listening] == ["127.0.0.1"]
 
         # Fifty requests at once, each with its own answer.
-        with httpx.Client(base_url=address, timeout=60, limits=httpx.Limits(max_connections=50)) as client:
-            problems = [changed("network", width=0.5 + 0.05 * index) for index in range(50)]
-            with ThreadPoolExecutor(50) as threads:
-                answers = list(threads.map(lambda each: client.post("api/solve", json={"problem": each}), problems))
-            for problem, answer in zip(problems, answers, strict=True):
-                assert answer.status_code == 200
-                expected = dl.solve(read_problem(problem)).test_loss[-1]
-                assert last_line(answer)["result"]["test_loss"][-1] == expected
+        problems = [changed("network", width=0.5 + 0.05 * index) for index in range(50)]
+        with ThreadPoolExecutor(50) as threads:
+            answers = list(threads.map(lambda each: client.post("api/solve", json={"problem": each}), problems))
+        for problem, answer in zip(problems, answers, strict=True):
+            assert answer.status_code == 200
+            expected = dl.solve(read_problem(problem)).test_loss[-1]
+            assert last_line(answer)["result"]["test_loss"][-1] == expected
 
-            # Who hangs up ends the work.
-            long = changed("optimizer", lr=1e-6) | {"steps": 1500}
-            request = {"problem": long, "dim": 500, "seeds": 24}
-            with client.stream("POST", "api/experiment", json=request) as stream:
-                lines = stream.iter_lines()
-                while "training" not in next(lines):
-                    pass
-                assert client.get("api/load").json() == {"short": 0, "long": 1}
-            assert until(lambda: client.get("api/load").json() == {"short": 0, "long": 0})
-            assert until(lambda: all(each.cpu_percent(0.2) < 20 for each in workers_of(process.pid)))
+        # Who hangs up ends the work.
+        long = changed("optimizer", lr=1e-6) | {"steps": 1500}
+        request = {"problem": long, "dim": 500, "seeds": 24}
+        with client.stream("POST", "api/experiment", json=request) as stream:
+            lines = stream.iter_lines()
+            while "training" not in next(lines):
+                pass
+            assert client.get("api/load").json() == {"short": 0, "long": 1}
+        assert until(lambda: client.get("api/load").json() == {"short": 0, "long": 0})
+        assert until(lambda: all(each.cpu_percent(0.2) < 20 for each in workers_of(process.pid)))
 
         workers = workers_of(process.pid)
         assert workers
@@ -112,6 +116,7 @@ def test_server_from_start_to_end() -> None:
         sock = socket.create_connection(tuple(listening[0].laddr))
         body = json.dumps({"problem": long, "dim": 500, "seeds": 24}).encode()
         headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": len(body)}
+        headers["cookie"] = cookie_line(client).decode().removeprefix("cookie: ").strip()
         head = ["POST /api/experiment HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         sock.sendall("\r\n".join(head).encode() + body)
         assert b"200 OK" in sock.recv(1000)
@@ -122,8 +127,8 @@ def test_server_from_start_to_end() -> None:
 
 
 def test_workers_end_when_the_server_is_killed() -> None:
-    with running_explorer() as (address, process):
-        httpx.get(address + "api/page", timeout=60)
+    with running_explorer() as (client, process):
+        client.get("api/page")
         assert until(lambda: len(workers_of(process.pid)) == 2)
         workers = workers_of(process.pid)
         os.kill(process.pid, 9)

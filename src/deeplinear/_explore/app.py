@@ -29,7 +29,7 @@ from deeplinear._explore import documentation
 from deeplinear._explore.controls import as_plain
 from deeplinear._explore.files import FULL_DISK, forget, room_on_disk, upload
 from deeplinear._explore.folder import own_folder
-from deeplinear._explore.guard import Guard
+from deeplinear._explore.guard import Guard, Token
 from deeplinear._explore.kinds import KINDS
 from deeplinear._explore.planning import LONGEST_SCHEDULE
 from deeplinear._explore.pool import Busy, Pool
@@ -49,8 +49,8 @@ _PAGE = Path(__file__).parent / "page"
 
 
 def make_app() -> Starlette:
-    """Return the web application; its processes start and end with it."""
-    site = documentation.site()
+    """Return the web application; its processes start and end with it, and its token is another one each time."""
+    site, token = documentation.site(), Token()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -62,7 +62,7 @@ def make_app() -> Starlette:
             yield
             await asyncio.gather(app.state.short.close(), app.state.long.close())
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", _index),
             Route("/plotly.js", _plotly),
@@ -78,7 +78,7 @@ def make_app() -> Starlette:
             Route("/reference/{name}", _reference),
             *([] if site is None else [Mount("/documentation", StaticFiles(directory=site, html=True))]),
         ],
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(Guard, token=token)],
         exception_handlers={
             _Refused: _refuse,
             Busy: _refuse_busy,
@@ -88,6 +88,8 @@ def make_app() -> Starlette:
         },
         lifespan=lifespan,
     )
+    app.state.token = token
+    return app
 
 
 async def _index(_: Request) -> Response:

@@ -29,6 +29,10 @@ READING = 5.0
 _PROGRESS = b'{"progress"'
 """How every line begins that is not the last of a task."""
 
+_LOWER = "lower the steps, the depth or the sizes"
+_ADVICE = {"data": "give it fewer rows or columns"}
+"""What to do where a task takes too long."""
+
 _WORKER = "deeplinear._explore.worker"
 
 
@@ -91,7 +95,7 @@ class Worker:
                     return
                 if not is_read:
                     is_read = True
-                    deadline, late = clock() + limit, _took_longer("this", limit)
+                    deadline, late = clock() + limit, _took_longer("this", limit, _ADVICE.get(task["name"], _LOWER))
                 yield line
         finally:
             if reading is not None:
@@ -248,8 +252,8 @@ class Pool:
         return worker
 
 
-def _took_longer(what: str, limit: float) -> str:
-    return f"{what} took longer than {limit:.0f} s and was ended; lower the steps, the depth or the sizes"
+def _took_longer(what: str, limit: float, advice: str = _LOWER) -> str:
+    return f"{what} took longer than {limit:.0f} s and was ended; {advice}"
 
 
 def _error(message: str) -> bytes:

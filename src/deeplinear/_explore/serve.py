@@ -28,17 +28,19 @@ def serve(port: int | None, open_browser: bool, say: Callable[[str], object]) ->
     open_browser
         Whether to open the page in the browser.
     say
-        Is told the address.
+        Is told the address, with a token without which nobody can ask the server for anything.
     """
     plotly_script()  # missing packages are found before anything starts
     with _listen(port) as listening:
-        address = f"http://{_HOST}:{listening.getsockname()[1]}/"
-        say(f"the explorer is at {address} (Ctrl-C ends it)")
+        app = make_app()
+        address = f"http://{_HOST}:{listening.getsockname()[1]}/?token="
+        say(f"the explorer is at {address}{app.state.token.value} (Ctrl-C ends it)")
         if open_browser:
             # The socket listens already, so that a browser waits for the server; some browsers hold up who opens them.
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            opened = f"{address}{app.state.token.once()}"
+            threading.Thread(target=webbrowser.open, args=(opened,), daemon=True).start()
         try:
-            uvicorn.Server(configuration(make_app())).run(sockets=[listening])
+            uvicorn.Server(configuration(app)).run(sockets=[listening])
         except KeyboardInterrupt:
             say("ended")
 

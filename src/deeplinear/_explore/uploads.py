@@ -4,12 +4,15 @@ The server puts them into its own folder, which is deleted when it ends. Here th
 file is known by the digits that it was given, followed by the name that it came with.
 """
 
+import itertools
 import re
 import tempfile
 import zipfile
+from array import array
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +26,11 @@ LARGEST_FILE = 64 * 2**20
 MOST_CURVES = {"bytes": 8 * 2**20, "steps": 20_000, "runs": 256}
 """Largest curves, which are read again whenever they are compared."""
 
-MOST_ROWS = {"numbers": 4_000_000, "directions": 2000, "outputs": 6}
-"""Largest data sets."""
+MOST_ROWS = {"numbers": 4_000_000, "directions": 2000, "outputs": 6, "products": 4_000_000_000}
+"""Largest data sets, by what finding their directions takes: rows times directions times the lesser of both."""
+
+_LONGEST_LINE = 2**20
+"""Most bytes of a line of a table."""
 
 _FEW = 64
 """Directions of a data set up to which all are solved."""
@@ -84,14 +90,20 @@ def rows_of(file: str) -> Rows:
 
 @lru_cache(maxsize=2)
 def _rows(path: Path) -> Rows:
-    x, y = _from_npz(path) if _is_archive(path) else _from_csv(path)
-    directions, outputs = (each.shape[-1] if each.ndim > 1 else 1 for each in (x, y))
-    counts = {"numbers": x.size, "directions": directions, "outputs": outputs}
+    return _from_npz(path) if _is_archive(path) else _from_csv(path)
+
+
+def _check_sizes(path: Path, rows: int, directions: int, outputs: int) -> None:
+    """Refuse a data set by its shape, before its numbers are read."""
+    counts = {"numbers": rows * directions, "directions": directions, "outputs": outputs}
     for name, count in counts.items():
         if count > MOST_ROWS[name]:
             text = f"the data have {count} {name}, and this page accepts at most {MOST_ROWS[name]}"
             raise Refusal("file", path, "smaller", text=text)
-    return x, y
+    if rows * directions * min(rows, directions) > MOST_ROWS["products"]:
+        text = f"the data have {rows} rows in {directions} directions, which takes this page too long: "
+        text += "give it fewer columns, or call dl.Spectrum.from_data in Python"
+        raise Refusal("file", path, "smaller", text=text)
 
 
 def spectrum_of(file: str, whole: bool = False, momentum: float = 0.0) -> dl.Spectrum:
@@ -147,18 +159,37 @@ def _is_archive(path: Path) -> bool:
 def _from_npz(path: Path) -> Rows:
     try:
         with zipfile.ZipFile(path) as archive:
-            needed = sum(each.file_size for each in archive.infolist())
-        if needed > 2 * LARGEST_FILE:
-            raise ValueError(f"it would take {needed / 2**20:.0f} MB")
-        with np.load(path, allow_pickle=False) as arrays:
-            if missing := [name for name in ("x", "y") if name not in arrays]:
-                has = ", ".join(arrays) or "none at all"
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            if missing := [name for name in ("x", "y") if name not in names]:
+                has = ", ".join(names) or "none at all"
                 raise ValueError(f"it has no array {' and no '.join(missing)}, but {has}")
+            (rows, *columns), (targets, *outputs) = (_shape_of(archive, name) for name in ("x", "y"))
+        if targets != rows:
+            raise ValueError(f"y must have as many rows as x ({rows}), got {targets}")
+        _check_sizes(path, rows, *(columns or [1]), *(outputs or [1]))
+        with np.load(path, allow_pickle=False) as arrays:
             x, y = (np.asarray(arrays[name]) for name in ("x", "y"))
+    except Refusal:
+        raise
     except Exception as error:  # whatever the parts of an archive raise that is damaged, or none
         why = str(error) or type(error).__name__
         raise Refusal("file", path, "data", text=f"this npz file cannot be read: {why}. {_ROWS}") from None
     return x, y
+
+
+def _shape_of(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+    """Return the shape of an array, from the first bytes of its part of the archive."""
+    with archive.open(f"{name}.npy") as part:
+        read_header = _HEADERS.get(np.lib.format.read_magic(part))
+        if read_header is None:
+            raise ValueError(f"its array {name} is of a kind that this page does not read")
+        shape, _, dtype = read_header(part)
+    if dtype.kind not in "biuf" or not 1 <= len(shape) <= 2:
+        raise ValueError(f"its array {name} must have rows and columns of numbers, not shape {shape} of {dtype}")
+    return shape
+
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 class Columns(NamedTuple):
@@ -178,7 +209,10 @@ def columns_of(file: str) -> Columns | None:
 def _read_csv(path: Path) -> tuple[Columns, Array]:
     """Read a table; its first line has names unless it has numbers."""
     try:
-        return _table(path.read_text(encoding="utf-8-sig"))
+        with path.open(encoding="utf-8-sig", newline=None) as opened:
+            return _table(path, opened)
+    except Refusal:
+        raise
     except (UnicodeError, ValueError) as error:
         why = "it is not text" if isinstance(error, UnicodeError) else str(error)
         raise Refusal("file", path, "data", text=f"this file cannot be read: {why}. {_ROWS}") from None
@@ -189,25 +223,45 @@ def _from_csv(path: Path) -> Rows:
     return np.delete(table, columns.targets, axis=1), table[:, columns.targets]
 
 
-def _table(text: str) -> tuple[Columns, Array]:
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 2:
-        raise ValueError(f"it has {len(lines)} lines")
-    split = max(",;\t", key=lines[0].count)
-    first = [cell.strip().strip('"') for cell in lines[0].split(split)]
+def _table(path: Path, opened: TextIO) -> tuple[Columns, Array]:
+    """Read a table line by line, once it is known to be small enough."""
+    lines = ((number, line) for number, line in enumerate(_lines(opened), 1) if line.strip())
+    (_, header), second = next(lines, (0, "")), next(lines, None)
+    if second is None:
+        raise ValueError(f"it has {int(bool(header))} lines")
+    split = max(",;\t", key=header.count)
+    first = [cell.strip().strip('"') for cell in header.split(split)]
     if len(first) < 2:
         raise ValueError("it has only one column")
     skip = 0 if all(_is_number(cell) for cell in first) else 1
     targets = [index for index, name in enumerate(first) if skip and _TARGET.fullmatch(name)]
     if not 0 < len(targets) < len(first):
         targets = [len(first) - 1]
-    rows = []
-    for number, line in enumerate(lines[skip:], 1 + skip):
+    _check_sizes(path, _count_lines(path) - skip, len(first) - len(targets), len(targets))
+    numbers = array("d")
+    for number, line in itertools.chain([(1, header)] * (1 - skip), [second], lines):
         cells = line.split(split)
         if len(cells) != len(first) or not all(_is_number(cell) for cell in cells):
-            raise ValueError(f"line {number} should have {len(first)} numbers, but is {line!r:.60}")
-        rows.append([float(cell) for cell in cells])
-    return Columns(split, skip, targets), np.array(rows)
+            raise ValueError(f"line {number} should have {len(first)} numbers, but is {line.strip()!r:.60}")
+        numbers.extend(map(float, cells))
+    return Columns(split, skip, targets), np.array(numbers).reshape(-1, len(first))
+
+
+def _count_lines(path: Path) -> int:
+    """Return how many lines a file has at most."""
+    ends = {b"\n": 1, b"\r": 1}
+    with path.open("rb") as opened:
+        while chunk := opened.read(2**20):
+            for end in ends:
+                ends[end] += chunk.count(end)
+    return max(ends.values())
+
+
+def _lines(opened: TextIO) -> Iterator[str]:
+    while line := opened.readline(_LONGEST_LINE + 1):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"it has a line of more than {_LONGEST_LINE // 2**20} MB")
+        yield line
 
 
 def _is_number(cell: str) -> bool:
