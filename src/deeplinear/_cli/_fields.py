@@ -3,6 +3,7 @@
 Names, help, defaults and what is allowed come from the fields themselves; ``_readers`` has how text is read.
 """
 
+import sys
 import tomllib
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from deeplinear import GradientDescent, Problem
 from deeplinear._cli._readers import Reader, reader_of
 from deeplinear._core.about import About, Described, described, parts_of
-from deeplinear._core.files import read_toml
+from deeplinear._core.files import read_toml, read_toml_from
 from deeplinear._core.refusal import Refusal, check_names, gather_unknown
 from deeplinear._core.words import did_you_mean
 
@@ -120,7 +121,7 @@ def problem_from(values: dict[str, Any]) -> Problem:
 
 def _from_file(path: Path) -> dict[str, Any]:
     """Read a problem of which parts, or fields that have to be given, may be missing; every word must be known."""
-    document = read_toml(path)
+    document = read_toml_from(sys.stdin.buffer, "standard input") if str(path) == "-" else read_toml(path)
     try:
         if _is_whole(document):
             return tomllib.loads(Problem.from_dict(document).to_toml())

@@ -96,7 +96,7 @@ def _problem_options() -> Iterator[inspect.Parameter]:
         "--problem",
         metavar="FILE.toml",
         show_default=False,
-        help="Read the problem, with phases if it has any, from a file; other options replace its fields.",
+        help="Read the problem, with its phases, from a file or standard input (-); other options replace its fields.",
     )
     for part, kinds in KINDS.items():
         panel = part.capitalize()

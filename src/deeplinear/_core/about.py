@@ -4,8 +4,9 @@ Every field carries an ``About`` in its metadata, every part of a problem an ``A
 ``Kind``. The command line, the page, pictures and the documentation read them there, and so do the checks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from typing import Any, Literal
 
 from deeplinear._core.checks import Check, Wider
@@ -182,7 +183,7 @@ class Described:
         return self.default is MISSING
 
 
-def described(kind: Any) -> Iterator[Described]:
+def described(kind: Any) -> tuple[Described, ...]:
     """Return the fields that a kind, or a part of a problem, is made from.
 
     Examples
@@ -191,9 +192,17 @@ def described(kind: Any) -> Iterator[Described]:
     >>> [each.about.label for each in described(dl.OnlineSGD)]
     ['Batch size', 'Correct for tiny batches']
     """
-    for each in fields(kind):
-        if each.init and _FIELD in each.metadata:
-            yield Described(each.name, each.metadata[_FIELD], each.default)
+    return _described(kind if isinstance(kind, type) else type(kind))
+
+
+@cache
+def _described(kind: Any) -> tuple[Described, ...]:
+    """Worked out once, since large sweeps make problems by the hundred thousand."""
+    return tuple(
+        Described(each.name, each.metadata[_FIELD], each.default)
+        for each in fields(kind)
+        if each.init and _FIELD in each.metadata
+    )
 
 
 def parts_of(problem: Any) -> dict[str, AboutPart]:

@@ -16,6 +16,10 @@ Array = NDArray[Any]
 """An array of NumPy, or a tensor of PyTorch, which is used as if it were one."""
 
 
+usual_arithmetic = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+"""Decorates what computes: a caller may have asked NumPy to raise where a number underflows, which is harmless here."""
+
+
 def namespace(x: Array) -> Any:
     """Return the library of an array, as the array API standard has it."""
     if isinstance(x, np.ndarray):

@@ -14,6 +14,8 @@ PICTURES = (".png", ".svg", ".pdf")
 
 _MOST_NESTED = 32
 
+_LARGEST_TOML = 64 * 2**20
+
 _SEAL = b"\nsha256 of all before this line: "
 _SEAL_LENGTH = len(_SEAL) + 2 * hashlib.sha256().digest_size + 1
 
@@ -23,7 +25,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"the folder of {path} does not exist; create it first")
-    temporary = path.parent / f".{path.stem}-{secrets.token_hex(8)}{path.suffix}"
+    temporary = path.parent / f".{secrets.token_hex(8)}{path.suffix}"  # short, where the name is as long as it may be
     temporary.touch(exist_ok=False)  # an ordinary file, not a private one, by the umask of the process
     try:
         write(temporary)
@@ -89,11 +91,20 @@ def unsealed(file: bytes) -> bytes | None:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a file of TOML; what is none is refused with the name of the file."""
+    """Read a file of TOML, in UTF-8 whatever the locale; what is none is refused with the name of the file."""
+    with Path(path).open("rb") as file:
+        return read_toml_from(file, str(path))
+
+
+def read_toml_from(file: BinaryIO, name: str) -> dict[str, Any]:
+    """Read TOML from what can be read but once, such as a pipe, and may not end."""
+    content = file.read(_LARGEST_TOML + 1)
+    if len(content) > _LARGEST_TOML:
+        raise ValueError(f"{name} is not valid TOML: it has more than {_LARGEST_TOML // 2**20} MB")
     try:
-        return parse_toml(Path(path).read_text())
+        return parse_toml(content.decode())
     except ValueError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None
+        raise ValueError(f"{name} is not valid TOML: {error}") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """How long work tells what is done."""
 
+import math
 import sys
 import threading
 import time
@@ -36,7 +37,7 @@ class Line:
     """One line on stderr that says how much is done, and for how long it has been worked on."""
 
     def __init__(self) -> None:
-        self._start = self._shown = time.monotonic()
+        self._start, self._shown = time.monotonic(), -math.inf
 
     def __call__(self, done: int, total: int) -> None:
         """Show the line, unless it was shown a moment ago; end it when all is done."""

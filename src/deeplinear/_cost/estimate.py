@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from deeplinear._core.arrays import usual_arithmetic
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
@@ -167,6 +168,7 @@ def fitting(large: list[str]) -> str:
     return f"{' and '.join(large)} {'do' if len(large) > 1 else 'does'} not fit" if large else "fits"
 
 
+@usual_arithmetic
 def estimate(
     problem: Problem,
     dim: int | None = None,

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deeplinear._core.arrays import usual_arithmetic
 from deeplinear._core.dataset import CORRELATIONS, LOSSES
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.threads import one_blas_thread
@@ -22,6 +23,7 @@ _REPORT = 0.01
 """Part of all training steps between two reports of progress."""
 
 
+@usual_arithmetic
 def simulate(
     problem: Problem,
     dim: int | None = None,

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from dataclasses import replace as replace_fields
+from functools import cache
 from typing import Any, NamedTuple
 
 from deeplinear._core.about import About, described, parts_of
@@ -38,6 +39,11 @@ class Field(NamedTuple):
         return short_name(str(self))
 
 
+@cache
+def _names_of(field: Field) -> tuple[str, str]:
+    return field.short, str(field)
+
+
 def short_name(field: str) -> str:
     """Return the short name of a field that is given with all of its path.
 
@@ -65,8 +71,11 @@ def field_names(problem: Problem) -> tuple[str, ...]:
 
 def find_field(problem: Problem, name: Any) -> Field:
     """Return the field that a name means: short as in "lr", or with its path as in "optimizer.lr"."""
-    every = all_fields(problem)
-    found = [field for field in every if name in (field.short, str(field))]
+    return _found(problem, name, all_fields(problem))
+
+
+def _found(problem: Problem, name: Any, every: list[Field]) -> Field:
+    found = [field for field in every if name in _names_of(field)]
     if len(found) != 1:
         short = [field.short for field in every]
         what = "is a field of more than one part"
@@ -153,7 +162,7 @@ def replace(problem: Problem, values: Mapping[str, Any]) -> Problem:
     """
     parts = {name: value for name, value in values.items() if name in _WHOLE}
     # Names are those of the new parts; a problem with these may not be valid before it has the other values too.
-    target = _unchecked(problem, **parts)
+    target = _unchecked(problem, **parts) if parts else problem
     new = _tree(target, {name: value for name, value in values.items() if name not in _WHOLE})
     if "steps" not in new and any("steps" in changes for changes in new.get("phases", _Tree()).values()):
         new["steps"] = sum(phase.steps for phase in _changed(target.phases, new["phases"], replace_fields))
@@ -212,9 +221,9 @@ def _is_tree(value: Any) -> bool:
 
 def _tree(problem: Problem, values: Mapping[str, Any]) -> _Tree:
     """Sort values by where they belong."""
-    whole = _Tree()
+    whole, every = _Tree(), all_fields(problem) if values else []
     for name, value in values.items():
-        path, field = find_field(problem, name)
+        path, field = _found(problem, name, every)
         branch = whole
         for step in path:
             branch = branch.setdefault(step, _Tree())

@@ -363,7 +363,7 @@ class Problem:
 
     def save(self, path: str | Path) -> None:
         """Write the problem to a TOML file."""
-        write_atomically(path, lambda temporary: temporary.write_text(self.to_toml()))
+        write_atomically(path, lambda temporary: temporary.write_text(self.to_toml(), encoding="utf-8"))
 
     @classmethod
     def load(cls, path: str | Path) -> "Problem":

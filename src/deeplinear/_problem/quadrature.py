@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.arrays import usual_arithmetic
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._problem.data import Modes
 
@@ -69,6 +70,7 @@ class _Training(NamedTuple):
     momentum: float
 
 
+@usual_arithmetic
 def compress(modes: Modes, tolerance: float, horizon: float = HORIZON, momentum: float = 0.0) -> Modes:
     """Return fewer modes that give the same sums, up to ``tolerance``; modes of eigenvalue zero are dropped.
 

@@ -34,7 +34,7 @@ def template() -> "Template":
         from jinja2 import Environment, StrictUndefined
     except ImportError:
         raise ImportError("the gallery is made with Jinja2: pip install 'deeplinear[reproduce]'") from None
-    text = Path(__file__).with_name("gallery.html").read_text()
+    text = Path(__file__).with_name("gallery.html").read_text(encoding="utf-8")
     return Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
 
 
@@ -55,7 +55,7 @@ def write_page(path: Path, found: list["Reproduction"], made: dict[str, str]) ->
         significant=f"{SIGNIFICANT:g}",
         took=_minutes(sum(each.seconds for each in found)),
     )
-    write_atomically(path, lambda temporary: temporary.write_text(text))
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def _minutes(seconds: float) -> str:

@@ -117,7 +117,7 @@ def reproduce(
     }
     document = made | {"panels": [_document(each) for each in found]}
     text = json.dumps(plain(document), indent=1, ensure_ascii=False)
-    write_atomically(folder / "claims.json", lambda path: path.write_text(text + "\n"))
+    write_atomically(folder / "claims.json", lambda path: path.write_text(text + "\n", encoding="utf-8"))
     write_page(folder / "index.html", found, made)
     return found
 

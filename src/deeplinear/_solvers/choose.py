@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from deeplinear._core.arrays import usual_arithmetic
 from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
@@ -214,6 +215,7 @@ class Batch:
     members: list[int]
 
 
+@usual_arithmetic
 def batches(problems: Sequence[Problem], choice: Choice) -> list[Batch]:
     """Say which problems are solved together, and how; those in which every step is solved come first."""
     groups: dict[Solver, list[int]] = {}
@@ -246,6 +248,7 @@ def answers(
             done += length
 
 
+@usual_arithmetic
 def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Progress) -> list[Answer]:
     """Solve a batch; what is not resolved is solved in another way, if the choice was free."""
     try:

@@ -77,7 +77,7 @@ def to_dataset(
 
 def is_published(root: Path) -> bool:
     """Return whether the Zarr group of a store is there, is what was written, and has everything."""
-    return damage_of_published(root) == [] and json.loads((root / ".zattrs").read_text())["complete"] is True
+    return damage_of_published(root) == [] and json.loads((root / ".zattrs").read_bytes())["complete"] is True
 
 
 def damage_of_published(root: Path) -> list[str] | None:

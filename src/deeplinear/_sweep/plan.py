@@ -178,6 +178,8 @@ def differences(manifest: dict[str, Any], other: dict[str, Any]) -> list[str]:
 def _point(problem: Problem, values: dict[str, Any]) -> Problem | Failure:
     try:
         changed = replace(problem, values)
+        if not changed.optimizer.functions:
+            return changed
         # A function cannot go to another process; its values can.
         return replace(changed, {"optimizer": changed.optimizer.tabulated(changed.steps)})
     except (ValueError, TypeError) as error:
