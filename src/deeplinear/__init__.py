@@ -23,6 +23,7 @@ from deeplinear._geometry.weight_spectra import WeightSpectra, weight_spectra
 from deeplinear._learning_rate import LrMinimum, MaxStableLr, OptimalLr, max_stable_lr, optimal_lr
 from deeplinear._learning_rate.first_step import first_rise_lr, first_step_growth
 from deeplinear._learning_rate.measured import MeasuredOptima
+from deeplinear._load import load
 from deeplinear._planning.batch import CriticalBatch, critical_batch
 from deeplinear._planning.budget import training_cost
 from deeplinear._planning.families import TunedSchedule
@@ -126,6 +127,7 @@ __all__ = [
     "fit_runs",
     "landscape",
     "lazy_exponent",
+    "load",
     "local_exponents",
     "max_stable_lr",
     "measured",

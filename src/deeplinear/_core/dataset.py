@@ -243,6 +243,20 @@ def reading(
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
+def kind_of(path: str | Path) -> str | None:
+    """Return the kind of a result file, None if it is another file."""
+    import h5py  # slow to import
+
+    with Path(path).open("rb"):  # one that is not there has an error of its own
+        pass
+    try:
+        with h5py.File(path, "r") as file:
+            kind = _attribute(file.attrs, "kind") if "kind" in file.attrs else None
+    except Exception:  # what a file that is cut off or foreign raises depends on where it makes no sense
+        return None
+    return kind if isinstance(kind, str) else None
+
+
 def _contents(path: str | Path, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, tuple[list[str], Array]]]:
     """Return the attributes of a file that are texts or numbers, and these of its variables with their axes."""
     import h5py  # slow to import

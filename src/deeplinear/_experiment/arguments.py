@@ -53,6 +53,14 @@ def read_seeds(seeds: Any) -> Sequence[int]:
     return values
 
 
+def seeds_from(seed: Any, seeds: Any) -> range:
+    """Return so many seeds from the first one on."""
+    if isinstance(seeds, Iterable):
+        raise Refusal("seed", seed, "left out where the seeds are listed")
+    first, count = checks.whole("seed", seed, at_least=0), checks.whole("seeds", seeds)
+    return range(first, first + count)
+
+
 def _read_range(seeds: range) -> range:
     """Return seeds that nobody lists; those of a range are distinct, and its ends are the least and the greatest."""
     if not seeds or min(seeds[0], seeds[-1]) < 0 or max(seeds[0], seeds[-1]) >= 2**63:

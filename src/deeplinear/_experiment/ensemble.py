@@ -1,7 +1,7 @@
 """The result of a simulation: observables of many trained networks."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +148,24 @@ class Ensemble(Drawn):
         for name in MORE_LOSSES:
             if not getattr(self, name).size:
                 keep(self, **{name: np.empty((len(self.seeds), 0, len(self.times)))})
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for networks that were trained in the same way and did the same, to the last bit."""
+        if not isinstance(other, Ensemble):
+            return NotImplemented
+        if self.problem != other.problem and self.problem.to_toml() != other.problem.to_toml():
+            return False
+        names = [each.name for each in fields(self) if each.name not in ("problem", "stats")]
+        pairs = [(getattr(self, name), getattr(other, name)) for name in names]
+        return all(
+            np.array_equal(one, two, equal_nan=True)
+            if isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
+            else one is two or one == two
+            for one, two in pairs
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.dim, self.seeds, self.method))
 
     @property
     def has_only_losses(self) -> bool:

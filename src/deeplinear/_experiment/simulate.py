@@ -12,6 +12,7 @@ from deeplinear._core.arrays import usual_arithmetic
 from deeplinear._core.dataset import CORRELATIONS, LOSSES
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.threads import one_blas_thread
+from deeplinear._experiment.arguments import seeds_from
 from deeplinear._experiment.curvature import Curvature
 from deeplinear._experiment.ensemble import LINES, MORE_LOSSES, SINGULAR, SPECTRA, Ensemble
 from deeplinear._experiment.simulation import Simulation
@@ -29,6 +30,7 @@ def simulate(
     dim: int | None = None,
     seeds: int | Iterable[int] = 16,
     *,
+    seed: int | None = None,
     workers: int | None = None,
     record: str = "all",
     method: str = "auto",
@@ -54,6 +56,8 @@ def simulate(
         number of directions, so ``dim`` can be left out; an infinite power law is cut off after its first ``dim``.
     seeds
         A number of seeds, for 0 .. seeds - 1, or the seeds themselves: distinct whole numbers, zero or above.
+    seed
+        The first seed, for seed .. seed + seeds - 1: other networks than those of seed 0. Only with a number of seeds.
     workers
         Number of networks trained at the same time; all cores by default. On a device, the number of threads that
         draw random numbers.
@@ -124,7 +128,18 @@ def simulate(
     >>> dl.simulate(problem, dim=10**6, seeds=2).method  # matrices of 10^12 entries, of which few are looked at
     'reduced'
     """
-    asked = Simulation.read(problem, dim, seeds, workers, record, method, averages, curvature, data=data, device=device)
+    asked = Simulation.read(
+        problem,
+        dim,
+        seeds if seed is None else seeds_from(seed, seeds),
+        workers,
+        record,
+        method,
+        averages,
+        curvature,
+        data=data,
+        device=device,
+    )
     if problem.hint:
         warnings.warn(problem.hint, stacklevel=2)
     start = time.perf_counter()

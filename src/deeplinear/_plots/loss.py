@@ -117,8 +117,10 @@ def plot_solution(solution: Solution, ax: Axes | None = None) -> Figure:
         return figure_of(ax)
 
 
-def plot_solutions(solutions: Sequence[Solution], ax: Axes | None = None) -> Figure:
+def plot_solutions(solutions: Sequence[Solution], ax: Axes | None = None, kind: str = "loss") -> Figure:
     """Draw the losses of several solutions over each other, each called by what its problem does not share with all.
+
+    With ``kind="kernel"`` their effective tangent kernels are drawn.
 
     Examples
     --------
@@ -139,18 +141,21 @@ def plot_solutions(solutions: Sequence[Solution], ax: Axes | None = None) -> Fig
             put_title(figure, *shared)
         colors = matplotlib.colormaps["cividis"](np.linspace(0.05, 0.88, len(solutions)))
         dotted: dict[str, Any] = {"linestyle": ":", "linewidth": 1.2}
-        has_train = False
+        has_train, is_loss = False, kind == "loss"
         for solution, label, color in zip(solutions, labels, colors, strict=True):
             name = "\n".join(textwrap.wrap(label, _LONG_LABEL))
-            ax.plot(solution.times, drawable(solution.test_loss), label=name, **theory_with(color))
-            if "train_loss" in losses_of(solution):
+            curve = solution.test_loss if is_loss else solution.kernel
+            ax.plot(solution.times, drawable(curve), label=name, **theory_with(color))
+            if is_loss and "train_loss" in losses_of(solution):
                 has_train = True
                 ax.plot(solution.times, drawable(solution.train_loss), color=color, **dotted)
-        log_axis(ax)
-        ax.set_ylabel("mean squared residual")
+        if is_loss:
+            log_axis(ax)
+        ax.set_ylabel("mean squared residual" if is_loss else "effective tangent kernel")
         step_axis(ax, max(map(last_step, solutions)))
         keys = [Line2D([], [], color=INK, label="train loss", **dotted)] if has_train else []
-        ax.legend(handles=[*labelled(ax), *keys], title="test loss", title_fontsize=7, **place)
+        if len(solutions) > 1:
+            ax.legend(handles=[*labelled(ax), *keys], title="test loss" if is_loss else "", title_fontsize=7, **place)
         return figure_of(ax)
 
 

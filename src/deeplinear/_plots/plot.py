@@ -10,6 +10,7 @@ from deeplinear._comparison.compare import Comparison
 from deeplinear._comparison.coordinates import CoordinateCheck
 from deeplinear._comparison.finite_size import FiniteSize
 from deeplinear._comparison.same_problem import checked_experiment
+from deeplinear._core import checks
 from deeplinear._core.refusal import Refusal
 from deeplinear._experiment.ensemble import Ensemble
 from deeplinear._experiment.measured import Measured
@@ -69,7 +70,10 @@ _PICTURES: dict[type, Draw] = {
 _DRAWN = f"a {', '.join(kind.__name__ for kind in _PICTURES)}, or the data set of a sweep"
 
 
-def plot(result: Any, experiment: Any = None, *more: Any, ax: Axes | None = None) -> Figure:
+KINDS = ("loss", "kernel")
+
+
+def plot(result: Any, experiment: Any = None, *more: Any, kind: str = "loss", ax: Axes | None = None) -> Figure:
     """Draw a result, theory and experiment together, or several theories over each other.
 
     Theory is dashed, networks are solid with their standard error as a band. Axes and fonts fit a column of a paper;
@@ -81,12 +85,15 @@ def plot(result: Any, experiment: Any = None, *more: Any, ax: Axes | None = None
         What ``solve``, ``simulate``, ``measured``, ``compare``, ``finite_size``, ``coordinate_check``, ``transfer``,
         ``sensitivity``, ``fit``, ``sharpness``, ``landscape``, ``weight_spectra``, ``optimal_lr``, ``max_stable_lr``,
         ``optimal_schedule``, ``optimal``, ``critical_batch``, ``plan``, ``fit_runs`` or ``sweep`` returned. For a
-        sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other.
+        sweep, the test loss at the last step is drawn against its last field, a curve for each value of the other. A
+        list stands for all that it holds: ``plot([a, b])`` is ``plot(a, b)``.
     experiment
         Beside a ``Solution``: an ``Ensemble``, ``measured`` curves, or what ``measured`` takes, drawn with it; or
         another ``Solution``.
     more
         Further solutions. Each is labelled by what its problem does not share with all of the others.
+    kind
+        Of solutions: ``"loss"``, or ``"kernel"`` for their effective tangent kernels.
     ax
         Axes to draw into: then only the main panel is drawn, without a title. A new figure by default.
 
@@ -110,22 +117,26 @@ def plot(result: Any, experiment: Any = None, *more: Any, ax: Axes | None = None
     >>> [ax.get_ylabel() for ax in dl.plot(theory, logged).axes]
     ['mean squared residual', 'deviation (%)']
     """
+    if isinstance(result, list | tuple) and result:
+        return plot(*result, *(each for each in (experiment, *more) if each is not None), kind=kind, ax=ax)
+    if checks.word("kind", kind, KINDS) != "loss":
+        solutions = [each for each in (result, experiment, *more) if each is not None]
+        return plot_solutions(_solutions(*solutions, where="for its kernel"), ax, kind)
     if more or (isinstance(result, Solution) and isinstance(experiment, Solution)):
         return plot_solutions(_solutions(result, experiment, *more), ax)
     if experiment is not None:
         return plot_comparison(result, checked_experiment(result, experiment), ax=ax)
-    for kind, draw in _PICTURES.items():
-        if isinstance(result, kind):
+    for known, draw in _PICTURES.items():
+        if isinstance(result, known):
             return draw(result, ax)
     if is_sweep(result):
         return plot_sweep(result, ax)
     raise Refusal("result", result, _DRAWN, got=type(result).__name__)
 
 
-def _solutions(*results: Any) -> list[Solution]:
-    """Refuse anything but solutions beside several others."""
+def _solutions(*results: Any, where: str = "as all are where more than two are drawn") -> list[Solution]:
+    """Refuse anything but solutions."""
     for result in results:
         if not isinstance(result, Solution):
-            got = type(result).__name__
-            raise Refusal("result", result, "a Solution, as all are where more than two are drawn", got=got)
+            raise Refusal("result", result, f"a Solution, {where}", got=type(result).__name__)
     return list(results)

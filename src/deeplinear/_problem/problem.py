@@ -158,6 +158,11 @@ class Problem:
                     return f"{name} {value:g} is {value:g} times the input dimension D here; {meant}"
         return ""
 
+    @property
+    def lr(self) -> Any:
+        """Learning rate of the optimizer, as it was given; ``replace(lr=...)`` changes it."""
+        return self.optimizer.lr
+
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The phases with everything filled in; one where there are none."""

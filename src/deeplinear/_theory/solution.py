@@ -26,11 +26,12 @@ from deeplinear._theory.decomposition import Decomposition, VarianceDecompositio
 from deeplinear._time.axis import TimeAxis
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 from deeplinear._theory.status import Status, cut, cut_both, end_of
-from deeplinear._theory.written import read, written
+from deeplinear._theory.written import CURVES, SETS, read, written
 
 Array = NDArray[np.float64]
 
@@ -109,6 +110,21 @@ class Solution(Drawn):
     def __repr__(self) -> str:
         losses = f"test loss {self.test_loss[0]:.3g} -> {self.test_loss[-1]:.3g}"
         return f"Solution({self.problem.summary}: {losses}, {self.status})"
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for a solution of the same problem with the same times, status and curves, to the last bit."""
+        if not isinstance(other, Solution):
+            return NotImplemented
+        same_problem = self.problem == other.problem or self.problem.to_toml() == other.problem.to_toml()
+        known = (self.axis, self.status) == (other.axis, other.status)
+        return same_problem and known and all(map(np.array_equal, self._curves(), other._curves()))
+
+    def __hash__(self) -> int:
+        return hash((self.axis, self.status))
+
+    def _curves(self) -> list[Array]:
+        names = (*CURVES, *SETS)
+        return [*(getattr(self, name) for name in names), *vars(self.decomposition).values()]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the filled equations behind, which are the matrices of a whole batch, or of a device."""
@@ -322,8 +338,8 @@ class Solution(Drawn):
             raise ValueError(f'{kept}: solve with method="dense"')
         return answer.run, answer.index
 
-    def plot(self, ax: "Axes | None" = None, *, experiment: Any = None) -> "Figure":
-        """Draw the losses and the parts of the test loss over time, or theory with experiment.
+    def plot(self, ax: "Axes | None" = None, *, experiment: Any = None, kind: str = "loss") -> "Figure":
+        """Draw the losses and the parts of the test loss over time, or theory with experiment, or the kernel.
 
         Parameters
         ----------
@@ -331,6 +347,8 @@ class Solution(Drawn):
             Axes to draw the losses into; a new figure by default.
         experiment
             An ``Ensemble``, ``measured`` curves, or what ``measured`` takes, to draw theory over it.
+        kind
+            ``"loss"``, or ``"kernel"`` for the effective tangent kernel.
 
         Returns
         -------
@@ -339,7 +357,24 @@ class Solution(Drawn):
         """
         from deeplinear._plots.plot import plot  # drawing is slow to import, and not always wanted
 
-        return plot(self, experiment, ax=ax)
+        return plot(self, experiment, kind=kind, ax=ax)
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Return the curves as columns of a table, with the steps as its index; needs nothing but pandas.
+
+        Examples
+        --------
+        >>> import deeplinear as dl
+        >>> network, optimizer = dl.MLP(depth=1, width=1.0), dl.GradientDescent(0.1)
+        >>> problem = dl.Problem(network, dl.Isotropic(noise=0.5), dl.FullBatch(4.0), optimizer, steps=3)
+        >>> dl.solve(problem).to_dataframe().round(3).loc[2, ["test_loss", "kernel"]].to_dict()
+        {'test_loss': 1.125, 'kernel': 1.789}
+        """
+        import pandas as pd  # slow to import
+
+        curves = {name: getattr(self, name) for name in CURVES} | vars(self.decomposition)
+        curves |= {f"{name}_{row}": each for name in SETS for row, each in enumerate(getattr(self, name))}
+        return pd.DataFrame(curves, pd.Index(self.times, name="step"))
 
     def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem is in the attributes, as TOML."""
