@@ -1,5 +1,6 @@
 """Sizes of activations and updates against width, by theory and in networks."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -136,3 +137,29 @@ def test_it_draws_sizes_and_updates():
 def test_what_cannot_be_checked_is_refused(problem, widths, step, words):
     with pytest.raises(ValueError, match=words):
         dl.coordinate_check(problem, widths, step=step)
+
+
+def test_checks_are_compared_by_what_they_found():
+    """It raised that the truth value of an array is ambiguous."""
+    first, again, other = (dl.coordinate_check(make(), widths) for widths in ([1.0, 2.0], [1.0, 2.0], [1.0, 3.0]))
+    assert first == again
+    assert first != other
+    assert first != 3
+    theory, same, off = dl.solve(make()), dl.solve(make()), dl.solve(make(dl.MLP(2, 1.0, richness=1.1)))
+    assert theory.decomposition == same.decomposition
+    assert theory.decomposition != off.decomposition
+    assert theory.decomposition != dl.solve(make(steps=3)).decomposition
+
+
+@pytest.mark.parametrize("widths", [64.0, None, "1,2", {1: 2}])
+def test_widths_that_are_no_list_are_refused(widths):
+    """Of 64.0 it said that a float is not iterable."""
+    with pytest.raises(ValueError, match="widths must be"):
+        dl.coordinate_check(make(), widths)
+
+
+def test_messages_have_three_digits_and_no_negative_zero():
+    found = dl.coordinate_check(make(), [0.326531, 1.0, 64.0])
+    assert "size at width 0.327 " in str(found)
+    assert "size at width 64 " in str(found)
+    assert "-0.00" not in str(replace(found, powers=np.where(np.isnan(found.powers), np.nan, -1e-9)))

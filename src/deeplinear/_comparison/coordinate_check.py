@@ -24,6 +24,9 @@ Factory = Callable[[float, int], tuple[Any, Callable[[], Any], Any]]
 _BEYOND = (64.0, 128.0)
 """Widths at which theory says what becomes of sizes, in units of the widest one: where they have settled if they do."""
 
+_MOST = 1000
+"""Widths, at most."""
+
 _STEP = 3
 """Number of steps, unless it is given: a few, before learning is over at large widths."""
 
@@ -78,6 +81,7 @@ def coordinate_check(
     power of the update           -0.5        -0.5        -0.5        -0.5           0
     not stable: the update of h1 goes as width^-0.50
     """
+    widths = checks.listed("widths", widths, _MOST)
     values = np.array([checks.positive(f"widths[{index}]", width) for index, width in enumerate(widths)])
     if len(values) < 2 or (np.diff(values) <= 0).any():
         raise Refusal("widths", values.tolist(), "two or more increasing numbers")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.arrays import ComparedByValue
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.words import counted
 
@@ -15,8 +16,8 @@ STABLE = 0.25
 """Power of the width up to which a size counts as stable: parameterizations differ by powers of a half."""
 
 
-@dataclass(frozen=True)
-class Sizes:
+@dataclass(frozen=True, eq=False)
+class Sizes(ComparedByValue):
     """Sizes and updates at all widths.
 
     Attributes
@@ -33,8 +34,8 @@ class Sizes:
     update_error: Array | None = None
 
 
-@dataclass(frozen=True)
-class CoordinateCheck(Drawn):
+@dataclass(frozen=True, eq=False)
+class CoordinateCheck(ComparedByValue, Drawn):
     """Sizes of activations and of their updates against the width of a network.
 
     Printed, it is a table; ``verdict`` says in words whether sizes are stable.
@@ -90,12 +91,12 @@ class CoordinateCheck(Drawn):
     def verdict(self) -> str:
         """Whether sizes are stable across width, in words."""
         if self.diverges_at is not None:
-            return f"not stable: training diverges at width {self.diverges_at:g}"
+            return f"not stable: training diverges at width {_width(self.diverges_at)}"
         sign = {None: 1, True: 0, False: -1}[self.stable]  # what may be large, what is, or what is for sure
         large = np.abs(self.powers) + sign * 2 * self.power_errors
         kind, which = np.unravel_index(np.nanargmax(np.round(large, 2)), large.shape)
         what = f"the {('size', 'update')[kind]} of {self.names[which]}"
-        law = f"width^{self.powers[kind, which]:.2f}"
+        law = f"width^{_power(self.powers[kind, which])}"
         if self.predicted is None:
             law += f" (± {self.power_errors[kind, which]:.2f})"
         if self.stable is None:
@@ -103,7 +104,7 @@ class CoordinateCheck(Drawn):
         if not self.stable:
             return f"not stable: {what} goes as {law}"
         where = "in the limit of wide networks" if self.predicted is not None else "in the wider half"
-        return f"stable: {where} no size or update moves faster than width^{abs(self.powers[kind, which]):.2f}"
+        return f"stable: {where} no size or update moves faster than width^{_power(abs(self.powers[kind, which]))}"
 
     @property
     def largest_deviation(self) -> float:
@@ -122,7 +123,7 @@ class CoordinateCheck(Drawn):
         lines = [f"after {counted(self.step, 'step')}".ljust(22) + "".join(f"{name:>12}" for name in self.names)]
         for what in ("size", "update"):
             for index, width in enumerate(self.widths):
-                lines += self._rows(what, index, f"{what} at width {width:g}")
+                lines += self._rows(what, index, f"{what} at width {_width(width)}")
             powers = self.powers[("size", "update").index(what)]
             lines.append(f"power of the {what}".ljust(22) + "".join(_number(round(each, 2) + 0.0) for each in powers))
         lines.append(self.verdict)
@@ -135,6 +136,15 @@ class CoordinateCheck(Drawn):
         rows = [(name, getattr(each, what)[index]) for name, each in both if each is not None]
         titles = [title if position == 0 else name for position, (name, _) in enumerate(rows)]
         return [f"{label:<22}" + "".join(map(_number, values)) for label, (_, values) in zip(titles, rows, strict=True)]
+
+
+def _width(value: float) -> str:
+    return f"{value:g}" if value == round(value) else f"{value:.3g}"
+
+
+def _power(value: float) -> str:
+    """Write a power to two digits, without the sign of a zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _number(value: float) -> str:

@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
+from deeplinear._core.arrays import ComparedByValue
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Decomposition:
+@dataclass(frozen=True, eq=False)
+class Decomposition(ComparedByValue):
     """The paper's parts of the test loss, each of shape (T,); they sum to it.
 
     Attributes
@@ -32,8 +33,8 @@ class Decomposition:
     label_noise: Array
 
 
-@dataclass(frozen=True)
-class VarianceDecomposition:
+@dataclass(frozen=True, eq=False)
+class VarianceDecomposition(ComparedByValue):
     """The exact analysis of variance of the test loss, each part of shape (T,); they sum to it.
 
     Attributes
