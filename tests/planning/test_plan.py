@@ -163,8 +163,48 @@ def test_costs_of_networks() -> None:
     assert dl.training_cost(dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.Population(), rule, 3)) == 12
 
 
+def test_costs_of_rules() -> None:
+    """SAM evaluates two gradients; each iteration of Muon multiplies X X^T, its square, and that with X."""
+    rules = {"plain": dl.GradientDescent(0.1), "sam": dl.SAM(0.1, rho=0.05), "muon": dl.Muon(0.1, iterations=3)}
+    rules["input too"] = dl.Muon(0.1, iterations=3, input=True)
+    cost = {
+        name: dl.training_cost(dl.Problem(dl.MLP(2, (4.0, 3.0)), dl.Isotropic(), dl.OnlineSGD(0.5), rule, 6))
+        for name, rule in rules.items()
+    }
+    assert cost["plain"] == 6 * (4 + 12) * 0.5 * 5
+    assert cost["sam"] == 2 * cost["plain"]
+    assert cost["muon"] - cost["plain"] == 5 * 3 * 2 * (3 * 3 * 4 + 3 * 3 * 3 + 3 * 3 * 4)
+    assert cost["input too"] - cost["muon"] == 5 * 3 * 2 * (4 + 1 + 4)
+
+
+def test_impossible_models_are_left_out() -> None:
+    """A batch above the number of samples does not stop the others; if all are impossible, this is said."""
+    problem, grid = make(dl.MultiPassSGD(1.0, 0.5), 8), [0.25, 0.5, 1.0, 2.0]
+    result = dl.plan(problem, 20.0, over=["batch", "steps"], values={"batch": grid})
+    alone = dl.plan(problem, 20.0, over=["batch", "steps"], values={"batch": grid[:3]})
+    np.testing.assert_array_equal(result.losses[:3], alone.losses)
+    assert (result.loss, result.values) == (alone.loss, alone.values)
+    assert np.isinf(result.losses[3]).all()
+    assert np.isinf(result.costs[3]).all()
+    assert str(result).splitlines()[-1] == "left out: batch 2, as batch must be at most samples (1.0), got 2.0"
+    assert "batch 2" not in [text.get_text() for text in result.plot().axes[0].get_legend().get_texts()]
+    with pytest.raises(Refusal, match="batch must be at most samples"):
+        dl.plan(problem, 20.0, over=["batch", "steps"], values={"batch": [2.0, 3.0]})
+
+
+def test_a_budget_beyond_the_grid() -> None:
+    """Budgets end where the best run is paid for, no row comes twice, and this is said."""
+    result = dl.plan(make(dl.FullBatch(2.0), 12), 1e6)
+    assert result.frontier.compute[-1] == result.cost < 1e6
+    rows = list(zip(result.runs["cost"], result.runs["loss"], strict=True))
+    assert len(set(rows)) > len(rows) / 2
+    assert "the budget pays for every run that was tried: try more steps or larger values" in str(result)
+    assert "pays for every" not in str(dl.plan(make(dl.FullBatch(2.0), 12), 50.0))
+
+
 def test_words_and_the_picture(found: dl.Plan) -> None:
-    assert str(found).startswith(f"test loss {found.loss:.4g} for {found.cost:.4g} of 20: width ")
+    start = f"test loss {found.loss:.4g} for {found.cost:.4g} of 20 D^3 operations: width {found.values['width']:g}, "
+    assert str(found).startswith(f"{start}{found.values['steps'] - 1:g} updates, lr ")
     figure = found.plot()
     assert figure.axes[0].get_ylabel() == "test loss above label noise"
     handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -201,6 +241,11 @@ def test_several_fields() -> None:
         ({"values": {"depth": [1]}}, "values must be given for fields in over other than steps"),
         ({"values": {"width": []}}, "one or more distinct numbers"),
         ({"values": {"width": [1.0, -2.0]}}, r"values\['width'\] must be a positive finite number, got -2.0"),
+        ({"values": [0.5, 1, 2]}, "values must be a dictionary of lists of numbers by name of the field"),
+        ({"cost": lambda _: math.nan}, "cost must be a positive finite number, got nan"),
+        ({"cost": lambda _: -1}, "cost must be a positive finite number, got -1"),
+        ({"cost": lambda _: "a"}, "cost must be a positive finite number, got 'a'"),
+        ({"cost": 3.0}, "cost must be a function of a problem, got 3.0"),
     ],
 )
 def test_refusals(options: dict[str, Any], text: str) -> None:
@@ -221,10 +266,20 @@ def test_what_has_no_cost_or_a_schedule_is_refused() -> None:
 
 def test_the_critical_size_of_a_hyperbola() -> None:
     batches = np.geomspace(0.05, 50, 25)
-    assert critical_size(batches, 7 * (1 + 3.0 / batches)) == pytest.approx(3.0, rel=0.01)
-    assert np.isnan(critical_size(batches, 100 / batches))  # halves all the way
+    assert critical_size(batches, 7 * (1 + 3.0 / batches))[0] == pytest.approx(3.0, rel=1e-3)
+    assert np.isnan(critical_size(batches, 100 / batches)).all()  # halves all the way
     steps = np.where(batches < 1, np.inf, 7 * (1 + 3.0 / batches))
-    assert critical_size(batches, steps) == pytest.approx(3.0, rel=0.01)
+    assert critical_size(batches, steps)[0] == pytest.approx(3.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_error_of_a_critical_size_holds(seed: int) -> None:
+    """Few sizes, far apart: the true one is within the error."""
+    rng = np.random.default_rng(seed)
+    batches = np.geomspace(rng.uniform(0.1, 0.5), rng.uniform(4, 16), int(rng.integers(5, 10)))
+    true = float(np.exp(rng.uniform(np.log(batches[1]), np.log(batches[-2]))))
+    size, error = critical_size(batches, 20 * (1 + true / batches))
+    assert abs(size - true) < error
 
 
 def test_the_critical_batch() -> None:
@@ -238,7 +293,20 @@ def test_the_critical_batch() -> None:
     at = int(np.ceil(result.steps[2]))
     run = dl.solve(make(dl.OnlineSGD(0.5), at + 1, lr=float(result.lrs[2]))).test_loss
     assert run[-1] <= 0.2
-    assert str(result).splitlines()[-1] == f"critical batch to test loss 0.2: {result.critical:.3g}"
+    assert str(result).splitlines()[-1].startswith(f"critical batch to test loss 0.2: {result.critical:.3g} ± ")
+
+
+def test_the_critical_batch_does_not_depend_on_the_ladders() -> None:
+    """Other sizes lead to the same within the error; the steps are those of brute force over rates."""
+    problem = make(dl.OnlineSGD(0.5), 60)
+    few, many = (dl.critical_batch(problem, 0.2, np.geomspace(0.25, 4, number)) for number in (5, 17))
+    assert abs(few.critical - many.critical) < few.critical_error + many.critical_error
+    assert many.critical_error < 0.03 * many.critical
+    for batch, steps in zip(few.batches, few.steps, strict=True):
+        rates = [problem.replace(batch=float(batch), lr=lr) for lr in np.geomspace(0.05, 0.5, 120).tolist()]
+        losses = np.array([run.test_loss for run in dl.solve(rates)])
+        first = int(np.flatnonzero(losses.min(axis=0) <= 0.2)[0])
+        assert first - 1 < steps <= first
 
 
 def test_critical_batches_that_are_refused() -> None:
@@ -248,6 +316,10 @@ def test_critical_batches_that_are_refused() -> None:
         dl.critical_batch(make(dl.FullBatch(2.0), 16), 0.2, [0.5, 1, 2])
     with pytest.raises(Refusal, match="batches must be at least three distinct sizes"):
         dl.critical_batch(ONLINE, 0.2, [0.5, 1])
+    with pytest.raises(Refusal, match=r"batches must be a sequence of numbers, got 0\.5"):
+        dl.critical_batch(ONLINE, 0.2, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match=r"loss must be below 2\.09, the loss before training, got 1e\+30"):
+        dl.critical_batch(ONLINE, 1e30, [0.5, 1, 2])
 
 
 # --- kept models ----------------------------------------------------------------------------------------------

@@ -84,11 +84,13 @@ def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Pat
         "runs": found.runs,
         "frontier": {name: getattr(best, name) for name in names},
     }
+    columns = {f"{found.objective} loss": runs["loss"], **{name: runs[name] for name in found.values}, "lr": runs["lr"]}
+    columns = {("updates" if name == "steps" else name): x - (name == "steps") for name, x in columns.items()}
     rows = [
-        [f"{best.compute[i]:.4g}", *(f"{runs[name][i]:.4g}" for name in ("loss", *found.values, "lr")), best.notes[i]]
+        [f"{best.compute[i]:.4g}", *(f"{columns[name][i]:.4g}" for name in columns), best.notes[i]]
         for i in range(len(best.compute))
     ]
-    columns = ["compute", f"{found.objective} loss", *found.values, "lr", "not in the exponents"]
-    shown = table("best at each budget", columns, rows)
+    first = f"compute ({found.unit})" if found.unit else "compute"
+    shown = table("best at each budget", [first, *columns, "not in the exponents"], rows)
     report.result(document, *words_of(found.problem), shown, str(found), *written_lines("picture", out))
     return OK

@@ -1,5 +1,6 @@
 """What training a network costs, and how low its loss gets with the best constant rate of every horizon."""
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -26,7 +27,8 @@ def training_cost(problem: Problem) -> float:
     Two are for the forward pass and four for the backward pass. There are N D input weights and N^2 weights in each
     hidden matrix; the readout is small compared with these. Where sizes are ratios to the input dimension D the cost is
     in units of D^3. Where they are counts, D is the number of modes. With ``Population`` an update counts as one
-    example.
+    example. ``SAM`` evaluates two gradients an update. ``Muon`` makes steps orthogonal: each iteration multiplies three
+    matrices, 4 n^2 m + 2 n^3 operations for a matrix of n by m weights, n the smaller.
 
     Parameters
     ----------
@@ -44,16 +46,24 @@ def training_cost(problem: Problem) -> float:
     >>> network, sampling = dl.MLP(depth=3, width=2.0), dl.OnlineSGD(batch=0.5)
     >>> training_cost(dl.Problem(network, dl.Isotropic(), sampling, dl.GradientDescent(0.1), steps=11))
     300.0
+    >>> training_cost(dl.Problem(network, dl.Isotropic(), sampling, dl.SAM(0.1, rho=0.05), steps=11))
+    600.0
     """
     network = problem.network
     if math.isinf(network.depth) or math.isinf(network.end_widths[0]):
         raise Refusal("cost", None, "given for an infinite network", got="none")
     if problem.data.dimension_free and problem.data.own_dim is None:
         raise Refusal("cost", None, "given where the spectrum is infinite", got="none")
-    dim, widths = float(problem.data.own_dim or 1), np.array(network.given_widths)
-    squares = (widths[1:] * widths[:-1]).sum() if len(widths) > 1 else (network.layers - 1) * widths[0] ** 2
-    weights = dim * widths[0] + float(squares)
-    return float(6.0 * weights * problem.sampling.examples(problem.steps))
+    dim, widths, rule = float(problem.data.own_dim or 1), list(network.given_widths), problem.optimizer
+    hidden = list(itertools.pairwise(widths)) if len(widths) > 1 else [(widths[0], widths[0])] * (network.layers - 1)
+    matrices = [(dim, widths[0]), *hidden]
+    looks = 1.0 if rule.ascent is None else 2.0
+    passes = 6.0 * looks * sum(n * m for n, m in matrices) * problem.sampling.examples(problem.steps)
+    if rule.orthogonal is None:
+        return float(passes)
+    turned = matrices if rule.orthogonal.input else hidden
+    products = sum(4.0 * min(each) ** 2 * max(each) + 2.0 * min(each) ** 3 for each in turned)
+    return float(passes + rule.orthogonal.iterations * products * (problem.steps - 1))
 
 
 @dataclass(frozen=True)

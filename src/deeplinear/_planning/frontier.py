@@ -52,7 +52,8 @@ def frontier(grid: Mapping[str, Array], horizons: Array, loss: Array, cost: Arra
     horizons
         Numbers of updates, increasing, shape (horizons,).
     loss, cost
-        Of each model and horizon, shape (values of the first field, .., horizons); losses without label noise.
+        Of each model and horizon, shape (values of the first field, .., horizons); losses without label noise, ``inf``
+        where a model is impossible, as its cost is.
     compute
         Budgets, shape (budgets,).
 
@@ -95,7 +96,8 @@ def _at(
         along = tuple(slice(None) if i == axis else index for i, index in enumerate(best))
         heights_along = table[along]
         durations_along = np.where(durations[along] < longest, durations[along], np.inf)
-        note = _note(name, each, heights_along, durations_along, int(best[axis]))
+        is_possible = np.isfinite(prices[:, 0]).reshape(shape)[along]
+        note = _note(name, each, heights_along, durations_along, is_possible, int(best[axis]))
         if note:
             notes.append(note)
             values.append(float(each[best[axis]]))
@@ -106,7 +108,7 @@ def _at(
     return least, [*values, float(np.exp(log_steps))], ", ".join(notes)
 
 
-def _note(name: str, values: Array, heights: Array, durations: Array, best: int) -> str:
+def _note(name: str, values: Array, heights: Array, durations: Array, is_possible: NDArray[np.bool_], best: int) -> str:
     """Why the best value of a field cannot be compared with its neighbours, if so."""
     if len(values) == 1:
         return ""
@@ -115,6 +117,8 @@ def _note(name: str, values: Array, heights: Array, durations: Array, best: int)
     if best == len(values) - 1:
         return f"largest {name}"
     for near in (best - 1, best + 1):
+        if not is_possible[near]:
+            return f"{name} {values[near]:g} is impossible"
         if np.isinf(heights[near]):
             return f"one update at {name} {values[near]:g} costs more"
         if np.isinf(durations[near]):

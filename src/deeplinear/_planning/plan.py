@@ -43,6 +43,9 @@ _RATES = 24
 _CLOSE = 1.1
 """How much more loss than the best a model may have at the rates of the ladder for its rate to be searched."""
 
+_SHOWN = 5
+"""Models that are left out which are printed."""
+
 _SAME = 1e-12
 """Relative difference of a budget from a cost that is rounding."""
 
@@ -69,11 +72,16 @@ class Plan(Drawn):
         Loss with the best constant rate of the ladder, cost, and that rate, for every model after every number of
         updates, shape (values of the first field, ..., horizons).
     frontier
-        What is best at every budget up to this one, between values of the grid, with exponents.
+        What is best at every budget up to this one, between values of the grid, with exponents. If the budget pays for
+        every run that was tried, the last one is what the best of them costs.
     runs
         The best run of the grid at each budget of the frontier: its ``"loss"``, ``"cost"`` and ``"lr"``, and its value
         of each field, as in ``values``; shape (budgets,) each. The last one is ``problem``, and the rates of the others
         come from the ladder.
+    left_out
+        Models of the grid that are impossible, in words, with the reason; their losses and costs are ``inf``.
+    unit
+        Unit of costs, in words; empty where ``cost`` was given.
     label_noise
         Part of the loss that nothing can lower; the losses of the frontier leave it out.
     objective
@@ -92,6 +100,8 @@ class Plan(Drawn):
     lrs: Array = field(repr=False)
     frontier: Frontier = field(repr=False)
     runs: Mapping[str, Array] = field(repr=False)
+    left_out: tuple[str, ...] = field(repr=False)
+    unit: str = field(repr=False)
     label_noise: float = field(repr=False)
     objective: str
 
@@ -104,14 +114,14 @@ class Plan(Drawn):
         return float(sampling.keeps(self.problem.steps)[:updates].sum())
 
     def __str__(self) -> str:
-        best = ", ".join(f"{name} {value:.4g}" for name, value in self.values.items())
-        lr = float(self.problem.optimizer.rates(1)[0])
-        spent = f"{self.cost:.4g} of {self.compute:.4g}"
-        lines = [f"{self.objective} loss {self.loss:.4g} for {spent}: {best}, lr {lr:.4g}"]
+        lr, spent = float(self.problem.optimizer.rates(1)[0]), f"{self.cost:.4g} of {self.compute:.4g} {self.unit}"
+        best = [f"{name} {value:.4g}" for name, value in self.values.items() if name != "steps"]
+        chosen = ", ".join([*best, f"{self.problem.steps - 1} updates", f"lr {lr:.4g}"])
+        lines = [f"{self.objective} loss {self.loss:.4g} for {spent.rstrip()}: {chosen}"]
         if math.isfinite(self.epochs):
             lines.append(f"which is {self.epochs:.3g} passes over the data")
         for name, (exponent, error) in self.frontier.exponents.items():
-            what = "loss above noise" if name == "loss" else name
+            what = {"loss": "loss above noise", "steps": "updates"}.get(name, name)
             if math.isfinite(exponent):
                 lines.append(f"best {what} ~ compute^{exponent:.3f}, scatter about this law ± {error:.3f}")
         return "\n".join([*lines, *self._ends()])
@@ -124,7 +134,11 @@ class Plan(Drawn):
         lines = [f"the best model is at an end of the grid ({found}): try more values"] if ends else []
         if len(self.horizons) > 1 and self.problem.steps - 1 == self.horizons[-1]:
             lines.append("the best run is the longest that was tried: try more steps")
-        return lines
+        if self.compute >= self.costs[np.isfinite(self.costs)].max():
+            lines.append("the budget pays for every run that was tried: try more steps or larger values")
+        shown = self.left_out[:_SHOWN]
+        more = [f"and {len(self.left_out) - _SHOWN} more"] if len(self.left_out) > _SHOWN else []
+        return lines + [f"left out: {each}" for each in [*shown, *more]]
 
 
 def plan(
@@ -145,7 +159,7 @@ def plan(
     every number of updates the best of them counts: so every model and every horizon has its own rate. These
     losses give what is best at each budget, and the exponents with which it grows. The rates of the models that come
     closest to the best within the whole budget are then searched among all rates, and the best of these runs is the
-    answer.
+    answer. Values that do not go together, such as a batch larger than the data set, are left out.
 
     Parameters
     ----------
@@ -158,7 +172,7 @@ def plan(
     values
         Values to try, by name, for all fields but ``"steps"``; by default a quarter to four times the problem's own.
     cost
-        What a problem costs; by default ``training_cost``, the operations of training its network.
+        What a problem costs, a positive number; by default ``training_cost``, the operations of training its network.
     objective
         ``"test"`` or ``"train"`` loss.
     store
@@ -189,21 +203,26 @@ def plan(
     """
     names, grid = _checked(problem, over, values)
     objective, compute = checks.word("objective", objective, OBJECTIVES), checks.positive("compute", compute)
+    if not callable(cost):
+        raise Refusal("cost", cost, "a function of a problem")
     last = problem.steps - 1
     horizons = np.arange(1, last + 1) if "steps" in names else np.array([last])
-    models = [replace(problem, dict(zip(grid, each, strict=True))) for each in itertools.product(*_plain(grid))]
-    costs = np.array([[cost(replace(each, {"steps": int(t) + 1})) for t in horizons] for each in models])
-    if compute < costs.min():
-        raise Refusal("compute", compute, f"at least {costs.min():.4g}, the cost of the cheapest run")
+    models, left_out = _models(problem, grid)
+    costs = np.array([_costs(each, horizons, cost) for each in models])
+    least, most = (float(end(costs[np.isfinite(costs)])) for end in (np.min, np.max))
+    if compute < least:
+        raise Refusal("compute", compute, f"at least {least:.4g}, the cost of the cheapest run")
     counter = Counter(read_progress(progress), _RATES * len(models), scale=problem.steps)
     excess = Excess.of(problem, objective)
     with searching_on(device):
-        found = _solved(models, excess, objective, store, counter)
-        losses = np.array([each.losses[horizons] for each in found])
-        every = _Runs(models, horizons, losses, np.array([each.lrs[horizons] for each in found]), costs)
+        found = iter(_solved([each for each in models if each is not None], excess, objective, store, counter))
+        none = Envelope(np.full(problem.steps, np.inf), np.full(problem.steps, np.nan))
+        every_model = [none if each is None else next(found) for each in models]
+        losses, lrs = (np.array([getattr(each, name)[horizons] for each in every_model]) for name in ("losses", "lrs"))
+        every = _Runs(models, horizons, losses, lrs, costs)
         chosen, loss, spent = every.best(compute, objective)
     counter.end()
-    budgets = _budgets(float(costs.min()), compute)
+    budgets = _budgets(least, compute if compute < most else spent)
     full = (*(len(each) for each in grid.values()), len(horizons))
     above = np.maximum(losses - excess.label_noise, excess.rounding).reshape(full)
     runs = [every.within(budget, names) for budget in budgets[:-1]]
@@ -221,9 +240,34 @@ def plan(
         lrs=every.lrs.reshape(full),
         frontier=frontier(grid, horizons.astype(float), above, costs.reshape(full), budgets),
         runs={name: np.array([run[name] for run in runs]) for name in runs[0]},
+        left_out=left_out,
+        unit="" if cost is not training_cost else "D^3 operations" if problem.data.own_dim is None else "operations",
         label_noise=excess.label_noise,
         objective=objective,
     )
+
+
+def _models(problem: Problem, grid: Mapping[str, Array]) -> tuple[list[Problem | None], tuple[str, ...]]:
+    """Return the models of a grid, None for impossible ones, and what these are, in words."""
+    models: list[Problem | None] = []
+    left_out, refusal = [], None
+    for each in itertools.product(*_plain(grid)):
+        try:
+            models.append(replace(problem, dict(zip(grid, each, strict=True))))
+        except Refusal as refused:
+            models.append(None)
+            values, refusal = " and ".join(f"{name} {value:g}" for name, value in zip(grid, each, strict=True)), refused
+            left_out.append(f"{values}, as {refused}")
+    if refusal is not None and len(left_out) == len(models):
+        raise refusal
+    return models, tuple(left_out)
+
+
+def _costs(model: Problem | None, horizons: NDArray[np.int64], cost: Callable[[Problem], float]) -> Array:
+    """What a model costs at every horizon; inf if it is impossible."""
+    if model is None:
+        return np.full(len(horizons), np.inf)
+    return np.array([checks.positive("cost", cost(replace(model, {"steps": int(t) + 1}))) for t in horizons])
 
 
 def _solved(
@@ -245,12 +289,12 @@ class _Runs:
     Attributes
     ----------
     models, horizons
-        The models, and the numbers of updates.
+        The models, None for impossible ones, and the numbers of updates.
     losses, lrs, costs
         Loss at the best rate of the ladder, that rate, and what the run costs, each of shape (models, horizons).
     """
 
-    models: list[Problem]
+    models: list[Problem | None]
     horizons: NDArray[np.int64]
     losses: Array
     lrs: Array
@@ -276,7 +320,9 @@ class _Runs:
         return {"loss": loss, "cost": cost, "lr": lr, **_fields(names, self._run(model, horizon))}
 
     def _run(self, model: int, horizon: int) -> Problem:
-        return replace(self.models[model], {"steps": int(self.horizons[horizon]) + 1})
+        chosen = self.models[model]
+        assert chosen is not None  # as its loss is finite
+        return replace(chosen, {"steps": int(self.horizons[horizon]) + 1})
 
 
 def _budgets(least: float, most: float) -> Array:
@@ -302,6 +348,8 @@ def _checked(problem: Any, over: Any, values: Any) -> tuple[tuple[str, ...], dic
     check(problem)
     if has_schedule(problem):
         raise Refusal("lr", problem.optimizer.lr, "one number, as every horizon has its own", got="a schedule")
+    if values is not None and not isinstance(values, Mapping):
+        raise Refusal("values", values, "a dictionary of lists of numbers by name of the field")
     names = tuple(over) if isinstance(over, Iterable) and not isinstance(over, str) else (over,)
     allowed = [name for name in OVER if name in field_names(problem)]
     for name in names:

@@ -105,7 +105,7 @@ def plot_plan(found: Plan, ax: Axes | None = None) -> Figure:
     ... )
     >>> figure = plot_plan(dl.plan(problem, 20.0, values={"width": [0.5, 1.0, 2.0]}))
     >>> [ax.get_ylabel() for ax in figure.axes]
-    ['test loss above label noise', 'best width', 'best steps']
+    ['test loss above label noise', 'best width', 'best updates']
     """
     with styled():
         if ax is not None:
@@ -117,7 +117,7 @@ def plot_plan(found: Plan, ax: Axes | None = None) -> Figure:
         _draw_models(axes[0], found)
         for panel, name in zip(axes[1:], names, strict=True):
             _draw_law(panel, found, name, found.frontier.values[name])
-            panel.set_ylabel(f"best {name}")
+            panel.set_ylabel("best updates" if name == "steps" else f"best {name}")
         put_title(figure, *in_words(found.problem, ["lr", "steps", *found.grid]))
         return figure
 
@@ -188,6 +188,8 @@ def _draw_models(ax: Axes, found: Plan) -> None:
     names = [f"{name} {value:g}" for name, values in list(found.grid.items())[:1] for value in values] or [""]
     for index in range(len(losses)):
         first, is_new = index * count // len(losses), index % (len(losses) // count) == 0
+        if not np.isfinite(costs[index]).any():
+            continue  # an impossible model
         label = names[first] if is_new and len(names) > 1 else None
         ax.plot(costs[index], losses[index], color=colors[first], linewidth=1.2, marker=marker, label=label)
     star: dict[str, Any] = {"marker": "*", "markersize": 13, "color": "#D55E00", "markeredgecolor": "white"}
@@ -211,7 +213,7 @@ def _draw_law(ax: Axes, found: Plan, name: str, values: NDArray[np.float64]) -> 
         ax.legend(loc="lower left" if name == "loss" else "upper left")
     ax.set_xscale("log")
     log_axis(ax)
-    ax.set_xlabel("compute")
+    ax.set_xlabel(f"compute ({found.unit})" if found.unit else "compute")
 
 
 def _draw_profile(ax: Axes, found: Optimum, name: str) -> None:
