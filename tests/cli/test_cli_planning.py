@@ -110,7 +110,8 @@ class TestPlan:
         last = [each.strip() for each in [line for line in lines if line.startswith("│")][-1].split("│")[1:-1]]
         found = dl.plan(PROBLEM, 20.0, values={"width": [0.5, 1, 2]})
         lr = float(found.problem.optimizer.rates(1)[0])
-        assert last[:5] == [f"{each:.4g}" for each in (20.0, found.loss, *found.values.values(), lr)]
+        updates = found.problem.steps - 1
+        assert last[:5] == [f"{each:.4g}" for each in (20.0, found.loss, found.values["width"], updates, lr)]
 
     def test_models_are_kept(self) -> None:
         assert run("plan", *FAST, *self.OPTIONS, "--store", "kept").exit_code == 0
