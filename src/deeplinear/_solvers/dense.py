@@ -179,38 +179,58 @@ class DenseRun:
         ``look`` is called after each evaluation, while the weights still are those of its row.
         """
         c, training = self.equations.c, self._training
-        times, watched, reported, steps = c.structure.steps, 0, 0, c.structure.rules[-1].stop
-        # Whether a step along the depth can be solved is known right after it.
-        follows = training.is_open or training.aside.is_needed or look is not None
-        is_slow = c.batch * c.structure.size**2 > _SLOW and not self._is_replayed
-        every = 1 if c.structure.depth_nodes else _WATCH if follows or is_slow else _WATCH_MANY
         with computing(c.gamma0), self._steps(self.equations.fill) as fill:
-            for evaluation in evaluations(c.structure.rules):
-                done = evaluation.row + 1
-                is_watched = done % every == 0 or done == times
-                if follows:
-                    if training.aside.is_due(evaluation):
-                        self._look_aside(evaluation.row)
-                    training.note(evaluation)
-                    if training.aside.cannot_wait(evaluation):
-                        self._look_aside(evaluation.row)
-                    self._evaluate(evaluation, fill)
-                    training.learn(evaluation, self.equations)
-                    if look is not None:
-                        look(evaluation, training)
-                elif is_watched:
-                    fill(watched, done)
-                if progress is not None and (follows or is_watched):
-                    for step in range(reported, evaluation.step + 1):
-                        progress(step + 1, steps)
-                    reported = evaluation.step + 1
-                if is_watched:
-                    self._watch(slice(watched, done))
-                    watched = done
-                if (self.diverged_at >= 0).all():
-                    break
-        self.rows_done = np.where(self.diverged_at < 0, times, self.diverged_at)
+            if training.is_open or training.aside.is_needed or look is not None:
+                self._fill_along(fill, progress, look)
+            else:
+                self._fill_known(fill, progress)
+        self.rows_done = np.where(self.diverged_at < 0, c.structure.steps, self.diverged_at)
         self.diverged_at = np.array([self.step_of(int(row)) for row in self.diverged_at])
+
+    def _fill_known(self, fill: Callable[[int, int], None], progress: Progress | None) -> None:
+        """Fill all rows where weights are known beforehand: many of them in one call."""
+        c = self.equations.c
+        steps, is_slow = c.structure.steps, c.batch * c.structure.size**2 > _SLOW and not self._is_replayed
+        # Whether a step along the depth can be solved is known right after it.
+        every = 1 if c.structure.depth_nodes else _WATCH if is_slow else _WATCH_MANY
+        for start in range(0, steps, every):
+            stop = min(start + every, steps)
+            fill(start, stop)
+            if progress is not None:
+                for step in range(start, stop):
+                    progress(step + 1, steps)
+            self._watch(slice(start, stop))
+            if (self.diverged_at >= 0).all():
+                break
+
+    def _fill_along(
+        self,
+        fill: Callable[[int, int], None],
+        progress: Progress | None,
+        look: Callable[[Evaluation, Training], None] | None,
+    ) -> None:
+        """Fill one row after the other where weights follow from gradients, or somebody looks at them."""
+        c, training = self.equations.c, self._training
+        times, watched, steps = c.structure.steps, 0, c.structure.rules[-1].stop
+        every = 1 if c.structure.depth_nodes else _WATCH
+        for evaluation in evaluations(c.structure.rules):
+            if training.aside.is_due(evaluation):
+                self._look_aside(evaluation.row)
+            training.note(evaluation)
+            if training.aside.cannot_wait(evaluation):
+                self._look_aside(evaluation.row)
+            self._evaluate(evaluation, fill)
+            training.learn(evaluation, self.equations)
+            if look is not None:
+                look(evaluation, training)
+            if progress is not None:
+                progress(evaluation.step + 1, steps)
+            done = evaluation.row + 1
+            if done % every == 0 or done == times:
+                self._watch(slice(watched, done))
+                watched = done
+            if (self.diverged_at >= 0).all():
+                break
 
     @contextmanager
     def _steps(
