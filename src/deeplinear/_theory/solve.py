@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import overload
 
 from deeplinear._core import checks, memory
@@ -98,7 +99,8 @@ def solve(
     Returns
     -------
     Solution
-        Or a list of them, in the order of the problems.
+        Or a list of them, in the order of the problems. Those of a list keep their curves; what else is asked of one is
+        found by solving it again. On a device all is kept.
 
     Raises
     ------
@@ -142,8 +144,10 @@ def solve(
     choice = Choice(method, tolerance, place, averages=read_averages(averages))
     choice.check()
     todo = batches(problems, choice)
+    needed = [batch.solver.memory([problems[index] for index in batch.members]) for batch in todo]
+    keeps_runs = isinstance(problem, Problem) or place != CPU
     memory.require(
-        sum(batch.solver.memory([problems[index] for index in batch.members]) for batch in todo),
+        sum(needed) if keeps_runs else max(needed, default=0),
         "solving",
         "lower steps or outputs, or solve fewer problems at a time",
         place,
@@ -153,6 +157,6 @@ def solve(
         for index, answer in zip(members, found, strict=True):
             again = answer.solver if place == CPU else batch.solver
             checked = with_measured_rounding(problems[index], answer, again, place)
-            solutions[index] = Solution.of(problems[index], checked)
+            solutions[index] = Solution.of(problems[index], checked if keeps_runs else replace(checked, run=None))
     ordered = [solutions[index] for index in range(len(problems))]
     return ordered[0] if isinstance(problem, Problem) else ordered
