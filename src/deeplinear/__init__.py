@@ -56,6 +56,7 @@ from deeplinear._theory.status import Status
 
 if TYPE_CHECKING:
     from deeplinear._plots.plot import plot
+    from deeplinear._reproduce.figure import figure
     from deeplinear._reproduce.run import Reproduction, reproduce
 
 __version__ = "0.1.0"
@@ -119,6 +120,7 @@ __all__ = [
     "coordinate_check",
     "critical_batch",
     "estimate",
+    "figure",
     "finite_size",
     "first_rise_lr",
     "first_step_growth",
@@ -157,6 +159,10 @@ def __getattr__(name: str) -> Any:
         import deeplinear._plots.plot as pictures
 
         return pictures.plot
+    if name == "figure":
+        import deeplinear._reproduce.figure as panels
+
+        return panels.figure
     if name in ("Reproduction", "reproduce"):
         import deeplinear._reproduce.run as package
 

@@ -126,7 +126,7 @@ def _finish(plan: Plan, data: list[xr.Dataset], folder: Path) -> Reproduction:
     """Check the claims of a panel and draw it."""
     panel, results = plan.panel, plan.results(data)
     picture = folder / f"{panel.id}.png"
-    png = to_png(draw(panel, results, _note(plan)))
+    png = to_png(draw(panel, results, note(plan)))
     write_atomically(picture, lambda path: path.write_bytes(png))
     with np.errstate(divide="ignore", invalid="ignore"):
         claims = tuple(claim(results) for claim in panel.claims)
@@ -142,7 +142,7 @@ def _finish(plan: Plan, data: list[xr.Dataset], folder: Path) -> Reproduction:
     )
 
 
-def _note(plan: Plan) -> str:
+def note(plan: Plan) -> str:
     """Say what was trained."""
     if not any(line.networks for line in plan.lines) or plan.size.seeds == 1:
         return ""
