@@ -29,7 +29,7 @@ def torch() -> None:
 
 
 COMMANDS = tuple(sorted(typer.main.get_command(_cli.app).commands))  # type: ignore[attr-defined]
-WITHOUT_DEVICE = {"estimate", "explore"}  # as docs/devices.md says
+WITHOUT_DEVICE = {"estimate", "explore", "fit", "runs"}  # as docs/devices.md says
 
 
 @cache
