@@ -21,7 +21,7 @@ from deeplinear._equations import system
 from deeplinear._equations.coefficients import coefficients
 from deeplinear._equations.products import rows_times, rows_times_transpose
 from deeplinear._equations.two_time import Causal
-from deeplinear._experiment.descent import add_outer
+from deeplinear._experiment.in_place import add_outer
 from deeplinear._experiment.network import Outer
 from deeplinear._solvers.dense import Dense, DenseRun
 

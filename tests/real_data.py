@@ -10,9 +10,9 @@ from sklearn.datasets import load_digits
 
 import deeplinear as dl
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.descent import Descent, Gradient
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.sizes import Sizes
+from deeplinear._experiment.steps import Gradient, Steps
 from spectra import make
 
 
@@ -42,7 +42,7 @@ def _train(problem: dl.Problem, x: np.ndarray, y: np.ndarray, rng: np.random.Gen
     widths = tuple(round(width) for width in problem.network.widths)
     sizes = Sizes(x.shape[1], widths, 0, y.shape[1], dimension_free=True)
     network = FiniteNetwork.draw(rng, sizes, problem.network.gamma0)
-    descent = Descent(problem.optimizer, network.weights, problem.steps)
+    descent = Steps(problem.optimizer, network.weights, problem.steps)
     start = network.predictor(network.backward()[0]) if problem.network.centered else 0.0
     rows = _rows(problem.sampling, len(x), rng)
     curve = []

@@ -67,11 +67,6 @@ SIMULATOR = Suite(
             ("stream + self.beta * through", "stream + through"),
             ("return 1.0 / math.sqrt(weight.shape[-1])", "return 1.0 / math.sqrt(weight.shape[-2])"),
         ],
-        "_experiment/descent.py": [
-            ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer, keep=1.0)"),
-            ("add(momentum, weight, -decay)", "add(momentum, weight, -1.1 * decay)"),
-            ("add(weight, momentum, lr * mu)", "add(weight, momentum, lr)"),
-        ],
         "_experiment/in_place.py": [
             ("elif keep == 1.0 and outer.left", "elif outer.left"),
         ],
@@ -113,7 +108,7 @@ COORDINATES = Suite(
             ("found.features[..., layer, -outputs:, :]  #", "found.features[..., layer + 1, -outputs:, :]  #"),
             ("scales[layer] * np.repeat(learned[layer], outputs)", "scales[layer] * np.tile(learned[layer], outputs)"),
             ("- 2 * across + first", "- across + first"),
-            ("rates[t][:, None], momenta[t]", "rates[t][:, None], momenta[0]"),
+            ("np.asarray(a[:, -1])", "np.asarray(a[:, 0])"),
         ],
     },
 )
@@ -131,16 +126,8 @@ PYTORCH = Suite(
             ("root / (sizes.widths[-1]", "root / (sizes.widths[0]"),
             ("function - self._function(self._initial(), x) if", "function if"),
         ],
-        "_torch/rules.py": [
-            ("layer.gradient.sub_(weight, alpha=decay)", "layer.gradient.sub_(weight, alpha=2 * decay)"),
-            ("pull.add_(momentum, alpha=mu)", "pull.add_(momentum)"),
-            ("layer.weight.shape[0] ** 0.5", "layer.weight.shape[1] ** 0.5"),
-            ("1.0 / (t + 2)", "1.0 / (t + 1)"),
-            ("mean / (1.0 - rule.beta2 ** (t + 1))", "mean"),
-            (".clamp(max=1.0)", ""),
-        ],
         "_torch/optimizer.py": [
-            ("radius / norm * layer.gradient", "radius * layer.gradient"),
+            ("state[_COUNTED] = steps.weights[layer]", "pass"),
             ("network.gamma0**2)", "network.gamma0)"),
         ],
         "_torch/data.py": [

@@ -5,19 +5,22 @@ from mutants_suite import Suite
 RULES = Suite(
     tests=["solvers/test_any_program.py", "equations/test_aside.py"],
     mutants={
-        "_time/propagator.py": [("2 + row] += rate * scale", "2 + row] += rate")],
         "_equations/training.py": [
-            ("group in still else w - self._up * last", "group in still else w + self._up * last"),
-            ("(1.0 - beta) * z + beta * self._means[group]", "beta * z + (1.0 - beta) * self._means[group]"),
-            ("+ rule.since + 2.0)", "+ rule.since + 1.0)"),
-            ("+ (1.0 - beta2) * square", "+ square"),
-            ("v / (1.0 - beta2**self._gradients)", "v"),
-            ("track.change = self._means[group]", "pass"),
-            ("if group not in elsewhere:", "if True:"),
-            ("ratio = clip * _over_root(square)", "ratio = clip * _over_root(square) ** 2"),
+            ('still = Numbers(self.mask(("input", "readout")))', 'still = Numbers(self.mask(("hidden",)))'),
+            ("if self._planned != evaluation.step:", "if True:"),
+            ("return step - self.program.start + self.program.since", "return step - self.program.start"),
+            (
+                "        if not evaluation.rule.since:\n            self._kept, self._numbers = {}, {}",
+                "        if False:\n            pass",
+            ),
+        ],
+        "_equations/forms.py": [
+            ("shift = shift + number * part.base if", "shift = shift if"),
+            ("numbers[..., 0] += form.base - 1.0", "pass"),
+            ("total[..., 2 + row : 3 + row] += number", "total[..., 2 + row : 3 + row] = number"),
         ],
         "_equations/aside.py": [
-            ("shares[steps[0] : steps[-1] + 1, ", "shares[: steps[-1] + 1 - steps[0], "),
+            ("means = shares[steps[0] : end, :end]", "means = shares[: end - steps[0], :end]"),
             ("left = evaluation.rule.stop - evaluation.step - 1", "left = evaluation.rule.stop - evaluation.step"),
             ("(is_last or self.together == 1)", "(self.together == 1)"),
         ],
@@ -29,15 +32,12 @@ RULES = Suite(
             ("eq.room.clear(row_set(eq.c, evaluation.row))", "pass"),
             ("            aside.together = 1\n", ""),
         ],
-        "_equations/matrix_track.py": [
+        "_equations/orthogonal.py": [
             ("V = V @ q @ q", "V = V @ q"),
             ("_C * (V @ V)", "_C * V"),
             ("        part *= gain\n", "        part *= 1.0\n"),
             ("+= rate * constant / norm * m", "+= rate * constant * m"),
             ("(U * (w / square))", "(U * w)"),
-            ("m = momentum * m\n", "m = 1.0 * m\n"),
-            ("share[..., None] * (mean - X)", "0.0 * (mean - X)"),
-            ("force = -decay[..., None] * self._X", "force = 0.0 * self._X"),
         ],
         "_equations/matrix_averages.py": [
             ("total *= self._average.carried(self._step)", "pass"),
@@ -85,28 +85,45 @@ RULES = Suite(
     },
 )
 
+TEXTS = Suite(
+    tests=["rules/test_record.py", "rules/test_papers.py"],
+    mutants={
+        "_rules/descent.py": [
+            ("minimum(1.0, self.clip / norm)", "self.clip / norm"),
+            ("rule.layer_decay * rule.weight_decay * weights", "rule.weight_decay * weights"),
+            ("velocity = rule.momentum * velocity + pull\n", "velocity = velocity + pull\n"),
+            ("weights + rule.layer_lr * rule.lr * velocity", "weights + rule.lr * velocity"),
+        ],
+        "_rules/normalized.py": [
+            ("(1.0 - self.beta2 ** (t + 1))", "1.0"),
+            ("(1.0 - self.beta2) * square", "square"),
+            ("self.fan_in * gradient.norms2()", "gradient.norms2()"),
+        ],
+        "_rules/muon.py": [
+            ("            momentum = self.momentum * momentum + own\n", "            pass\n"),
+        ],
+        "_rules/sam.py": [("weights - self.rho", "weights + self.rho")],
+        "_rules/schedule_free.py": [
+            ("(1.0 - self.beta) * (fast - weights)", "self.beta * (fast - weights)"),
+            ("1.0 / (t + 2)", "1.0 / (t + 1)"),
+        ],
+    },
+)
+
 PROGRAMS = Suite(
     tests=[f"experiment/test_{name}.py" for name in ("update_rules", "phases", "program_methods")],
     mutants={
-        "_experiment/descent.py": [
-            ("add_outer(momentum, outer, keep=mu)", "add_outer(momentum, outer)"),
-            ("squares = self._mean / (1.0 - rule.beta2 ** (t + 1))", "squares = self._mean"),
-            ("xp.clip(rule.clip * inverse, None, 1.0)", "rule.clip * inverse"),
-            ("squares = squares * beside(np.asarray(self._sizes), squares)", "pass"),
-            ("        self._move(1.0)", "        pass"),
-            ("        self._move(-1.0)", "        self._move(1.0)"),
-        ],
-        "_experiment/more_rules.py": [
-            ("fan_out = weight.shape[-2]", "fan_out = weight.shape[-1]"),
-            ("by_layer(optimizer.rates(steps), factors.orthogonal)", "by_layer(optimizer.rates(steps), factors.sizes)"),
-            ("c = 1.0 / (t + 2)", "c = 1.0 / (t + 1)"),
-            ("add(between, mean, self._beta, keep=0.0)", "add(between, fast, self._beta, keep=0.0)"),
+        "_experiment/steps.py": [
+            ("each.shape[-2] ** 0.5 * orthogonal", "each.shape[-1] ** 0.5 * orthogonal"),
+            ("            _add(weight, each, -number)", "            pass"),
+            ("if part is not None and not others:", "if part is not None:"),
+            ("keep if index == 0 else 1.0", "keep"),
         ],
         "_problem/network.py": [
             ("power - 1 if own_size", "power - 0.5 if own_size"),
         ],
         "_problem/problem.py": [
-            ("fan_ins / fan_ins[-1]  # eq-standard-size", "fan_ins  # eq-standard-size"),
+            ("rates = sizes = fan_ins / fan_ins[-1]", "rates = sizes = fan_ins"),
             ("np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))", "np.sqrt(fan_ins / fan_ins[-1])"),
         ],
         "_experiment/network.py": [
@@ -119,7 +136,7 @@ PROGRAMS = Suite(
         ],
         "_experiment/training.py": [
             ("if not stage.since:", "if True:"),
-            ("rule.step(t - stage.start + stage.since, gradient)", "rule.step(t - stage.start, gradient)"),
+            ("rule.begin(t - stage.start + stage.since)", "rule.begin(t - stage.start)"),
             ("if self._subtracted is None:", "if True:"),
             ("train_loss = seen.train_loss if counted is None else", "train_loss = seen.train_loss if True else"),
             ("self._log.task_loss(t, phase, self._task.inputs.loss(target + minus_function, stage.noise))", "pass"),
@@ -155,8 +172,8 @@ GEOMETRY = Suite(
         ],
         "_geometry/rates.py": [
             ("2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if", "2.0 / (1.0 + 2.0 * mu if"),
-            ("lr *= float(next(iter(rule.scales.values()))[0, 0])", "pass"),
-            ("factors[layer] = float(gain[0, 0]) / lr", "factors[layer] = float(gain[0, 0])"),
+            ("lr *= rule.gains[largest] / factors[largest] if factors[largest] else 1.0", "pass"),
+            ("factors[layer] = rule.gains[layer] * ratio", "factors[layer] = rule.gains[layer]"),
         ],
         "_geometry/spectrum.py": [
             ("((k + delta) ** -2 for k", "((k + delta) ** -1 for k"),
@@ -215,9 +232,9 @@ CONDENSED = Suite(
             ("mine.densities if is_density else mine.values", "mine.values"),
         ],
         "_equations/training.py": [
-            ("for numbers in (track.change, track.velocity):", "for numbers in (track.change,):"),
-            ("(track.change, own.change), (track.velocity, own.velocity)", "(track.change, own.change),"),
-            ("new[:, :known], new[:, -1] = old[:, :known], old[:, -1]", "new[:, :known] = old[:, :known]"),
+            ("for form in (self._weights, *self._kept.values()):", "for form in (self._weights,):"),
+            ("self._kept = {name: longer(form) for name, form in before._kept.items()}", "self._kept = {}"),
+            ("numbers[..., : form.numbers.shape[-1]] = form.numbers", "numbers[..., 1] = 1.0"),
         ],
         "_equations/layer_zero.py": [
             ("size), is_density=True)", "size))"),
@@ -244,4 +261,4 @@ CONDENSED = Suite(
     },
 )
 
-SUITES = [CONDENSED, RULES, PROGRAMS, GEOMETRY]
+SUITES = [CONDENSED, RULES, TEXTS, PROGRAMS, GEOMETRY]

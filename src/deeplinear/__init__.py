@@ -41,8 +41,11 @@ from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
 from deeplinear._problem.spectrum import Spectrum
 from deeplinear._rules.averages import EMA, TailMean
-from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
-from deeplinear._rules.rule import GradientDescent
+from deeplinear._rules.descent import GradientDescent
+from deeplinear._rules.muon import Muon
+from deeplinear._rules.normalized import NormalizedDescent
+from deeplinear._rules.sam import SAM
+from deeplinear._rules.schedule_free import ScheduleFree
 from deeplinear._runs.fit import fit_runs
 from deeplinear._runs.result import RunsFit
 from deeplinear._runs.run import Run

@@ -29,10 +29,12 @@ from deeplinear._experiment.sizes import sizes_of
 from deeplinear._experiment.spaces import Space
 from deeplinear._experiment.train import train_revealed
 from deeplinear._experiment.training import Task, Training
-from deeplinear._problem import schedules
 from deeplinear._problem.phase import Phase
+from deeplinear._rules import schedules
 from deeplinear._rules.averages import EMA, TailMean
-from deeplinear._rules.more_rules import SAM, NormalizedDescent, ScheduleFree
+from deeplinear._rules.normalized import NormalizedDescent
+from deeplinear._rules.sam import SAM
+from deeplinear._rules.schedule_free import ScheduleFree
 from factories import checkerboard
 
 GRAM = ((1.0, 0.3), (0.3, 0.5))

@@ -12,9 +12,9 @@ from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.ensemble import CORRELATIONS
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.targets import draw_targets
-from deeplinear._problem import schedules
 from deeplinear._problem.phase import Phase
-from deeplinear._rules.more_rules import ScheduleFree
+from deeplinear._rules import schedules
+from deeplinear._rules.schedule_free import ScheduleFree
 from dense_loops import DIM, GRAM, SEED, Dense, generator, make
 from networks import train
 

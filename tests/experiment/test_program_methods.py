@@ -13,10 +13,13 @@ from deeplinear._core.dataset import CORRELATIONS, LOSSES
 from deeplinear._experiment.ensemble import MORE_LOSSES, Ensemble
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.simulation import Simulation
-from deeplinear._problem import schedules
 from deeplinear._problem.phase import Phase
+from deeplinear._rules import schedules
 from deeplinear._rules.averages import EMA, TailMean
-from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
+from deeplinear._rules.muon import Muon
+from deeplinear._rules.normalized import NormalizedDescent
+from deeplinear._rules.sam import SAM
+from deeplinear._rules.schedule_free import ScheduleFree
 from dense_loops import AVERAGES, DIM, GRAM, make
 
 DISTRIBUTIONS = {

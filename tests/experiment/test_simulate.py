@@ -14,12 +14,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import deeplinear as dl
 from deeplinear._core.dataset import LOSSES, to_dataset
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._experiment.descent import Descent, Gradient
 from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.simulate import simulate
 from deeplinear._experiment.simulation import Simulation
 from deeplinear._experiment.sizes import Sizes, sizes_of
+from deeplinear._experiment.steps import Gradient, Steps
 from deeplinear._experiment.streams import Inputs, fixed_stream
 from deeplinear._experiment.targets import draw_targets
 from factories import maker
@@ -161,7 +161,7 @@ def test_first_update_is_the_numerical_gradient_of_the_loss(widths, gram, keep, 
     error, batch = target - network.predictor(g[0]), next(stream)
     seen = batch.see(error)
     h = network.forward(batch.signal(error, seen.residual))
-    descent = Descent(dl.GradientDescent(lr), network.parameters, steps=1)
+    descent = Steps(dl.GradientDescent(lr), network.parameters, steps=1)
     descent.step(0, Gradient(network.gradients(h, g), lambda: network.squares(h, g)))
 
     assert_allclose(seen.train_loss, 2 * naive_loss(before, inputs, labels, gamma0, beta=beta), rtol=1e-12)

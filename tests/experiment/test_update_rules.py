@@ -10,8 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 import deeplinear as dl
 from deeplinear._core.dataset import LOSSES
 from deeplinear._experiment.simulate import simulate
-from deeplinear._problem import schedules
-from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
+from deeplinear._rules import schedules
+from deeplinear._rules.muon import Muon
+from deeplinear._rules.normalized import NormalizedDescent
+from deeplinear._rules.sam import SAM
+from deeplinear._rules.schedule_free import ScheduleFree
 from dense_loops import (
     AVERAGES,
     DIM,

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 import deeplinear as dl
 from agreement import assert_close, of_every_program, under_names_of_the_reference
 from deeplinear._core.threads import one_blas_thread
-from deeplinear._equations import matrix_track
+from deeplinear._equations import orthogonal
 from deeplinear._equations.matrix_averages import MatrixAverage
 from deeplinear._solvers.reference import reference
 from strategies import on_random, programs
@@ -125,7 +125,7 @@ class TestIdentities:
         rules = [dl.Muon(lr, other=dl.GradientDescent(other)) for other in (0.02, 0.03)]
         problems = [make(rule, **({"network": dl.MLP(3, 1.0), "steps": 80} | options)) for rule in rules]
         few = [solution.test_loss for solution in dl.solve(problems)]
-        monkeypatch.setattr(matrix_track, "_MANY", 10**6)
+        monkeypatch.setattr(orthogonal, "_MANY", 10**6)
         for found, solution in zip(few, dl.solve(problems), strict=True):
             assert_close(found, solution.test_loss, 1e-11)
 

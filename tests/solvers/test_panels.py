@@ -12,6 +12,7 @@ from numpy.polynomial import legendre
 
 import deeplinear as dl
 from agreement import true_error
+from deeplinear._equations.training import responses
 from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._solvers import choose
 from deeplinear._solvers.base import Unresolved
@@ -22,7 +23,7 @@ from deeplinear._solvers.panels.run import PanelRun
 from deeplinear._solvers.panels.settle import Sweeps, Unknown, settle
 from deeplinear._solvers.panels.solver import Panels
 from deeplinear._time.grid import PANEL_NODES, Grid, breaks, panel_sums, panel_times, to_legendre
-from deeplinear._time.propagator import GridPropagator, propagator
+from deeplinear._time.propagator import GridPropagator
 from factories import smooth_problem as make
 from factories import some_slow
 from spectra import FOUR_MODES
@@ -56,7 +57,8 @@ def test_a_grid_sums_and_interpolates_over_all_its_sets():
 
 def test_the_propagator_on_a_grid_is_that_of_every_step():
     rates = 0.02 / (1 + np.arange(60) / 100)
-    d, a = propagator(rates, 0.0, 0.3)
+    rule = dl.GradientDescent(rates, weight_decay=0.3)
+    d, a = (each[0] for each in responses(dl.Problem(dl.MLP(1, 1.0), dl.Isotropic(), dl.Population(), rule, 60)))
     grid = Grid()
     on_grid = GridPropagator(rates, 0.3, grid)
     for length in [*[1] * 8, 20, 32]:

@@ -208,7 +208,7 @@ def propagator(optimizer: dl.GradientDescent, steps: int) -> tuple[np.ndarray, n
     row = next(training)
     while row is not None:
         rows.append(row)
-        row = training.send(([1.0] * 2, []))
+        row = training.send([])
     first = [(each.d[0], np.diag(each.X[0])[:steps]) for each in rows]
     return np.array([d for d, _ in first]), np.array([a for _, a in first])
 

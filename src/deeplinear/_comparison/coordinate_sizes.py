@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.refusal import Refusal
+from deeplinear._equations.training import responses
 from deeplinear._problem.problem import Problem
-from deeplinear._rules.layers import spread
-from deeplinear._time.propagator import Track
 
 Array = NDArray[np.float64]
 
@@ -93,14 +92,8 @@ def _squared_sizes(problem: Problem, found: Correlations) -> tuple[Array, Array]
 
 def _responses(problem: Problem, steps: int) -> Array:
     """Responses a(t, s) of the weights of each layer at the last of so many steps, shape (L + 1, steps)."""
-    rule, count = problem.optimizer, problem.network.layers + 1
-    rates = np.outer(rule.rates(problem.steps), spread(problem.layer_rates(rule), count))
-    decays = np.outer(rule.decays(problem.steps), spread(problem.layer_decays(rule), count))
-    momenta = rule.momenta(problem.steps)
-    track = Track((count,), steps, rates)
-    for t in range(steps - 1):
-        track.step(t, rates[t][:, None], momenta[t], decays[t][:, None], rule.nesterov)
-    return np.asarray(track.change[:, 1:-1])
+    _, a = responses(problem.first(steps))
+    return np.asarray(a[:, -1])
 
 
 def _last(matrix: Array, outputs: int) -> Array:

@@ -7,11 +7,12 @@ learned nothing there. Those of a step wait for training to bear them too: what 
 zeros of others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from deeplinear._core.arrays import Array, beside, namespace, zeros
 from deeplinear._equations.coefficients import Coefficients
-from deeplinear._equations.matrix_track import MatrixTrack
+from deeplinear._equations.forms import Form
+from deeplinear._equations.matrix_averages import MatrixAverage
 from deeplinear._equations.rules import Evaluation
 from deeplinear._equations.weights import GrowingWeights
 from deeplinear._rules.averages import Average
@@ -31,8 +32,10 @@ class Aside:
     ----------
     averages, steps
         Averages over training that are wanted, and steps of training.
-    c, weights, matrices
-        Constants of the equations, where weights are read from, and those that take orthogonal steps.
+    c, weights
+        Constants of the equations, and where weights are read from.
+    matrices
+        Layers that take orthogonal steps.
 
     Attributes
     ----------
@@ -46,14 +49,16 @@ class Aside:
         steps: int,
         c: Coefficients,
         weights: GrowingWeights,
-        matrices: Mapping[int, MatrixTrack],
+        matrices: Sequence[int],
     ) -> None:
-        self._c, self._weights, self._matrices = c, weights, matrices
+        self._c, self._weights = c, weights
         self._shares = [c.xp.astype(beside(each.weights(steps), c.gamma0), c.gamma0.dtype) for each in averages]
         # Weights of all steps so far, which averages are made of.
-        self._history: dict[int, Array] = {}
-        self._room = (steps, c.batch * (2 + c.structure.steps)) if averages else (0, 0)
-        self._reported: list[dict[int, Array]] = []
+        self._history: Array | None = None
+        self._room = steps if averages else 0
+        self._matrices = [{layer: MatrixAverage(each, weights.X(layer)) for layer in matrices} for each in averages]
+        self._end = 0  # of the rows that these have entries for
+        self._reported: list[Form] = []
         self.steps: list[tuple[int, int]] = []
         # Nodes in depth settle row by row, and a matrix over pairs of rows is that of one row.
         self.together = 1 if c.structure.depth_nodes or matrices else _TOGETHER
@@ -61,23 +66,25 @@ class Aside:
     @property
     def is_needed(self) -> bool:
         """Whether there is something to be looked at."""
-        return bool(self._shares) or any(rule.averages for rule in self._c.structure.rules)
+        return bool(self._shares) or any(rule.traits.elsewhere for rule in self._c.structure.rules)
 
-    def add(self, evaluation: Evaluation, weights: Mapping[int, Array]) -> None:
-        """Let the weights of a step wait, given as a ``Track`` has those of each group."""
-        if not self._shares and not evaluation.rule.averages:
+    def add(self, evaluation: Evaluation, weights: Form) -> None:
+        """Let the weights of a step wait."""
+        if not self._shares and not evaluation.rule.traits.elsewhere:
             return
         step = evaluation.step
         self.steps.append((step, evaluation.row))
-        if evaluation.rule.averages:
-            self._reported.append(dict(weights))
+        if evaluation.rule.traits.elsewhere:
+            self._reported.append(weights)
         if self._shares:
-            for group, values in weights.items():
-                if group not in self._history:
-                    self._history[group] = zeros(self._room, self._c.gamma0)
-                self._history[group][step] = values.reshape(-1)
-            for matrix in self._matrices.values():
-                matrix.record(of_mean=evaluation.rule.averages)
+            if self._history is None:
+                self._history = zeros((self._room, *weights.numbers.shape), self._c.gamma0)
+            self._history[step] = weights.numbers
+            for each in self._matrices:
+                for layer, average in each.items():
+                    matrix = weights.X.get(layer, self._weights.X(layer)[:, :0, :0])
+                    average.update(matrix, matrix.shape[-1])
+                    self._end = max(self._end, matrix.shape[-1])
 
     def is_due(self, evaluation: Evaluation) -> bool:
         """Whether to look now, before a step joins those that wait: as many do as are worth it, or as have room.
@@ -100,38 +107,15 @@ class Aside:
         for start in range(0, len(self.steps), self.together):
             now = slice(start, start + self.together)
             steps, own = (list(each) for each in zip(*self.steps[now], strict=True))
-            if self._reported:
-                self._place_reported(row, self._reported[now])
+            if reported := self._reported[now]:
+                every = namespace(reported[0].numbers).stack([each.numbers for each in reported])
+                self._weights.append(row, every, reported[0].X)  # eq-rows
                 yield REPORTED, own
             for number, shares in enumerate(self._shares):
-                mine = shares[steps[0] : steps[-1] + 1, : steps[-1] + 1]
-                for matrix in self._matrices.values():
-                    matrix.look_at_average(number)
-                self._fill(row, {group: self._mean(mine, history) for group, history in self._history.items()})
+                assert self._history is not None
+                end = steps[-1] + 1
+                means = shares[steps[0] : end, :end] @ self._history[:end].reshape(end, -1)  # eq-average
+                X = {layer: each.mean(self._end) for layer, each in self._matrices[number].items()}
+                self._weights.append(row, means.reshape(len(own), *self._history.shape[1:]), X)
                 yield number, own
         self.steps, self._reported = [], []
-
-    def _place_reported(self, row: int, reported: Sequence[Mapping[int, Array]]) -> None:
-        """Let the rows from one on have weights that a rule reports."""
-        for matrix in self._matrices.values():
-            matrix.look(namespace(self._c.gamma0).ones_like(self._c.gamma0[..., 0]))
-        every = {
-            group: namespace(first).stack([each[group] for each in reported], axis=1)
-            for group, first in reported[0].items()
-        }
-        self._fill(row, every)
-
-    def _mean(self, shares: Array, history: Array) -> Array:
-        """Averages of weights, shape (batch, averages, 2 + times)."""
-        count, past = shares.shape
-        means = (shares @ history[:past]).reshape(count, self._c.batch, -1)  # eq-average
-        by_problem: Array = namespace(means).moveaxis(means, 0, 1)
-        return by_problem
-
-    def _fill(self, row: int, where: Mapping[int, Array]) -> None:
-        """Fill the rows from one on with weights of each group (batch, rows, 2 + times)."""
-        outputs = self._c.structure.outputs
-        for group, weights in where.items():
-            end = row + weights.shape[1]
-            rows = slice(row * outputs, end * outputs)
-            self._weights.append(group, rows, weights[..., 0], weights[..., 1 : 1 + end], weights[..., -1])  # eq-rows

@@ -13,9 +13,10 @@ from deeplinear._core.arrays import Array, namespace
 from deeplinear._core.cached import cached_property
 from deeplinear._core.device import CPU, Device
 from deeplinear._equations.data_sets import DataSets, data_sets, targets
-from deeplinear._equations.rules import Rule, evaluations, groups_of, rule_of
+from deeplinear._equations.rules import Stretch, evaluations, groups_of, stretch_of
 from deeplinear._problem.network import MLP, ResNet
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.traits import traits_within
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Structure:
     centered: bool
     sets: DataSets
     decays: bool  # whether weights decay, so that d is not 1
-    rules: tuple[Rule, ...]  # of the phases of training
+    rules: tuple[Stretch, ...]  # of the phases of training
     groups: tuple[int, ...]  # of weight layers that train alike, by the first of each
     own_noise: bool  # whether the noise of a mode by its own error is kept
     branches_vanish: bool = False  # whether gradients of hidden weights vanish beside those of input and readout
@@ -68,7 +69,7 @@ class Structure:
     @property
     def measures_gradients(self) -> bool:
         """Whether sizes of gradients are looked at, so that C_h of the last layer is needed."""
-        return self.probed or any(rule.scales or rule.ascends for rule in self.rules)
+        return self.probed or any(rule.traits.sizes for rule in self.rules)
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ def structure(
     lengths
         How many of these belong to each phase.
     """
-    rules = tuple(map(rule_of, problem.stages))
+    rules = tuple(map(stretch_of, problem.stages))
     rows = sum(rule.evaluations * (rule.stop - rule.start) for rule in rules)
-    decays = any(stage.optimizer.plain.has_decay(stage.of) for stage in problem.stages)
+    decays = any(traits_within(stage.optimizer, stage.of).decays for stage in problem.stages)
     return Structure(
         depth=0 if problem.network.depth == math.inf else problem.network.layers,
         depth_nodes=depth_nodes,

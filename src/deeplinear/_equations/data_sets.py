@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._equations.rules import rule_of
+from deeplinear._equations.rules import stretch_of
 from deeplinear._problem.problem import Problem
 
 Array = NDArray[Any]
@@ -58,14 +58,14 @@ def data_sets(problem: Problem, lengths: Sequence[int] | None = None) -> tuple[D
     steps of each phase, if any do.
     """
     stages = problem.stages
-    if len(stages) == 1 and rule_of(stages[0]).evaluations == 1:
+    if len(stages) == 1 and stretch_of(stages[0]).evaluations == 1:
         return _one(problem)
     if lengths is not None:
         return _at_nodes(problem, lengths)
     sigma, reuse, subsampling, sets, twice = [], [], [], [], []
     number = -1
     for stage in stages:
-        sampling, evaluations = stage.sampling, rule_of(stage).evaluations
+        sampling, evaluations = stage.sampling, stretch_of(stage).evaluations
         draws = sampling.subsampling(stage.of_samples)[stage.since_samples :]
         number += stage.new_samples
         for step in range(stage.steps):
@@ -77,7 +77,7 @@ def data_sets(problem: Problem, lengths: Sequence[int] | None = None) -> tuple[D
             subsampling += [0.0 if shares else draws[step]] * evaluations
             sets += [number] * evaluations
             twice += [evaluation > 0 and sampling.subsamples and not shares for evaluation in range(evaluations)]
-    tasks = [rule_of(stage).evaluations * stage.steps for stage in stages]
+    tasks = [stretch_of(stage).evaluations * stage.steps for stage in stages]
     numbers = {"sigma": np.array(sigma), "reuse": np.array(reuse), "subsampling": np.array(subsampling)}
     many = len(stages) > 1
     pairs = tuple(twice) if any(twice) else ()

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from deeplinear._core.arrays import Array, beside, computing, identity, to_numpy, zeros
+from deeplinear._core.arrays import Array, beside, computing, to_numpy, zeros
 from deeplinear._equations import system
 from deeplinear._equations.coefficients import Coefficients, row_set
 from deeplinear._equations.rules import orthogonal_layers
@@ -111,15 +111,15 @@ class Extension:
         return np.stack([to_numpy(each) for each in self.equations.gradient_products(row)])
 
     def _place(self, weights: Mapping[int, Array], learned: float = 1.0) -> None:
-        rows = row_set(self.equations.c, self.count)
         like = self.equations.c.gamma0
-        for group, values in ((group, beside(values, like)) for group, values in weights.items()):
-            self._weights.append(group, rows, values[:, :1], values[:, None, 1 : 2 + self.count])  # eq-extension
-        for group, matrix in self._matrices.items():
-            X, outputs = self._weights.X(group), self.equations.c.structure.outputs
-            X[...] = learned * matrix
-            diagonal = self.equations.c.xp.repeat(beside(weights[group][:, 1:], like), outputs, axis=-1)
-            X += diagonal[..., None] * identity(X.shape[-1], X)
+        rows = zeros((1, len(weights), self.equations.c.batch, 2 + self.equations.c.structure.steps), like)
+        for index, values in enumerate(weights.values()):
+            placed = beside(values, like)
+            rows[0, index, :, 0] = placed[:, 0]
+            rows[0, index, :, 1] = 1.0 + placed[:, 0]
+            rows[0, index, :, 2 : 1 + placed.shape[-1]] = placed[:, 1:]
+        # eq-extension
+        self._weights.append(self.count, rows, {group: learned * matrix for group, matrix in self._matrices.items()})
 
 
 def _longer(c: Coefficients, row: int, extra: int, fresh: bool, twin: bool) -> Coefficients:

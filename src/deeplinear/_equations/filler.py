@@ -101,6 +101,6 @@ def _pays(c: Coefficients) -> bool:
     s = c.structure
     if compiled is None or not isinstance(c.gamma0, np.ndarray):
         return False
-    if s.depth_nodes or s.sets.sets or s.sets.tasks or s.sets.twice or any(rule.orthogonal for rule in s.rules):
+    if s.depth_nodes or s.sets.sets or s.sets.tasks or s.sets.twice or any(rule.traits.orthogonal for rule in s.rules):
         return False
     return s.steps >= (_FEW if s.depth <= _DEEP else _MANY)

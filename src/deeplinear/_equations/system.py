@@ -112,13 +112,13 @@ class Equations:
         outputs = self.c.structure.outputs
         return np.asarray(error.reshape(len(error), -1, outputs).sum(axis=-1) + noise)  # eq-losses
 
-    def squared_gradients(self, step: int) -> list[Array]:
-        """Squared norm of the gradient of each weight layer, over the last width, each of shape (batch, 1)."""
+    def inner_products(self, step: int) -> list[Array]:
+        """Inner products of the gradient of each weight layer with those up to it, over the last width."""
         gamma0 = self.c.whole_gamma0[..., 0]
-        squares = [gamma0**2 * products[:, -1:] for products in self.gradient_products(step)]
+        products = [gamma0**2 * each for each in self.gradient_products(step)]
         if self.c.structure.branches_vanish:
-            squares[1] = 0.0 * squares[1]
-        return squares
+            products[1] = 0.0 * products[1]
+        return products
 
     def gradient_products(self, step: int) -> list[Array]:
         """Products of the gradient of each weight layer with those up to it, over the last width and gamma0^2.

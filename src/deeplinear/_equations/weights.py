@@ -9,7 +9,7 @@ kernel of a weight layer has an initial part, the variance of W_l(0) times d_l(t
 part, a_l(t, s) times a correlation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deeplinear._core.arrays import Array, identity, namespace
@@ -155,21 +155,46 @@ class GrowingWeights:
         own: Array = namespace(learned).concat([w.lost[:, row * outputs, None], learned], axis=-1)
         return own
 
-    def append(self, group: int, rows: slice, lost: Array, a: Array, d: Array | None = None) -> None:
-        """Fill rows of a group, given d - 1 (batch, r) and a (batch, r, e) over times; d where it is known better."""
-        xp, w, outputs = namespace(a), self._groups[group], self._outputs
-        for kept, values in ((w.lost, lost), (w.d, 1.0 + lost if d is None else d)):
-            kept[:, rows] = values if outputs == 1 else xp.repeat(values, outputs, axis=-1)
-        if w.X is not None:
-            return
-        if self._readout is None:
-            w.a[rows] = a
-            return
-        spread = xp.repeat(xp.repeat(a, outputs, axis=-2), outputs, axis=-1)
-        w.a[rows] = spread
-        if group == self._last:
-            within = xp.tile(identity(outputs, a), a.shape[-2:])
-            self._readout[rows] = xp.where(within != 0, spread, 0.0)  # which may be infinite
+    def append(self, row: int, numbers: Array, X: Mapping[int, Array] | None = None) -> None:
+        """Fill the rows of times from one on.
+
+        Parameters
+        ----------
+        row
+            The first time.
+        numbers
+            Of each time and group d - 1, d, and a over times, shape (times, groups, batch, 2 + times).
+        X
+            By group, what has been learned by orthogonal steps, shape (batch, rows, rows) for the first rows.
+        """
+        xp, outputs = namespace(numbers), self._outputs
+        end = row + len(numbers)
+        rows = slice(row * outputs, end * outputs)
+        for index, (group, w) in enumerate(self._groups.items()):
+            own = xp.moveaxis(numbers[:, index], 0, 1)  # (batch, times, ...)
+            for kept, values in ((w.lost, own[..., 0]), (w.d, own[..., 1])):
+                kept[:, rows] = values if outputs == 1 else xp.repeat(values, outputs, axis=-1)
+            a = own[..., 2 : 2 + end]
+            if w.X is not None:
+                self._fill_matrix(w.X, a[:, -1], (X or {}).get(group))
+            elif self._readout is None:
+                w.a[rows] = a
+            else:
+                spread = xp.repeat(xp.repeat(a, outputs, axis=-2), outputs, axis=-1)
+                w.a[rows] = spread
+                if group == self._last:
+                    within = xp.tile(identity(outputs, a), a.shape[-2:])
+                    self._readout[rows] = xp.where(within != 0, spread, 0.0)  # which may be infinite
+
+    def _fill_matrix(self, read: Array, a: Array, X: Array | None) -> None:
+        """Fill the matrix of a group: what orthogonal steps have learned, and other steps on the diagonal."""
+        xp = namespace(read)
+        end = a.shape[-1] * self._outputs
+        read[:, :end, :end] = 0.0
+        if X is not None:
+            read[:, : X.shape[-1], : X.shape[-1]] = X
+        diagonal = a if self._outputs == 1 else xp.repeat(a, self._outputs, axis=-1)
+        read[:, range(end), range(end)] += diagonal
 
 
 def _spread(rows: Array, x: Array) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from deeplinear._experiment.sizes import count
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
-from deeplinear._rules.rule import Optimizer
+from deeplinear._rules.rule import Rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +90,18 @@ class DataTotals:
     looks: tuple[int, int]
 
 
-def evaluations(optimizer: Optimizer) -> tuple[int, int]:
+def evaluations(optimizer: Rule) -> tuple[int, int]:
     """How often a step evaluates the loss, and how often the gradient.
 
     Examples
     --------
-    >>> from deeplinear._rules.more_rules import SAM, ScheduleFree
+    >>> from deeplinear._rules.sam import SAM
+    >>> from deeplinear._rules.schedule_free import ScheduleFree
     >>> evaluations(SAM(lr=0.1, rho=0.05)), evaluations(ScheduleFree(lr=0.1))
     ((2, 2), (2, 1))
     """
-    ascends, averages = optimizer.ascent is not None, optimizer.averaging is not None
-    return (2 if ascends or averages else 1), (2 if ascends else 1)
+    traits = optimizer.traits
+    return traits.looks + traits.elsewhere, traits.looks
 
 
 def data_sets(problem: Problem, unit: int, probes: int = 0) -> list[DataSet]:

@@ -27,7 +27,8 @@ from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._problem.data import Modes
 from deeplinear._problem.problem import Problem
 from deeplinear._rules.averages import Average
-from deeplinear._rules.rule import Optimizer, Orthogonal
+from deeplinear._rules.rule import Orthogonal, Rule
+from deeplinear._rules.traits import traits_within
 
 EXPLICIT, LAZY, REDUCED, AUTO = "explicit", "lazy", "reduced", "auto"
 
@@ -130,9 +131,9 @@ class Counts:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Ways in which matrices may be kept: orthogonal steps look at every entry."""
-        is_orthogonal = any(stage.optimizer.orthogonal is not None for stage in self.problem.stages)
-        return (EXPLICIT,) if is_orthogonal else (EXPLICIT, LAZY, REDUCED)
+        """Ways in which matrices may be kept: orthogonal steps, and sizes of what a rule keeps, need every entry."""
+        traits = [stage.optimizer.traits for stage in self.problem.stages]
+        return (EXPLICIT,) if any(each.orthogonal or each.past for each in traits) else (EXPLICIT, LAZY, REDUCED)
 
     def check(self, method: str) -> None:
         """Refuse a way in which matrices may not be kept."""
@@ -260,12 +261,11 @@ class Counts:
         return data_totals(self.problem, self.sizes.unit, self.probes)
 
 
-def _rule_cost(optimizer: Optimizer, steps: int) -> tuple[int, int]:
+def _rule_cost(optimizer: Rule, steps: int) -> tuple[int, int]:
     """Passes over all weights in a step, and copies of them that are kept beside them."""
-    if optimizer.averaging is not None:
-        return 9, 2
-    has_momentum = optimizer.plain.has_momentum(steps) or optimizer.orthogonal is not None
-    return (5 if has_momentum else 3) + (4 if optimizer.ascent is not None else 0), 1 if has_momentum else 0
+    traits = traits_within(optimizer, steps)
+    kept = len(traits.keeps)
+    return 3 + 2 * kept + 4 * (traits.looks - 1 + traits.elsewhere), kept + traits.elsewhere
 
 
 def _orthogonal_cost(rule: Orthogonal, shapes: list[tuple[int, int]]) -> tuple[int, int]:

@@ -7,12 +7,11 @@ from deeplinear._core.arrays import Array, computing, namespace
 from deeplinear._experiment.averages import Running
 from deeplinear._experiment.curvature import POSITIONS, Curvature, Directions, lanczos
 from deeplinear._experiment.data_sets import DataSet
-from deeplinear._experiment.descent import Ascent, Factors, Gradient, Rule
 from deeplinear._experiment.in_place import copied
-from deeplinear._experiment.more_rules import rule_of
 from deeplinear._experiment.network import FiniteNetwork
 from deeplinear._experiment.record import Log, Run
 from deeplinear._experiment.singular_values import SingularValues
+from deeplinear._experiment.steps import Gradient, Steps
 from deeplinear._experiment.streams import Batch, Inputs, Stream
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
@@ -83,7 +82,8 @@ class Training:
         self._averages = [Running(average) for average in averages]
         readout = network.weights[-1]
         self._together = 1 if readout.ndim == 2 else len(readout)
-        self._rule = Rule(network.parameters)
+        self._weights = network.parameters
+        self._rule: Steps
         self._stream: Stream = iter(())
         self._subtracted: Array | float | None = None
 
@@ -112,7 +112,6 @@ class Training:
                 self._stream = iter(())  # whose samples may be large
                 self._stream = self._task.stream(next(data))
             if not stage.since:
-                self._rule = Rule(self._rule.weights)  # without buffers
                 self._rule = self._start(stage)
             for t in range(stage.start, stage.stop):
                 if not self._step(t, phase, stage):
@@ -121,13 +120,15 @@ class Training:
                     advance(self._together)
         return self._task.problem.steps
 
-    def _start(self, stage: Stage) -> Rule:
+    def _start(self, stage: Stage) -> Steps:
         """Return the rule of a phase, which starts afresh from the weights that count."""
-        return rule_of(stage.optimizer, self._rule.weights, stage.of, factors_of(self._task.problem, stage))
+        width = self._network.weights[-2].shape[-2]
+        return Steps(stage.optimizer, self._weights, stage.of, self._task.problem.units, width)
 
     def _step(self, t: int, phase: int, stage: Stage) -> bool:
         """Take one step, unless it is the last; return whether any network is still within bounds."""
         rule, inputs, target = self._rule, self._task.inputs, self._task.targets[phase]
+        rule.begin(t - stage.start + stage.since)
         self._averaged_losses(t, stage, target)
         early = self._measure_curvature(t, stage, target)
         counted = None if rule.evaluated is rule.weights else self._evaluate(rule.weights, target)[1]
@@ -144,10 +145,8 @@ class Training:
         self._log.fields(t, error, inputs.felt(error), batch.share * seen.residual, h, g)
         if t + 1 < self._task.problem.steps:
             gradient = self._gradient(h, g)
-            if rule.radius is not None:
-                with Ascent(rule.weights, gradient, rule.radius):
-                    gradient = self._gradient_on(batch, target)
-            rule.step(t - stage.start + stage.since, gradient)
+            while rule.receive(gradient):
+                gradient = self._gradient_on(batch, target)
         return True
 
     def _measure_curvature(self, t: int, stage: Stage, target: Array) -> Batch | None:
@@ -208,8 +207,8 @@ class Training:
         return Gradient(self._network.gradients(h, g), lambda: self._network.squares(h, g))
 
     def _gradient_on(self, batch: Batch, target: Array) -> Gradient:
-        """Return the gradient on the same batch at the weights as they are now."""
-        g, error = self._evaluate(self._rule.weights, target)
+        """Return the gradient on the same batch where the rule wants another one."""
+        g, error = self._evaluate(self._rule.evaluated, target)
         h = self._network.forward(batch.signal(error, batch.see(error).residual))
         return self._gradient(h, g)
 
@@ -231,15 +230,3 @@ def _whole(batch: Batch, stage: Stage) -> Batch:
     """Return the data of the loss that training descends: all samples, or all of the distribution if they are fresh."""
     is_fresh = stage.sampling.subsamples and stage.sampling.fresh
     return batch.population(stage.noise) if is_fresh else batch.whole()
-
-
-def factors_of(problem: Problem, stage: Stage) -> Factors:
-    """Return the factors of each weight layer in a phase."""
-    optimizer, count = stage.optimizer, problem.network.layers + 1
-    every = (
-        problem.layer_rates(optimizer),
-        problem.layer_decays(optimizer),
-        problem.size_factors(optimizer),
-        problem.orthogonal_rates(),
-    )
-    return Factors(*(spread(each, count).tolist() for each in every))

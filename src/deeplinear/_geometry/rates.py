@@ -1,11 +1,11 @@
 """How far a curvature may go before a step overshoots, for the rule that a run follows."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._equations.rules import orthogonal_layers, stretch_of
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
 
@@ -16,12 +16,8 @@ class Feels(Protocol):
     """What a rule made of the last gradients, if it looks at their sizes, as in ``Stop``."""
 
     @property
-    def scales(self) -> Mapping[int, Array] | None:
-        """By group of layers, what a rule multiplied them with that divides by their sizes."""
-
-    @property
-    def gains(self) -> Mapping[int, Array]:
-        """Likewise of orthogonal steps, rate included."""
+    def gains(self) -> Array | None:
+        """By layer, what a step with rates of 1 and without momentum adds of the last gradient, shape (L + 1,)."""
 
 
 def stage_at(problem: Problem, step: int) -> Stage:
@@ -33,12 +29,14 @@ def rate_factors(problem: Problem, step: int, rule: Feels) -> Array:
     """Return the factors F on the rates of the weight layers at a step, shape (L + 1,)."""
     stage = stage_at(problem, step)
     factors: Array = np.array(problem.layer_rates(stage.optimizer), float)
-    if stage.optimizer.scaling is not None and stage.optimizer.scaling.by_layer and rule.scales is not None:
-        factors *= np.array([float(rule.scales[layer][0, 0]) for layer in range(len(factors))])
+    if rule.gains is None:
+        return factors
+    if stage.optimizer.scaling is not None and stage.optimizer.scaling.by_layer:
+        factors = np.array(rule.gains)
     if _only_rescales(problem, stage):
-        lr = _numbers(stage, step)[0]
-        for layer, gain in rule.gains.items():
-            factors[layer] = float(gain[0, 0]) / lr
+        ratio = stage.optimizer.rates(stage.of)[step - stage.start + stage.since] / _numbers(stage, step)[0]
+        for layer in orthogonal_layers([stretch_of(stage)], len(factors)):
+            factors[layer] = rule.gains[layer] * ratio
     return factors
 
 
@@ -64,8 +62,10 @@ def limit(problem: Problem, step: int, rule: Feels) -> float:
     lr, mu, decay = _numbers(stage, step)
     if optimizer.orthogonal is not None and (mu or decay):
         return np.nan  # which the other weights have
-    if optimizer.scaling is not None and not optimizer.scaling.by_layer and rule.scales is not None:
-        lr *= float(next(iter(rule.scales.values()))[0, 0])
+    if optimizer.scaling is not None and not optimizer.scaling.by_layer and rule.gains is not None:
+        factors = problem.layer_rates(optimizer)
+        largest = int(np.argmax(factors))
+        lr *= rule.gains[largest] / factors[largest] if factors[largest] else 1.0
     if lr == 0.0:
         return np.inf
     return 2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if optimizer.plain.nesterov else 1.0) / lr - decay

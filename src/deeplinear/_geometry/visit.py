@@ -1,6 +1,6 @@
 """Stops on the way of training, at which the network is evaluated at other weights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import memory
-from deeplinear._core.arrays import Array
 from deeplinear._core.device import CPU, Device
 from deeplinear._core.progress import Progress
 from deeplinear._core.refusal import Refusal
@@ -36,18 +35,16 @@ class Stop(NamedTuple):
         The step.
     extension
         The equations up to its evaluation, with room for more.
-    scales
-        What a rule that divides gradients by their size multiplies those of each group of layers with, if it is one.
     gains
-        What orthogonal steps multiply the gradients of their layers with, rate included.
+        What a rule that looks at sizes makes of the last gradient of each layer at rates of 1, shape (L + 1,); None
+        of other rules.
     rows
         Row of the first evaluation of each step so far, shape (steps,).
     """
 
     step: int
     extension: Extension
-    scales: Mapping[int, Array] | None
-    gains: Mapping[int, Array]
+    gains: NDArray[np.float64] | None
     rows: NDArray[np.int64]
 
 
@@ -99,7 +96,7 @@ def visit(
             sampling = stage_at(problem, step).sampling
             fresh = bool(sampling.subsamples and sampling.fresh)
             extension = Extension(run.equations, evaluation.row, extra, fresh=fresh, twin=twin)
-            look(Stop(step, extension, training.scales, training.gains, rows))
+            look(Stop(step, extension, training.gains, rows))
             if extension.equations.chain.unsettled.any():
                 raise Unresolved(
                     f"{nodes} nodes in depth do not solve the network around step {step}; lower depth or lr"

@@ -8,8 +8,11 @@ from deeplinear._core import checks
 from deeplinear._core.about import About, AboutPart, check_fields
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population, Sampling
-from deeplinear._rules.more_rules import SAM, Muon, NormalizedDescent, ScheduleFree
-from deeplinear._rules.rule import GradientDescent
+from deeplinear._rules.descent import GradientDescent
+from deeplinear._rules.muon import Muon
+from deeplinear._rules.normalized import NormalizedDescent
+from deeplinear._rules.sam import SAM
+from deeplinear._rules.schedule_free import ScheduleFree
 
 OPTIMIZERS = (GradientDescent, NormalizedDescent, Muon, ScheduleFree, SAM)
 AnyOptimizer = GradientDescent | NormalizedDescent | Muon | ScheduleFree | SAM

@@ -23,8 +23,8 @@ from deeplinear._problem.quadrature import MOST_OF_A_STEP
 from deeplinear._problem.sampling import Sampling
 from deeplinear._problem.spectrum import PowerLaw, Spectrum
 from deeplinear._problem.tables import phase_table, read_part, read_phase, table_of
-from deeplinear._rules.layers import PerLayer, check_count, every_layer
-from deeplinear._rules.rule import Optimizer, Scaling
+from deeplinear._rules.layers import check_count, every_layer
+from deeplinear._rules.rule import ORTHOGONAL, SIZED, SIZED_BY_LAYER, Rule
 from deeplinear._rules.series import is_constant
 
 _NETWORK = AboutPart("Network", "What is trained: layers of linear neurons, from random weights.", (MLP, ResNet), MLP)
@@ -253,32 +253,31 @@ class Problem:
 
         return replace_named(self, {**(values or {}), **fields})
 
-    def layer_rates(self, optimizer: Optimizer) -> NDArray[Any]:
-        """Factor on the learning rate of each weight layer, first to last, shape (L + 1,).
+    def units(self, rule: Rule) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Units of a rule's rate in each weight layer, first to last, and the factor on the squared size of gradients.
 
-        At infinite depth one entry stands for all hidden matrices. The array is to be read only.
+        At infinite depth one entry stands for all hidden matrices. Standard weights are W_l over the root of the
+        fan-in, so their gradients are larger by that root. The arrays are to be read only.
         """
-        find = _layer_rates if self.is_complex else _layer_rates_once  # in which 1 and 1 + 0j would be the same
-        return find(self.network, optimizer.scaling, optimizer.plain.layer_lr)
+        return _units(self.network, rule.unit)
 
-    def size_factors(self, optimizer: Optimizer) -> NDArray[Any]:
-        """Factor on the squared size of each weight layer's gradient that a rule divides by, likewise.
+    def layer_rates(self, optimizer: Rule) -> NDArray[Any]:
+        """Factor on the learning rate of each weight layer, first to last, shape (L + 1,)."""
+        plain = optimizer.plain
+        factors: NDArray[Any] = every_layer("layer_lr", plain.layer_lr, self.network.hidden_matrices)
+        rates: NDArray[Any] = self.units(plain)[0] * factors
+        rates.setflags(write=False)
+        return rates
 
-        Standard weights are W_l over the root of the fan-in, so their gradients are larger by that root.
-        """
-        return _size_factors(self.network, optimizer.scaling)
+    def size_factors(self, optimizer: Rule) -> NDArray[Any]:
+        """Factor on the squared size of each weight layer's gradient that a rule divides by, likewise."""
+        return self.units(optimizer)[1]
 
     def orthogonal_rates(self) -> NDArray[Any]:
-        """Factor on the learning rate of orthogonal steps of each weight layer, likewise.
+        """Factor on the learning rate of orthogonal steps of each weight layer, likewise."""
+        return _units(self.network, ORTHOGONAL)[0]
 
-        Steps are as large as initial weights, sqrt(N_{l+1}); those of standard weights, as sqrt(N_l).
-        """
-        fan_ins = self.network.fan_ins
-        factors: NDArray[Any] = np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))  # eq-standard-size
-        factors[1:-1] *= self.network.branch_rate(own_size=True)
-        return factors
-
-    def layer_decays(self, optimizer: Optimizer) -> NDArray[Any]:
+    def layer_decays(self, optimizer: Rule) -> NDArray[Any]:
         """Factor on the weight decay of each weight layer, first to last, likewise."""
         return every_layer("layer_decay", optimizer.plain.layer_decay, self.network.hidden_matrices)
 
@@ -390,23 +389,24 @@ PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts
 """The kinds that each part of a problem may take; the first is the default in a TOML file."""
 
 
-def _layer_rates(network: Network, scaling: Scaling | None, layer_lr: PerLayer) -> NDArray[Any]:
-    if scaling is None or not scaling.normalizes:
-        factors, own_size = network.fan_ins, False
-    else:
-        factors, own_size = _size_factors(network, scaling), scaling.by_layer
-    factors[1:-1] *= network.branch_rate(own_size)
-    rates: NDArray[Any] = factors * every_layer("layer_lr", layer_lr, network.hidden_matrices)
-    rates.setflags(write=False)
-    return rates
+def _units(network: Network, unit: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    # Networks with 1 and with 1 + 0j are equal.
+    return (_units_of if any(map(np.iscomplexobj, vars(network).values())) else _units_once)(network, unit)
 
 
-_layer_rates_once = lru_cache(maxsize=32)(_layer_rates)  # many problems have the same
-
-
-def _size_factors(network: Network, scaling: Scaling | None) -> NDArray[Any]:
+def _units_of(network: Network, unit: str) -> tuple[NDArray[Any], NDArray[Any]]:
     fan_ins = network.fan_ins
-    if scaling is None or not scaling.normalizes:
-        return np.ones_like(fan_ins)
-    factors: NDArray[Any] = fan_ins / fan_ins[-1]  # eq-standard-size
-    return factors
+    rates, sizes = fan_ins.copy(), np.ones_like(fan_ins)
+    if unit in (SIZED, SIZED_BY_LAYER):
+        rates = sizes = fan_ins / fan_ins[-1]  # eq-standard-size
+    elif unit == ORTHOGONAL:
+        # Steps are as large as initial weights, sqrt(N_{l+1}); those of standard weights, as sqrt(N_l).
+        rates = np.sqrt(fan_ins / np.append(fan_ins[1:], fan_ins[-1]))  # eq-standard-size
+    rates = np.array(rates)
+    rates[1:-1] *= network.branch_rate(own_size=unit in (SIZED_BY_LAYER, ORTHOGONAL))
+    for array in (rates, sizes):
+        array.setflags(write=False)
+    return rates, sizes
+
+
+_units_once = lru_cache(maxsize=64)(_units_of)  # many problems have the same

@@ -8,8 +8,9 @@ from deeplinear._core.about import AboutPart, described
 from deeplinear._core.refusal import Refusal, check_names
 from deeplinear._core.words import counted
 from deeplinear._problem.phase import ABOUT_OPTIMIZER, ABOUT_SAMPLING, SAMPLINGS, Phase
+from deeplinear._rules.descent import GradientDescent
 from deeplinear._rules.layers import Layers
-from deeplinear._rules.rule import GradientDescent, Optimizer
+from deeplinear._rules.rule import Rule
 from deeplinear._rules.schedules import Schedule
 
 _OWN = {
@@ -29,7 +30,7 @@ def table_of(part: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Schedule | Layers):
         return value.to_dict()
-    return table_of(value) if isinstance(value, (Optimizer, *SAMPLINGS)) else value
+    return table_of(value) if isinstance(value, (Rule, *SAMPLINGS)) else value
 
 
 def phase_table(phase: Phase) -> dict[str, Any]:

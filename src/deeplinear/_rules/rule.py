@@ -1,29 +1,25 @@
-"""The update rules: plain frozen data, no numerics.
+"""What an update rule is: plain frozen data, and one method that says how weights change in a step."""
 
-Every rule says what solvers and simulators need of it. Of the ``Optimizer`` there is
-
-    rates, momenta, decays         numbers of every step
-    layer_lr, layer_decay          factors of every weight layer
-    scaling                        how gradients are divided by their size, if they are
-    ascent                         how far up the slope gradients are taken, if not at the weights themselves
-    averaging                      how far gradients are taken towards the mean of the weights, if they are
-    orthogonal                     which weights take orthogonal steps, if some do; the rest follow ``plain``
-    other                          the rule of the rest, if it has a rate of its own
-"""
-
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+import inspect
+import re
+from collections.abc import Generator
+from dataclasses import MISSING, Field, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.about import About, Kind, check_fields
+from deeplinear._core.about import About, Kind, check_fields, described
 from deeplinear._core.refusal import Refusal
 from deeplinear._rules.layers import LayerCheck, PerLayer
 from deeplinear._rules.schedules import Schedule
 from deeplinear._rules.series import Series, SeriesCheck, is_constant, is_function, is_listed, series_values
+from deeplinear._rules.vectors import Memory, Vector
 
-_LR = About(
+if TYPE_CHECKING:
+    from deeplinear._rules.traits import Traits
+
+LR = About(
     "Learning rate",
     "Size of each step: too small is slow, and too large blows up.",
     "series",
@@ -33,7 +29,7 @@ _LR = About(
     usual=(0.0005, 2.0),
     log=True,
 )
-_MOMENTUM = About(
+MOMENTUM = About(
     "Momentum",
     "How much of the last step is carried over.",
     "series",
@@ -41,45 +37,56 @@ _MOMENTUM = About(
     check=SeriesCheck(checks.fraction_below_one, checks.fraction_below_one),
     usual=(0.0, 0.99),
 )
-_NESTEROV = About(
+NESTEROV = About(
     "Look ahead (Nesterov)", "Look ahead along the momentum, which must be above 0.", "switch", check=checks.flag
 )
-_WEIGHT_DECAY = About(
+WEIGHT_DECAY = About(
     "Weight decay",
     "How strongly all weights are pulled towards zero.",
     "series",
     symbol=r"\kappa",
     check=SeriesCheck(checks.non_negative, checks.non_negative),
 )
-_LAYER_LR = About(
+LAYER_LR = About(
     "Rate of each layer",
     "Factors on the learning rate of each weight layer; 0 freezes a layer.",
     "layers",
     check=LayerCheck(checks.non_negative),
 )
-_LAYER_DECAY = About(
+LAYER_DECAY = About(
     "Decay of each layer",
     "Factors on the weight decay of each weight layer.",
     "layers",
     check=LayerCheck(checks.non_negative),
 )
-_PER = {"global": "all weights", "layer": "each layer"}
+PER = {"global": "all weights", "layer": "each layer"}
+
+GRADIENT, SIZED_BY_LAYER, SIZED, ORTHOGONAL = (
+    "gradient",
+    "gradient over its size by layer",
+    "gradient over its size",
+    "orthogonal",
+)
+"""What a rate multiplies, which says its unit: a gradient, one divided by its size, or an orthogonal matrix."""
+
+KNOWN: "dict[str, type[Rule]]" = {}
+"""Every class of update rules that there is, by its name."""
 
 
-_CLIP = About(
-    "Largest gradient",
-    "Gradients that are larger than this are scaled down to it.",
-    check=checks.OrNone(checks.positive),
-    usual=(0.01, 10.0),
-    log=True,
-)
-_CLIP_BY = About(
-    "Measure gradients over",
-    "Whether the gradient of all weights together is clipped, or that of each layer.",
-    "choice",
-    check=checks.Word(tuple(_PER)),
-    choices=_PER,
-)
+@dataclass(frozen=True)
+class Look:
+    """A place at which a rule wants the gradient.
+
+    Parameters
+    ----------
+    weights
+        The weights to look at, made of those that the step begins with.
+    batch
+        Looks of a step with the same batch see the same examples, as all do by default.
+    """
+
+    weights: Vector
+    batch: Any = None
 
 
 @dataclass(frozen=True)
@@ -127,17 +134,66 @@ class Orthogonal:
     input: bool
 
 
-class Optimizer:
-    """What all update rules have in common; not made directly."""
+Step = Generator[Look, Vector, Vector]
+"""A step of a rule, as it is taken."""
+
+
+class Rule:
+    """An update rule: a frozen dataclass with one method, ``step``, that says how weights change in a step.
+
+    The method is a generator. It yields a ``Look`` where it wants a gradient, receives it, and returns the new weights;
+    who computes these, theory, a network or an optimizer of PyTorch, is none of its business. Weights and gradients
+    add up, are multiplied by numbers, and have ``norm()``, ``norms()`` of each layer, ``inner(other)``,
+    ``only("hidden")`` and ``orthogonal()``; a gradient points downhill. ``memory`` keeps what one step leaves to the
+    next, and ``t`` counts the steps. Fields of the rule are its numbers at step ``t``, of which ``lr`` is the rate that
+    searches vary; it is in units of each layer, so that one text serves all parameterizations.
+
+    A rule is known, to files and to the command line, once its class exists.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Signed(Rule):
+    ...     lr: float = 0.05
+    ...
+    ...     def step(self, weights, memory, t):
+    ...         gradient = yield Look(weights)
+    ...         return weights + self.lr / gradient.norm() * gradient
+    >>> Signed(lr=0.1).traits.sizes
+    True
+    """
 
     lr: Series
-    _series: ClassVar[tuple[str, ...]] = ("lr",)
+    kind: ClassVar[Kind]
     momentum: Any = 0.0
     nesterov: bool = False
     weight_decay: Any = 0.0
     layer_lr: PerLayer = None
     layer_decay: PerLayer = None
-    other: "GradientDescent | None" = None
+    other: "Rule | None" = None
+    unit: str = GRADIENT
+    """What its rate multiplies: a gradient, or something of a size of its own."""
+
+    def __init_subclass__(cls) -> None:
+        own = inspect.get_annotations(cls)
+        if not any("lr" in inspect.get_annotations(base) for base in cls.__mro__ if base is not Rule):
+            raise TypeError(f"{cls.__name__} must have a field lr, the learning rate that searches vary")
+        for name, annotation in own.items():
+            given = cls.__dict__.get(name, MISSING)
+            if "ClassVar" not in str(annotation) and not (isinstance(given, Field) and given.metadata):
+                setattr(cls, name, _described(name, str(annotation), given))
+        if "kind" not in cls.__dict__:
+            words = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__)
+            cls.kind = Kind(words.lower(), words.replace("-", " "), words.replace("-", " "))
+        KNOWN[cls.__name__] = cls
+
+    def __init__(self, *values: Any, **fields: Any) -> None:
+        raise TypeError(f"{type(self).__name__} must be a dataclass: write @dataclass(frozen=True) above its class")
+
+    def step(self: Any, weights: Vector, memory: Memory, t: Any) -> Step:
+        """Take the weights from step t to t + 1: yield where gradients are wanted, and return the new weights."""
+        raise NotImplementedError
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -147,12 +203,12 @@ class Optimizer:
     @property
     def series(self) -> tuple[str, ...]:
         """Names of the fields that may depend on the step."""
-        return self._series
+        return tuple(each.name for each in described(type(self)) if each.about.form == "series")
 
     @property
     def functions(self) -> list[str]:
         """Names of the fields that are functions of the step."""
-        return [name for name in self._series if is_function(getattr(self, name))]
+        return [name for name in self.series if is_function(getattr(self, name))]
 
     @property
     def has_schedule(self) -> bool:
@@ -162,10 +218,10 @@ class Optimizer:
     @property
     def changes_in_time(self) -> bool:
         """Whether any number of the rule depends on the step."""
-        return not all(is_constant(getattr(self, name)) for name in self._series)
+        return not all(is_constant(getattr(self, name)) for name in self.series)
 
     @property
-    def plain(self) -> "Optimizer":
+    def plain(self) -> "Rule":
         """The rule of the weights that take no orthogonal steps."""
         return self
 
@@ -187,12 +243,12 @@ class Optimizer:
     @property
     def looks_elsewhere(self) -> bool:
         """Whether gradients are taken, or losses reported, elsewhere than at the weights that take the steps."""
-        return self.ascent is not None or self.averaging is not None
+        return self.traits.looks > 1 or self.traits.elsewhere
 
     @property
     def is_plain(self) -> bool:
         """Whether it is descent along gradients as they are, taken at the weights themselves."""
-        return self.scaling is None and not self.looks_elsewhere and self.orthogonal is None
+        return False
 
     @property
     def called(self) -> str:
@@ -207,12 +263,12 @@ class Optimizer:
 
     def check(self, steps: int) -> None:
         """Refuse series that do not fit the number of steps."""
-        if self.changes_in_time:
-            self.rates(steps), self.momenta(steps), self.decays(steps)
+        for name in self.series if self.changes_in_time else ():
+            self.values(name, steps)
 
     def tabulated(self, steps: int) -> Self:
         """The same with the values of functions in their place, as files and other processes need them."""
-        return replace(self, **{name: tuple(self._values(name, steps).tolist()) for name in self.functions})  # type: ignore[type-var]
+        return replace(self, **{name: tuple(self.values(name, steps).tolist()) for name in self.functions})  # type: ignore[type-var]
 
     def scaled(self, factor: float, steps: int) -> Self:
         """The same with the learning rate of every step multiplied by a factor.
@@ -231,18 +287,18 @@ class Optimizer:
 
     def first(self, count: int, steps: int) -> Self:
         """The same for the first ``count`` of ``steps`` steps alone."""
-        changing = [name for name in self._series if is_listed(getattr(self, name))]
-        return replace(self, **{name: tuple(self._values(name, steps)[:count].tolist()) for name in changing})  # type: ignore[type-var]
+        changing = [name for name in self.series if is_listed(getattr(self, name))]
+        return replace(self, **{name: tuple(self.values(name, steps)[:count].tolist()) for name in changing})  # type: ignore[type-var]
 
     def as_at_first(self, count: int, steps: int) -> Self:
         """The same for ``count`` steps, all of which have the numbers of the first of ``steps`` steps."""
-        changing = [name for name in self._series if not is_constant(getattr(self, name))]
-        return replace(self, **{name: (float(self._values(name, steps)[0]),) * count for name in changing})  # type: ignore[type-var]
+        changing = [name for name in self.series if not is_constant(getattr(self, name))]
+        return replace(self, **{name: (float(self.values(name, steps)[0]),) * count for name in changing})  # type: ignore[type-var]
 
     def steady(self, lr: float, steps: int) -> Self:
         """The same with one rate at all steps, and with the largest of other numbers that depend on the step."""
-        changing = [name for name in self._series[1:] if not is_constant(getattr(self, name))]
-        largest = {name: float(self._values(name, steps).max()) for name in changing}
+        changing = [name for name in self.series[1:] if not is_constant(getattr(self, name))]
+        largest = {name: float(self.values(name, steps).max()) for name in changing}
         return replace(self, lr=lr, **largest)  # type: ignore[type-var]
 
     def highest_rate(self, steps: int) -> float:
@@ -251,15 +307,15 @@ class Optimizer:
 
     def rates(self, steps: int) -> NDArray[Any]:
         """Learning rate at each of ``steps`` steps, shape (steps,)."""
-        return self._values("lr", steps)
+        return self.values("lr", steps)
 
     def momenta(self, steps: int) -> NDArray[Any]:
         """Momentum at each of ``steps`` steps, shape (steps,)."""
-        return self._values("momentum", steps)
+        return self.values("momentum", steps)
 
     def decays(self, steps: int) -> NDArray[Any]:
         """Weight decay at each of ``steps`` steps, shape (steps,)."""
-        return self._values("weight_decay", steps)
+        return self.values("weight_decay", steps)
 
     def has_decay(self, steps: int) -> bool:
         """Whether weights decay at any of ``steps`` steps."""
@@ -269,65 +325,59 @@ class Optimizer:
         """Whether any of ``steps`` steps has momentum."""
         return bool(self.momentum != 0 if is_constant(self.momentum) else self.momenta(steps).any())
 
-    def _values(self, name: str, steps: int) -> NDArray[Any]:
-        each = checks.fraction_below_one if name == "momentum" else checks.non_negative
+    def values(self, name: str, steps: int) -> NDArray[Any]:
+        """Value of a field at each of ``steps`` steps, shape (steps,)."""
+        about = next((each.about for each in described(type(self)) if each.name == name), None)
+        each = about.check.each if about and isinstance(about.check, SeriesCheck) else checks.non_negative
         return series_values(name, getattr(self, name), steps, each)
 
-
-@dataclass(frozen=True)
-class GradientDescent(Optimizer):
-    """Gradient descent with optional schedules, momentum, weight decay and clipping, and rates by layer.
-
-    With G_t the (negative) gradient in the units of the theory, every weight follows
-    ``m_{t+1} = momentum m_t + G_t - weight_decay W_t`` and ``W_{t+1} = W_t + lr_t m_{t+1}``;
-    Nesterov's rule steps along ``momentum m_{t+1} + G_t - weight_decay W_t`` instead.
-
-    Parameters
-    ----------
-    lr
-        Learning rate eta: a positive number; or one value per step (zero or above); or a schedule of
-        ``deeplinear.schedules``; or a function of the step number that returns such a value. The raw rate of the
-        finite network is N gamma0^2 eta.
-    momentum
-        From 0 up to but not including 1; it may depend on the step as ``lr`` does.
-    nesterov
-        Whether momentum looks ahead; needs momentum above 0.
-    weight_decay
-        Zero or above; it may depend on the step as ``lr`` does.
-    layer_lr, layer_decay
-        Factors on the rate and the weight decay of each weight layer: one for each of the L + 1, first to last, or a
-        mapping with some of ``input``, ``hidden`` and ``readout``. A rate of 0 freezes a layer.
-    clip
-        Largest norm of a gradient: larger ones are scaled down to it. Norms are those of G_t over the root of the
-        width, which are of order one.
-    clip_by
-        ``"global"`` clips the norm over all weights, ``"layer"`` that of each weight layer, which needs ``clip``.
-
-    Examples
-    --------
-    >>> GradientDescent(lr=lambda step: 0.1 / (1 + step)).rates(3)
-    array([0.1       , 0.05      , 0.03333333])
-    >>> GradientDescent(lr=0.05, layer_lr={"readout": 0.0}).layer_lr
-    {'input': 1.0, 'hidden': 1.0, 'readout': 0.0}
-    """
-
-    lr: Series = field(metadata=_LR.metadata)
-    momentum: Series = field(default=0.0, metadata=_MOMENTUM.metadata)
-    nesterov: bool = field(default=False, metadata=_NESTEROV.metadata)
-    weight_decay: Series = field(default=0.0, metadata=_WEIGHT_DECAY.metadata)
-    layer_lr: PerLayer = field(default=None, metadata=_LAYER_LR.metadata)
-    layer_decay: PerLayer = field(default=None, metadata=_LAYER_DECAY.metadata)
-    clip: float | None = field(default=None, metadata=_CLIP.metadata)
-    clip_by: str = field(default="global", metadata=_CLIP_BY.metadata)
-    kind: ClassVar[Kind] = Kind("gradient-descent", "gradient descent", "Gradient descent")
-    _series: ClassVar[tuple[str, ...]] = ("lr", "momentum", "weight_decay")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.clip is None and self.clip_by != "global":
-            raise Refusal("clip_by", self.clip_by, "'global' without clip, which says at what norm to clip")
+    @property
+    def parts(self) -> dict[str, "Rule"]:
+        """The rule, and those that it holds for some of the weights, by the path to their fields."""
+        return {"": self}
 
     @property
-    def scaling(self) -> Scaling | None:
-        """How gradients are clipped."""
-        return None if self.clip is None else Scaling(self.clip_by == "layer", self.clip)
+    def structure(self) -> tuple[Any, ...]:
+        """What two rules must share for their problems to be solved as one batch: all that is no number."""
+        return tuple((path, type(rule), _shape(rule)) for path, rule in self.parts.items())
+
+    @property
+    def traits(self) -> "Traits":
+        """What the rule does in a step, whatever its numbers are."""
+        from deeplinear._rules.traits import traits_of  # it runs rules
+
+        return traits_of(self)
+
+
+def _shape(rule: Rule) -> tuple[Any, ...]:
+    """Return the fields of a rule that are no numbers, and of the others whether they are given."""
+    found: list[Any] = []
+    for each in described(type(rule)):
+        value, form = getattr(rule, each.name), each.about.form
+        if form in ("number", "series"):
+            found.append(value is not None)
+        elif form not in ("layers", "rule"):
+            found.append(value)
+    return tuple(found)
+
+
+def _described(name: str, annotation: str, default: Any) -> Any:
+    """Return a field with what can be said of it, where its class says no more than its kind."""
+    words = name.replace("_", " ")
+    label, help = words[:1].upper() + words[1:], f"The number {words} of the rule."
+    if name == "lr":
+        about = LR
+    elif "bool" in annotation:
+        about = About(label, f"Turn {words} on.", "switch", check=checks.flag)
+    elif "int" in annotation:
+        about = About(label, help, "whole", check=checks.Whole(0))
+    elif "str" in annotation:
+        about = About(label, f"The word {words} of the rule.", "choice", choices={default: default})
+    elif "Series" in annotation:
+        about = About(label, help, "series", check=SeriesCheck(_NUMBER, _NUMBER))
+    else:
+        about = About(label, help, check=_NUMBER)
+    return field(metadata=about.metadata) if default is MISSING else field(default=default, metadata=about.metadata)
+
+
+_NUMBER = checks.Number("a finite number", lambda value: abs(value) < float("inf"))

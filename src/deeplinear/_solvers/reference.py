@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Population
 from deeplinear._rules.averages import Average
-from deeplinear._solvers.reference_rules import Row, gradient_sizes, train
+from deeplinear._solvers.reference_rules import Row, correlations_around, train
 
 Array = NDArray[np.floating[Any]]
 
@@ -121,7 +121,7 @@ def reference(problem: Problem, averages: Sequence[Average] = ()) -> dict[str, A
             for kernels in every:
                 kernels.cut(len(rows) * outputs)
             break
-        row = training.send(gradient_sizes(problem, network.Cg, network.Ch))
+        row = training.send(correlations_around(problem, network.Cg, network.Ch))
     return _results(problem, rows, *every, len(averages))
 
 

@@ -15,6 +15,10 @@ from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.sampling import MultiPassSGD, OnlineSGD
 from deeplinear._rules.averages import Average
+from deeplinear._rules.binding import bound, numbers_of
+from deeplinear._rules.numbers import Numbers
+from deeplinear._rules.rule import Look, Rule
+from deeplinear._rules.vectors import Memory, Vector
 
 Array = NDArray[Any]
 
@@ -68,74 +72,146 @@ class _Weight:
         return _Weight(factor * self.d, factor * self.X)
 
 
-Sizes = tuple[list[float], list[tuple[Array, Array]]]
-"""Squared norms of the last gradients of all layers, and the correlations (C_g above, C_h below) of each layer."""
+Correlations = list[tuple[Array, Array]]
+"""Of the fields around each layer so far: C_g above and C_h below."""
 
 
-def gradient_sizes(problem: Problem, Cg: Array, Ch: Array) -> Sizes:
-    """Return what rules look at after an evaluation: norms are over the root of the last width."""
-    network, C = problem.network, problem.data.outputs
-    L, gamma0 = network.layers, network.gamma0
-    nu = np.array(network.widths) if np.isfinite(network.widths[0]) else np.ones(L)
-    last, squares, correlations = slice(-C, None), [], []
-    for layer in range(L + 1):
-        rows = len(Ch[0])
-        above = np.kron(np.ones((rows // C, rows // C)), np.eye(C)) if layer == L else Cg[layer + 1]
-        branch = network.branch_factor if network.skip and 0 < layer < L else 1.0
-        ratio = 1.0 if layer == L else nu[layer] / nu[-1]
-        squares.append(float(ratio * (branch * gamma0) ** 2 * np.sum(above[last, last] * Ch[layer][last, last])))
-        correlations.append((above, Ch[layer]))
-    return squares, correlations
+class _Weights(Vector):
+    """All layers, with the operations of a rule done at once and one by one."""
+
+    __slots__ = ("asked", "layers")
+
+    def __init__(self, layers: list[_Weight], asked: "_Asked") -> None:
+        self.layers, self.asked = layers, asked
+
+    def keep_as(self, name: str) -> None:
+        """Nothing is to be done: it is what it is."""
+
+    @property
+    def base(self) -> int:
+        """Not counted here."""
+        return 0
+
+    def only(self, *layers: str) -> "_Weights":
+        """Return the same in some layers, and zero in the rest."""
+        roles = ["input", *["hidden"] * (len(self.layers) - 2), "readout"]
+        pairs = zip(roles, self.layers, strict=True)
+        return _Weights([float(role in layers) * layer for role, layer in pairs], self.asked)
+
+    def __add__(self, other: Any) -> "_Weights":
+        pairs = zip(self.layers, other.layers, strict=True)
+        return _Weights([one + two for one, two in pairs], self.asked)
+
+    def __sub__(self, other: Any) -> "_Weights":
+        difference: _Weights = self + -1.0 * other
+        return difference
+
+    def __mul__(self, number: Any) -> "_Weights":
+        values = number.values[:, 0] if isinstance(number, Numbers) else [number]
+        every = values if len(values) > 1 else [values[0]] * len(self.layers)
+        return _Weights([float(each) * layer for each, layer in zip(every, self.layers, strict=True)], self.asked)
+
+    __rmul__ = __mul__
+
+    def inners(self, other: Any) -> Numbers:
+        """Inner products by layer: sums of X_1 with C_g X_2 C_h."""
+        found = []
+        for layer, (one, two) in enumerate(zip(self.layers, other.layers, strict=True)):
+            if one.d or two.d:
+                raise ValueError("the reference has no size of initial weights")
+            above, below = self.asked.correlations[layer]
+            rows = len(above)
+            product = np.sum(one.X[:rows, :rows] * (above @ two.X[:rows, :rows] @ below))
+            found.append([self.asked.squared_factors[layer] * product])
+        return Numbers(np.array(found))
+
+    def orthogonal(self, iterations: int = 5) -> "_Weights":
+        """Return what iterations of Newton and Schulz make of each layer, of the size of initial weights."""
+        made = []
+        for layer, one in enumerate(self.layers):
+            factor = self.asked.factors[layer]
+            X = newton_schulz(one.X, *self.asked.correlations[layer], iterations)
+            made.append((1.0 / factor if factor else 0.0) * _Weight(0.0, X))
+        return _Weights(made, self.asked)
 
 
-def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None, Sizes, None]:
+class _Asked:
+    """What rules ask for: correlations, and the factors in front of the gradients of all layers."""
+
+    def __init__(self, problem: Problem) -> None:
+        network = problem.network
+        L, nu = network.layers, np.array(network.widths)
+        nu = nu if np.isfinite(nu[0]) else np.ones(L)
+        branches = [network.branch_factor if network.skip and 0 < layer < L else 1.0 for layer in range(L + 1)]
+        ratios = [*(nu / nu[-1]), 1.0]
+        self.correlations: Correlations = []
+        self.factors = [network.gamma0 * branch for branch in branches]
+        self.squared_factors = [ratio * each**2 for ratio, each in zip(ratios, self.factors, strict=True)]
+
+
+def correlations_around(problem: Problem, Cg: Array, Ch: Array) -> Correlations:
+    """Return what rules look at after an evaluation."""
+    outputs, L, rows = problem.data.outputs, problem.network.layers, len(Ch[0])
+    one = np.kron(np.ones((rows // outputs, rows // outputs)), np.eye(outputs))
+    return [(one if layer == L else Cg[layer + 1], Ch[layer]) for layer in range(L + 1)]
+
+
+def train(problem: Problem, averages: Sequence[Average]) -> Generator[Row | None, Correlations, None]:
     """Train: yield every row to be evaluated, and be sent what rules look at; None at the end."""
     C, layers = problem.data.outputs, problem.network.layers + 1
     most = problem.steps * (2 + len(averages)) * C  # rows, at most
-    W = [_Weight(1.0, np.zeros((most, most))) for _ in range(layers)]
-    x = list(W)  # the mean of the weights, for rules that keep it
+    asked, memory = _Asked(problem), Memory({})
+    W = _Weights([_Weight(1.0, np.zeros((most, most))) for _ in range(layers)], asked)
     past: list[list[_Weight]] = []
     row, data_set = 0, 0.0
     shares = [average.weights(problem.steps) for average in averages]
 
     for phase, stage in enumerate(problem.stages):
-        rule = stage.optimizer
+        rule, traits = stage.optimizer, stage.optimizer.traits
+        numbers = numbers_of(rule, stage.of, layers - 2, problem.units)
         if stage.since == 0:
-            W = list(x) if phase and problem.stages[phase - 1].optimizer.averaging is not None else W
-            buffers = _Buffers([0.0 * w for w in W], np.zeros(layers))
-            x = list(W)
+            memory = Memory({})
         data_set += stage.new_samples
         fresh = stage.sampling.fresh and stage.sampling.subsamples
-        batches, update = _batches(stage), _Update(problem, stage, buffers)
+        batches = _batches(stage)
         for step in range(stage.steps):
             now = stage.since + step
             data_set += fresh
             at = _Moment(stage, phase, data_set, fresh, batches[stage.since_samples + step], stage.start + step).row
-            past.append(list(W if rule.averaging is None else x))
-            if rule.averaging is not None:
-                y = [(1.0 - rule.averaging) * w + rule.averaging * mean for w, mean in zip(W, x, strict=True)]
-                sizes = yield at(y, "shown")
-            else:
-                sizes = yield at(W, "reported", "shown", shares_batch=rule.ascent is not None)
-            G = [_gradient(row, C, most) for _ in W]
+            past.append(W.layers)
+            taken = _at(rule, numbers, now).step(W, memory, now)
+            roles = ("shown",) if traits.elsewhere else ("reported", "shown")
+            asked.correlations = yield at(_looked(next(taken)), *roles, shares_batch=traits.looks > 1)
+            G = _gradient(row, C, most, asked, layers)
             row += 1
             for index, share in enumerate(shares):
                 weights = [_combined(share[len(past) - 1], [one[layer] for one in past]) for layer in range(layers)]
                 yield at(weights, f"average {index}", own_data=True)
                 row += 1
-            if rule.averaging is not None:
-                yield at(x, "reported", own_data=True)
+            if traits.elsewhere:
+                yield at(W.layers, "reported", own_data=True)
                 row += 1
-            if rule.ascent is not None:
-                up = rule.ascent / np.sqrt(sum(sizes[0])) if sum(sizes[0]) else 0.0
-                sizes = yield at([w + -up * g for w, g in zip(W, G, strict=True)], shares_batch=True)
-                G = [_gradient(row, C, most) for _ in W]
-                row += 1
-            W = update(now, W, G, sizes)
-            if rule.averaging is not None:
-                c = 1.0 / (now + 2)
-                x = [(1.0 - c) * mean + c * w for mean, w in zip(x, W, strict=True)]
+            try:
+                while True:
+                    asked.correlations = yield at(_looked(taken.send(G)), shares_batch=True)
+                    G = _gradient(row, C, most, asked, layers)
+                    row += 1
+            except StopIteration as stop:
+                W = stop.value
     yield None
+
+
+def _at(rule: Rule, numbers: dict[str, Array], t: int) -> Rule:
+    """Return a rule with its numbers at a step."""
+    return bound(
+        rule, {name: Numbers(values[t if len(values) > 1 else 0][:, None]) for name, values in numbers.items()}
+    )
+
+
+def _looked(look: Look) -> list[_Weight]:
+    """Weights of all layers at which a rule looks."""
+    assert isinstance(look.weights, _Weights)
+    return look.weights.layers
 
 
 @dataclass(frozen=True)
@@ -153,70 +229,6 @@ class _Moment:
         """Return the row of these weights; ``own_data`` if it sees other samples than training does, where fresh."""
         number, d, X = self.data_set + 0.5 * (own_data and self.fresh), [w.d for w in weights], [w.X for w in weights]
         return Row(d, X, roles, self.stage, self.phase, number, self.batch, shares_batch, self.step)
-
-
-@dataclass
-class _Buffers:
-    """What rules keep between steps: momentum and mean squared size of each layer, and the number of gradients."""
-
-    m: list[_Weight]
-    v: Array
-    seen: int = 0
-
-
-class _Update:
-    """The update of all weights in one phase, which goes on with the buffers of another where that is its own."""
-
-    def __init__(self, problem: Problem, stage: Stage, buffers: _Buffers) -> None:
-        rule = stage.optimizer
-        self._problem, self._stage, self._rule, self._buffers = problem, stage, rule, buffers
-        self._factors, self._decays = problem.layer_rates(rule), problem.layer_decays(rule)
-        self._own, self._counted = problem.orthogonal_rates(), problem.size_factors(rule)
-
-    def __call__(self, now: int, W: list[_Weight], G: list[_Weight], sizes: Sizes) -> list[_Weight]:
-        """Return the weights after a step, given gradients and what the rule looks at."""
-        plain, of = self._rule.plain, self._stage.of
-        mu, kappa = plain.momenta(of)[now], self._decays * plain.decays(of)[now]
-        eta, scales, m = self._factors * plain.rates(of)[now], self._scales(sizes[0]), self._buffers.m
-        updated = []
-        for layer, (w, g) in enumerate(zip(W, G, strict=True)):
-            if self._is_orthogonal(layer):
-                updated.append(w + self._orthogonal_step(now, layer, g, sizes[1][layer]))
-                continue
-            force = scales[layer] * g + -kappa[layer] * w
-            m[layer] = mu * m[layer] + force
-            updated.append(w + eta[layer] * (mu * m[layer] + force if plain.nesterov else m[layer]))
-        return updated
-
-    def _scales(self, sizes: list[float]) -> list[float]:
-        """Factors on the gradients of all layers."""
-        scaling, kept = self._rule.scaling, self._buffers
-        squares = self._counted * np.array(sizes)
-        kept.seen += 1
-        if scaling is None:
-            return [1.0] * len(squares)
-        if not scaling.by_layer:
-            squares = np.full(len(squares), squares.sum())
-        if scaling.clip is not None:
-            return [min(1.0, scaling.clip / np.sqrt(square)) if square else 1.0 for square in squares]
-        beta2 = scaling.beta2
-        kept.v = beta2 * kept.v + (1.0 - beta2) * squares
-        return [1.0 / np.sqrt(v / (1.0 - beta2**kept.seen)) if v else 0.0 for v in kept.v]  # 0: nothing to divide
-
-    def _is_orthogonal(self, layer: int) -> bool:
-        """Whether a layer takes orthogonal steps: hidden ones do, and the first where the rule says so."""
-        orthogonal, last = self._rule.orthogonal, self._problem.network.layers
-        return orthogonal is not None and (0 < layer < last or (layer == 0 and orthogonal.input))
-
-    def _orthogonal_step(self, now: int, layer: int, g: _Weight, correlations: tuple[Array, Array]) -> _Weight:
-        rule, network, m = self._rule.orthogonal, self._problem.network, self._buffers.m
-        assert rule is not None
-        m[layer] = rule.momentum * m[layer] + g
-        M = rule.momentum * m[layer] + g if rule.nesterov else m[layer]
-        X = newton_schulz(M.X, *correlations, rule.iterations)
-        branch, rate = network.branch_factor if layer else 1.0, self._rule.rates(self._stage.of)[now]
-        lr = self._own[layer] * rate / (network.gamma0 * branch) if branch else 0.0
-        return lr * _Weight(0.0, X)
 
 
 def newton_schulz(M: Array, above: Array, below: Array, iterations: int) -> Array:
@@ -239,12 +251,12 @@ def _batches(stage: Stage) -> Array:
     return np.ones(stage.of_samples)
 
 
-def _gradient(row: int, outputs: int, most: int) -> _Weight:
-    """The gradient of a row: one outer product for each output."""
+def _gradient(row: int, outputs: int, most: int, asked: _Asked, layers: int) -> _Weights:
+    """The gradient of a row: one outer product for each output, in every layer."""
     X = np.zeros((most, most))
     own = range(row * outputs, (row + 1) * outputs)
     X[own, own] = 1.0
-    return _Weight(0.0, X)
+    return _Weights([_Weight(0.0, X)] * layers, asked)
 
 
 def _combined(shares: Array, weights: list[_Weight]) -> _Weight:

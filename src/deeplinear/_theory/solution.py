@@ -20,7 +20,7 @@ from deeplinear._equations.depth_nodes import Nodes
 from deeplinear._equations.neurons import sample_sites
 from deeplinear._equations.observables import matrices, two_time
 from deeplinear._problem.problem import Problem
-from deeplinear._rules.rule import Optimizer
+from deeplinear._rules.rule import Rule
 from deeplinear._solvers.base import Answer, Overlaps, Run, Solver
 from deeplinear._theory.decomposition import Decomposition, VarianceDecomposition
 from deeplinear._time.axis import TimeAxis
@@ -317,7 +317,7 @@ class Solution(Drawn):
         run, index = self._solved
         return sample_sites(run.equations, index, checks.whole("count", count), seed)
 
-    def _check_rules(self, what: str, excludes: Callable[[Optimizer], bool]) -> None:
+    def _check_rules(self, what: str, excludes: Callable[[Rule], bool]) -> None:
         """Refuse what is not known of weights that some update rules make."""
         for rule in (stage.optimizer for stage in self.problem.stages):
             if excludes(rule):

@@ -1,21 +1,26 @@
 """The update rules of a problem as a PyTorch optimizer."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from deeplinear._core.refusal import Refusal
+from deeplinear._experiment.steps import Gradient, Steps
 from deeplinear._problem.phase import Stage
 from deeplinear._problem.problem import Problem, check_problem
+from deeplinear._rules.numbers import Numbers
 from deeplinear._torch.network import Network
-from deeplinear._torch.rules import Layer, Rule, rule_of, squared_norms
 
 Closure = Callable[[], torch.Tensor]
+
+_COUNTED = "weights that count"
 
 
 class ProblemOptimizer(torch.optim.Optimizer):
     """The update rules of a problem, step by step, with their schedules and phases; ``optimizer`` makes it.
+
+    What rules keep is in ``state``, so that training goes on from a saved one.
 
     Parameters
     ----------
@@ -27,10 +32,10 @@ class ProblemOptimizer(torch.optim.Optimizer):
 
     def __init__(self, problem: Problem, module: Network) -> None:
         self._problem, self._stages = problem, problem.stages
-        self._rules = [rule_of(problem, stage) for stage in self._stages]
         self._width = module.layers[-1].in_features
+        self._steps: Steps | None = None  # of the phase, where it has begun its next step
         groups = [{"params": [layer.weight], "layer": index} for index, layer in enumerate(module.layers)]
-        super().__init__(groups, {"step": 0, "averaged": False})
+        super().__init__(groups, {"step": 0, "averaged": False, "kept": {}})
 
     def step(self, closure: Closure | None = None) -> "torch.Tensor | None":
         """Take one step.
@@ -47,21 +52,24 @@ class ProblemOptimizer(torch.optim.Optimizer):
             What the closure returned; None without it.
         """
         t = int(self.param_groups[0]["step"])
-        rule, stage = self._rule(t)
+        stage = self._stage(t)
         self.train()
         loss = None if closure is None else self._evaluate(closure)
         with torch.no_grad():
-            layers = self._layers()
-            if rule.optimizer.ascent is not None:
-                if closure is None:
-                    raise ValueError("closure must be given to step with SAM, which takes the gradient twice; got None")
-                with self._uphill(layers, rule.optimizer.ascent):
-                    self._evaluate(closure)
-                    layers = self._layers()
-            rule.step(t - stage.start + stage.since, layers, self._width)
+            steps = self._begun(t, stage)
+            if steps.traits.looks > 1 and closure is None:
+                name = stage.optimizer.kind.title
+                raise ValueError(f"closure must be given to step with {name}, which takes the gradient twice; got None")
+            while steps.receive(self._gradient()):
+                assert closure is not None
+                self._give(steps.evaluated)
+                self._evaluate(closure)
+            self._keep(steps)
             for group in self.param_groups:
                 group["step"] = t + 1
-            self._end(t + 1)
+            self._steps = None
+            if t + 1 < self._problem.steps:
+                self._end(t + 1)
         return loss
 
     def eval(self) -> None:
@@ -72,59 +80,89 @@ class ProblemOptimizer(torch.optim.Optimizer):
         """Give the module the weights at which gradients are taken."""
         self._switch(averaged=False)
 
-    def _rule(self, t: int) -> tuple[Rule, Stage]:
-        for rule, stage in zip(self._rules, self._stages, strict=True):
+    def _stage(self, t: int) -> Stage:
+        for stage in self._stages:
             if t < stage.stop:
-                return rule, stage
+                return stage
         raise ValueError(f"all {self._problem.steps} steps of the problem were taken; give it more steps")
 
     def _end(self, t: int) -> None:
-        """Forget everything where the next step starts afresh, from the weights that count."""
-        if t < self._problem.steps and self._rule(t)[1].start == t and not self._rule(t)[1].since:
+        """Forget everything where the next step starts afresh, from the weights that count; begin it where not."""
+        stage = self._stage(t)
+        if stage.start == t and not stage.since:
             self.eval()
             self.state.clear()
             for group in self.param_groups:
-                group["averaged"] = False
+                group["averaged"], group["kept"] = False, {}
+        else:
+            self._give(self._begun(t, stage).evaluated)
 
-    def _layers(self) -> list[Layer]:
-        """Return the layers with G = - N_L gamma0^2 times the gradient."""
+    def _begun(self, t: int, stage: Stage) -> Steps:
+        """Return the rule at step t, which has begun and waits for a gradient."""
+        if self._steps is None:
+            weights = [self.state[each].get(_COUNTED, each.detach()) for each in self._weights]
+            if stage.optimizer.traits.elsewhere and _COUNTED not in self.state[self._weights[0]]:
+                weights = [each.clone() for each in weights]
+            steps = self._steps = Steps(stage.optimizer, weights, stage.of, self._problem.units, self._width)
+            for name, base in self.param_groups[0]["kept"].items():
+                every = [self.state[each].get(name) for each in self._weights]
+                if base is not None:
+                    steps.kept[name], steps.bases[name] = every, base
+                else:
+                    is_number = isinstance(every[0], torch.Tensor)
+                    steps.numbers[name] = Numbers(torch.stack(every)) if is_number else every[0]
+            steps.begin(t - stage.start + stage.since)
+        return self._steps
+
+    def _keep(self, steps: Steps) -> None:
+        """Put what the rule keeps into the state."""
+        names: dict[str, int | None] = dict(steps.bases) | dict.fromkeys(steps.numbers)
+        for layer, (group, weight) in enumerate(zip(self.param_groups, self._weights, strict=True)):
+            group["kept"], state = names, self.state[weight]
+            state.update({name: arrays[layer] for name, arrays in steps.kept.items()})
+            for name, number in steps.numbers.items():
+                values = number.values if isinstance(number, Numbers) else number
+                state[name] = values[layer if len(values) > 1 else 0] if isinstance(number, Numbers) else values
+            if steps.traits.elsewhere:
+                state[_COUNTED] = steps.weights[layer]
+
+    @property
+    def _weights(self) -> list[torch.Tensor]:
+        return [group["params"][0] for group in self.param_groups]
+
+    def _gradient(self) -> Gradient:
+        """Return G = - N_L gamma0^2 times the gradient of each layer."""
         found = []
-        for group in self.param_groups:
-            (weight,) = group["params"]
+        for weight in self._weights:
             if weight.grad is None:
                 raise ValueError("every weight must have a gradient before step: call backward on the loss")
-            gradient = weight.grad * -(self._width * self._problem.network.gamma0**2)
-            found.append(Layer(group["layer"], weight, gradient, self.state[weight]))
-        return found
+            found.append(weight.grad * -(self._width * self._problem.network.gamma0**2))
+        return Gradient(found, lambda: torch.stack([each.square().sum() / self._width for each in found]))
+
+    def _give(self, weights: list[Any]) -> None:
+        """Give the module other weights, unless these are its own."""
+        with torch.no_grad():
+            for own, each in zip(self._weights, weights, strict=True):
+                if each.data_ptr() != own.data_ptr():
+                    own.copy_(each)
 
     def _switch(self, *, averaged: bool) -> None:
+        if self.param_groups[0]["averaged"] == averaged or _COUNTED not in self.state[self._weights[0]]:
+            return
+        t = min(int(self.param_groups[0]["step"]), self._problem.steps - 1)
+        stage = self._stage(t)
+        with torch.no_grad():
+            if averaged:
+                self._give([self.state[each][_COUNTED] for each in self._weights])
+            else:
+                self._give(self._begun(t, stage).evaluated)
         for group in self.param_groups:
-            (weight,) = group["params"]
-            if group["averaged"] != averaged and "mean" in self.state[weight]:
-                mean, fast = self.state[weight]["mean"], self.state[weight]["fast"]
-                beta = self._rule(min(group["step"], self._problem.steps) - 1)[0].optimizer.averaging
-                with torch.no_grad():
-                    weight.copy_(mean if averaged else torch.lerp(fast, mean, beta))
-                group["averaged"] = averaged
+            group["averaged"] = averaged
 
     @staticmethod
     def _evaluate(closure: Closure) -> torch.Tensor:
         with torch.enable_grad():
             return closure()
-
-    @contextmanager
-    def _uphill(self, layers: list[Layer], radius: float) -> Iterator[None]:
-        """Go up the slope, and back to the same weights."""
-        norm = squared_norms(layers, self._width).sum().sqrt()
-        before = [layer.weight.clone() for layer in layers]
-        for layer in layers:
-            if norm > 0:
-                layer.weight.sub_(radius / norm * layer.gradient)
-        try:
-            yield
-        finally:
-            for layer, weight in zip(layers, before, strict=True):
-                layer.weight.copy_(weight)
 
 
 def optimizer(problem: Problem, module: Network) -> ProblemOptimizer:

@@ -13,7 +13,7 @@ import numpy as np
 from deeplinear._experiment.sizes import Sizes
 from deeplinear._problem.problem import Problem
 from deeplinear._rules.layers import spread
-from deeplinear._rules.rule import Optimizer
+from deeplinear._rules.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PlainLayer:
     decay: float
 
 
-def plain_layers(problem: Problem, sizes: Sizes, optimizer: Optimizer) -> list[PlainLayer]:
+def plain_layers(problem: Problem, sizes: Sizes, optimizer: Rule) -> list[PlainLayer]:
     """Return the layers of a network, first to last; the output is to be multiplied with ``output_multiplier``."""
     network = problem.network
     count = network.layers + 1

@@ -9,7 +9,7 @@ from deeplinear._experiment.data_sets import data_sets
 from deeplinear._experiment.sizes import Sizes, sizes_of
 from deeplinear._experiment.targets import target_roots
 from deeplinear._problem.problem import Problem
-from deeplinear._rules.rule import Optimizer
+from deeplinear._rules.rule import Rule
 from deeplinear._rules.series import is_constant
 from deeplinear._torch.plain import PlainLayer, output_multiplier, plain_layers
 
@@ -79,7 +79,7 @@ def _constants(problem: Problem, sizes: Sizes, layers: list[PlainLayer], dim: in
     return "\n".join((f"# {about}\n" if about else "") + f"{name} = {value!r}" for name, value, about in rows)
 
 
-def _momentum(rule: Optimizer) -> str:
+def _momentum(rule: Rule) -> str:
     momentum = float(rule.momenta(1)[0])
     return f", momentum={momentum!r}, nesterov={rule.nesterov}" if momentum else ""
 

@@ -88,14 +88,14 @@ class NodesInTime:
             )
         if count > self.equations.c.structure.steps:
             self.resize(self._larger())
-        rows, misfits = self.rows(nodes), []
-        for group, propagator in self.propagators.items():
+        numbers, misfits = [], []
+        for propagator in self.propagators.values():
             lost, d, a, misfit = propagator.rows()
-            # All of it goes to a device at once.
-            placed = beside(np.concatenate([lost[..., None], d[..., None], a], axis=-1), self.equations.c.gamma0)
-            self._weights.append(group, rows, placed[..., 0], placed[..., 2:], placed[..., 1])
+            numbers.append(np.concatenate([lost[..., None], d[..., None], a], axis=-1))
             misfits.append(misfit)
-        return rows, np.max(misfits, axis=0)
+        # All of it goes to a device at once.
+        self._weights.append(nodes.start, beside(np.stack(numbers).transpose(2, 0, 1, 3), self.equations.c.gamma0))
+        return self.rows(nodes), np.max(misfits, axis=0)
 
     def fill_step(self) -> slice:
         """Append a single step, and fill its rows, which are returned."""

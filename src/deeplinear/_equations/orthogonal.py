@@ -1,4 +1,4 @@
-"""Weights that take orthogonal steps: what they have learned is a matrix over pairs of rows.
+"""Orthogonal steps: what weights have learned that take them is a matrix over pairs of rows.
 
 A weight matrix is W = d W(0) + sum X(i, i') g(i) h(i')^T, and its momentum is sum_i m(i) g(i) h(i)^T, diagonal. With
 Cg and Ch the correlations of g and h, products of such matrices are products of coefficients, X Ch X'^T Cg X''. So the
@@ -20,16 +20,12 @@ and the iteration runs on the r eigenvalues of A.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf, dsyevd
 
 from deeplinear._core.arrays import Array, identity, namespace
-from deeplinear._equations.matrix_averages import MatrixAverage
-from deeplinear._rules.averages import Average
-from deeplinear._rules.rule import Orthogonal
 
 Real = NDArray[np.float64]
 
@@ -49,90 +45,6 @@ _ROUNDING = 4e-16
 
 _FORGOTTEN = 1e-18
 """Momentum, relative to the largest, that counts as forgotten: one iteration amplifies it by a, all of them by 500."""
-
-
-class MatrixTrack:
-    """What has been learned by weights that take orthogonal steps, as a matrix over pairs of rows.
-
-    Parameters
-    ----------
-    X
-        The matrix as the equations read it, still zero, shape (batch, rows, rows); filled in place.
-    averages
-        Averages over training to be kept.
-    """
-
-    def __init__(self, X: Array, averages: Sequence[Average] = ()) -> None:
-        xp = namespace(X)
-        self._read, self._X, self._velocity, self._mean = X, *(xp.zeros_like(X) for _ in range(3))
-        self._momentum = xp.zeros_like(X[..., 0])
-        self._end = 0  # of the rows that have been learned from
-        self._averages = [MatrixAverage(average, X) for average in averages]
-
-    def begin(self) -> None:
-        """Start from the weights that the rule before has come to, without momentum."""
-        self._X = self._mean
-        self._velocity[...] = 0.0
-        self._momentum[...] = 0.0
-
-    def look(self, share: Array | None = None) -> None:
-        """Let the weights be read as they are, or with this share (batch, 1) of the way to their mean."""
-        X, mean = (each[:, : self._end, : self._end] for each in (self._X, self._mean))
-        self._read[:, : self._end, : self._end] = X if share is None else X + share[..., None] * (mean - X)
-
-    def record(self, *, of_mean: bool) -> None:
-        """Take the weights of a step, or their mean, into all averages."""
-        for average in self._averages:
-            average.update(self._mean if of_mean else self._X, self._end)
-
-    def look_at_average(self, number: int) -> None:
-        """Let one of the averages be read."""
-        self._read[:, : self._end, : self._end] = self._averages[number].mean(self._end)
-
-    def shift(self, rows: slice, by: Array) -> None:
-        """Add a multiple (batch, 1) of the gradient of some rows to the weights as they are read."""
-        self._diagonal(self._read, rows, by)
-
-    def average(self, part: float) -> None:
-        """Take part of the weights into their mean, all of them if it is 1."""
-        self._mean = self._X if part == 1 else (1.0 - part) * self._mean + part * self._X
-
-    def step(
-        self, rows: slice, rate: Array, momentum: Array, decay: Array, nesterov: bool, scale: Array | float
-    ) -> None:
-        """Take a plain step along the gradient of some rows; numbers have shape (batch, 1)."""
-        self._end = rows.stop
-        force = -decay[..., None] * self._X
-        self._diagonal(force, rows, scale)
-        self._velocity = momentum[..., None] * self._velocity + force
-        self._X = self._X + rate[..., None] * (
-            momentum[..., None] * self._velocity + force if nesterov else self._velocity
-        )
-
-    def orthogonal_step(
-        self, rows: slice, rate: Array, momentum: Array, rule: Orthogonal, above: Array, below: Array
-    ) -> Array:
-        """Take an orthogonal step in place, given the correlations of the fields above and below up to now.
-
-        Returns what is added of the last rows that matter, shape (batch, some of them, some of them).
-        """
-        self._end = rows.stop
-        self._momentum = momentum * self._momentum
-        self._momentum[:, rows] += 1.0
-        m = self._momentum[:, : rows.stop]
-        if rule.nesterov:
-            m = momentum * m
-            m[:, rows] += 1.0
-        start = _first_felt(m)
-        felt = slice(start, rows.stop)
-        Y = newton_schulz(m[:, felt], above[:, felt, felt], below[:, felt, felt], rule.iterations, rate)
-        self._X[:, felt, felt] += Y  # eq-muon-step
-        return Y
-
-    def _diagonal(self, X: Array, rows: slice, by: Array | float) -> None:
-        """Add a number of each problem to the diagonal of some rows, in place."""
-        block = X[:, rows, rows]
-        block += (by if isinstance(by, float) else by[..., None]) * identity(rows.stop - rows.start, X)
 
 
 def newton_schulz(m: Array, above: Array, below: Array, iterations: int, rate: Array) -> Array:
@@ -219,7 +131,7 @@ def _directions(C: Real, missed: float) -> Real | None:
     return K
 
 
-def _first_felt(m: Array) -> int:
+def first_felt(m: Array) -> int:
     """First row whose momentum still counts for some problem, or whose tiny imaginary part does in a derivative."""
     if bool((abs(m[:, 0]) > _FORGOTTEN * abs(m[:, -1])).all()):
         return 0
