@@ -8,7 +8,7 @@ RULES = Suite(
         "_equations/training.py": [
             ('still = Numbers(self.mask(("input", "readout")))', 'still = Numbers(self.mask(("hidden",)))'),
             ("if self._planned != evaluation.step:", "if True:"),
-            ("return step - self.program.start + self.program.since", "return step - self.program.start"),
+            ("return step - self.stretch.start + self.stretch.since", "return step - self.stretch.start"),
             (
                 "        if not evaluation.rule.since:\n            self._kept, self._numbers = {}, {}",
                 "        if False:\n            pass",
