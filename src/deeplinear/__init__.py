@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from deeplinear import schedules
+from deeplinear import rules, schedules
 from deeplinear._citations import citations
 from deeplinear._comparison.compare import Comparison, compare
 from deeplinear._comparison.coordinate_check import coordinate_check
@@ -44,6 +44,7 @@ from deeplinear._rules.averages import EMA, TailMean
 from deeplinear._rules.descent import GradientDescent
 from deeplinear._rules.muon import Muon
 from deeplinear._rules.normalized import NormalizedDescent
+from deeplinear._rules.rule import Look, Rule
 from deeplinear._rules.sam import SAM
 from deeplinear._rules.schedule_free import ScheduleFree
 from deeplinear._runs.fit import fit_runs
@@ -83,6 +84,7 @@ __all__ = [
     "Isotropic",
     "JointMinimum",
     "Landscape",
+    "Look",
     "LrMinimum",
     "MaxStableLr",
     "Measured",
@@ -103,6 +105,7 @@ __all__ = [
     "Problem",
     "Reproduction",
     "ResNet",
+    "Rule",
     "Run",
     "RunsFit",
     "ScheduleFree",
@@ -144,6 +147,7 @@ __all__ = [
     "plot",
     "reproduce",
     "rich_exponent",
+    "rules",
     "schedules",
     "sensitivity",
     "sharpness",

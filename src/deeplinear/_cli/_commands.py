@@ -118,8 +118,16 @@ def _root(
             is_eager=True,
         ),
     ] = False,
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            "--rules",
+            metavar="MODULE",
+            help="Import update rules of your own from a module, here or wherever Python finds it.",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    pass  # they were imported before options were made of them
 
 
 def command(*groups: Group) -> Callable[[Callable[..., int]], Callable[..., None]]:

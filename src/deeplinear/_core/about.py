@@ -4,7 +4,7 @@ Every field carries an ``About`` in its metadata, every part of a problem an ``A
 ``Kind``. The command line, the page, pictures and the documentation read them there, and so do the checks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
@@ -130,7 +130,7 @@ class AboutPart:
 
     label: str
     help: str
-    kinds: tuple[Any, ...]
+    kinds: Sequence[Any]
     start: Any
     missing: Mapping[str, str] = field(default_factory=dict, hash=False)
 

@@ -7,6 +7,15 @@ _OUT_OF_MEMORY = ("SIGKILL", "SIGABRT", "SIGSEGV")
 """How the system, or a library that finds no memory, ends a process."""
 
 
+_wanted: list[str] = []
+
+
+def also_import(module: str) -> None:
+    """Let other processes import a module, as this one did; not the program itself, which would run again."""
+    if module != "__main__" and module not in _wanted:
+        _wanted.append(module)
+
+
 def command(module: str, *options: str) -> list[str]:
     """Return the command of a process that runs ``main`` of a module.
 
@@ -20,7 +29,8 @@ def command(module: str, *options: str) -> list[str]:
     """
     flags = {"-I": sys.flags.isolated, "-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
     path = [str(entry) for entry in sys.path]
-    code = f"import sys; sys.path[:] = {path!r}; from {module} import main; main()"
+    more = "".join(f"import {each}; " for each in _wanted)
+    code = f"import sys; sys.path[:] = {path!r}; {more}from {module} import main; main()"
     return [sys.executable, "-P", *(flag for flag, is_set in flags.items() if is_set), *options, "-c", code]
 
 

@@ -41,6 +41,8 @@ class Aside:
     ----------
     steps
         Steps whose weights wait, each with its row.
+    is_needed
+        Whether there is something to be looked at.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Aside:
     ) -> None:
         self._c, self._weights = c, weights
         self._shares = [c.xp.astype(beside(each.weights(steps), c.gamma0), c.gamma0.dtype) for each in averages]
+        self.is_needed: bool = bool(averages) or any(rule.traits.elsewhere for rule in c.structure.rules)
         # Weights of all steps so far, which averages are made of.
         self._history: Array | None = None
         self._room = steps if averages else 0
@@ -62,11 +65,6 @@ class Aside:
         self.steps: list[tuple[int, int]] = []
         # Nodes in depth settle row by row, and a matrix over pairs of rows is that of one row.
         self.together = 1 if c.structure.depth_nodes or matrices else _TOGETHER
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is something to be looked at."""
-        return bool(self._shares) or any(rule.traits.elsewhere for rule in self._c.structure.rules)
 
     def add(self, evaluation: Evaluation, weights: Form) -> None:
         """Let the weights of a step wait."""

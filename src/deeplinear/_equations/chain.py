@@ -30,8 +30,8 @@ class Chain(Protocol):
        before row e are wanted.
     5. ``unsettled`` says which problems of the batch had a step that could not be solved, shape (batch,).
     6. ``kernel`` is the mean eigenvalue of the tangent kernel over time, shape (batch, steps), and
-       ``gradient_products`` the products of the gradients of each weight layer at one time with those up to it, over
-       gamma0^2.
+       ``gradient_products`` the products of the gradients of each weight layer at one time with those up to it, or
+       some, over gamma0^2.
        ``fields_around`` are the correlations of the fields that make up the gradients of a weight layer.
     7. The rows of a panel depend on each other, and ``backward`` and ``forward`` sweep them once. ``prepare``
        comes first: it makes rows that were guessed, or swept before, take effect. ``kernels`` are the
@@ -73,7 +73,7 @@ class Chain(Protocol):
 
     def kernel(self) -> Array: ...
 
-    def gradient_products(self, rows: slice) -> list[Array]: ...
+    def gradient_products(self, rows: slice, columns: slice = slice(None)) -> list[Array]: ...
 
     def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]: ...
 
@@ -137,17 +137,17 @@ class Layers:
                 total = times(f_bar, f_bar, c.rho[layer - 2], (gain + decay * total)[..., None])[..., 0] + skip * total
         return total
 
-    def gradient_products(self, rows: slice) -> list[Array]:
+    def gradient_products(self, rows: slice, columns: slice = slice(None)) -> list[Array]:
         """f^2 (nu_{l+1} / nu_L) C_g^{l+1} C_h^l of each weight layer, summed over outputs, each (batch, times)."""
         c, C = self.c, self.covariances
         products, ratio = [], c.xp.ones_like(c.gamma0)
         for layer in reversed(range(c.structure.depth + 1)):
-            Ch = C.Ch[layer][rows]
+            Ch = C.Ch[layer][rows][..., columns]
             if layer == c.structure.depth:
                 both = within_outputs(Ch)
             else:
                 ratio = ratio if layer + 1 == c.structure.depth else _over(ratio, c.rho[layer])
-                Cg = correlation_rows(c, C.Cg[layer + 1], rows)
+                Cg = correlation_rows(c, C.Cg[layer + 1], rows)[..., columns]
                 both = times(c.f[layer], c.f[layer], ratio, Cg * Ch)
             products.append(over_outputs(both))  # eq-gradient-size
         return products[::-1]

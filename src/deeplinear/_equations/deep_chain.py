@@ -262,7 +262,7 @@ class DeepChain:
         total: Array = of_input * first + first_decay * learning
         return total
 
-    def gradient_products(self, rows: slice) -> list[Array]:
+    def gradient_products(self, rows: slice, columns: slice = slice(None)) -> list[Array]:
         """Products of the gradients of the input weights, of all edges together, and of the readout."""
         beta2, e = self._beta2[:, 0, 0], rows.stop
         first, up = (correlation_rows(self.c, C, rows) for C in (self.Cg_first, self.Cg_up))
@@ -271,7 +271,9 @@ class DeepChain:
         F, sources = self.upper.dh.matrix[:, :, -1, :e, :e], (self.S_up, self.Theta_up)
         last = sum(f[:, rows] @ C.matrix[:, -1, :e, :e] @ f.mT for f, C in zip(F, sources, strict=True))
         inputs = first * self._Ch_data[rows]
-        return [over_outputs(x) for x in (inputs, edges, within_outputs(last))]
+        return [
+            over_outputs(x) for x in (inputs[..., columns], edges[..., columns], within_outputs(last[..., columns]))
+        ]
 
     def fields_around(self, layer: int, rows: slice) -> tuple[Array, Array]:
         """Nodes stand for layers that are trained by one rule."""

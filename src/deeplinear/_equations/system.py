@@ -112,10 +112,11 @@ class Equations:
         outputs = self.c.structure.outputs
         return np.asarray(error.reshape(len(error), -1, outputs).sum(axis=-1) + noise)  # eq-losses
 
-    def inner_products(self, step: int) -> list[Array]:
-        """Inner products of the gradient of each weight layer with those up to it, over the last width."""
-        gamma0 = self.c.whole_gamma0[..., 0]
-        products = [gamma0**2 * each for each in self.gradient_products(step)]
+    def inner_products(self, step: int, *, alone: bool) -> list[Array]:
+        """Inner products of the gradient of each weight layer with those up to it, or itself, over the last width."""
+        gamma0, rows = self.c.whole_gamma0[..., 0], row_set(self.c, step)
+        every = self.chain.gradient_products(rows, rows if alone else slice(None))
+        products = [gamma0**2 * each for each in every]
         if self.c.structure.branches_vanish:
             products[1] = 0.0 * products[1]
         return products

@@ -99,21 +99,22 @@ class Course:
             each.append(now)
         return Bound(self._rule, each, self._kind, self._like).at(0)
 
-    def ahead(self, space: "Training") -> Iterator[tuple[Taken, int | None]]:
+    def ahead(self, spaces: "list[Training]") -> Iterator[tuple[Taken, int | None]]:
         """Run the rule without gradients, all steps at once where it does not ask which step it is.
 
-        Yields what it does in each step, and the place of the step among those that stand together.
+        Yields what it does in each step, and the place of the step among those that stand together. The only one of the
+        ``spaces`` may be replaced on the way.
         """
         times = range(self.stretch.since, self.stretch.since + self.stretch.stop - self.stretch.start)
-        kept: dict[str, Any] = space.parts
+        kept: dict[str, Any] = spaces[0].parts
         for t in times:
-            taken = space.run(self._bound.at(t), kept, t)
+            taken = spaces[0].run(self._bound.at(t), kept, t)
             yield taken, None
             kept = {
                 name: Kept(name, value.base) if isinstance(value, Vector) else value
                 for name, value in taken.kept.items()
             }
-            if together := self._together(space, kept, range(t + 1, times.stop)):
+            if together := self._together(spaces[0], kept, range(t + 1, times.stop)):
                 for index in range(times.stop - t - 1):
                     yield together, index
                 return
@@ -171,6 +172,7 @@ class Training:
     ) -> None:
         s, self._c = c.structure, c
         self._me: Training = proxy(self)  # of which vectors are, that it holds itself
+        self._spaces = [self._me]
         self._growing = growing_weights(c, room)
         self.layers: WeightLayers = self._growing.layers
         kind = complex if any(problem.is_complex for problem in problems) else float
@@ -187,7 +189,7 @@ class Training:
         self._look: Vector | None = None
         self._last_row = 0
         self._equations: Equations | None = None
-        self._products: dict[int, Array] = {}
+        self._products: dict[tuple[int, bool], Array] = {}
         self._masks: dict[tuple[str, ...], Array] = {}
         self.is_open = row_by_row or any(stretch.traits.runs_along for stretch in s.rules)
         is_ahead = not self.is_open and not self.aside.is_needed
@@ -224,7 +226,7 @@ class Training:
         for course in self._courses.values():
             if not course.stretch.since:
                 self._kept, self._numbers = {}, {}
-            for taken, at in course.ahead(self._me):
+            for taken, at in course.ahead(self._spaces):
                 for number in range(course.stretch.evaluations):
                     history[row + number] = as_weights(self._summed(taken.looks[number], at, row)).numbers
                 self._commit(course, taken.weights, taken.kept, at, row)
@@ -335,7 +337,7 @@ class Training:
         self._begun = evaluation.step
         if not evaluation.rule.since:
             self._kept, self._numbers = {}, {}
-        self._plan = self._courses[evaluation.rule.start].ahead(self._me)
+        self._plan = self._courses[evaluation.rule.start].ahead(self._spaces)
 
     def _commit(self, course: Course, weights: Vector, kept: Mapping[str, Any], at: int | None, row: int) -> None:
         """Take the weights that a step returns, and what the rule keeps."""
@@ -382,6 +384,8 @@ class Training:
         self._kept = {name: longer(form) for name, form in before._kept.items()}
         self._weights, self._numbers = longer(before._weights), before._numbers
         self._begun, self._planned, self._plan = before._begun, before._planned, before._plan
+        self._spaces = before._spaces
+        self._spaces[0] = self._me
 
     # What rules ask for ----------------------------------------------------------------------------------------------
 
@@ -401,6 +405,8 @@ class Training:
     def products(self, one: Part, other: Part) -> Array:
         """Inner products of two parts by layer, shape (layers, batch)."""
         if isinstance(one, Gradient) and isinstance(other, Gradient):
+            if one.row == other.row:
+                return self._products_with(one.row, alone=True)[..., -1]
             early, late = sorted((one.row, other.row))
             return self._products_with(late)[..., early]
         if isinstance(one, Gradient):
@@ -434,16 +440,16 @@ class Training:
         learned: Array = form.numbers[groups][..., 2:]
         return learned
 
-    def _products_with(self, row: int) -> Array:
-        """Products of the gradient of a row with those up to it, by layer, shape (layers, batch, times)."""
+    def _products_with(self, row: int, *, alone: bool = False) -> Array:
+        """Products of the gradient of a row with those up to it, or itself, by layer, shape (layers, batch, times)."""
         assert self._equations is not None
-        if row not in self._products:
+        if (row, alone) not in self._products:
             eq, count = self._equations, len(self._c.structure.groups)
-            products = eq.inner_products(row)
+            products = eq.inner_products(row, alone=alone)
             if len(products) < count:  # one stands for all hidden layers, which are alike
                 products = [products[0], *[products[1] / (count - 2)] * (count - 2), products[-1]]
-            self._products[row] = namespace(products[0]).stack(products)
-        return self._products[row]
+            self._products[row, alone] = namespace(products[0]).stack(products)
+        return self._products[row, alone]
 
     def orthogonal(self, vector: Vector, iterations: int) -> Part:
         """Take matrices through iterations of Newton and Schulz."""

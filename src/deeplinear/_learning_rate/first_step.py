@@ -70,7 +70,7 @@ def first_rise_lr(problem: Problem) -> float:
     beginning = _beginning(problem)
     if (decay := float(beginning.optimizer.plain.decays(2)[0])) > 0:
         raise Refusal("weight_decay", decay, "0 for the rate at which the loss first rises")
-    beginning = replace(beginning, optimizer=replace(beginning.optimizer, lr=1.0))
+    beginning = beginning.replace(lr=1.0)
     if _has_closed_form(beginning):
         _, linear, quadratic = _coefficients(beginning)
         if not linear > 0:

@@ -11,11 +11,12 @@ from deeplinear._problem.sampling import FullBatch, MultiPassSGD, OnlineSGD, Pop
 from deeplinear._rules.descent import GradientDescent
 from deeplinear._rules.muon import Muon
 from deeplinear._rules.normalized import NormalizedDescent
+from deeplinear._rules.rule import KnownRules, Rule
 from deeplinear._rules.sam import SAM
 from deeplinear._rules.schedule_free import ScheduleFree
 
 OPTIMIZERS = (GradientDescent, NormalizedDescent, Muon, ScheduleFree, SAM)
-AnyOptimizer = GradientDescent | NormalizedDescent | Muon | ScheduleFree | SAM
+AnyOptimizer = Rule
 SAMPLINGS = (Population, FullBatch, OnlineSGD, MultiPassSGD)
 
 ABOUT_SAMPLING = AboutPart(
@@ -32,7 +33,7 @@ _BY_ENTRY = (
 ABOUT_OPTIMIZER = AboutPart(
     "Training",
     "How the weights are changed, and for how long.",
-    OPTIMIZERS,
+    KnownRules(*OPTIMIZERS),
     GradientDescent,
     {"sgd": "it is GradientDescent, with batches that the sampling draws: OnlineSGD or MultiPassSGD"}
     | dict.fromkeys(("adam", "adamw", "adagrad", "rmsprop", "lion", "signsgd", "sgdsign", "signdescent"), _BY_ENTRY),
@@ -97,9 +98,9 @@ class Phase:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, kinds in (("sampling", SAMPLINGS), ("optimizer", OPTIMIZERS)):
+        for name, kinds, named in (("sampling", SAMPLINGS, SAMPLINGS), ("optimizer", Rule, ABOUT_OPTIMIZER.kinds)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kinds):
-                raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in kinds))
+                raise Refusal(name, getattr(self, name), " or ".join(kind.__name__ for kind in named))
 
 
 @dataclass(frozen=True)

@@ -125,12 +125,12 @@ class Problem:
     def _check_limits(self, stage: Stage) -> None:
         """Refuse update rules that have no limit of infinite depth or width, or that sampling does not go with."""
         rule, name = stage.optimizer, type(stage.optimizer).__name__
-        by_layer = rule.orthogonal is not None or (rule.scaling is not None and rule.scaling.by_layer)
-        if by_layer and self.network.hidden_matrices is None:
+        traits = rule.traits
+        if traits.apart and self.network.hidden_matrices is None:
             allowed = "a rule that does not treat layers separately at infinite depth"
             why = ": their sizes are not kept there; take a finite depth"
             raise Refusal("optimizer", rule, allowed, got=name, rest=why)
-        if (by_layer or rule.scaling or rule.ascent) and self.network.gamma0 == 0:
+        if traits.runs_along and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
             raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients vanish there")
         if self.network.branches_vanish and rule.plain.has_decay(stage.of) and self.layer_decays(rule)[1]:
@@ -385,8 +385,10 @@ def check_problem(problem: Any) -> None:
         raise Refusal("problem", problem, "a Problem")
 
 
-PARTS: dict[str, tuple[type, ...]] = {name: about.kinds for name, about in parts_of(Problem).items()}
-"""The kinds that each part of a problem may take; the first is the default in a TOML file."""
+PARTS: dict[str, tuple[type, ...]] = {
+    name: (Rule,) if name == "optimizer" else tuple(about.kinds) for name, about in parts_of(Problem).items()
+}
+"""The kinds that each part of a problem may take."""
 
 
 def _units(network: Network, unit: str) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -1,5 +1,6 @@
 """Parts of a problem as tables of a TOML file, and back."""
 
+import warnings
 from dataclasses import fields, replace
 from typing import Any
 
@@ -24,7 +25,8 @@ _OWN = {
 def table_of(part: Any) -> dict[str, Any]:
     """Fields of a part, or of a phase, that TOML can hold; absent options are left out."""
     values = {each.name: getattr(part, each.name) for each in fields(part) if each.init}
-    return {"type": type(part).__name__} | {name: _plain(value) for name, value in values.items() if value is not None}
+    known = {"type": type(part).__name__} | {name: _plain(value) for name, value in values.items() if value is not None}
+    return known | {"source": part.source()} if isinstance(part, Rule) and part.is_own else known
 
 
 def _plain(value: Any) -> Any:
@@ -56,7 +58,10 @@ def read_part(name: str, table: Any, about: AboutPart) -> Any:
     if why := about.why_missing(word):
         raise Refusal(f"{name}.type", word, " or ".join(map(repr, by_name)), rest=why)
     kind = by_name[checks.word(f"{name}.type", word, list(by_name))]
-    return _made(name, kind, {key: value for key, value in table.items() if key != "type"})
+    if (source := table.get("source")) and issubclass(kind, Rule) and kind.is_own and source != kind.source():
+        warnings.warn(f"{name}: {word} reads otherwise than when this was written", stacklevel=2)
+    own = {"type", "source"} if issubclass(kind, Rule) and kind.is_own else {"type"}
+    return _made(name, kind, {key: value for key, value in table.items() if key not in own})
 
 
 def _made(name: str, kind: type, table: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, ClassVar, Protocol
 
@@ -223,7 +223,7 @@ class Limit:
             return xr.Dataset(theory)
         stable = []
         for index, rate in enumerate(edge * _EDGE_RATES):
-            problem = replace(self.problem, optimizer=replace(self.problem.optimizer, lr=float(rate)))
+            problem = self.problem.replace(lr=float(rate))
             losses = dl.simulate(problem, self.dim, self.seeds, record="losses", device=device).train_loss
             stable.append(losses[:, -1] <= losses[:, 0])
             progress((index + 1) / len(_EDGE_RATES))

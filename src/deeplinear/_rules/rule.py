@@ -1,14 +1,15 @@
 """What an update rule is: plain frozen data, and one method that says how weights change in a step."""
 
+import hashlib
 import inspect
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import MISSING, Field, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from deeplinear._core import checks
+from deeplinear._core import checks, processes
 from deeplinear._core.about import About, Kind, check_fields, described
 from deeplinear._core.refusal import Refusal
 from deeplinear._rules.layers import LayerCheck, PerLayer
@@ -71,6 +72,23 @@ GRADIENT, SIZED_BY_LAYER, SIZED, ORTHOGONAL = (
 
 KNOWN: "dict[str, type[Rule]]" = {}
 """Every class of update rules that there is, by its name."""
+
+
+class KnownRules(Sequence["type[Rule]"]):
+    """The classes of update rules: those that are given first, and those that are made later."""
+
+    def __init__(self, *first: "type[Rule]") -> None:
+        self._first = first
+
+    def _all(self) -> "list[type[Rule]]":
+        later = (each for each in KNOWN.values() if all(each.__name__ != own.__name__ for own in self._first))
+        return [*self._first, *later]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all()[index]
 
 
 @dataclass(frozen=True)
@@ -152,16 +170,9 @@ class Rule:
 
     Examples
     --------
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Signed(Rule):
-    ...     lr: float = 0.05
-    ...
-    ...     def step(self, weights, memory, t):
-    ...         gradient = yield Look(weights)
-    ...         return weights + self.lr / gradient.norm() * gradient
-    >>> Signed(lr=0.1).traits.sizes
-    True
+    >>> import deeplinear as dl
+    >>> issubclass(dl.SAM, Rule), dl.SAM(lr=0.1, rho=0.05).traits.looks
+    (True, 2)
     """
 
     lr: Series
@@ -172,10 +183,13 @@ class Rule:
     layer_lr: PerLayer = None
     layer_decay: PerLayer = None
     other: "Rule | None" = None
+    is_own: ClassVar[bool] = True
+    """Whether somebody else made it."""
     unit: str = GRADIENT
     """What its rate multiplies: a gradient, or something of a size of its own."""
 
     def __init_subclass__(cls) -> None:
+        cls.is_own = not cls.__module__.startswith("deeplinear.")
         own = inspect.get_annotations(cls)
         if not any("lr" in inspect.get_annotations(base) for base in cls.__mro__ if base is not Rule):
             raise TypeError(f"{cls.__name__} must have a field lr, the learning rate that searches vary")
@@ -187,6 +201,17 @@ class Rule:
             words = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__)
             cls.kind = Kind(words.lower(), words.replace("-", " "), words.replace("-", " "))
         KNOWN[cls.__name__] = cls
+        if cls.is_own:
+            processes.also_import(cls.__module__)
+
+    @classmethod
+    def source(cls) -> str:
+        """Return a hash of the text of its class, which belongs to the identity of results."""
+        try:
+            text = inspect.getsource(cls).encode()
+        except (OSError, TypeError):  # typed in
+            text = cls.step.__code__.co_code
+        return hashlib.sha256(text).hexdigest()[:16]
 
     def __init__(self, *values: Any, **fields: Any) -> None:
         raise TypeError(f"{type(self).__name__} must be a dataclass: write @dataclass(frozen=True) above its class")

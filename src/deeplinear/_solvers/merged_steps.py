@@ -250,7 +250,8 @@ def _merged(problem: Problem, merged: float, steps: int) -> Problem:
     """The problem in which one step stands for several, with as much noise as all of them."""
     sampling, optimizer = problem.sampling.merged(merged), problem.optimizer
     assert isinstance(optimizer.lr, float)
-    return replace(problem, sampling=sampling, optimizer=replace(optimizer, lr=merged * optimizer.lr), steps=steps)
+    slower = optimizer.scaled(merged, problem.steps)
+    return replace(problem, sampling=sampling, optimizer=slower, steps=steps)
 
 
 def _positive(curve: Array) -> Array:
