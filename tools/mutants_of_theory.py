@@ -288,7 +288,7 @@ MERGED_STEPS = Suite(
     mutants={
         "_solvers/merged_steps.py": [
             ("np.prod((1.0 - others) / (m - others))", "np.prod((0.0 - others) / (m - others))"),
-            ("lr=merged * optimizer.lr", "lr=1.001 * merged * optimizer.lr"),
+            ("optimizer.scaled(merged, problem.steps)", "optimizer.scaled(1.001 * merged, problem.steps)"),
             ("curve = curve + correction", "curve = curve + 0.5 * correction"),
             ("spacing = (problem.steps - 1) / count", "spacing = problem.steps / count"),
             ("np.append(first, then[-late:])", "np.append(first, then[-late - 1 : -1])"),

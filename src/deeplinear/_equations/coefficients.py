@@ -48,7 +48,7 @@ class Structure:
         """Rows of every matrix: one per time and output."""
         return self.steps * self.outputs
 
-    @property
+    @cached_property
     def reported(self) -> NDArray[np.int64] | None:
         """Rows over times whose losses are those of the steps, shape (steps,); None if all are."""
         if all(rule.evaluations == 1 for rule in self.rules):

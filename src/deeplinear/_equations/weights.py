@@ -171,10 +171,11 @@ class GrowingWeights:
         end = row + len(numbers)
         rows = slice(row * outputs, end * outputs)
         for index, (group, w) in enumerate(self._groups.items()):
-            own = xp.moveaxis(numbers[:, index], 0, 1)  # (batch, times, ...)
-            for kept, values in ((w.lost, own[..., 0]), (w.d, own[..., 1])):
-                kept[:, rows] = values if outputs == 1 else xp.repeat(values, outputs, axis=-1)
-            a = own[..., 2 : 2 + end]
+            own = numbers[:, index].swapaxes(0, 1)  # (batch, times, ...)
+            lost, d, a = own[..., 0], own[..., 1], own[..., 2 : 2 + end]
+            if outputs > 1:
+                lost, d = (xp.repeat(each, outputs, axis=-1) for each in (lost, d))
+            w.lost[:, rows], w.d[:, rows] = lost, d
             if w.X is not None:
                 self._fill_matrix(w.X, a[:, -1], (X or {}).get(group))
             elif self._readout is None:
