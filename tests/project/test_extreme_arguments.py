@@ -114,3 +114,24 @@ def test_derivatives_that_leave_the_range_of_numbers_say_so() -> None:
     tiny = PROBLEM.replace(network=dl.MLP(1, 1.7, 1.9e-239, centered=True), sampling=dl.Population(), steps=2)
     assert "nan: not known, as numbers on the way to it leave their range" in str(dl.sensitivity(tiny))
     assert "nan" not in str(dl.sensitivity(PROBLEM))
+
+
+@pytest.mark.parametrize("experiment", [0, [1.0], {"dims": 6}, "a"])
+def test_networks_of_a_coordinate_check_are_described_by_a_dict(experiment: Any) -> None:
+    """Numbers 44, 166 and 326 of ``make fuzz``."""
+    with pytest.raises(Refusal, match=r"^experiment must be a dict of dim, seeds, workers, device, method, got "):
+        dl.coordinate_check(PROBLEM, [0.5, 1.0], experiment=experiment)
+
+
+def test_columns_without_a_deviation_are_no_warning() -> None:
+    """Numbers 155, 409 and 772 of ``make fuzz``: a curve of zeros, of which the size explains nothing."""
+    network = dl.ResNet(1, 1.0, branch=2.4)
+    problem = dl.Problem(network, dl.Isotropic(0.5), dl.Population(), dl.GradientDescent(0.02), 1)
+    found = dl.compare(dl.solve(problem), np.array([0.0]))
+    assert found.verdict is dl.Verdict.DISAGREES
+
+
+def test_losses_whose_squares_overflow_are_no_warning() -> None:
+    """Number 233 of ``make fuzz``: the initial function is as large as 1 / richness."""
+    problem = PROBLEM.replace(richness=1e-90, steps=1)
+    assert dl.compare(dl.solve(problem), np.array([2.0**63])).verdict is not dl.Verdict.AGREES

@@ -30,6 +30,9 @@ _MOST = 1000
 _STEP = 3
 """Number of steps, unless it is given: a few, before learning is over at large widths."""
 
+_TRAINED = ("dim", "seeds", "workers", "device", "method")
+"""Arguments of ``simulate`` that make a difference here."""
+
 
 def coordinate_check(
     problem: Problem | Factory,
@@ -96,6 +99,8 @@ def _check_problem(
     problem: Problem, widths: Array, step: int | None, experiment: Mapping[str, Any] | None
 ) -> CoordinateCheck:
     check_rule(problem)
+    if experiment is not None and not (isinstance(experiment, Mapping) and set(experiment) <= set(_TRAINED)):
+        raise Refusal("experiment", experiment, f"a dict of {', '.join(_TRAINED)}")
     last = min(_STEP, problem.steps - 1) if step is None else checks.whole("step", step)
     if not 1 <= last < problem.steps:
         raise Refusal("step", last, f"from 1 up to but not including the number of steps ({problem.steps})")

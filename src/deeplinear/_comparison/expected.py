@@ -242,7 +242,8 @@ def _expected(group: ComparedObservable, drawn: ComparedObservable | None, assum
     mean, error = _mean_of_pairs(values)
     shift = mean - theory
     away = values - mean
-    scatter = np.sqrt(np.mean(away**2, axis=0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scatter = np.sqrt(np.mean(away**2, axis=0))
     low, high = shift - _ERRORS * error, shift + _ERRORS * error
     if assumed:
         low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
@@ -264,7 +265,8 @@ def _mean_of_pairs(values: Array) -> tuple[Array, Array]:
     """Mean over networks, of which the second half are mirror images of the first, and its standard error."""
     half = len(values) // 2
     middle = (values[:half] + values[half:]) / 2
-    return middle.mean(axis=0), middle.std(axis=0, ddof=1) / math.sqrt(half)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return middle.mean(axis=0), middle.std(axis=0, ddof=1) / math.sqrt(half)
 
 
 def _fill(

@@ -76,7 +76,10 @@ def flip_signs(groups: list[Array]) -> Array:
     for index, deviations in enumerate(groups):
         if not deviations.size:
             continue
-        scaled = deviations / np.abs(deviations).max(axis=0)
+        largest = np.abs(deviations).max(axis=0)
+        scaled = deviations[:, largest > 0] / largest[largest > 0]  # nothing is off in the others
+        if not scaled.size:
+            continue
         scaled /= np.sqrt(np.mean(scaled**2, axis=0))  # flipping signs leaves these second moments as they are
         rows = max(1, _CHUNK // scaled.shape[1])
         for start in range(0, len(signs), rows):
