@@ -99,8 +99,7 @@ def _check_problem(
     problem: Problem, widths: Array, step: int | None, experiment: Mapping[str, Any] | None
 ) -> CoordinateCheck:
     check_rule(problem)
-    if experiment is not None and not (isinstance(experiment, Mapping) and set(experiment) <= set(_TRAINED)):
-        raise Refusal("experiment", experiment, f"a dict of {', '.join(_TRAINED)}")
+    _check_experiment(experiment)
     last = min(_STEP, problem.steps - 1) if step is None else checks.whole("step", step)
     if not 1 <= last < problem.steps:
         raise Refusal("step", last, f"from 1 up to but not including the number of steps ({problem.steps})")
@@ -114,6 +113,12 @@ def _check_problem(
     powers = np.array([_power(wide, each) for each in (beyond.size, beyond.update)])
     measured = None if experiment is None else _measure(short, widths, experiment)
     return CoordinateCheck(widths, last, names_of(problem), predicted, measured, powers, np.zeros_like(powers))
+
+
+def _check_experiment(experiment: Any) -> None:
+    """Refuse what are no arguments for ``simulate``."""
+    if experiment is not None and not (isinstance(experiment, Mapping) and set(experiment) <= set(_TRAINED)):
+        raise Refusal("experiment", experiment, f"a dict of {', '.join(_TRAINED)}")
 
 
 def _predict(problem: Problem, widths: Array) -> Sizes:
