@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from deeplinear._core.arrays import Array, finite, identity, is_tensor, to_numpy
 from deeplinear._equations.coefficients import Coefficients, times_of
 from deeplinear._equations.data_responses import DataResponses, mode_sum
-from deeplinear._equations.products import add_identity, equal_times, is_panel, row_products, rows_times_symmetric
+from deeplinear._equations.products import (
+    add_identity,
+    equal_times,
+    is_panel,
+    over_time,
+    row_products,
+    rows_times_symmetric,
+)
+from deeplinear._equations.rooted import Rooted
 from deeplinear._equations.two_time import Room, Symmetric
 
 
@@ -63,6 +71,34 @@ class DataNoise:
             return self._draws(x)
         total = rows_times_symmetric(x, self._remembered)
         return total + self._draws(x) if self.c.structure.subsamples else total
+
+    def times_root(self, x: Array) -> Array:
+        """Rows times a root of Z, of which C_v has one; draws of batches not yet known count zero."""
+        c, e, outputs, parts = self.c, x.shape[-1], self.c.structure.outputs, []
+        assert isinstance(self._Cv, Rooted)
+        if c.structure.reuses_data:
+            sigma = self._sigma if self._sigma.shape[1] == outputs else self._sigma[:, None, :e]
+            labels = over_time(x, outputs) * sigma[:, None] if sigma.ndim == 2 else over_time(x * sigma, outputs)
+            parts = [self._reuse_root * (x @ self._Cv.Z[:, :e]), self._reuse_root * labels]
+        if c.structure.subsamples:
+            drawn = self.responses.subsampling * self.CDelta_equal[:, :, 0, 0]
+            parts.append(x * drawn[:, None, :e] ** 0.5)
+            parts.append(np.zeros((*x.shape[:-1], self.CDelta_equal.shape[1] - e)))
+        return np.concatenate(parts, axis=-1)
+
+    def residual_by_roots(self, rows: slice) -> None:
+        """Fill C_Delta(t, t) of rows, of which C_v is known."""
+        F, outputs = self.responses.RDelta, self.c.structure.outputs
+        if F is None:
+            residual = self._fresh_block(rows)
+        else:
+            y = self.times_root(F[rows]) / self._reuse_root
+            residual = y @ y.mT
+        self.CDelta_equal[:, times_of(rows, outputs)] = equal_times(residual, outputs)
+
+    @property
+    def _reuse_root(self) -> Array:
+        return self.c.reuse[:, :1, None] ** 0.5
 
     def in_signal(self, rows: slice, learned: Array, learned_Z: Array) -> Array:
         """Noise in Psi: sum_k p_k lam_k (H_k Z + Z H_k^T - Z) = Z M^T - (m - M) Z, M = sum_k p_k lam_k H_k.

@@ -39,12 +39,16 @@ What has been learned of a mode is 1 - H_k = lam_k H_k K R_Delta, so that noise 
 
 from collections.abc import Callable
 
+import numpy as np
+
 from deeplinear._core.arrays import Array
+from deeplinear._core.cached import cached_property
 from deeplinear._equations.coefficients import Coefficients, Structure
 from deeplinear._equations.data_noise import DataNoise
-from deeplinear._equations.data_responses import DataResponses, mode_sum
+from deeplinear._equations.data_responses import DataResponses, mode_sum, over_tasks
 from deeplinear._equations.increments import backward_source, without_initial
 from deeplinear._equations.products import add_identity, is_panel, row_products, rows_times_transpose
+from deeplinear._equations.rooted import Rooted
 from deeplinear._equations.source import Sandwich, Source
 from deeplinear._equations.two_time import Room, Symmetric
 
@@ -91,6 +95,10 @@ class DataCovariances:
 
     def step(self, Cg: Symmetric | None, rows: slice) -> None:
         """Fill rows, from the correlation of g in layer 1 (None where initial weights differ)."""
+        if isinstance(self.Cv, Rooted):
+            self._error_by_roots(self.Cv, Cg, rows)
+            self._signal_by_roots(Cg, rows)
+            return
         if is_panel(rows, self.c.structure.outputs):
             self.noise.remember(rows)  # what was guessed, or swept before
         of_noise = self._error(Cg, rows)
@@ -99,6 +107,9 @@ class DataCovariances:
 
     def step_aside(self, Cg: Symmetric, rows: slice) -> None:
         """Fill rows of errors and residuals that nothing depends on: those of h_0 are left as they are."""
+        if isinstance(self.Cv, Rooted):
+            self._error_by_roots(self.Cv, Cg, rows)
+            return
         self._error(Cg, rows)
         self.noise.remember(rows)
         if self.noisy:
@@ -133,11 +144,61 @@ class DataCovariances:
     def error_at(self, Cg: Symmetric, rows: slice) -> Array:
         """C_v(t, t) of rows that nothing depends on, shape (batch, rows); nothing is filled."""
         c, H = self.c, self.responses.H[rows]
+        if isinstance(self.Cv, Rooted):
+            total: Array = sum((part**2).sum(axis=-1) for part in self._roots_of_error(Cg, rows))
+            return total
         total = self.bias(rows) + mode_sum(c, row_products(H, self._through_r0(H, Cg)), 1)[..., 0]
         if not self.noisy:
             return total
         learned, _, data = self._of_data(H, rows)
         return total + mode_sum(c, row_products(learned, data), 1)[..., 0]
+
+    def _error_by_roots(self, Cv: Rooted, Cg: Symmetric | None, rows: slice) -> None:
+        """Fill rows of C_v by its root, and of the residuals on the training set."""
+        bias, *others = self._roots_of_error(Cg, rows)
+        Cv.add(rows, [bias, *others])
+        for kept, part in zip((self.width, self.data), others, strict=False):
+            kept[:, rows] = (part**2).sum(axis=-1)
+        if self.noisy:
+            self.noise.residual_by_roots(rows)
+
+    def _roots_of_error(self, Cg: Symmetric | None, rows: slice) -> list[Array]:
+        """Rows of a root of C_v: v_k = H_k (w_k - r0) - (1 - H_k) z / sqrt(lam_k), with Z = <z z>.
+
+        Each part has the columns of all modes, with the root of p_k lam_k; all are independent.
+        """
+        H = self.responses.H[rows]
+        mean = self.responses.H1[..., rows, :] @ self._target_root
+        parts = [mean] if Cg is None else [mean, self._root_through_r0(H, Cg)]
+        if self.noisy:
+            learned = -H
+            add_identity(learned, rows)
+            parts.append(for_all_modes(self.noise.times_root, learned) / self._eigenvalues**0.5)
+        return [over_modes(part * self.c.moments[1] ** 0.5) for part in parts]
+
+    def _signal_by_roots(self, Cg: Symmetric | None, rows: slice) -> None:
+        """Fill rows of C_h^0 by its root: h_k = R_Delta H_k (lam_k (w_k - r0) + sqrt(lam_k) z)."""
+        c, R = self.c, self.responses
+        x = R.H[rows] if R.RDelta is None else R.RDelta[rows][:, None] @ R.H.matrix[..., : rows.stop, : rows.stop]
+        parts = [c.eigenvalues * (over_tasks(x, c.structure.outputs, c.structure.sets.tasks) @ self._target_root)]
+        if Cg is not None:
+            parts.append(c.eigenvalues * self._root_through_r0(x, Cg))
+        if self.noisy:
+            parts.append(c.eigenvalues**0.5 * for_all_modes(self.noise.times_root, x))
+        assert isinstance(self.Ch, Rooted)
+        self.Ch.add(rows, [over_modes(part * c.weight**0.5) for part in parts])
+
+    @cached_property
+    def _target_root(self) -> Array:
+        """Root of the products of targets, of each mode."""
+        values, vectors = np.linalg.eigh(self.c.target)
+        root: Array = vectors * np.maximum(values, 0.0)[..., None, :] ** 0.5
+        return root
+
+    def _root_through_r0(self, x: Array, Cg: Symmetric) -> Array:
+        """Rows times a root of the covariance of r0."""
+        r0 = backward_source(self.c, self.responses.weights, Cg, self.c.initial_variance)
+        return for_all_modes(r0.times_root, without_initial(self.c, x) if self.c.structure.centered else x)
 
     def _of_data(self, H: Array, rows: slice) -> tuple[Array, Array, Array]:
         """What is learned, 1 - H_k, that times Z, and what it makes of the noise of the data, (1 - H_k) Z / lam_k."""
@@ -206,7 +267,12 @@ def products(shape: Structure) -> tuple[int, int]:
 def for_all_modes(operation: Callable[[Array], Array], x: Array) -> Array:
     """Apply an operation whose matrix all modes share to the rows of all of them at once."""
     batch, modes, r, e = x.shape
-    return operation(x.reshape(batch, modes * r, e)).reshape(x.shape)
+    return operation(x.reshape(batch, modes * r, e)).reshape(batch, modes, r, -1)
+
+
+def over_modes(x: Array) -> Array:
+    """Columns of all modes beside each other, (batch, modes, r, columns) to (batch, r, modes * columns)."""
+    return x.swapaxes(1, 2).reshape(len(x), x.shape[2], -1)
 
 
 def _matrix_product(x: Array, y: Array) -> Array:

@@ -5,12 +5,14 @@ from typing import NamedTuple
 from deeplinear._core.arrays import Array, identity, namespace, zeros
 from deeplinear._equations.products import (
     SETS,
+    add_identity,
     compiled,
     over_time,
     rows_times_symmetric,
     rows_times_transpose,
     times,
 )
+from deeplinear._equations.rooted import Rooted
 from deeplinear._equations.two_time import Causal, Symmetric
 from deeplinear._equations.weights import dd
 
@@ -67,6 +69,17 @@ class Source(NamedTuple):
             profile = self._profile(e)[..., None, :]
             product = profile * namespace(x).tile(over_time(x * profile, self.outputs), (e // self.outputs,))
         return times(product, self.factor)
+
+    def times_root(self, x: Array) -> Array:
+        """Rows (..., r, e) times a root of the leading e x e block, of a correlation that is kept by one."""
+        e = x.shape[-1]
+        if isinstance(self.correlation, Rooted):
+            product = self.on(x) @ self.correlation.Z[:, :e]
+        elif self.d is None and self.scale is None:
+            product = over_time(x, self.outputs)
+        else:
+            product = over_time(x * self._profile(e)[..., None, :], self.outputs)
+        return product if self.factor is None else product * self.factor**0.5
 
     def _shift(self, e: int) -> Array:
         """(d - 1) / scale, shape (batch, e)."""
@@ -129,6 +142,10 @@ class Sandwich:
     def fill(self, rows: slice) -> None:
         """Fill rows of the correlation."""
         filled, responses, e = self._filled, self._responses, rows.stop
+        if isinstance(filled, Rooted):
+            own = responses[rows]
+            filled.add(rows, [source.times_root(own[i]) for i, source in enumerate(self._sources)])
+            return
         fast = compiled(filled, e - rows.start)
         if fast is not None and self._weighted is not None:
             fast.fill_sandwich(filled.matrix, responses.matrix, self._weighted, e, SETS)
@@ -141,6 +158,11 @@ class Sandwich:
 
 def fill_sum(filled: Symmetric, other: Symmetric, source: Source, rows: slice) -> None:
     """Fill rows of the sum of a symmetric function and the covariance of a source."""
+    if isinstance(filled, Rooted) and isinstance(other, Rooted):
+        one = namespace(filled.matrix).zeros_like(filled[rows])
+        add_identity(one, rows)
+        filled.add(rows, [other.Z[:, rows], source.times_root(one)])
+        return
     fast = compiled(filled, rows.stop - rows.start)
     if fast is not None and source.compiled:
         fast.fill_sum(filled.matrix, other.matrix, *source.arguments, rows.stop)

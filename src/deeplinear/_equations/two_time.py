@@ -144,6 +144,8 @@ class Room:
         Number of rows, one for each time and output.
     like
         An array of the library, device and kind of all others.
+    symmetric
+        Kind of its symmetric functions.
     matrices
         Number of matrices that are likely to be asked for. They stand in one piece of memory, which is mapped in large
         pages: that makes steps of some hundred rows a third faster. It begins where a line of the cache does: with
@@ -151,8 +153,9 @@ class Room:
         the back.
     """
 
-    def __init__(self, size: int, like: Array, matrices: int = 0) -> None:
+    def __init__(self, size: int, like: Array, matrices: int = 0, symmetric: type[Symmetric] = Symmetric) -> None:
         self.size: int = size
+        self._symmetric = symmetric
         self._like = like
         self._piece: Array = _zeros_on_lines((matrices, size, size), like)
         self._free = (0, matrices)
@@ -177,7 +180,7 @@ class Room:
         fits = count <= stop - start
         if fits:
             self._free = (start, stop - count)
-        made = Symmetric(self._matrices(leading, stop - count if fits else None), self._replaying)
+        made = self._symmetric(self._matrices(leading, stop - count if fits else None), self._replaying)
         self._keep(made, fits)
         return made
 

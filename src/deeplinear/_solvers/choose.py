@@ -249,6 +249,18 @@ def answers(
 
 
 @usual_arithmetic
+def by_roots(problem: Problem, answer: Answer, choice: Choice) -> Answer:
+    """Return the answer; if its losses depend on rounding, one whose correlations are kept by their roots."""
+    solver = Dense(choice.tolerance, device=choice.device, averages=choice.averages, roots=True)
+    is_allowed = choice.method in (AUTO, Dense.name) and solver.why_no_roots(problem) is None
+    if answer.rounding_at is None or not is_allowed or solver.memory([problem]) > CPU.available():
+        return answer
+    with one_blas_thread():
+        (steady,) = solver.solve([problem])
+    return steady
+
+
+@usual_arithmetic
 def _solved(members: list[Problem], solver: Solver, choice: Choice, progress: Progress) -> list[Answer]:
     """Solve a batch; what is not resolved is solved in another way, if the choice was free."""
     try:

@@ -21,10 +21,11 @@ from deeplinear._equations import replay, system
 from deeplinear._equations.aside import REPORTED
 from deeplinear._equations.coefficients import Coefficients, Structure, coefficients, row_set, structure
 from deeplinear._equations.filler import Filler, plain_equations
+from deeplinear._equations.rooted import Rooted
 from deeplinear._equations.rules import Evaluation, evaluations
 from deeplinear._equations.system import Equations
 from deeplinear._equations.training import Training
-from deeplinear._equations.two_time import Room
+from deeplinear._equations.two_time import Room, Symmetric
 from deeplinear._problem.problem import Problem
 from deeplinear._rules.averages import Average
 from deeplinear._solvers import depth
@@ -47,6 +48,12 @@ _CACHE = 48e6
 """Bytes of matrices worth stepping together: with more problems than this hardly any time is saved, as measured for 50
 to 400 steps; with a third of it a problem takes 1.2 to 1.7 times as long."""
 
+_WITH_ROOTS = 3
+"""Bytes that roots take, at most, relative to the equations without them."""
+
+_MOST_ROOTED = 2e9
+"""Rows to the third power, times layers and modes, up to which it takes some seconds to keep roots."""
+
 
 @dataclass(frozen=True)
 class Dense(Solver):
@@ -62,6 +69,9 @@ class Dense(Solver):
         Where the matrices live.
     averages
         Averages of the weights whose losses are wanted too.
+    roots
+        Whether correlations are kept by their roots, which takes some five times as long and loses far less in rounding
+        where training becomes unstable late (``rooted.py``).
     """
 
     name: ClassVar[str] = "dense"
@@ -71,6 +81,7 @@ class Dense(Solver):
     depth_nodes: int | None = None
     device: Device = CPU
     averages: tuple[Average, ...] = ()
+    roots: bool = False
 
     def why_not(self, problem: Problem) -> str | None:
         """Every problem can be solved this way, given time and memory."""
@@ -79,7 +90,7 @@ class Dense(Solver):
     def estimate(self, problem: Problem) -> Work:
         """One pass; where nodes stand for layers also those on fewer nodes, to compare with."""
         shape = self.shape(problem)
-        kept = round(depth.most_nodes(problem, shape) * system.memory(shape, averages=self.averages))
+        kept = round(depth.most_nodes(problem, shape) * self.memory([problem]))
         if shape.depth_nodes and depth.may_need_layers(problem):
             kept = max(kept, system.memory(structure(problem, 0), averages=self.averages))
         return Work(shape, depth.passes(shape), kept)
@@ -101,7 +112,7 @@ class Dense(Solver):
     def worth_batching(self, problem: Problem) -> int:
         """Return how many problems like this one are solved faster together than apart."""
         shape = self.shape(problem)
-        if shape.depth_nodes:  # on nodes in depth problems settle, and choose their number, each on its own
+        if shape.depth_nodes or self.roots:  # on nodes in depth problems choose their number, each on its own
             return 1
         if self.device != CPU:
             return max(1, min(self.device.available() // self.memory([problem]), replay.most_problems(shape)))
@@ -111,7 +122,21 @@ class Dense(Solver):
         """Bytes that the equations of a batch keep."""
         numbers = any(problem.is_complex for problem in problems)
         shape = self.shape(problems[0])
-        return system.memory(shape, len(problems), complex_numbers=numbers, averages=self.averages)
+        kept = system.memory(shape, len(problems), complex_numbers=numbers, averages=self.averages)
+        return _WITH_ROOTS * kept if self.roots else kept
+
+    def why_no_roots(self, problem: Problem) -> str | None:
+        """Why correlations are not kept by their roots for a problem; None if they can be, in some seconds."""
+        shape = self.shape(problem)
+        changes = len(set(shape.sets.sets)) > 1 or len({stage.sampling.reuse for stage in problem.stages}) > 1
+        if shape.depth_nodes or shape.own_noise or changes or shape.sets.twice:
+            return "on nodes in depth, with small_batch, or where examples change"
+        if shape.subsamples and shape.outputs > 1:
+            return "with several outputs where batches are drawn"
+        if self.device != CPU or problem.is_complex:
+            return "on a device, or for derivatives"
+        numbers = shape.size**3 * ((3 if shape.skip else 1) * shape.depth + shape.modes)
+        return "for so many steps" if numbers > _MOST_ROOTED else None
 
     def solve(self, problems: Sequence[Problem], progress: Progress | None = None) -> list[Answer]:
         """Solve problems of one structure together, on as many nodes in depth as are needed."""
@@ -119,7 +144,7 @@ class Dense(Solver):
 
         def filled(nodes: int, progress: Progress | None) -> DenseRun:
             memory.require(replace(self, depth_nodes=nodes).memory(problems), "solving", _ADVICE, self.device)
-            run = DenseRun(problems, coefficients(problems, nodes, device=self.device), self.averages)
+            run = DenseRun(problems, coefficients(problems, nodes, device=self.device), self.averages, roots=self.roots)
             run.fill(progress)
             return run
 
@@ -147,9 +172,12 @@ class DenseRun:
         Step at which each problem diverged, -1 if it did not, shape (batch,).
     """
 
-    def __init__(self, problems: Sequence[Problem], c: Coefficients, averages: Sequence[Average] = ()) -> None:
+    def __init__(
+        self, problems: Sequence[Problem], c: Coefficients, averages: Sequence[Average] = (), *, roots: bool = False
+    ) -> None:
         with computing(c.gamma0):
-            room = Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure))
+            kind = Rooted if roots else Symmetric
+            room = Room(c.structure.size, c.gamma0, c.batch * system.kept(c.structure), kind)
             self._training = Training(problems, c, room, averages)
             self.equations = Equations(c, self._training.layers, room)
         self.diverged_at: NDArray[np.int64] = np.full(c.batch, -1)
@@ -238,8 +266,8 @@ class DenseRun:
     ) -> Iterator[Callable[[int, int], None]]:
         """Make of what fills some rows what fills those of all times from one to another, by a record if it may."""
         if not self._is_replayed:
-            is_training = fill == self.equations.fill
-            yield Filler(self.equations, fill, plain_equations if is_training else None)
+            is_recorded = fill == self.equations.fill and not isinstance(self.equations.data_covariances.Cv, Rooted)
+            yield Filler(self.equations, fill, plain_equations if is_recorded else None)
             return
         steps = replay.Replay(self.equations.c, fill, (self.equations.room, *others))
         one_by_one = (lambda row: fill(row_set(self.equations.c, row))) if by_slices else steps

@@ -11,7 +11,7 @@ from deeplinear._core.progress import Progress, read_progress
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 from deeplinear._rules.averages import Average, read_averages
-from deeplinear._solvers.choose import METHODS, Choice, answers, batches
+from deeplinear._solvers.choose import METHODS, Choice, answers, batches, by_roots
 from deeplinear._solvers.rounding import with_measured_rounding
 from deeplinear._theory.solution import Solution
 
@@ -157,6 +157,8 @@ def solve(
         for index, answer in zip(members, found, strict=True):
             again = answer.solver if place == CPU else batch.solver
             checked = with_measured_rounding(problems[index], answer, again, place)
+            if (steady := by_roots(problems[index], checked, choice)) is not checked:
+                checked = with_measured_rounding(problems[index], steady, steady.solver, place)
             solutions[index] = Solution.of(problems[index], checked if keeps_runs else replace(checked, run=None))
     ordered = [solutions[index] for index in range(len(problems))]
     return ordered[0] if isinstance(problem, Problem) else ordered

@@ -28,6 +28,8 @@ class Status:
     diverged at step 12: lower the learning rate
     >>> print(Status(rounding_at=640))
     completed, but from step 640 on the losses depend on rounding errors: lower the learning rate
+    >>> print(Status(diverged_at=652, rounding_at=640))  # in exact arithmetic it may not
+    blew up at step 652, but from step 640 on the losses depend on rounding errors: lower the learning rate
     """
 
     diverged_at: int | None = None
@@ -41,6 +43,7 @@ class Status:
     def __str__(self) -> str:
         how = "completed" if self.diverged_at is None else f"diverged at step {self.diverged_at}"
         if self.rounding_at is not None:
+            how = f"blew up at step {self.diverged_at}" if self.diverged else how
             how += f", but from step {self.rounding_at} on the losses depend on rounding errors"
             return f"{how}: lower the learning rate"
         return how if self.diverged_at is None else f"{how}: lower the learning rate"
