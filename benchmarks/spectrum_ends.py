@@ -57,7 +57,11 @@ def draw(seed: int) -> tuple[dl.Problem, list[int]]:
     network = dl.MLP(**options) if kind < 0.75 else dl.ResNet(**options)
     noise = float(rng.choice([0.0, 0.1, 0.3, 1.0]))
     data: Any = dl.Isotropic(noise)
-    if rng.random() >= 0.7:
+    if rng.random() < 0.3:
+        size_of_other, cosine = rng.uniform(0.1, 1.0), rng.uniform(-0.9, 0.9)
+        product = cosine * size_of_other**0.5
+        data = dl.Isotropic(noise, [[1.0, product], [product, size_of_other]])
+    elif rng.random() >= 0.6:
         count = int(rng.integers(2, 5))
         values, each = tuple(size(0.1, 2.0) for _ in range(count)), (1.0,) * count
         data = dl.Spectrum(values, each, (1.0 / count,) * count, proportional=True, noise=noise)
@@ -73,7 +77,10 @@ def draw(seed: int) -> tuple[dl.Problem, list[int]]:
     steps = sorted({0, int(rng.integers(1, 10)), int(rng.integers(10, 60))})
     problem = dl.Problem(network, data, sampling, dl.GradientDescent(0.01, momentum), 60)
     stable = 2.0 * (1.0 - momentum) / dl.sharpness(problem, at=0, vectors=8).ritz_values[0, 0]
-    return replace(problem, optimizer=dl.GradientDescent(between(0.05, 0.7) * stable, momentum)), steps
+    rate = between(0.05, 0.7) * stable
+    if rng.random() < 0.35:
+        return replace(problem, optimizer=dl.SAM(0.5 * rate, rho=between(0.01, 0.5))), steps
+    return replace(problem, optimizer=dl.GradientDescent(rate, momentum)), steps
 
 
 class Outcome(NamedTuple):

@@ -183,7 +183,7 @@ def sharpness(
     vectors
         Number of directions, 2 or more. Eigenvalues that stand alone are found to many digits with a dozen; the end of
         a continuous spectrum is extrapolated from those found. With 16 the largest eigenvalue is off by about 1e-4 of
-        the range of the spectrum, and the lowest by 6e-4; the errors that are stated are about 5e-4 and 5e-3.
+        the range of the spectrum, and the lowest by 5e-4; the errors that are stated are about 1e-3 and 8e-3.
     operator
         ``"hessian"``, or ``"kernel"`` for the tangent kernel, the part of the Hessian that does not change sign.
     start
