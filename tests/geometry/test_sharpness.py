@@ -111,7 +111,7 @@ def matrix(problem, step, vectors, eps):
 
     def look(stop):
         rates = np.array(problem.layer_rates(problem.optimizer), float)
-        found.append(lanczos(Rows(stop.extension, rates, eps, "now"), "hessian", vectors)[0])
+        found.append(lanczos(Rows(stop.extension, rates, eps=eps, start="now"), "hessian", vectors)[0])
 
     visit(problem, [step], rows_needed("hessian", vectors), look)
     return found[0].diagonal
@@ -244,6 +244,15 @@ def test_many_layers_are_those_of_infinite_depth():
     values = [each.ritz_values[0, 0] for each in found]
     np.testing.assert_allclose(values[1:], values[2], rtol=0.01)
     assert abs(values[0] - values[2]) > 2 * abs(values[1] - values[2])
+
+
+@pytest.mark.parametrize("depth", [10**4, 10**7])
+def test_weak_branches_have_the_curvature_of_infinite_depth(depth):
+    """Their rates grow with depth, and with them how far weights move, but not how far the network does."""
+    network = dl.ResNet(np.inf, 1.0, branch=0.8, branch_scaling=1.0)
+    problem = make(dl.GradientDescent(0.02, momentum=0.3), network, steps=7)
+    limit, deep = (dl.sharpness(each, at=(0, 6), vectors=8) for each in (problem, problem.replace(depth=depth)))
+    np.testing.assert_allclose(deep.ritz_values, limit.ritz_values, rtol=10 / depth + 1e-5)
 
 
 def test_converged_runs_have_a_sharpness():

@@ -220,7 +220,8 @@ def _around(find: Callable[[Rows], Array] | None = None) -> Finder:
     """Go both ways along a direction, or the gradient, in units of the next step."""
 
     def line(problem: Problem, stop: Stop) -> Line:
-        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop))
+        rates, branch_rate = rate_factors(problem, stop.step, stop), problem.network.branch_rate(own_size=False)
+        rows = Rows(stop.extension, rates, branch_rate)
         stage = stage_at(problem, stop.step)
         lr = float(np.real(stage.optimizer.plain.rates(stage.of)[stop.step - stage.start + stage.since]))
         now = rows.gradient_now()

@@ -63,6 +63,8 @@ class Rows:
         Filled up to the time that is looked at, with room for ``rows_needed``.
     rates
         Factors on the rates of the weight layers.
+    branch_rate
+        Part of those of hidden weights that makes up for weak branches, so that it moves the network no farther.
     eps
         As ``EPS``.
     start
@@ -74,8 +76,12 @@ class Rows:
         The direction of that gradient.
     """
 
-    def __init__(self, extension: Extension, rates: Array, eps: float = EPS, start: str = "first") -> None:
+    def __init__(
+        self, extension: Extension, rates: Array, branch_rate: float = 1.0, *, eps: float = EPS, start: str = "first"
+    ) -> None:
         self._extension, self._rates, self._eps = extension, rates, eps
+        self._moves = rates**2
+        self._moves[1:-1] /= branch_rate
         self._at = extension.weights_at(extension.count - 1)
         self._size = extension.equations.c.structure.steps
         self._metric, self._plain = np.zeros((2, self._size, self._size))
@@ -113,7 +119,7 @@ class Rows:
         return float(np.finfo(float).eps * (size @ np.abs(self._metric) @ size + self._largest * size.sum() ** 2))
 
     def length(self, direction: Array) -> float:
-        """Norm of a direction over the root of the last width and gamma0."""
+        """Norm of a direction over the root of the last width and gamma0, of weak branches by what they do."""
         return float(np.sqrt(direction @ self._plain @ direction))
 
     def _sum(self, factors: dict[int, float]) -> Array:
@@ -140,9 +146,9 @@ class Rows:
         """Keep the products of a gradient with those before, and return its row."""
         products = self._extension.products(row)[:, 0]
         # Where nodes stand for layers, products are those of input weights, all matrices between, and readout.
-        rates = self._rates if len(products) == len(self._rates) else self._rates[[0, 1, -1]]
-        for kept, power in ((self._metric, 1), (self._plain, 2)):
-            kept[row, : row + 1] = kept[: row + 1, row] = np.tensordot(rates**power, products, 1)  # eq-metric
+        those = slice(None) if len(products) == len(self._rates) else [0, 1, -1]
+        for kept, factors in ((self._metric, self._rates), (self._plain, self._moves)):
+            kept[row, : row + 1] = kept[: row + 1, row] = np.tensordot(factors[those], products, 1)  # eq-metric
         return row
 
 

@@ -226,7 +226,12 @@ def sharpness(
     found: dict[int, tuple[Tridiagonal, float]] = {}
 
     def look(stop: Stop) -> None:
-        rows = Rows(stop.extension, rate_factors(problem, stop.step, stop), start=start)
+        rows = Rows(
+            stop.extension,
+            rate_factors(problem, stop.step, stop),
+            problem.network.branch_rate(own_size=False),
+            start=start,
+        )
         check_range(problem, rows.product(rows.start, rows.start))
         matrix, _ = lanczos(rows, operator, vectors)
         check_range(problem, *matrix)
