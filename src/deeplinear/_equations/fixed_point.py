@@ -14,7 +14,7 @@ MEMORY = 8
 RIDGE = 1e-14
 """Added to the products of residuals of length 1, which may be parallel."""
 
-_ROUNDING = 1e-14
+_ROUNDING = 1e-16
 """Changes that are rounding errors, relative to the largest unknown of this step and of the one before."""
 
 _COMPLEX_STEP = 1e-30
