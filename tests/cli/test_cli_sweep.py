@@ -144,6 +144,7 @@ class TestSweep:
         assert not [each for each in os.listdir("sweep.zarr/.deeplinear/points") if each.startswith(".")]
 
 
+@pytest.mark.usefixtures("entries_only")
 @pytest.mark.filterwarnings("ignore:at 1 point of 3 the losses depend")
 def test_losses_that_are_rounding_errors_are_not_the_least() -> None:
     Path("sam.toml").write_text(

@@ -416,6 +416,7 @@ def test_an_infinite_depth_that_is_not_resolved_does_not_end_the_call(monkeypatc
     assert "unknown" in str(found)
 
 
+@pytest.mark.usefixtures("entries_only")
 def test_an_optimum_that_is_lost_in_rounding_errors_decides_nothing() -> None:
     problem = dl.Problem(
         dl.MLP(2, 2.0, centered=True), dl.Isotropic(0.5), dl.FullBatch(1.0), dl.SAM(0.02, rho=0.1), steps=40

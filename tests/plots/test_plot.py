@@ -125,6 +125,7 @@ def test_sweeps_are_drawn() -> None:
     np.testing.assert_array_equal(ax.get_lines()[0].get_ydata(), [*final[:2], np.nan])
 
 
+@pytest.mark.usefixtures("entries_only")
 def test_losses_that_are_rounding_errors_are_marked() -> None:
     """In a sweep as crosses beside the curve, in a solution and a comparison by a line at their step."""
     problem = dl.Problem(

@@ -144,6 +144,7 @@ def test_random_problems_hold(seed):
     assert not fuzz.failures([record])
 
 
+@pytest.mark.usefixtures("entries_only")
 def test_fuzzing_compares_errors_up_to_where_losses_depend_on_rounding(monkeypatch):
     """As number 535 of ``make fuzz``: a jump into instability, whose losses both methods say depend on rounding."""
     checks, solve = load("fuzz_checks"), dl.solve

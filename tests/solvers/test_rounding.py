@@ -10,12 +10,7 @@ from deeplinear._solvers.rounding import amplification, may_be_unstable, roundin
 from deeplinear._time.grid import Grid
 from factories import maker
 
-
-@pytest.fixture(autouse=True)
-def entries(monkeypatch):
-    """Correlations are kept by their entries alone, of which more is lost than of roots (``test_rooted.py``)."""
-    monkeypatch.setattr("deeplinear._solvers.dense._MOST_ROOTED", 0)
-
+pytestmark = pytest.mark.usefixtures("entries_only")
 
 make = maker("lr", depth=1, width=1.0, noise=0.3, sampling=dl.FullBatch(2.0), steps=300)
 

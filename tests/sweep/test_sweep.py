@@ -255,6 +255,7 @@ class TestDamage:
                 attempt()
 
 
+@pytest.mark.usefixtures("entries_only")
 class TestRounding:
     """SAM at a rate at which rounding errors grow into the losses, the lowest of all, before training diverges."""
 
