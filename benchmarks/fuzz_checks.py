@@ -198,7 +198,9 @@ def _as_reported(problem: dl.Problem, solution: dl.Solution, method: str) -> Non
     known = [each.status.rounding_at for each in (other, exact) if each.status.rounding_at is not None]
     depends = exact.status.rounding_at is not None or exact.solver.roots
     same = other.status.diverged_at == end or bool(known)
-    _holds(same and depends == (other.status.rounding_at is not None), f"{method}: {other.status}, dense: {exact.status}")
+    _holds(
+        same and depends == (other.status.rounding_at is not None), f"{method}: {other.status}, dense: {exact.status}"
+    )
     steps = np.arange(min([*known, problem.steps if end is None else end]))
     losses = other.at(steps)
     for name in ("test_loss", "train_loss"):

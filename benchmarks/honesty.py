@@ -209,10 +209,11 @@ def true_error(solution: dl.Solution, exact: dl.Solution, floor: float) -> float
 
     On its way to a divergence a run amplifies the last digit, so there only the steps count whose loss is
     below twice its initial value, and the step of the divergence must agree within one. Where losses depend on
-    rounding nothing can be compared, but both must say so.
+    rounding nothing can be compared, but both must say so, unless every step was solved with roots because it did.
     """
     steps = np.arange(exact.problem.steps)
-    if (exact.status.rounding_at is None) != (solution.status.rounding_at is None):
+    depends = exact.status.rounding_at is not None or exact.solver.roots
+    if depends != (solution.status.rounding_at is not None):
         return float("inf")
     end, ours = exact.status.diverged_at, solution.status.diverged_at
     known = [each.status.rounding_at for each in (exact, solution) if each.status.rounding_at is not None]
