@@ -194,7 +194,7 @@ def _as_reported(problem: dl.Problem, solution: dl.Solution, method: str) -> Non
         raise GaveUp(str(error)) from None
     exact = dl.solve(problem, method="dense")
     end = exact.status.diverged_at
-    # Both say from where on losses depend on rounding, which errors are reported up to; every step may know better then.
+    # Both say from where on losses depend on rounding, which errors are reported up to; roots may know better then.
     known = [each.status.rounding_at for each in (other, exact) if each.status.rounding_at is not None]
     depends = exact.status.rounding_at is not None or exact.solver.roots
     same = other.status.diverged_at == end or bool(known)
