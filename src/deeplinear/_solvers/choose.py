@@ -199,7 +199,7 @@ def read_solver(values: dict[str, Any]) -> Solver:
     Examples
     --------
     >>> read_solver(write_solver(Dense(1e-8)))
-    Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None), averages=())
+    Dense(tolerance=1e-08, depth_nodes=None, device=Device(name='cpu', torch_device=None), averages=(), roots=False)
     """
     options = dict(values)
     if "averages" in options:
