@@ -168,7 +168,8 @@ GEOMETRY = Suite(
         "_geometry/operators.py": [
             ("STENCIL = ((1, 2.0 / 3.0), (2, -1.0 / 12.0))", "STENCIL = ((1, 2.0 / 3.0), (2, 1.0 / 12.0))"),
             ("values[:, 1:] += self._rates[group] * direction", "values[:, 1:] += direction"),
-            ("rates = self._rates if len(products)", "rates = np.ones_like(self._rates) if len(products)"),
+            ("self._metric, self._rates), (", "self._metric, np.ones_like(self._rates)), ("),
+            ("self._moves[1:-1] /= branch_rate", "self._moves[1:-1] /= 1.0"),
         ],
         "_geometry/rates.py": [
             ("2.0 * (1.0 + mu) / (1.0 + 2.0 * mu if", "2.0 / (1.0 + 2.0 * mu if"),

@@ -201,6 +201,26 @@ EQUATIONS = Suite(
     },
 )
 
+ROOTS = Suite(
+    tests=["solvers/test_rooted.py"],
+    mutants={
+        "_equations/layer_zero.py": [
+            ("learned) / self._eigenvalues**0.5)", "learned))"),
+            ("parts.append(c.eigenvalues**0.5 * for_all_modes(", "parts.append(c.eigenvalues * for_all_modes("),
+            ("parts.append(c.eigenvalues * self._root_through_r0", "parts.append(self._root_through_r0"),
+            ("part * c.weight**0.5", "part * c.weight"),
+        ],
+        "_equations/data_noise.py": [
+            ("[self._reuse_root * (x @ self._Cv.Z[:, :e])", "[(x @ self._Cv.Z[:, :e])"),
+            ("drawn[:, None, :e] ** 0.5", "drawn[:, None, :e]"),
+        ],
+        "_equations/source.py": [
+            ("product if self.factor is None else product * self.factor**0.5", "product"),
+            ("[other.Z[:, rows], source.times_root(one)]", "[other.Z[:, rows]]"),
+        ],
+    },
+)
+
 COMPILED = Suite(
     tests=["equations/test_products.py"],
     mutants={
@@ -306,4 +326,4 @@ MERGED_STEPS = Suite(
     },
 )
 
-SUITES = [EQUATIONS, COMPILED, PANELS, MERGED_STEPS]
+SUITES = [EQUATIONS, ROOTS, COMPILED, PANELS, MERGED_STEPS]
