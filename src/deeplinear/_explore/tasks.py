@@ -22,6 +22,7 @@ from deeplinear._explore.planning import check_plan, check_schedule, plan, sched
 from deeplinear._explore.problems import finite_dim, is_quick, read_problem
 from deeplinear._explore.progress import LONGEST, PACE, Report, refuse_if_long, solve_with, steps
 from deeplinear._explore.rates import GRID, drawn, first_rates, lowest, marks, sample, unstable, without_dips
+from deeplinear._explore.runs import read_request, runs
 from deeplinear._explore.uploads import described, read_file
 
 HEAT_MAP = 120
@@ -45,7 +46,9 @@ def read(name: str, request: dict[str, Any]) -> Reading:
     ValueError
         If a value is not allowed.
     """
-    if name in ("python", "data"):
+    if name == "runs":
+        read_request(request)
+    if name in ("python", "data", "runs"):
         return Reading(name == "python")
     problem = read_problem(request.get("problem"))
     if name in _CHECKS:
@@ -175,11 +178,12 @@ TASKS: dict[str, Callable[[dict[str, Any], Report], dict[str, Any]]] = {
     "experiment": experiment,
     "measured": measured,
     "data": data,
+    "runs": runs,
     "netcdf": netcdf,
     "python": python,
 }
 
-LIMITS = dict.fromkeys(TASKS, LONGEST) | {"experiment": LONGEST_EXPERIMENT, "data": 60.0, "python": 10.0}
+LIMITS = dict.fromkeys(TASKS, LONGEST) | {"experiment": LONGEST_EXPERIMENT, "data": 60.0, "runs": 60.0, "python": 10.0}
 """Seconds after which each task is ended."""
 
 _SHORT = ("solve", "correlations", "sharpness", "landscape", "weights", "measured")

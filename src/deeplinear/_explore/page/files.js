@@ -18,19 +18,19 @@ export const forget = (file) => fetch(`api/upload?file=${encodeURIComponent(file
 
 export const nameOf = (file) => file.slice(17); // after the digits
 
-// A button that asks for a file. `read(file, signal)` does what is done with it, meanwhile the button cancels.
-export function fileButton(id, text, accept, read) {
-  const input = element("input", { type: "file", id: `${id}-input`, accept, hidden: true, tabIndex: -1 });
+// A button that asks for a file. `read(file, signal)` does what is done with it, meanwhile the button cancels. Where
+// several may be chosen it gets a list of them.
+export function fileButton(id, text, accept, read, multiple = false) {
+  const input = element("input", { type: "file", id: `${id}-input`, accept, multiple, hidden: true, tabIndex: -1 });
   const button = element("button", { type: "button", className: "button", id, textContent: text });
   let job = null;
   button.addEventListener("click", () => (job ? job.abort() : input.click()));
   input.addEventListener("change", async () => {
-    const [file] = input.files;
-    if (!file) return;
+    if (!input.files.length) return;
     job = new AbortController();
     button.textContent = "Cancel";
     try {
-      await read(file, job.signal);
+      await read(multiple ? [...input.files] : input.files[0], job.signal);
     } finally {
       job = null;
       button.textContent = text;

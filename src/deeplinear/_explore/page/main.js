@@ -9,6 +9,7 @@ import { Measured } from "./measured.js";
 import { buildExport, buildPresets, buildTheme, showPreset } from "./menus.js";
 import { namesOf } from "./names.js";
 import { figure } from "./plot.js";
+import { Runs } from "./runs.js";
 import { Schedule } from "./schedule.js";
 import { ALONE, AXES, fromAddress, initialState, keyOf, MOST_PINS, toAddress, VIEWS } from "./state.js";
 import { Theory } from "./theory.js";
@@ -54,6 +55,7 @@ const measured = new Measured(page.limits.file, {
     draw();
   },
 });
+const runs = new Runs(page.limits.file);
 const schedule = new Schedule(find("#schedule"), page.limits, {
   state: () => state,
   rates: () => shown?.data?.rates,
@@ -222,7 +224,7 @@ find("#pin").addEventListener("click", () => {
 
 // Networks stand below the picture, or in one column below the controls, for the keyboard too.
 function place() {
-  find(oneColumn.matches ? ".columns" : "main").append(find(".experiment"), find(".yours"));
+  find(oneColumn.matches ? ".columns" : "main").append(find(".experiment"), ...document.querySelectorAll(".yours"));
 }
 
 function setView(view) {
@@ -252,4 +254,7 @@ place();
 window.addEventListener("hashchange", readAddress);
 window.addEventListener("resize", draw);
 readAddress();
-buildTheme(draw);
+buildTheme(() => {
+  draw();
+  runs.draw();
+});
