@@ -21,11 +21,12 @@ _DRAWS = 12
 
 _QUANTILE = 0.9
 
-_CONSTANT = 0.01
-"""Half width of the band where runs are too few, as a fraction of the range of losses that was fitted."""
+_LEAST = 0.01
+"""Least half width of the band, as a fraction of the range of losses that was fitted. Runs that are left out of three
+hardly tell more than this constant about the errors of others (``benchmarks/runs.md``)."""
 
 _FEW = 3
-"""Runs up to which that constant is a lower bound of the band."""
+"""Runs of which each is left out, and no more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +53,8 @@ class Resampled:
     @property
     def band(self) -> float:
         """Half width of a 90 % band of the loss of a new run."""
-        return max(self._floor, float(np.quantile(self.errors, _QUANTILE)) if len(self.held_out) > _FEW else 0.0)
-
-    @property
-    def _floor(self) -> float:
-        return _CONSTANT * self.span
-
-    @property
-    def explanation(self) -> str:
-        """Where the band comes from."""
-        return ""
+        measured = float(np.quantile(self.errors, _QUANTILE)) if len(self.errors) else 0.0
+        return max(_LEAST * self.span, measured)
 
 
 def resample(data: Data, fitted: Fitted) -> Resampled:

@@ -272,7 +272,7 @@ class RunsFit(Drawn):
             error = self.held_out[run.name]
             shown = "-" if math.isnan(error) else f"{error:.4f}"
             lines.append(f"{run.name:24}{self.rms[run.name]:10.4f}{shown:>10}")
-        lines.append(f"90 % band of a new run: ± {self.band:.2g}{self.resampled.explanation}")
+        lines.append(f"90 % band of a new run: ± {self.band:.2g}")
         return "\n".join([*lines, *self.warnings])
 
 
