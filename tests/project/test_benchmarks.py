@@ -219,3 +219,25 @@ def test_every_kept_measurement_is_of_the_cases_of_today():
     history = load("history")
     assert history.kept(), "python benchmarks/history.py --keep makes the first"
     assert {*history.kept()[-1]["times"]} == {*history.CASES}
+
+
+def test_the_multi_power_law_is_that_of_its_paper():
+    """On stretches as over every step, where the rate changes at each of these; warm-up of 20 steps."""
+    runs = load("runs")
+    rates = 1e-3 * np.minimum(1.0, (np.arange(400) + 1) / 20)
+    rates[200:300] *= 0.5
+    rates[300:] *= np.linspace(0.5, 0.1, 100)
+    steps = np.arange(40, 401, 20)
+    run = dl.Run(steps, 3.0 - 0.001 * steps, rates)
+    data = runs.Data.of([run])
+    low, scale, alpha, gain, speed, beta, gamma = 2.0, 0.5, 0.4, 0.3, 3.0, 0.6, 0.7
+    (found,) = runs.MultiPower(data, [run])(np.log([low, scale, alpha, gain, speed, beta, gamma]))
+    eta, sums = rates / 1e-3, np.concatenate([[0.0], np.cumsum(rates / 1e-3)]) / 1000.0
+    direct = []
+    for step in steps:
+        fall = sum(
+            (eta[k - 1] - eta[k]) * (1 - (1 + speed * eta[k] ** -gamma * (sums[step] - sums[k])) ** -beta)
+            for k in range(20, step)
+        )
+        direct.append(low + scale * sums[step] ** -alpha - gain * fall)
+    np.testing.assert_allclose(found, direct, atol=3e-3)  # the rate changes by up to 4 % within a stretch
