@@ -11,6 +11,7 @@ import argparse
 import functools
 import io
 import json
+import math
 import random
 import re
 import shutil
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import h5py
 import numpy as np
 import xarray as xr
 
@@ -270,8 +272,53 @@ def damaged_files(seed: int, folder: Path) -> Iterator[tuple[str, str, Callable[
 
         for number in range(20):
             rng = random.Random(f"{seed} {name} {number}")
-            for kind, damage in damages(rng, None).items():
+            for kind, damage in (damages(rng, None) | forgeries(rng)).items():
                 yield kind, name, functools.partial(attempt, damage)
+
+
+def forgeries(rng: random.Random) -> dict[str, Callable[[Path], object]]:
+    """Ways to rewrite a file of results so that it is one of its format, and yet must not be read."""
+    loss = rng.choice(["test_loss", "train_loss"])
+    secret = "/etc/passwd"
+
+    def rewritten(change: Callable[[Any], object]) -> Callable[[Path], object]:
+        def rewrite(path: Path) -> None:
+            with h5py.File(path, "r+") as file:
+                change(file)
+
+        return rewrite
+
+    def instead(make: Callable[[Any, tuple[int, ...]], object]) -> Callable[[Path], object]:
+        def replace(file: Any) -> None:
+            shape = file[loss].shape
+            del file[loss]
+            make(file, shape)
+
+        return rewritten(replace)
+
+    def spoilt(value: float) -> Callable[[Path], object]:
+        def spoil(file: Any) -> None:
+            file[loss][..., rng.randrange(5)] = value
+
+        return rewritten(spoil)
+
+    def problem(text: Callable[[str], str]) -> Callable[[Path], object]:
+        return rewritten(lambda file: file.attrs.modify("problem", text(file.attrs["problem"])))
+
+    deep, more = rng.randrange(40, 10_000), rng.randrange(6, 10**12)
+    return {
+        "a variable in another file": instead(
+            lambda file, shape: file.create_dataset(loss, shape, "f8", external=[(secret, 0, 10**6)])
+        ),
+        "a link to another file": instead(lambda file, _: file.update({loss: h5py.ExternalLink(secret, "/a")})),
+        "a variable of gigabytes": instead(
+            lambda file, _: file.create_dataset(loss, (10**9,), "f8", chunks=(10**6,), compression="gzip")
+        ),
+        "losses of nan": spoilt(math.nan),
+        "losses below zero": spoilt(-(10.0 ** rng.uniform(-300, 300))),
+        "another number of steps": problem(lambda text: text.replace("steps = 5", f"steps = {more}")),
+        "nested attributes": problem(lambda _: f"a = {deep * '['}{deep * ']'}"),
+    }
 
 
 # Full disks, kills, forks

@@ -63,6 +63,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: dl.measured(test_loss=MANY),
         "^test_loss must be at most 10000000 losses or runs, got 100000000$",
     ),
+    "steps of a training run": (
+        lambda: dl.Run(MANY, [3.0, 2.0], 0.1),  # type: ignore[arg-type]
+        "^steps must be at most 10000000 numbers, got 100000000$",
+    ),
+    "tokens as steps": (
+        lambda: dl.Run(np.linspace(0, 1e12, 10).round(), np.linspace(3.0, 2.0, 10), 0.1),
+        r"^steps must be at most 10000000, got 1000000000000.0 in run: count updates, not tokens or examples$",
+    ),
     "points of an exponent": (
         lambda: dl.fit_exponent([1, 2, 3], [1.0, 0.5, 0.3], 1, 3, points=10**9),
         "^points must be a whole number from 3 to 100000, got 1000000000$",

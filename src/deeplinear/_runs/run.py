@@ -1,5 +1,6 @@
 """One training run: losses at logged steps, and the learning rate at every step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,9 @@ Steps = NDArray[np.int64]
 
 FEWEST = 8
 """Logged losses that a run must have."""
+
+_MOST_STEPS = 10**7
+"""Most training steps, each of which has a rate, and most numbers of a list."""
 
 _PEAK = 1.0 - 1e-6
 """Fraction of the peak at which the warm-up of a run has ended."""
@@ -141,6 +145,8 @@ def _checked_rates(rates: Array) -> Array:
 
 
 def _numbers(name: str, values: Any, single: bool = False) -> Array:
+    if isinstance(values, Sequence) and len(values) > _MOST_STEPS:
+        raise Refusal(name, values, f"at most {_MOST_STEPS} numbers", got=f"{len(values)}")
     try:
         found = np.asarray(values, dtype=float)
     except (ValueError, TypeError, OverflowError):
@@ -156,6 +162,9 @@ def _check_steps(steps: Array, name: str) -> None:
     wrong = steps[~np.isfinite(steps) | (steps < 0) | (steps != np.round(steps))]
     if wrong.size:
         raise Refusal("steps", float(wrong[0]), "whole numbers, zero or above", rest=f" in {name}")
+    if steps.max() > _MOST_STEPS:
+        why = f" in {name}: count updates, not tokens or examples"
+        raise Refusal("steps", float(steps.max()), f"at most {_MOST_STEPS}", rest=why)
     back = np.flatnonzero(np.diff(steps) <= 0)
     if not back.size:
         return
