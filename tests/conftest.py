@@ -22,6 +22,17 @@ from command_line import in_folder  # noqa: E402, F401
 from sweeps import counting  # noqa: E402, F401
 
 
+@pytest.fixture(autouse=True)
+def _rules_of_a_test_are_forgotten():
+    """Classes of update rules that a test makes are not among the kinds that the next one lists."""
+    from deeplinear._rules.rule import KNOWN
+
+    known = dict(KNOWN)
+    yield
+    KNOWN.clear()
+    KNOWN.update(known)
+
+
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what has been imported and collected, which stays: half a million objects."""
     _draw_once()

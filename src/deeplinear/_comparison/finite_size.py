@@ -223,7 +223,7 @@ def finite_size(
     """
     pairs = checks.whole("pairs", pairs, at_least=2)
     check_problem(problem)
-    if any(stage.optimizer.orthogonal is not None for stage in problem.stages):
+    if any(stage.optimizer.traits.orthogonal for stage in problem.stages):
         why = ": networks are drawn in reduced coordinates, and orthogonal steps look at every entry of a matrix"
         raise Refusal("optimizer", problem.optimizer, "a rule without orthogonal steps", got="Muon", rest=why)
     chosen = range(FIRST_SEED, FIRST_SEED + pairs)

@@ -339,7 +339,7 @@ def simulation_seconds(asked: Simulation) -> float:
     counts, workers = asked.counts, asked.workers
     problem, sizes = counts.problem, counts.sizes
     rounds = math.ceil(len(asked.seeds) / workers)
-    is_orthogonal = problem.optimizer.orthogonal is not None  # whose steps take longer than their numbers say
+    is_orthogonal = bool(problem.optimizer.traits.orthogonal)  # whose steps take longer than their numbers say
     if asked.method != EXPLICIT or is_orthogonal:
         return rounds * counts.need(asked.method).seconds
     part = min(1.0, math.sqrt(_PROBE / 4 / numbers_per_step(sizes) / _FLOAT))

@@ -254,7 +254,7 @@ def _read_way(problem: Any, along: Any) -> _Way:
     """Return the line of this name, checked."""
     check_problem(problem)
     last = problem.steps - 1
-    is_muon = any(stage.optimizer.orthogonal is not None for stage in problem.stages)
+    is_muon = any(stage.optimizer.traits.orthogonal for stage in problem.stages)
     if isinstance(along, Average) or along == "ema":
         if is_muon:
             raise Refusal(
@@ -271,7 +271,7 @@ def _read_way(problem: Any, along: Any) -> _Way:
     checks.word("along", along, WAYS)
     if along == "twins":
         drawn = all(stage.sampling.subsamples for stage in problem.stages)
-        if not drawn or len(problem.stages) > 1 or problem.optimizer.ascent is not None or is_muon:
+        if not drawn or len(problem.stages) > 1 or problem.optimizer.traits.looks > 1 or is_muon:
             raise Refusal("along", along, "another line unless batches are drawn, in one phase, without SAM and Muon")
         return _Way(_to_twin, last, problem.steps + 1)
     if along == "line":

@@ -51,13 +51,14 @@ def limit(problem: Problem, step: int, rule: Feels) -> float:
 
     where weight decay (one for all layers) adds to x, and lr counts what gradients are scaled down by. There is no such
     limit, and it is nan, where a step is not linear in the deviation: orthogonal steps that mix gradients, or
-    gradients that are taken elsewhere by a length that does not shrink with them (SAM); or where it depends on a mean
-    of the weights. Orthogonal steps do not mix gradients of one output without momentum, but divide them by their size.
+    gradients that are taken elsewhere by a length that does not shrink with them (SAM); where it depends on a mean of
+    the weights; and it is not known of rules that somebody else wrote. Orthogonal steps do not mix gradients of one
+    output without momentum, but divide them by their size.
     """
     stage = stage_at(problem, step)
     optimizer = stage.optimizer
     mixes = optimizer.orthogonal is not None and not _only_rescales(problem, stage)
-    if mixes or optimizer.averaging is not None or optimizer.ascent is not None:
+    if mixes or optimizer.looks_elsewhere or optimizer.is_own:
         return np.nan
     lr, mu, decay = _numbers(stage, step)
     if optimizer.orthogonal is not None and (mu or decay):

@@ -86,7 +86,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name, kinds in PARTS.items():
-            if not isinstance(value := getattr(self, name), kinds):
+            if not isinstance(value := getattr(self, name), (*kinds, Rule) if name == "optimizer" else kinds):
                 given = f"the class itself: write {value.__name__}(...)" if isinstance(value, type) else None
                 raise Refusal(name, value, " or ".join(parts_of(Problem)[name].classes), got=given)
         check_fields(self)
@@ -385,10 +385,8 @@ def check_problem(problem: Any) -> None:
         raise Refusal("problem", problem, "a Problem")
 
 
-PARTS: dict[str, tuple[type, ...]] = {
-    name: (Rule,) if name == "optimizer" else tuple(about.kinds) for name, about in parts_of(Problem).items()
-}
-"""The kinds that each part of a problem may take."""
+PARTS: dict[str, tuple[type, ...]] = {name: tuple(about.kinds) for name, about in parts_of(Problem).items()}
+"""The kinds that each part of a problem may take; the first is the default in a TOML file. There may be other rules."""
 
 
 def _units(network: Network, unit: str) -> tuple[NDArray[Any], NDArray[Any]]:

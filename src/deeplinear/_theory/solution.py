@@ -313,7 +313,7 @@ class Solution(Drawn):
             raise ValueError(f"neurons cannot be drawn: training {self.status}")
         if not self.axis.has_every_pair:
             raise ValueError('neurons can be drawn only if every step was solved: solve with method="dense"')
-        self._check_rules("drawing neurons", lambda rule: rule.ascent is not None or rule.orthogonal is not None)
+        self._check_rules("drawing neurons", lambda rule: rule.traits.looks > 1 or bool(rule.traits.orthogonal))
         run, index = self._solved
         return sample_sites(run.equations, index, checks.whole("count", count), seed)
 

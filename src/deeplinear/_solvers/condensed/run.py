@@ -23,6 +23,7 @@ from deeplinear._equations.training import Training, growing_weights
 from deeplinear._equations.two_time import Room
 from deeplinear._equations.weights import WeightLayers
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.traits import traits_within
 from deeplinear._solvers.base import Overlaps, Unresolved
 from deeplinear._solvers.condensed.pairs import Pairs
 from deeplinear._solvers.condensed.remainder import LastRows
@@ -105,7 +106,8 @@ class CondensedRun:
         # Weights that decay by one rule for good do not grow again, and in a centered network, which is known by its
         # difference from the initial one, rounding errors would grow in their place.
         rule, centered = problem.optimizer, problem.network.centered
-        self._may_come_back = rule.has_decay(problem.steps) and rule.changes_in_time and not centered
+        decays = traits_within(rule, problem.steps).decays
+        self._may_come_back = decays and (rule.changes_in_time or rule.is_own) and not centered
         self._allocate(_room(problem.steps))
 
     def fill(self, progress: Progress | None = None) -> None:

@@ -82,7 +82,8 @@ class Condensed(Solver):
         optimizer = problem.optimizer
         if problem.phases:
             return "with phases"
-        if optimizer.looks_elsewhere or optimizer.orthogonal:
+        traits = optimizer.traits
+        if optimizer.looks_elsewhere or traits.orthogonal or traits.past:
             return f"with {optimizer.kind.title}"
         if depth.likely_nodes(problem):
             return "where nodes in depth stand for the layers"
