@@ -88,6 +88,19 @@ def test_a_share_that_nothing_predicts_is_a_disagreement():
     assert compare(EDGE, replace(many, test_loss=losses)).verdict == "disagrees"
 
 
+def test_counts_that_were_rounded_are_size():
+    """With 12 inputs, 0.3 and 0.7 of them are 4 and 8: the first loss of centered networks differs without scatter."""
+    law = dl.Spectrum([1.5, 0.4], [1.0, 0.5], [0.3, 0.7], True, noise=0.3)
+    problem = replace(PROBLEM, data=law, network=dl.MLP(2, 2.0, centered=True))
+    theory, networks = dl.solve(problem), dl.simulate(problem, 12, 9, record="losses", workers=1)
+    found = dl.compare(theory, networks)
+    assert found.p_value == 0.0
+    assert found["test_loss"].z[0] in (-math.inf, math.inf)
+    assert found.verdict == "undecided"
+    off = replace(networks, test_loss=networks.test_loss + 0.01)
+    assert dl.compare(theory, off).verdict == "disagrees"
+
+
 # --- few networks ------------------------------------------------------------------------------------------------
 
 
@@ -110,6 +123,15 @@ def test_one_long_run_is_judged_by_the_scatter_that_theory_expects():
     curves = dl.measured(test_loss=one.test_loss, train_loss=one.train_loss, dim=100)
     assert compare(problem, curves).verdict == "undecided"
     assert compare(problem, replace(curves, test_loss=8 * curves.test_loss)).verdict == "disagrees"
+
+
+def test_one_run_of_some_hundred_steps_is_judged_by_explicit_networks():
+    """Which are quicker where they are small: the scatter that theory expects would leave it undecided."""
+    problem = PROBLEM.replace(steps=150)
+    one = dl.simulate(problem, 60, 1, method="explicit", record="losses", workers=1)
+    curves = dl.measured(test_loss=one.test_loss, train_loss=one.train_loss, dim=60)
+    assert compare(problem, curves).verdict == "undecided"
+    assert compare(problem, replace(curves, test_loss=3 * curves.test_loss)).verdict == "disagrees"
 
 
 @pytest.mark.parametrize("sampling", [dl.FullBatch(2.0), dl.OnlineSGD(0.5), dl.MultiPassSGD(2.0, 0.5)])

@@ -47,8 +47,8 @@ _MORE_PATIENCE = 5.0
 _ERRORS = 3.0
 """Standard errors of the shift that count as explained."""
 
-_FACTOR = 3.0
-"""How well the shift is known where it comes from theory alone."""
+_FACTOR, _SPREAD = 3.0, 2.0
+"""How well shift and scatter are known where they come from theory alone."""
 
 _SQUARES = 10.0
 """Shift that is possible beyond that, in squares of the relative scatter: batches of few examples have it."""
@@ -81,9 +81,15 @@ class ExpectedObservable:
     away: Array
 
     def explains(self, group: ComparedObservable) -> Array:
-        """Return how much of the deviation of the mean from theory size explains, shape (C,)."""
+        """Return how much of the deviation of the mean from theory size explains, shape (C,).
+
+        A number without scatter is explained if networks that were drawn have it too, as where counts are rounded.
+        """
+        together = group.together
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(np.clip(group.together.mean - group.together.theory, self.low, self.high))
+            found = np.clip(together.mean - together.theory, self.low, self.high)
+            is_bound = self.high - self.low > ROUNDING * together.scale
+        return np.where(together.is_contradicted & is_bound, 0.0, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,11 +205,13 @@ def _draw(
         counts = replace(Counts.of(problem, dim), averages=averages)
     except Refusal:  # no finite network has this size, or it was not said
         return None
-    method = REDUCED if REDUCED in counts.methods and counts.resolves(REDUCED) else EXPLICIT
-    for record in ("all", "losses") if has_all else ("losses",):
-        if 2 * pairs * replace(counts, record=record).need(method).seconds <= patience:
-            break
-    else:
+    able = [method for method in (REDUCED, EXPLICIT) if method in counts.methods and counts.resolves(method)]
+    kept = [replace(counts, record=record) for record in (("all", "losses") if has_all else ("losses",))]
+    ways = (
+        (each.record, method) for each in kept for method in able if 2 * pairs * each.need(method).seconds <= patience
+    )
+    record, method = next(ways, (None, None))
+    if record is None or method is None:
         return None
     seeds = range(FIRST_SEED, FIRST_SEED + pairs)
     asked = Simulation.read(problem, dim, seeds, 1, record, method, averages)
@@ -301,6 +309,6 @@ def _estimated(problem: Problem, dim: int | None, groups: Sequence[ComparedObser
         scale = group.together.scale
         width = np.full_like(scale, math.inf) if math.isinf(bound) else bound * scale
         is_known = group.name in LOSSES and math.isfinite(scatter)
-        known = _FACTOR * scatter * scale if is_known else np.full_like(scale, math.nan)
+        known = _SPREAD * scatter * scale if is_known else np.full_like(scale, math.nan)
         observables.append(ExpectedObservable(unknown, unknown, -width, width, known, np.empty((0, scale.size))))
     return Expected(deviation, 0, 0, False, False, None, observables)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._comparison.observables import ComparedObservable
+from deeplinear._comparison.observables import ROUNDING, ComparedObservable
 from deeplinear._comparison.sign_flip import flip_signs, least_noticed, rank
 from deeplinear._core.dataset import LOSSES
 from deeplinear._core.threads import one_blas_thread
@@ -53,7 +53,10 @@ class SignFlipTest:
             deviations = together.values[:, use] - together.theory[use]
             columns.append(deviations if explained is None else deviations - explained[index][use])
             theory.append(together.theory[use])
-            contradicted.append(bool(together.is_contradicted.any()))
+            with np.errstate(invalid="ignore", over="ignore"):
+                left = together.mean - together.theory - (0.0 if explained is None else explained[index])
+            is_off = ~(np.abs(left) <= ROUNDING * together.scale)
+            contradicted.append(bool((together.is_contradicted & is_off).any()))
         with one_blas_thread():  # the products are many and thin
             maxima = flip_signs(columns)
         separate = [0.0 if wrong else rank(statistic) for statistic, wrong in zip(maxima.T, contradicted, strict=True)]
