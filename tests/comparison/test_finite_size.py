@@ -204,7 +204,9 @@ def test_sharpness_aware_networks_of_small_size_are_no_disagreement(seeds):
 
 def test_where_neither_draws_nor_theory_tell_it_is_not_known():
     problem = replace(ORDINARY, optimizer=dl.SAM(0.04, rho=0.5), steps=150)
-    theory, trained = dl.solve(problem), dl.simulate(problem, 120, 10, record="losses")
+    theory = dl.solve(problem)
+    scatter = 1 + 0.01 * np.random.default_rng(0).standard_normal((10, 1))
+    trained = dl.measured(test_loss=0.97 * scatter * theory.test_loss, dim=5000)  # which would take long to draw
     comparison = dl.compare(theory, trained)
     assert math.isnan(comparison.finite_size)
     assert not comparison.near_edge
