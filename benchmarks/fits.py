@@ -7,6 +7,7 @@ the probability that the fit gives to smaller ones. If errors mean what they say
 hold in 95 % of draws. Results are written to ``fits.md``.
 """
 
+import contextlib
 import datetime
 import sys
 from pathlib import Path
@@ -73,9 +74,10 @@ def page(ranks: dict[str, NDArray[np.float64]]) -> str:
 def main(draws: int) -> None:
     """Draw, fit, and write the page."""
     found = []
-    for number in range(draws):
-        found.append(ranks_of(number))
-        print(f"{number + 1} of {draws}", end="\r", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):  # an interrupted run writes what it has
+        for number in range(draws):
+            found.append(ranks_of(number))
+            print(f"{number + 1} of {draws}", end="\r", flush=True)
     PAGE.write_text(page({name: np.array([each[name] for each in found]) for name in found[0]}))
     print(PAGE.read_text())
 
