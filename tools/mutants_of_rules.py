@@ -233,7 +233,7 @@ CONDENSED = Suite(
             ("mine.densities if is_density else mine.values", "mine.values"),
         ],
         "_equations/training.py": [
-            ("for form in (self._weights, *self._kept.values()):", "for form in (self._weights,):"),
+            ("for form in (self._weights, *self._kept.values())}", "for form in (self._weights,)}"),
             ("self._kept = {name: longer(form) for name, form in before._kept.items()}", "self._kept = {}"),
             ("numbers[..., : form.numbers.shape[-1]] = form.numbers", "numbers[..., 1] = 1.0"),
         ],

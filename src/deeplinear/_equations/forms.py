@@ -90,6 +90,10 @@ def summed(
     first
         Row that gradients are counted from.
     """
+    if len(vector.terms) == 1:
+        ((only, (whole, rest)),) = vector.terms.items()
+        if isinstance(only, Kept) and whole == 1 and rest is None:
+            return kept[only.name]
     total: Any = None
     shift: Any = 0.0
     base, shared = 0, False
@@ -151,6 +155,9 @@ def _of_layer(whole: int, rest: Any, layer: int, at: int | None) -> Any:
 def _add(X: dict[int, Array], layer: int, block: slice, matrix: Array) -> None:
     """Add a matrix to a block of that of a layer, which grows as it must."""
     known = X.get(layer)
+    if known is None and block.start == 0:
+        X[layer] = matrix
+        return
     if known is None or known.shape[-1] < block.stop:
         grown = zeros((len(matrix), block.stop, block.stop), matrix)
         if known is not None:

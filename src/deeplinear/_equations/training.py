@@ -369,8 +369,9 @@ class Training:
 
     def condense(self, how: Condensation, end: int) -> None:
         """Let the gradients of some of the first ``end`` rows be known by fewer numbers, their moments."""
-        for form in (self._weights, *self._kept.values()):
-            shorten(form.numbers[..., 2:], how, how.moments, end)
+        every = {id(form.numbers): form.numbers for form in (self._weights, *self._kept.values())}  # some may be one
+        for numbers in every.values():
+            shorten(numbers[..., 2:], how, how.moments, end)
         self._products = {}
 
     def go_on(self, before: "Training") -> None:

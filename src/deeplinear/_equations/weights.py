@@ -194,8 +194,9 @@ class GrowingWeights:
         read[:, :end, :end] = 0.0
         if X is not None:
             read[:, : X.shape[-1], : X.shape[-1]] = X
-        diagonal = a if self._outputs == 1 else xp.repeat(a, self._outputs, axis=-1)
-        read[:, range(end), range(end)] += diagonal
+        if bool((a != 0).any()):  # of other steps, in other phases
+            diagonal = a if self._outputs == 1 else xp.repeat(a, self._outputs, axis=-1)
+            read[:, range(end), range(end)] += diagonal
 
 
 def _spread(rows: Array, x: Array) -> Array:
