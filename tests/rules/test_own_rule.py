@@ -182,9 +182,24 @@ def returns_nothing(self, weights, memory, t):
     yield dl.Look(weights)
 
 
+def own_batches(self, weights, memory, t):
+    gradient = yield dl.Look(weights, batch=0)
+    gradient = yield dl.Look(weights + self.lr * gradient, batch=1)
+    return weights + self.lr * gradient
+
+
+def looks_now_and_then(self, weights, memory, t):
+    gradient = yield dl.Look(weights)
+    if t % 2:
+        gradient = yield dl.Look(weights + self.lr * gradient)
+    return weights + self.lr * gradient
+
+
 @pytest.mark.parametrize(
     ("step", "words"),
     [
+        (own_batches, "batch must be the same for all looks of a step"),
+        (looks_now_and_then, "must look as often in every step"),
         (entries, "powers of entries have no closed equations"),
         (size_of_weights, "no limit of large networks: the size of weights grows"),
         (branches, "use minimum, maximum or where"),
@@ -226,3 +241,17 @@ def extragradient(self, weights, memory, t):
 def test_two_looks_without_sizes():
     problem = make(rule_of(extragradient))
     np.testing.assert_allclose(dl.solve(problem).test_loss, reference(problem)["test_loss"], rtol=1e-11)
+    with pytest.raises(ValueError, match="a rule that looks once in a step"):
+        make(rule_of(extragradient), dl.ResNet(np.inf, 1.0, branch_scaling=1.0))
+
+
+def test_infinite_depth_takes_rules_that_treat_layers_alike():
+    def clipped(self, weights, memory, t):
+        gradient = yield dl.Look(weights)
+        return weights + self.lr * minimum(1.0, self.most / gradient.norm()) * gradient
+
+    network = dl.ResNet(np.inf, 1.0)
+    ours, theirs = make(rule_of(clipped, most=0.5), network), make(dl.GradientDescent(0.1, clip=0.5), network)
+    np.testing.assert_allclose(dl.solve(ours).test_loss, dl.solve(theirs).test_loss, rtol=1e-12)
+    with pytest.raises(ValueError, match="a rule that does not treat layers separately at infinite depth"):
+        make(rule_of(slowed, most=0.7), network)

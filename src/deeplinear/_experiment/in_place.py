@@ -1,6 +1,4 @@
-"""Sums of matrices in place, in one or two passes over them; copies and zeros beside them."""
-
-from collections.abc import Sequence
+"""Sums of matrices in place, in one or two passes over them, and copies beside them."""
 
 import numpy as np
 from scipy.linalg import blas
@@ -13,11 +11,6 @@ def copied(array: Array) -> Array:
     """Return a copy in the library and on the device of an array."""
     copy: Array = namespace(array).asarray(array, copy=True)
     return copy
-
-
-def zeros_beside(weights: Sequence[Array]) -> list[Array]:
-    """Return zeros of the shapes of some weights."""
-    return [namespace(weight).zeros_like(weight) for weight in weights]
 
 
 def add_outer(matrix: Array, outer: Outer, factor: float = 1.0, keep: float = 1.0) -> None:

@@ -130,6 +130,9 @@ class Problem:
             allowed = "a rule that does not treat layers separately at infinite depth"
             why = ": their sizes are not kept there; take a finite depth"
             raise Refusal("optimizer", rule, allowed, got=name, rest=why)
+        if rule.is_own and traits.looks > 1 and self.network.branches_vanish:
+            why = ": what a look moves hidden weights by is not known there; take a finite depth"
+            raise Refusal("optimizer", rule, "a rule that looks once in a step", got=name, rest=why)
         if traits.runs_along and self.network.gamma0 == 0:
             allowed = "GradientDescent without clip in the lazy limit (NTK at infinite width)"
             raise Refusal("optimizer", rule, allowed, got=name, rest=": gradients vanish there")
@@ -268,14 +271,6 @@ class Problem:
         rates: NDArray[Any] = self.units(plain)[0] * factors
         rates.setflags(write=False)
         return rates
-
-    def size_factors(self, optimizer: Rule) -> NDArray[Any]:
-        """Factor on the squared size of each weight layer's gradient that a rule divides by, likewise."""
-        return self.units(optimizer)[1]
-
-    def orthogonal_rates(self) -> NDArray[Any]:
-        """Factor on the learning rate of orthogonal steps of each weight layer, likewise."""
-        return _units(self.network, ORTHOGONAL)[0]
 
     def layer_decays(self, optimizer: Rule) -> NDArray[Any]:
         """Factor on the weight decay of each weight layer, first to last, likewise."""

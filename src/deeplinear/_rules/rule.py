@@ -100,7 +100,7 @@ class Look:
     weights
         The weights to look at, made of those that the step begins with.
     batch
-        Looks of a step with the same batch see the same examples, as all do by default.
+        Looks of a step with the same batch see the same examples, as all do by default. Others are not offered yet.
     """
 
     weights: Vector
@@ -345,10 +345,6 @@ class Rule:
     def has_decay(self, steps: int) -> bool:
         """Whether weights decay at any of ``steps`` steps."""
         return bool(self.weight_decay != 0 if is_constant(self.weight_decay) else self.decays(steps).any())
-
-    def has_momentum(self, steps: int) -> bool:
-        """Whether any of ``steps`` steps has momentum."""
-        return bool(self.momentum != 0 if is_constant(self.momentum) else self.momenta(steps).any())
 
     def values(self, name: str, steps: int) -> NDArray[Any]:
         """Value of a field at each of ``steps`` steps, shape (steps,)."""

@@ -152,10 +152,12 @@ def _found(rule: Rule, zeros: tuple[str, ...]) -> Traits:
         )
         step = at_rest.step(_just(space, weights), memory, t)
         looks: list[Vector] = []
+        batches: list[Any] = []
         try:
             look = next(step)
             while True:
                 looks.append(_checked(look, rule))
+                batches.append(look.batch)
                 look = step.send(_just(space, Part()))
         except StopIteration as stop:
             result = stop.value
@@ -164,6 +166,9 @@ def _found(rule: Rule, zeros: tuple[str, ...]) -> Traits:
         if not isinstance(result, Vector) or not looks:
             allowed = "a generator that yields Look(weights) and returns the new weights"
             raise Refusal(f"{type(rule).__name__}.step", result, allowed, got=f"{len(looks)} looks and {result!r}")
+        if any(batch != batches[0] for batch in batches):
+            allowed = "the same for all looks of a step, which see the same examples"
+            raise Refusal(f"{type(rule).__name__}: batch", batches, allowed)
         counts.add(len(looks))
         (first, *_) = looks
         elsewhere |= not first.is_just(weights)
