@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
 from deeplinear._core.about import described
+from deeplinear._core.build import version
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 
@@ -62,7 +62,7 @@ def entries() -> dict[str, str]:
     """Return the text of every entry that is known, by its key; that of the program has its version."""
     text = (files("deeplinear") / "citations.bib").read_text(encoding="utf-8")
     found = {match[1]: match[0] for match in re.finditer(r"^@\w+\{(\w+),\n.*?^\}\n", text, re.M | re.S)}
-    found["deeplinear"] = found["deeplinear"].replace("  year =", f"  version = {{{version('deeplinear')}}},\n  year =")
+    found["deeplinear"] = found["deeplinear"].replace("  year =", f"  version = {{{version()}}},\n  year =")
     return found
 
 

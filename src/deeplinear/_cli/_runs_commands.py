@@ -1,13 +1,13 @@
 """The command ``runs``: fit real training runs, predict others, find the best schedule."""
 
 import inspect
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from deeplinear import RunsFit, fit_runs, schedules
+import deeplinear as dl
+from deeplinear import schedules
 from deeplinear._cli._commands import command, written_lines
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, make_option, out
@@ -15,6 +15,7 @@ from deeplinear._cli._pictures import save_picture
 from deeplinear._cli._readers import number
 from deeplinear._cli._report import Report, table
 from deeplinear._core import checks
+from deeplinear._core.build import version
 from deeplinear._core.files import PICTURES
 from deeplinear._core.refusal import Refusal
 
@@ -94,7 +95,7 @@ def runs(asked: Asked, report: Report, out: Path | None) -> int:
 
     Example: deeplinear runs a.csv b.csv c.csv --warmup 2000 --predict wsd:50000 --best 50000
     """
-    fit = fit_runs(asked.files, law=asked.law, **asked.reading)
+    fit = dl.fit_runs(asked.files, law=asked.law, **asked.reading)
     if out is not None:
         save_picture(out, fit)
     predicted = {text: fit.forecast(*_schedule(fit, text, asked.peak)) for text in asked.predict}
@@ -102,7 +103,7 @@ def runs(asked: Asked, report: Report, out: Path | None) -> int:
     stopping = None if asked.stop is None else fit.stopping(*_stop(asked.stop), peak=asked.peak)
     document = {
         "command": "runs",
-        "version": version("deeplinear"),
+        "version": version(),
         "law": fit.law,
         "values": fit.values,
         "ranges": fit.ranges,
@@ -139,7 +140,7 @@ def runs(asked: Asked, report: Report, out: Path | None) -> int:
     return OK
 
 
-def _schedule(fit: RunsFit, text: str, peak: float | None) -> tuple[schedules.Schedule, int]:
+def _schedule(fit: "dl.RunsFit", text: str, peak: float | None) -> tuple[schedules.Schedule, int]:
     """Read a schedule such as ``wsd:50000:decay=0.1``, with the warm-up of the runs."""
     shape, *parts = text.split(":")
     if shape not in _SHAPES or not parts:

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -21,12 +22,15 @@ class OtherBuild(Refusal):
     """Another version of this library, or other source code of the same version."""
 
 
+def version() -> str:
+    """Return the version of the package, which is there by now; the list of installed packages takes long to load."""
+    return str(sys.modules["deeplinear"].__version__)
+
+
 @functools.cache
 def this_build() -> str:
     """Return the version; in a checkout, whose source may change under one version, with a digest of the source."""
-    from importlib.metadata import version  # slow to import
-
-    name = version("deeplinear")
+    name = version()
     if not (_PACKAGE.parents[1] / "pyproject.toml").is_file():
         return name
     digest = hashlib.sha256()

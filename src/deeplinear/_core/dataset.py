@@ -1,9 +1,9 @@
 """Names for the axes of results: the same observables of theory and experiment get the same labels."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deeplinear._core import memory
+from deeplinear._core.build import version
 from deeplinear._core.files import is_intact, sealed, write_atomically
 from deeplinear._core.refusal import Refusal
 
@@ -73,7 +74,59 @@ LOSSES = ("test_loss", "train_loss")
 """The losses that theory and networks both have."""
 
 
-def to_dataset(
+Axes = tuple[str, ...]
+Variables = dict[str, tuple[Axes, NDArray[Any], dict[str, str]]]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Arrays with names for their axes: what a data set of xarray has, which takes longer to load than many a solve.
+
+    Attributes
+    ----------
+    variables, coords
+        Axes, numbers and attributes of observables, and of what stands along their axes.
+    attrs
+        Attributes of all.
+    """
+
+    variables: Variables
+    coords: Variables
+    attrs: dict[str, Any]
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Return the same as a data set."""
+        import xarray as xr  # slow to import
+
+        return xr.Dataset(self.variables, self.coords, self.attrs)
+
+    def write(self, path: str | Path) -> None:
+        """Write a result file (``.nc``), the same that xarray would, as ``write_dataset`` does."""
+        needed = sum(values.nbytes for _, values, _ in self.variables.values())
+        _write(path, needed, self._as_netcdf)
+
+    def _as_netcdf(self) -> io.BytesIO:
+        import h5netcdf  # slow to import
+
+        content = io.BytesIO()
+        with h5netcdf.File(content, "w") as file:
+            every = self.coords | self.variables
+            file.dimensions = {
+                dim: n for axes, values, _ in every.values() for dim, n in zip(axes, values.shape, strict=True)
+            }
+            along = {name: set(axes) for name, (axes, _, _) in self.coords.items() if axes != (name,)}
+            for name, (axes, values, attributes) in every.items():
+                missing = np.nan if values.dtype.kind == "f" else None
+                variable = file.create_variable(name, axes, values.dtype, data=values, fillvalue=missing)
+                variable.attrs.update(attributes)
+                beside = [coord for coord, dims in along.items() if dims <= set(axes) and coord != name]
+                if beside:
+                    variable.attrs["coordinates"] = " ".join(beside)
+            file.attrs.update(self.attrs)
+        return content
+
+
+def labelled(
     values: Mapping[str, ArrayLike],
     *,
     times: Array | NDArray[np.int64],
@@ -83,7 +136,7 @@ def to_dataset(
     seeds: Sequence[int] | None = None,
     layer_time: Array | None = None,
     attrs: Mapping[str, Any] | None = None,
-) -> "xr.Dataset":
+) -> Labelled:
     """Label observables.
 
     Parameters
@@ -108,19 +161,17 @@ def to_dataset(
 
     Returns
     -------
-    xarray.Dataset
+    Labelled
         With dimensions among seed, layer (0 .. L), gradient_layer (1 .. L), average, phase, time, output,
         time_prime and output_prime; pair_time and pair_time_prime in place of two times where pairs have their own.
 
     Examples
     --------
-    >>> labelled = to_dataset({"feature_correlation": np.ones((3, 4, 4))}, times=np.arange(4), depth=2)
-    >>> labelled.feature_correlation.dims
+    >>> found = labelled({"feature_correlation": np.ones((3, 4, 4))}, times=np.arange(4), depth=2)
+    >>> found.to_xarray().feature_correlation.dims
     ('layer', 'time', 'time_prime')
     """
-    import xarray as xr  # slow to import
-
-    variables = {}
+    variables: Variables = {}
     own_pairs = pair_times is not None and not np.array_equal(pair_times, times)
     of_pairs = times if pair_times is None else pair_times
     for name, value in values.items():
@@ -129,7 +180,7 @@ def to_dataset(
         leading, count = array.shape[: array.ndim - FIELDS[name].times], len(of_pairs if is_pair else times)
         split = (count, outputs) * 2 if "output" in dims else (count,) * FIELDS[name].times
         dims = tuple(_OF_PAIRS.get(dim, dim) for dim in dims) if own_pairs and is_pair else dims
-        variables[name] = xr.Variable(dims, array.reshape(leading + split), {"long_name": FIELDS[name].meaning})
+        variables[name] = dims, array.reshape(leading + split), {"long_name": FIELDS[name].meaning}
     coordinates = {
         "seed": (np.array(seeds), "seed"),
         **{axis: (np.arange(first, depth + 1), "layer") for axis, first in _FIRST_LAYERS.items()},
@@ -142,21 +193,26 @@ def to_dataset(
         "average": (np.arange(_length(variables, "average")), "average of the weights"),
         "phase": (np.arange(_length(variables, "phase")), "phase of training"),
     }
-    used = {dim for variable in variables.values() for dim in variable.dims}
-    coords = {dim: (dim, values, {"long_name": text}) for dim, (values, text) in coordinates.items() if dim in used}
+    used = {dim for dims, _, _ in variables.values() for dim in dims}
+    coords: Variables = {
+        dim: ((dim,), np.asarray(values), {"long_name": text})
+        for dim, (values, text) in coordinates.items()
+        if dim in used
+    }
     if layer_time is not None:
         meaning = {"long_name": "layer time, 0 at layer 1 and 1 at the last layer"}
-        coords["layer_time"] = ("gradient_layer", layer_time, meaning)
-    return xr.Dataset(variables, coords, {**(attrs or {}), "deeplinear_version": version("deeplinear")})
+        coords["layer_time"] = ("gradient_layer",), np.asarray(layer_time), meaning
+    return Labelled(variables, coords, {**(attrs or {}), "deeplinear_version": version()})
 
 
-def _length(variables: Mapping[str, "xr.Variable"], dim: str) -> int:
+def _length(variables: Variables, dim: str) -> int:
     """Length of a dimension that some variables have, 0 if none has it."""
-    return max((variable.sizes.get(dim, 0) for variable in variables.values()), default=0)
+    lengths = [array.shape[dims.index(dim)] for dims, array, _ in variables.values() if dim in dims]
+    return max(lengths, default=0)
 
 
 def from_dataset(dataset: "xr.Dataset", name: str) -> Array | None:
-    """Return one observable in the shape that ``to_dataset`` was given, ``None`` if it is not there."""
+    """Return one observable in the shape that ``labelled`` was given, ``None`` if it is not there."""
     if name not in dataset:
         return None
     variable = dataset[name]
@@ -181,14 +237,15 @@ def _dims(name: str, outputs: int, seeded: bool) -> tuple[str, ...]:
 def write_dataset(
     path: str | Path, dataset: "xr.Dataset", encoding: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Write a result file (``.nc``), whole or not at all, with a seal by which ``reading`` knows it.
+    """Write a result file (``.nc``), whole or not at all, with a seal by which ``reading`` knows it."""
+    _write(path, dataset.nbytes, lambda: as_netcdf(dataset, encoding))
 
-    The file is made in memory: HDF5 takes the process down with it where a disk is full.
-    """
+
+def _write(path: str | Path, needed: int, make: Callable[[], io.BytesIO]) -> None:
     if Path(path).suffix.lower() != ".nc":
         raise Refusal("path", str(path), ".nc", verb="end in")
-    memory.require(dataset.nbytes, f"writing {path}", "free some memory")
-    content = as_netcdf(dataset, encoding)
+    memory.require(needed, f"writing {path}", "free some memory")
+    content = make()
     write_atomically(path, lambda temporary: temporary.write_bytes(sealed(content)))
 
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from deeplinear._core.arrays import Array
@@ -70,6 +69,8 @@ class Device:
 @lru_cache(maxsize=1)
 def _free_memory(_: int) -> int:
     """Ask the operating system, which takes as long as a step of training, no more than once at a time."""
+    import psutil  # slow to import
+
     return int(psutil.virtual_memory().available)
 
 

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import psutil
 
 from deeplinear._core.arrays import usual_arithmetic
+from deeplinear._core.device import CPU
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._core.words import in_bytes, in_time
@@ -215,13 +215,13 @@ def estimate(
         experiment = Cost(simulation_seconds(asked), asked.memory)
         losses_bytes = Simulation.read(problem, dim, asked.seeds, workers, "losses", method).memory
     method, theory = _solving(problem, Choice())
-    return Estimate(theory, experiment, method, psutil.virtual_memory().available, losses_bytes)
+    return Estimate(theory, experiment, method, CPU.available(), losses_bytes)
 
 
 def estimate_every_step(problem: Problem) -> Estimate:
     """Return what solving every step as it is would take, which functions of two times at every pair need."""
     method, theory = _solving(problem, Choice("dense"))
-    return Estimate(theory, None, method, available=psutil.virtual_memory().available)
+    return Estimate(theory, None, method, available=CPU.available())
 
 
 def _check_steps(problem: Problem) -> None:

@@ -23,7 +23,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpstrf, dsyevd
 
 from deeplinear._core.arrays import Array, identity, namespace
 
@@ -80,6 +79,8 @@ def _iterated(V: Array, iterations: int) -> Array:
 
 def _by_directions(m: Real, above: Real, below: Real, rate: float, iterations: int) -> Real | None:
     """Return rate Z Y_0 of a problem through the directions of Cg; None where these are many, or after a divergence."""
+    from scipy.linalg.lapack import dsyevd  # slow to import
+
     weighted = above * m
     weighted *= m[:, None]
     square = float(np.vdot(weighted, below))
@@ -121,6 +122,8 @@ def _iterated_part(x: Real, iterations: int) -> tuple[Real, float]:
 
 def _directions(C: Real, missed: float) -> Real | None:
     """Return K with K K^T = C but for less than ``missed`` of each row, None if it is large; C is overwritten."""
+    from scipy.linalg.lapack import dpstrf  # slow to import
+
     least = max(missed, _ROUNDING * float(np.trace(C)))
     factor, order, rank, _ = dpstrf(C.T, tol=least, lower=1, overwrite_a=1)
     if not 0 < rank <= _MOST * len(C):

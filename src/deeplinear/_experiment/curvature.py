@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh_tridiagonal
 
 from deeplinear._core import checks
 from deeplinear._core.about import keep
@@ -225,6 +224,8 @@ def lanczos(directions: Directions, kind: str, vectors: int) -> NDArray[np.float
 
 def ritz(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Ritz values, largest first, and their weights, shape (2, ..., vectors), nan where the iteration ended."""
+    from scipy.linalg import eigh_tridiagonal  # slow to import
+
     found = np.full(matrices.shape, np.nan)
     for network in np.ndindex(matrices.shape[1:-1]):
         diagonal, beside = matrices[(slice(None), *network)]

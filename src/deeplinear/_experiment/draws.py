@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from deeplinear._core.arrays import Array
 from deeplinear._core.device import Device
@@ -72,6 +71,8 @@ class Draws:
 
     def chi(self, freedom: NDArray[np.float64]) -> Array:
         """Draw the norm of a Gaussian vector for each number of dimensions, shape (networks, len(freedom))."""
+        from scipy.special import gammaincinv  # slow to import
+
         return self._device.put(np.sqrt(2.0 * gammaincinv(freedom / 2.0, self._uniform(len(freedom)))))
 
     def _uniform(self, count: int) -> NDArray[np.float64]:

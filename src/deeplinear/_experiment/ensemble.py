@@ -16,8 +16,8 @@ from deeplinear._core.dataset import (
     LOSSES,
     check_curve,
     from_dataset,
+    labelled,
     reading,
-    to_dataset,
     write_dataset,
 )
 from deeplinear._core.drawn import Drawn
@@ -199,7 +199,7 @@ class Ensemble(Drawn):
         are any, and with several outputs output and output_prime. The problem is in the attributes, as TOML.
         """
         values = {name: getattr(self, name) for name in (*LOSSES, *MORE_LOSSES, *CORRELATIONS)}
-        dataset = to_dataset(
+        dataset = labelled(
             {name: value for name, value in values.items() if value is not None and value.size},
             times=self.times,
             depth=self.problem.network.layers,
@@ -214,7 +214,7 @@ class Ensemble(Drawn):
                 "averages": averages_to_json(self.averages),
                 "stats": json.dumps(self.stats),
             },
-        )
+        ).to_xarray()
         meaning = {"long_name": "first step beyond bounds, -1 if none"}
         dataset = dataset.assign(diverged_at=("seed", self.diverged_at, meaning))
         if self.curvature is None:

@@ -1,7 +1,6 @@
 """Sums of matrices in place, in one or two passes over them, and copies beside them."""
 
 import numpy as np
-from scipy.linalg import blas
 
 from deeplinear._core.arrays import Array, namespace
 from deeplinear._experiment.network import Outer
@@ -19,6 +18,8 @@ def add_outer(matrix: Array, outer: Outer, factor: float = 1.0, keep: float = 1.
     BLAS writes in place into column-ordered arrays only; a row-ordered matrix is the column-ordered
     transpose, hence the exchange of left and right.
     """
+    from scipy.linalg import blas  # slow to import
+
     scale = factor * outer.scale
     if not isinstance(matrix, np.ndarray):
         left, right = (factor.expand(*matrix.shape[:-2], -1, -1) for factor in (outer.left, outer.right.mT))
@@ -34,6 +35,8 @@ def add_outer(matrix: Array, outer: Outer, factor: float = 1.0, keep: float = 1.
 
 def add(matrix: Array, other: Array, factor: float, keep: float = 1.0) -> None:
     """Replace ``matrix`` by ``keep * matrix + factor * other``, in place."""
+    from scipy.linalg import blas  # slow to import
+
     if keep != 1.0:
         matrix *= keep
     if not isinstance(matrix, np.ndarray):

@@ -18,7 +18,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh_tridiagonal
 
 from deeplinear._core.arrays import Array, namespace, to_numpy, zeros
 from deeplinear._experiment.draws import Draws
@@ -176,6 +175,8 @@ def _unit(x: Array) -> tuple[Array, Array]:
 
 def _of_bidiagonal(diagonal: Floats, beside: Floats, count: int) -> Floats:
     """Return the largest singular values of upper bidiagonal matrices, (networks, count), nan of those not finite."""
+    from scipy.linalg import eigvalsh_tridiagonal  # slow to import
+
     steps = diagonal.shape[-1]
     found = np.zeros((len(diagonal), count))
     above = np.concatenate([beside[:, :-1], np.zeros((len(beside), 1))], axis=1)

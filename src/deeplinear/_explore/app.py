@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +24,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from deeplinear._core.build import version
 from deeplinear._explore import documentation
 from deeplinear._explore.controls import as_plain
 from deeplinear._explore.files import FULL_DISK, forget, room_on_disk, upload
@@ -131,7 +131,7 @@ def _page() -> dict[str, Any]:
     has_site = documentation.site() is not None
     return page | {
         "documentation": "documentation/" if has_site else "reference/",
-        "version": version("deeplinear"),
+        "version": version(),
     }
 
 

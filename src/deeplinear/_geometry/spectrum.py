@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
 
 from deeplinear._geometry.operators import Tridiagonal
 
@@ -84,6 +83,8 @@ def ritz(matrix: Tridiagonal) -> Ritz:
     >>> print(found.values, found.weights.round(2), found.residuals.round(3))
     [2. 0.] [0.5 0.5] [0.354 0.354]
     """
+    from scipy.linalg import eigh_tridiagonal  # slow to import
+
     values, vectors = eigh_tridiagonal(matrix.diagonal, matrix.beside[:-1])
     down = slice(None, None, -1)
     return Ritz(values[down], (vectors[0] ** 2)[down], np.abs(matrix.beside[-1] * vectors[-1])[down])
@@ -143,6 +144,8 @@ def lowest(matrix: Tridiagonal) -> tuple[float, float]:
 
 def _edge(matrix: Tridiagonal, skipped: int) -> tuple[float, float]:
     """Return the end of the continuous part inside of some points that stand alone, and its error."""
+    from scipy.linalg import eigvalsh_tridiagonal  # slow to import
+
     count = len(matrix.diagonal)
 
     def largest(size: int, number: int = skipped) -> float:

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 Array = NDArray[np.float64]
 
@@ -133,6 +132,8 @@ def quantile(networks: int) -> float:
     >>> round(quantile(16), 2), round(quantile(1000), 2)
     (2.33, 1.96)
     """
+    from scipy.special import stdtrit  # slow to import
+
     return float(stdtrit((networks - 1) / 2, (1 + CONFIDENCE) / 2)) if networks > 1 else math.nan
 
 

@@ -4,7 +4,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import zeta
 
 from deeplinear._problem.data import Modes
 from deeplinear._problem.quadrature import HORIZON, compress
@@ -37,9 +36,12 @@ def infinite_power_law(capacity: float, source: float, horizon: float = HORIZON,
     Examples
     --------
     >>> modes = infinite_power_law(1.5, 0.5)
+    >>> from scipy.special import zeta
     >>> f"{(modes.weight * modes.eigenvalues).sum():.9f}, {zeta(1.5):.9f}"
     '2.612375349, 2.612375349'
     """
+    from scipy.special import zeta  # slow to import
+
     last = np.floor((_SLOW / horizon) ** (-1 / capacity))
     explicit = np.arange(1.0, min(last, _EXPLICIT) + 1)
     k, weight = _panels(explicit[-1] + 0.5, last + 0.5)

@@ -7,13 +7,13 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import xarray as xr
 
 import deeplinear as dl
+from deeplinear._core.build import version
 from deeplinear._core.dataset import LOSSES
 from deeplinear._cost.model import bytes_of_networks, numbers_of_solving, numbers_of_training, work_of
 
@@ -279,7 +279,7 @@ def run(job: Job, progress: Progress, device: str) -> xr.Dataset:
         "seconds": time.perf_counter() - start,
         "problem": job.problem.to_toml(),
         "settings": job.settings,
-        "version": version("deeplinear"),
+        "version": version(),
     }
     return data.assign_attrs(made=json.dumps(made))
 

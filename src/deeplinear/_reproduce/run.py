@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from deeplinear._core.build import version
 from deeplinear._core.files import write_atomically
 from deeplinear._core.json import plain
 from deeplinear._core.progress import Progress, read_progress
@@ -112,7 +112,7 @@ def reproduce(
     made = {
         "command": command or f"deeplinear.reproduce(scale={scale!r})",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "version": version("deeplinear"),
+        "version": version(),
         "scale": scale,
     }
     document = made | {"panels": [_document(each) for each in found]}

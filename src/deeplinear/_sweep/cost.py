@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import psutil
 
+from deeplinear._core.device import CPU
 from deeplinear._core.words import in_bytes, in_time
 from deeplinear._cost.estimate import Cost, batch_overhead, fitting, simulation_seconds, solve_seconds, too_large
 from deeplinear._cost.model import numbers_per_step, work_of
@@ -101,7 +101,7 @@ def estimate_sweep(plan: Plan, workers: int) -> SweepCost:
     if plan.experiment is not None:
         kinds = _experiment_kinds(problems, plan.experiment)
         experiment = _total(kinds, workers) if kinds else None
-    return SweepCost(len(problems), theory, experiment, workers, psutil.virtual_memory().available)
+    return SweepCost(len(problems), theory, experiment, workers, CPU.available())
 
 
 def _total(kinds: list[_Kind], workers: int) -> Cost:

@@ -4,14 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core import checks
-from deeplinear._core.build import this_build
+from deeplinear._core.build import this_build, version
 from deeplinear._core.cached import cached_property
 from deeplinear._core.refusal import Refusal
 from deeplinear._equations.coefficients import Structure
@@ -81,7 +80,7 @@ class Plan:
         """Return everything that defines the sweep and its batches, as a file can hold it."""
         return {
             "layout": LAYOUT,
-            "deeplinear_version": version("deeplinear"),
+            "deeplinear_version": version(),
             "build": this_build(),
             "problem": self.problem.to_toml(),
             "grid": [[axis.field, list(axis.values)] for axis in self.axes],

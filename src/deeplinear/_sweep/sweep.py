@@ -6,12 +6,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deeplinear._core import checks
+from deeplinear._core.build import version
 from deeplinear._core.device import CPU, find_device
 from deeplinear._core.drive import drive
 from deeplinear._core.pool import InProcess, LocalProcesses, Runner, WorkerLost
@@ -155,7 +155,7 @@ def sweep(
                 drive(tasks, run_task, place, InProcess(), end=told.end, stop=_trial(runner))
                 told.look()
             drive(tasks, run_task, place, runner, fetch=partial(_fetch, runner), end=told.end)
-            found = to_dataset(plan, batches, place.results(), version("deeplinear"))
+            found = to_dataset(plan, batches, place.results(), version())
             if folder is not None:
                 _publish(found, folder)
             _warn_of_rounding(found)

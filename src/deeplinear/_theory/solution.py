@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from deeplinear._core import checks, memory
 from deeplinear._core.cached import cached_property
-from deeplinear._core.dataset import write_dataset
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.threads import one_blas_thread
@@ -378,11 +377,11 @@ class Solution(Drawn):
 
     def to_xarray(self) -> "xr.Dataset":
         """Return every observable with named axes; the problem is in the attributes, as TOML."""
-        return written(self)
+        return written(self).to_xarray()
 
     def save(self, path: str | Path) -> None:
         """Write everything to a NetCDF file, ``.nc``, which ``Solution.load`` and ``xarray`` open."""
-        write_dataset(path, self.to_xarray())
+        written(self).write(path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Solution":

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplinear._core.dataset import FIELDS, LOSSES, OF_TWO_TIMES, check_curve, from_dataset, reading, to_dataset
+from deeplinear._core.dataset import (
+    FIELDS,
+    LOSSES,
+    OF_TWO_TIMES,
+    Labelled,
+    check_curve,
+    from_dataset,
+    labelled,
+    reading,
+)
 from deeplinear._core.refusal import Refusal
 from deeplinear._problem.problem import Problem
 from deeplinear._solvers.choose import read_solver, write_solver
@@ -18,8 +27,6 @@ from deeplinear._theory.status import Status
 from deeplinear._time import axis as axes
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from deeplinear._theory.solution import Solution
 
 Array = NDArray[np.float64]
@@ -40,13 +47,13 @@ _LATER = ("rounding_at",)
 _ATTRIBUTES = ("problem", *(name for name in _STATUS if name not in _LATER), "axis", "solver", "stats")
 
 
-def written(solution: "Solution") -> "xr.Dataset":
+def written(solution: "Solution") -> Labelled:
     """Return every observable with named axes; the problem is in the attributes, as TOML."""
     matrices = MATRICES if solution.axis.has_two_time else ()
     values = {name: getattr(solution, name) for name in (*CURVES, *matrices)}
     values |= {name: getattr(solution.decomposition, name) for name in PARTS}
     values |= {name: getattr(solution, name) for name in SETS if len(getattr(solution, name))}
-    return to_dataset(
+    return labelled(
         values,
         times=solution.times,
         pair_times=solution.pair_times,

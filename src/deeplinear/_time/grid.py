@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
-from scipy.special import bernoulli, factorial
 
 Array = NDArray[Any]
 
@@ -66,6 +65,8 @@ def panel_sums(length: int) -> tuple[Array, Array]:
     >>> round(float(whole @ times**3), 3), float(sum(range(1, 51)) ** 2)
     (1625625.0, 1625625.0)
     """
+    from scipy.special import bernoulli, factorial  # slow to import
+
     x, h = radau_nodes(), 2.0 / length
     ends = np.concatenate([x, [1.0 + h, -1.0 + h]])
     basis = np.eye(PANEL_NODES)
