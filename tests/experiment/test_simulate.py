@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import deeplinear as dl
-from deeplinear._core.dataset import LOSSES, to_dataset
+from deeplinear._core.dataset import LOSSES, labelled
 from deeplinear._core.threads import one_blas_thread
 from deeplinear._experiment.ensemble import CORRELATIONS, Ensemble
 from deeplinear._experiment.network import FiniteNetwork
@@ -500,7 +500,8 @@ def test_labels():
 
 
 def test_labels_without_seeds():
-    dataset = to_dataset({"error_response": np.eye(3), "test_loss": np.ones(3)}, times=np.array([0, 2, 9]), depth=4)
+    found = labelled({"error_response": np.eye(3), "test_loss": np.ones(3)}, times=np.array([0, 2, 9]), depth=4)
+    dataset = found.to_xarray()
     assert dataset.error_response.dims == ("time", "time_prime")
     assert set(dataset.coords) == {"time", "time_prime"}
 
