@@ -49,8 +49,6 @@ def test_the_command_loads_what_writes_its_file(tmp_path: Path, arguments: tuple
     modules = loaded(SOLVE, tmp_path, *arguments)
     assert (tmp_path / "solve.nc").exists() == bool(needed)
     assert heavy(modules) == needed | {"psutil"}
-    packages = {name.split(".")[1] for name in modules if name.startswith("deeplinear.")}
-    assert not packages & {"_comparison", "_geometry", "_learning_rate", "_planning", "_fit", "_sweep", "_runs"}
 
 
 def test_what_is_imported_when_it_is_asked_for() -> None:

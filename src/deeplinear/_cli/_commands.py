@@ -6,12 +6,13 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-import deeplinear as dl
-from deeplinear import EMA, Problem, Solution, TailMean
+from deeplinear import EMA, Ensemble, Measured, Problem, Solution, TailMean, Verdict, measured
+from deeplinear import compare as compare_both
+from deeplinear import simulate as simulate_networks
 from deeplinear import solve as solve_theory
 from deeplinear._check_values import check as check_values
 from deeplinear._check_values import known, machine
@@ -44,9 +45,8 @@ from deeplinear._cost.estimate import estimate as estimate_cost
 from deeplinear._cost.model import method_of_two_times
 from deeplinear._equations.products import COMPUTED
 from deeplinear._plots.words import in_words
-
-if TYPE_CHECKING:
-    from deeplinear._sweep.cost import SweepCost
+from deeplinear._sweep.cost import SweepCost, estimate_sweep
+from deeplinear._sweep.plan import Plan
 
 _SETS = ("averaged_test_loss", "task_loss")
 _Averages = tuple[EMA | TailMean, ...]
@@ -175,7 +175,7 @@ def compare(
 
     deeplinear compare run*.csv --depth 4 --lr 0.03 --steps 500 --dim 784
     """
-    experiment: dl.Ensemble | dl.Measured
+    experiment: Ensemble | Measured
     if files.paths:
         experiment = read_curves(files, finite.dim)
         theory = _solve(problem, averages, device, report, two_time=False)
@@ -184,7 +184,7 @@ def compare(
         theory = _solve(problem, averages, device, report, two_time=True)
         experiment = train(problem, finite, device, report, averages=averages)
     with report.stage("comparison"):
-        comparison = dl.compare(theory, experiment, tolerance=tolerance)
+        comparison = compare_both(theory, experiment, tolerance=tolerance)
     if out is not None:
         save_picture(out, comparison)
     document = document_of("compare", problem, out) | {
@@ -195,17 +195,17 @@ def compare(
     verdict = f"{comparison.verdict}: {comparison.explanation} (p = {comparison.p_value:.2g})"
     shown = observables_table(comparison)
     report.result(document, *words_of(problem, experiment), shown, verdict, *written_lines("picture", out))
-    return DISAGREES if comparison.verdict is dl.Verdict.DISAGREES else OK
+    return DISAGREES if comparison.verdict is Verdict.DISAGREES else OK
 
 
-def read_curves(files: Files, dim: int | None) -> "dl.Measured":
+def read_curves(files: Files, dim: int | None) -> Measured:
     """Read the curves of files, all of them together."""
     columns = {"test_loss": files.test_loss, "train_loss": files.train_loss}
-    return dl.measured(list(files.paths), dim=dim, **{name: column for name, column in columns.items() if column})
+    return measured(list(files.paths), dim=dim, **{name: column for name, column in columns.items() if column})
 
 
-def _about(experiment: "dl.Ensemble | dl.Measured", files: Files) -> dict[str, Any]:
-    if isinstance(experiment, dl.Measured):
+def _about(experiment: Ensemble | Measured, files: Files) -> dict[str, Any]:
+    if isinstance(experiment, Measured):
         return {"files": files.paths, "runs": len(experiment.seeds), "dim": experiment.dim}
     return experiment.stats | {"dim": experiment.dim, "method": experiment.method}
 
@@ -297,7 +297,7 @@ def estimate(problem: Problem, finite: Finite, grid: dict[str, list[Any]], repor
     if isinstance(cost, Estimate) and cost.losses_fit and cost.losses_bytes is not None:
         fits.append(f"with --record losses simulate takes {in_bytes(cost.losses_bytes)}")
     document = document_of("estimate", problem, None) | cost.to_dict()
-    size = [f"{cost.points} points on {cost.workers} processes"] if not isinstance(cost, Estimate) else []
+    size = [f"{cost.points} points on {cost.workers} processes"] if isinstance(cost, SweepCost) else []
     report.result(document, *words_of(problem), *size, table("estimate", ["", "time", "memory"], rows), *fits)
     return OK
 
@@ -346,10 +346,7 @@ def _estimate(problem: Problem, finite: Finite) -> Estimate:
     return estimate_cost(problem, dim, finite.seeds, finite.workers, finite.record, finite.method)
 
 
-def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]) -> "SweepCost":
-    from deeplinear._sweep.cost import estimate_sweep
-    from deeplinear._sweep.plan import Plan
-
+def _estimate_sweep(problem: Problem, finite: Finite, grid: dict[str, list[Any]]) -> SweepCost:
     plan = Plan.read(problem, grid, True, {"dim": finite.actual_dim, "seeds": finite.seeds})
     return estimate_sweep(plan, finite.workers or count_cores())
 
@@ -361,10 +358,10 @@ def _solve(problem: Problem, averages: _Averages, device: str, report: Report, *
         return solve_theory(problem, method=method, averages=averages, device=device, progress=progress)
 
 
-def train(problem: Problem, finite: Finite, device: str, report: Report, **options: Any) -> "dl.Ensemble":
+def train(problem: Problem, finite: Finite, device: str, report: Report, **options: Any) -> Ensemble:
     """Train networks as options of the command line say; others are those of ``simulate``."""
     with report.stage("experiment") as progress:
-        return dl.simulate(
+        return simulate_networks(
             problem,
             finite.actual_dim,
             finite.seeds,
@@ -377,7 +374,7 @@ def train(problem: Problem, finite: Finite, device: str, report: Report, **optio
         )
 
 
-def _sets(result: "Solution | dl.Ensemble") -> list[str]:
+def _sets(result: Solution | Ensemble) -> list[str]:
     """Names of the losses of averages and of tasks that a result has."""
     return [name for name in _SETS if getattr(result, name).size]
 
@@ -407,10 +404,10 @@ def _spell_infinite(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"network": network}
 
 
-def words_of(problem: Problem, experiment: "dl.Ensemble | dl.Measured | None" = None) -> list[str]:
+def words_of(problem: Problem, experiment: Ensemble | Measured | None = None) -> list[str]:
     """Describe a problem, and the networks that were trained."""
     words = in_words(problem)
-    if isinstance(experiment, dl.Measured):
+    if isinstance(experiment, Measured):
         words.append(repr(experiment).removeprefix("Measured(").removesuffix(")"))
     elif experiment is not None:
         kept = "" if experiment.method == "explicit" else f", {experiment.method} matrices"

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import deeplinear as dl
 from deeplinear import Problem
+from deeplinear import fit as fit_curves
 from deeplinear._cli._commands import command, document_of, read_curves, words_of, written_lines
 from deeplinear._cli._errors import DISAGREES, OK
 from deeplinear._cli._options import CURVES, PROBLEM, REPORT, Files, Group, make_option, out
@@ -57,7 +57,7 @@ def fit(files: Files, problem: Problem, free: list[str], dim: int | None, report
     """
     curves = read_curves(files, dim)
     with report.stage("fit"):
-        found = dl.fit(curves, problem, free, dim=dim)
+        found = fit_curves(curves, problem, free, dim=dim)
     if out is not None:
         save_picture(out, found)
     names = ("values", "errors", "low", "high", "factors", "chi2", "dof", "p_value", "count", "at_bounds", "unnoticed")

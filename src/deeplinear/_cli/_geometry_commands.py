@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-import deeplinear as dl
-from deeplinear import Problem
+from deeplinear import Curvature, Ensemble, Problem, Sharpness
+from deeplinear import landscape as find_landscape
+from deeplinear import sharpness as find_sharpness
 from deeplinear._cli._commands import check_finite, command, document_of, train, words_of, written_lines
 from deeplinear._cli._errors import DIVERGED, OK, fail
 from deeplinear._cli._geometry_options import LINE, LOOK, MEASURED, Line, Look
@@ -42,10 +43,10 @@ def sharpness(
     if finite is not None:
         check_finite(problem, finite)
     with report.stage("theory") as progress:
-        found = dl.sharpness(problem, look.at, look.vectors, operator=look.operator, device=device, progress=progress)
+        found = find_sharpness(problem, look.at, look.vectors, operator=look.operator, device=device, progress=progress)
     networks = None
     if finite is not None:
-        curvature = dl.Curvature(found.times.tolist(), look.vectors, look.operator)
+        curvature = Curvature(found.times.tolist(), look.vectors, look.operator)
         networks = train(problem, finite, device, report, curvature=curvature)
     if out is not None:
         save_picture(out, found, networks)
@@ -69,7 +70,7 @@ def landscape(problem: Problem, line: Line, device: str, report: Report, out: Pa
     """
     try:
         with report.stage("theory") as progress:
-            found = dl.landscape(problem, line.along, line.positions, device=device, progress=progress)
+            found = find_landscape(problem, line.along, line.positions, device=device, progress=progress)
     except ArithmeticError as error:
         fail(in_words(error), DIVERGED)
     if out is not None:
@@ -86,7 +87,7 @@ def landscape(problem: Problem, line: Line, device: str, report: Report, out: Pa
     return OK
 
 
-def _measured(networks: "dl.Ensemble") -> dict[str, Any]:
+def _measured(networks: Ensemble) -> dict[str, Any]:
     assert networks.ritz_values is not None
     return {
         "dim": networks.dim,
@@ -100,7 +101,7 @@ def _measured(networks: "dl.Ensemble") -> dict[str, Any]:
     }
 
 
-def _table(found: "dl.Sharpness", networks: "dl.Ensemble | None") -> Table:
+def _table(found: Sharpness, networks: Ensemble | None) -> Table:
     """Show the ends of the spectrum at every step that was looked at, and the largest Ritz values beside networks'."""
     columns = ["step", "largest", "±", "which is", "lowest", "±", "limit"]
     rows = [

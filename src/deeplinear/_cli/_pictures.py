@@ -6,10 +6,10 @@ Matplotlib is loaded only here, when something is drawn: it takes about as long 
 from pathlib import Path
 from typing import Any
 
-import deeplinear as dl
+from deeplinear import Ensemble
 
 
-def save_picture(path: Path, result: Any, networks: "dl.Ensemble | None" = None) -> None:
+def save_picture(path: Path, result: Any, networks: Ensemble | None = None) -> None:
     """Draw a result, or its curvature over that of networks, and write the picture."""
     from deeplinear._plots.geometry import plot_sharpness
     from deeplinear._plots.plot import plot

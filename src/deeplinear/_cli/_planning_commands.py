@@ -3,8 +3,9 @@
 import math
 from pathlib import Path
 
-import deeplinear as dl
 from deeplinear import Problem
+from deeplinear import optimal as find_optimum
+from deeplinear import plan as find_plan
 from deeplinear._cli._commands import command, document_of, words_of, written_lines
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
@@ -24,7 +25,7 @@ def optimal(problem: Problem, choice: Choice, device: str, report: Report, out: 
     Example: deeplinear optimal --over lr,weight_decay,richness --noise 0.5 --steps 30 --bounds richness=0.2,5
     """
     with report.stage("theory") as progress:
-        found = dl.optimal(
+        found = find_optimum(
             problem,
             choice.over,
             bounds=choice.bounds,
@@ -64,7 +65,7 @@ def plan(problem: Problem, budget: Budget, device: str, report: Report, out: Pat
     Example: deeplinear plan --compute 300 --over batch,steps --sampling online --values batch=0.25:4:5log --steps 100
     """
     with report.stage("theory") as progress:
-        found = dl.plan(
+        found = find_plan(
             problem,
             budget.compute,
             budget.over,

@@ -6,8 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-import deeplinear as dl
-from deeplinear import schedules
+from deeplinear import RunsFit, fit_runs, schedules
 from deeplinear._cli._commands import command, written_lines
 from deeplinear._cli._errors import OK
 from deeplinear._cli._options import REPORT, Group, make_option, out
@@ -95,7 +94,7 @@ def runs(asked: Asked, report: Report, out: Path | None) -> int:
 
     Example: deeplinear runs a.csv b.csv c.csv --warmup 2000 --predict wsd:50000 --best 50000
     """
-    fit = dl.fit_runs(asked.files, law=asked.law, **asked.reading)
+    fit = fit_runs(asked.files, law=asked.law, **asked.reading)
     if out is not None:
         save_picture(out, fit)
     predicted = {text: fit.forecast(*_schedule(fit, text, asked.peak)) for text in asked.predict}
@@ -140,7 +139,7 @@ def runs(asked: Asked, report: Report, out: Path | None) -> int:
     return OK
 
 
-def _schedule(fit: "dl.RunsFit", text: str, peak: float | None) -> tuple[schedules.Schedule, int]:
+def _schedule(fit: RunsFit, text: str, peak: float | None) -> tuple[schedules.Schedule, int]:
     """Read a schedule such as ``wsd:50000:decay=0.1``, with the warm-up of the runs."""
     shape, *parts = text.split(":")
     if shape not in _SHAPES or not parts:

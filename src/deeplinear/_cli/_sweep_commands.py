@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-import deeplinear as dl
-from deeplinear import Problem
+from deeplinear import Problem, Transfer
+from deeplinear import sweep as run_sweep
+from deeplinear import transfer as find_transfer
 from deeplinear._cli._commands import command, document_of, words_of, written_lines
 from deeplinear._cli._errors import DIVERGED, NO_MEMORY, OK
 from deeplinear._cli._options import DEVICE, PROBLEM, REPORT, out
@@ -20,6 +21,8 @@ from deeplinear._core.dataset import write_dataset
 from deeplinear._core.files import PICTURES
 from deeplinear._core.refusal import Refusal
 from deeplinear._core.words import INFINITE, percent
+from deeplinear._sweep.sweep import default_store
+from deeplinear._sweep.work import OUT_OF_MEMORY
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,11 +53,9 @@ def sweep(
     if not grid:
         needs = "a sweep needs a grid: --over FIELD=VALUES or --grid FILE.toml"
         raise Refusal("--over", grid, "FIELD=VALUES", text=needs)
-    from deeplinear._sweep.sweep import default_store
-
     store = place.store or default_store(problem, grid, theory, experiment)
     with report.stage("sweep") as advance:
-        found = dl.sweep(
+        found = run_sweep(
             problem,
             grid,
             store,
@@ -114,7 +115,7 @@ def transfer(
     Example: deeplinear transfer --over width --values 0.5,1,2,4 --parameterization ntk --experiment dim=200,seeds=8
     """
     with report.stage("transfer") as progress:
-        found = dl.transfer(
+        found = find_transfer(
             problem,
             along.over,
             along.values,
@@ -198,13 +199,11 @@ def _short(value: Any) -> str:
 def _code(points: int, failures: list[dict[str, Any]], diverged: dict[str, int]) -> int:
     if diverged and all(count == points for count in diverged.values()):
         return DIVERGED
-    from deeplinear._sweep.work import OUT_OF_MEMORY
-
     lacking = [failure for failure in failures if failure["type"] == OUT_OF_MEMORY]
     return NO_MEMORY if failures and len(lacking) == points * len(diverged) else OK
 
 
-def _optima(found: "dl.Transfer") -> Table:
+def _optima(found: Transfer) -> Table:
     """One line for each curve."""
     measured = found.experiment
     columns = [found.over, f"optimal {found.field_in_words}", f"{found.objective} loss", "local exponent", "regret", ""]
@@ -221,13 +220,13 @@ def _optima(found: "dl.Transfer") -> Table:
     return table("optimum of each curve", columns, rows)
 
 
-def _conclusions(found: "dl.Transfer") -> list[str]:
+def _conclusions(found: Transfer) -> list[str]:
     """Say how the optimum moves and whether it transfers, if there are two values or more to say it from."""
     verdicts = {"theory": found.verdict, "experiment": found.measured_verdict}
     return [*found.factors, *found.laws, *(f"{what}: {verdict}" for what, verdict in verdicts.items() if verdict)]
 
 
-def _transfer_document(found: "dl.Transfer") -> dict[str, Any]:
+def _transfer_document(found: Transfer) -> dict[str, Any]:
     document: dict[str, Any] = {
         "over": found.over,
         "values": [INFINITE if value == math.inf else value for value in found.values.tolist()],

@@ -2,20 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from deeplinear import EMA, TailMean
+from deeplinear import EMA, Comparison, TailMean
 from deeplinear._cli._report import table
 from deeplinear._core.words import percent
 
-if TYPE_CHECKING:
-    from deeplinear import Comparison
 
-
-def observables_table(comparison: "Comparison") -> Table:
+def observables_table(comparison: Comparison) -> Table:
     """Show the last value of each curve, and how far theory and experiment are apart over all of it."""
     rows = [
         [
