@@ -10,12 +10,10 @@ import pytest
 
 import deeplinear as dl
 from deeplinear._learning_rate import ladder, max_stable_lr, optimal_lr
-from deeplinear._learning_rate.follow import follow
-from deeplinear._learning_rate.minimum import find_minimum
+from deeplinear._learning_rate.grid import Grid
+from deeplinear._learning_rate.minima import LrMinimum
 from deeplinear._learning_rate.optimal import OptimalLr
-from deeplinear._learning_rate.scan import Scan
-from deeplinear._learning_rate.slopes import Point
-from deeplinear._learning_rate.valleys import LrMinimum
+from deeplinear._learning_rate.refine import find_minimum
 from deeplinear._problem.edit import replace
 from deeplinear._problem.rate import with_rate
 from deeplinear._theory.curves import curves
@@ -473,33 +471,33 @@ def test_a_run_of_200_steps_takes_few_solutions(monkeypatch, sampling, noise, lr
     assert len(solved) <= most
 
 
-# --- which rates are solved ------------------------------------------------------------------------------------
+# --- which places are solved -----------------------------------------------------------------------------------
 
 
-def scan_of(function, resolution=0.02):
-    """A scan of a function of log(lr), from rungs of a ladder of ratio 2 between -4 and 3."""
-    scan = Scan(lambda places: [np.array([1.0, function(x)]) for x in places], 4, 1e-12, 0.0, resolution)
-    scan.add(np.arange(-4.0, 3.0, math.log(2.0)).tolist())
-    scan.divide()
-    return scan
+def grid_of(function, resolution=0.02):
+    """A grid of a function, from rungs between -4 and 3, divided until none promises less than a thousandth below."""
+    grid = Grid(lambda places: [function(x) for x in places], 4)
+    grid.add(np.arange(-4.0, 3.0, 0.5 * math.log(2.0)).tolist())
+    grid.divide(resolution, 250, lambda: min(grid.values) - 1e-3)
+    return grid
 
 
 def test_what_is_smooth_is_interpolated():
     def smooth(x):
-        return math.exp(0.5 * math.sin(x)) * math.cosh(x - 0.4)
+        return 0.5 * math.sin(x) + math.log(math.cosh(x - 0.4))
 
-    scan = scan_of(smooth)
-    assert len(scan.probes) < 30
+    grid = grid_of(smooth)
+    assert len(grid.places) < 30
+    at, values = grid.curve()
     for x in np.linspace(-0.5, 1.5, 50):  # around the minimum
-        assert scan.expected(x) == pytest.approx(math.log(smooth(x)), abs=0.02)
+        assert np.interp(x, at, values) == pytest.approx(smooth(x), abs=0.02)
 
 
 def test_what_is_rough_is_solved_throughout():
     def rough(x):
-        return math.cosh(x) * (1 + 0.3 * (x > 0) * math.sin(5000 * x * x))
+        return math.log(math.cosh(x) * (1 + 0.3 * (x > 0) * math.sin(5000 * x * x)))
 
-    scan = scan_of(rough)
-    inside = np.array([probe.x for probe in scan.probes if 0.1 < probe.x < 0.6])
+    inside = np.array([x for x in grid_of(rough).places if 0.1 < x < 0.6])
     assert np.diff(inside).max() < 2 * 0.02
 
 
@@ -509,155 +507,135 @@ def test_a_stable_stretch_between_rates_that_diverge_is_not_left_out():
     def function(x):
         if x > 0.6 or 0.45 < x < 0.5:
             return math.inf
-        return (1.0 if x < 0.52 else 0.6) * math.exp(-0.2 * x) * (1 + 0.3 * (x > 0.2) * math.sin(90 * x))
+        return math.log((1.0 if x < 0.52 else 0.6) * math.exp(-0.2 * x) * (1 + 0.3 * (x > 0.2) * math.sin(90 * x)))
 
-    assert scan_of(function).best.x > 0.5
-
-
-# --- losses at lower rates from the earlier steps of a run -----------------------------------------------------
+    grid = grid_of(function)
+    assert grid.places[grid.best] > 0.5
 
 
-def logs(problem, lr):
-    return np.log(dl.solve(with_rate(problem, lr)).test_loss)
+def test_what_is_halved_does_not_depend_on_how_many_are_solved_together():
+    def function(x):
+        return math.log(math.cosh(x) * (1 + 0.3 * (x > 0) * math.sin(50 * x * x)))
+
+    grids = [Grid(lambda places: [function(x) for x in places], count) for count in (1, 2, 16)]
+    for grid in grids:
+        grid.add(np.arange(-4.0, 3.0, 0.3).tolist())
+        grid.divide(0.01, 250, lambda grid=grid: min(grid.values) - 1e-3)
+    assert max(grid.values[grid.best] for grid in grids) < min(grid.values[grid.best] for grid in grids) + 1e-3
 
 
-def test_earlier_steps_tell_the_losses_of_lower_rates():
-    problem = make(steps=100, noise=0.5)
-    low, high = 0.02, 0.04
-    run = logs(problem, high)
-    found = follow(math.log(low), logs(problem, low)[-1], math.log(high), run)
-    rates = np.geomspace(low, high, 7)
-    errors = [abs(found.at(math.log(lr)) - logs(problem, float(lr))[-1]) for lr in rates]
-    assert 0 < max(errors) <= 0.5 * found.off  # which is how much is in doubt
-    assert max(errors[0], errors[-1]) < 1e-12
+# --- minima from values ----------------------------------------------------------------------------------------
 
 
-def test_runs_that_came_over_a_peak_or_blow_up_tell_nothing():
-    problem = make(dl.MLP(3, 16.0, 2.0), steps=40)
-    edge = max_stable_lr(problem)
-    low = 0.5 * edge.lr
-    beyond = [logs(problem, edge.lr), logs(problem, edge.unstable_lr)]
-    assert all(np.isinf(run).any() or np.diff(run).max() > 0.1 for run in beyond)
-    assert all(follow(math.log(low), run[-1], math.log(edge.lr), run) is None for run in beyond)
+def minimum_of(function, *places, tolerance=1e-4):
+    """The minimum that is found from some places, and how many others were solved for it."""
+    solved = []
+
+    def solve(some):
+        solved.extend(some)
+        return [math.log(each) if math.isfinite(each := function(x)) else math.inf for x in some]
+
+    grid = Grid(solve, 4)
+    grid.add(places)
+    found = find_minimum(grid, min(places, key=function), tolerance)
+    assert found.x in solved  # what is reported is what was solved
+    assert found.value == pytest.approx(function(found.x), rel=1e-14)
+    return found, len(solved) - len(places)
 
 
-# --- minima from slopes --------------------------------------------------------------------------------------
-
-
-class Counted:
-    """A function with its slope, and how often either was asked for."""
-
-    def __init__(self, function):
-        self.function, self.slopes, self.values = function, 0, 0
-
-    def slope(self, x):
-        self.slopes += 1
-        return self.function(x)
-
-    def value(self, x):
-        self.values += 1
-        return self.function(x).value
-
-    def minimum(self, *places, tolerance=1e-4, steepness=800.0):
-        known = [(x, self.function(x).value) for x in places]
-        return find_minimum(self.slope, self.value, known, tolerance, steepness)
-
-
-@pytest.mark.parametrize("expected", [100.0, 800.0])
-@pytest.mark.parametrize("steepness", [10.0, 30.0, 300.0])
-def test_a_minimum_before_a_cliff(steepness, expected):
+@pytest.mark.parametrize("steepness", [10.0, 30.0, 300.0, 2400.0])
+def test_a_minimum_before_a_cliff(steepness):
     """A function that falls slowly until an exponential takes over, and is infinite soon after."""
 
     def function(x):
-        if x > 0.5:
-            return Point(x, math.inf, math.nan)
-        wall = math.exp(steepness * (x - 0.3))
-        return Point(x, 1 - 0.1 * x + wall, -0.1 + steepness * wall)
+        return math.inf if x > 0.5 else 1 - 0.1 * x + math.exp(steepness * (x - 0.3))
 
-    counted = Counted(function)
-    found = counted.minimum(-0.5, 0.0, 1.0, steepness=expected)
-    assert found.x == pytest.approx(0.3 + math.log(0.1 / steepness) / steepness, abs=1e-7)
-    assert found.curvature == pytest.approx(0.1 * steepness, rel=1e-4)
-    assert counted.slopes <= 5
-    assert counted.values <= 10
+    found, solved = minimum_of(function, -0.5, 0.0, 1.0)
+    assert found.x == pytest.approx(0.3 + math.log(0.1 / steepness) / steepness, abs=1e-6)
+    assert found.curvature == pytest.approx(0.1 * steepness, rel=1e-3)
+    assert solved <= 40
 
 
 def test_a_minimum_between_exponentials():
     """A loss that falls to nothing, until another part of it that grows as fast as rates near an edge takes over."""
 
     def function(x):
-        falling, rising = math.exp(-16 * x), math.exp(600 * (x - 0.3) - 8)
-        return Point(x, falling + rising, -16 * falling + 600 * rising)
+        return math.exp(-16 * x) + math.exp(600 * (x - 0.3) - 8)
 
-    counted = Counted(function)
-    found = counted.minimum(0.0, 0.2, 0.4)
+    found, solved = minimum_of(function, 0.0, 0.2, 0.4)
     exact = (math.log(16 / 600) + 188) / 616
     assert found.x == pytest.approx(exact, abs=1e-6)
-    assert found.value == pytest.approx(math.exp(-16 * exact) * 616 / 600, rel=1e-6)
     assert found.curvature == pytest.approx(16 * 616 * math.exp(-16 * exact), rel=0.02)
-    assert counted.slopes <= 3
-    assert counted.values <= 7  # one of them the loss at the minimum itself, which is not extrapolated
-
-
-def test_a_steep_cliff_right_behind_the_best_point_known():
-    """Nothing on the way is better, so that the point before it is many times the reach of the exponential away."""
-
-    def function(x):
-        wall = 0.1 / 2400 * math.exp(min(2400 * x, 100.0))
-        return Point(x, 1 - 0.1 * x + wall, -0.1 + 2400 * wall)
-
-    counted = Counted(function)
-    found = counted.minimum(-0.35, 0.0, 0.35, 0.7, steepness=2400.0)
-    assert found.x == pytest.approx(0.0, abs=1e-6)
-    assert counted.slopes <= 4
+    assert solved <= 25
 
 
 @pytest.mark.parametrize("right", [1.0, 0.3])
 def test_a_function_that_is_infinite_on_the_left(right):
     def function(x):
-        return Point(x, math.inf, math.nan) if x < -0.1 or x > 0.5 else Point(x, 1 + (x - 0.1) ** 2, 2 * (x - 0.1))
+        return math.inf if x < -0.1 or x > 0.5 else 1 + (x - 0.1) ** 2
 
-    assert Counted(function).minimum(-0.3, 0.0, right).x == pytest.approx(0.1, abs=1e-4)
-
-
-def test_beyond_a_cliff_lines_lead_back_to_it():
-    """What grows beyond an edge is bounded in the end, in proportion to the distance."""
-
-    def function(x):
-        distance, sharpness = x - 0.1, 800.0
-        # Falls as an exponential on the left, rises as a line on the right.
-        beyond = math.log1p(math.exp(min(sharpness * distance, 700.0))) / sharpness
-        share = 1 / (1 + math.exp(-min(max(sharpness * distance, -700.0), 700.0)))
-        return Point(x, 1e-3 * math.exp(-5 * x) + beyond, -5e-3 * math.exp(-5 * x) + share)
-
-    counted = Counted(function)
-    found = counted.minimum(-0.3, -0.1, 0.3, 0.6)
-    assert function(found.x - 1e-6).slope < 0 < function(found.x + 1e-6).slope
-    assert counted.slopes <= 4
-    assert counted.values <= 5
+    assert minimum_of(function, -0.3, 0.0, right)[0].x == pytest.approx(0.1, abs=1e-4)
 
 
-def test_a_smooth_minimum_takes_three_points():
-    def function(x):
-        return Point(x, 1 + (x - 0.1) ** 2 + 0.3 * (x - 0.1) ** 3, 2 * (x - 0.1) + 0.9 * (x - 0.1) ** 2)
-
-    counted = Counted(function)
-    found = counted.minimum(-0.3, 0.0, 0.3, tolerance=1e-5)
+def test_a_smooth_minimum_takes_six_values():
+    found, solved = minimum_of(lambda x: 1 + (x - 0.1) ** 2 + 0.3 * (x - 0.1) ** 3, -0.3, 0.0, 0.3, tolerance=1e-5)
     assert found.x == pytest.approx(0.1, abs=1e-7)
     assert found.curvature == pytest.approx(2.0, rel=1e-3)
-    assert counted.slopes <= 3
-    assert counted.values == 0
+    assert solved <= 6
 
 
-def test_where_a_function_is_rough_the_best_point_is_returned():
-    """Slopes that say nothing about what the function does."""
+def test_where_a_function_is_rough_the_best_place_is_returned():
+    found, _ = minimum_of(lambda x: 2 + math.sin(4000 * x), 0.0, 0.1, 0.2)
+    assert found.value <= 2 + math.sin(400)
 
-    def evaluate(x):
-        return Point(x, 2 + math.sin(40 * x), math.cos(7 * x))
 
-    found = Counted(evaluate).minimum(0.0, 0.1, 0.2)
-    assert found.value <= evaluate(0.1).value
-    assert found.value == pytest.approx(evaluate(found.x).value, rel=1e-3)
+# --- what is said ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_reported_is_what_was_solved():
+    """Losses beside the optimum had been raised to it; rough, with momentum and a schedule."""
+    problem = wsd_with_momentum()
+    found = optimal_lr(problem)
+    lrs = np.append(found.lrs, [lr for lr, _ in found.dips])
+    losses = np.append(found.losses, [loss for _, loss in found.dips])
+    solved = [run.test_loss[-1] for run in dl.solve([with_rate(problem, lr) for lr in lrs.tolist()])]
+    np.testing.assert_allclose(losses, np.where(np.isfinite(losses), solved, math.inf), rtol=1e-7)
+    assert found.losses.min() == found.loss
+
+
+def test_a_minimum_is_judged_by_its_largest_loss():
+    """It returned a rate around which losses go up to 0.13914, and had seen one where they go up to 0.13754."""
+    problem = wsd_with_momentum()
+    found = optimal_lr(problem)
+
+    def worst(lr):
+        rates = lr * np.exp(np.linspace(-0.002, 0.002, 21))
+        losses = [run.test_loss[-1] for run in dl.solve([with_rate(problem, rate) for rate in rates.tolist()])]
+        return min(max(losses[start : start + 11]) for start in range(11))
+
+    least = min(worst(lr) for lr, _ in [(0.09693, 0), *sorted(found.dips, key=lambda dip: dip[1])[:5]])
+    assert worst(found.lr) <= 1.002 * least
+
+
+def test_no_minimum_nearly_as_good_is_better(drawn):
+    for problem in (wsd_with_momentum(), drawn.draw(22), drawn.draw(38)):
+        losses = [each.loss for each in optimal_lr(problem).minima]
+        assert losses == sorted(losses)
+
+
+def test_says_how_far_a_cliff_is():
+    """At 0.6 % above the rate the loss is 5 % higher; the width of 15 % that was stated is on the other side."""
+    found = optimal_lr(wsd_with_momentum())
+    ahead = found.minima[0].high / found.lr - 1
+    assert ahead < 0.02
+    assert f"5 % more loss at a rate {100 * ahead:.2g} % higher" in str(found)
+    assert "5 % more loss" not in str(optimal_lr(PROBLEMS["online"]))
+
+
+def wsd_with_momentum():
+    network = dl.MLP(3, 0.8887428781431211, richness=1.1724367090331533, parameterization="ntk")
+    rule = dl.GradientDescent(dl.schedules.wsd(1.0, warmup=0.2), momentum=0.8)
+    return dl.Problem(network, dl.Isotropic(0.2), dl.FullBatch(1.378147793866338), rule, 33)
 
 
 def test_a_schedule_that_is_zero_before_the_horizon_is_refused():

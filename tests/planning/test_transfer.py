@@ -202,7 +202,10 @@ def test_more_label_noise_does_not_make_a_rate_transfer():
     )  # fmt: skip
     np.testing.assert_allclose(noisy.regret, quiet.regret, rtol=1e-6)
     assert quiet.verdict.startswith("does not transfer")
-    assert noisy.verdict == quiet.verdict.replace("more loss", "more loss above the label noise")
+    assert noisy.verdict.startswith("does not transfer")
+    assert noisy.verdict.endswith("above the label noise, at width 4")
+    (least,) = [each.loss for each in noisy.optima[1:]]
+    assert f"a test loss of {noisy.kept_loss[1]:.3g} instead of {least:.3g}, " in noisy.verdict
     assert noisy.label_noise == 9.0
     train = transfer(make(dl.MLP(1, 1.0), dl.FullBatch(2.0), steps=8), "width", [0.5, 4.0], objective="train")
     assert train.label_noise == 0.0
@@ -241,7 +244,7 @@ def test_what_is_lost_in_rounding_is_no_regret():
         (
             0.6,
             31.0,
-            "does not transfer: the best rate moves as width^0.60, and that of width 1 costs 3100 % more loss at "
+            "does not transfer: the best rate moves as width^0.60, and that of width 1 costs 32 times as much loss at "
             "width 4",
         ),
         (
@@ -269,6 +272,35 @@ def test_networks_decide_what_their_intervals_decide():
     assert judge(Named("width"), np.array([1.0]), Evidence((math.nan,) * 2, (np.zeros(1),) * 2)) == ""
 
 
+def test_optima_that_vary_do_not_stay_and_numbers_are_plain():
+    """Without a trend the exponent is zero, however much they scatter."""
+    values, regret = np.array([0.326531, 1.0, 2.0, 4.0]), np.array([0.0, 3.5, 0.2, 0.0])
+    optima = np.array([0.179, 0.145, 0.164, 0.176])
+    known = Evidence((-0.001, -0.001), (regret, regret), range=float(optima.max() / optima.min()))
+    words = judge(Named("width"), values, known)
+    assert words.startswith("does not transfer: the best rate varies by a factor of 1.23 without a trend, and that of")
+    assert words.endswith("that of width 0.327 costs 350 % more loss at width 1")
+    still = judge(Named("width"), values, Evidence((-0.001, -0.001), (regret, regret), range=1.02))
+    assert "the best rate stays (width^0)" in still
+
+
+def test_losses_are_said_in_plain_words():
+    """A regret of 33 % that is 1.4e-5 of the loss is none; what is above the noise is said where noise is much."""
+    values = np.array([1.0, 4.0])
+
+    def verdict(regret, kept, least, noise):
+        regrets, losses = np.array([0.0, regret]), (np.array([least, kept]), np.array([least, least]))
+        known = Evidence((0.3, 0.3), (regrets, regrets), losses=losses, label_noise=noise)
+        return judge(Named("width", loss="test loss"), values, known)
+
+    assert verdict(0.33, 1.000014, 1.0, 0.99996).startswith("transfers in practice: the best rate moves as width^0.30")
+    assert verdict(0.33, 1.000014, 1.0, 0.99996).endswith("costs at most 0 % more test loss")
+    assert verdict(0.62, 0.021, 0.013, 0.0).endswith("gives a test loss of 0.021 instead of 0.013 at width 4")
+    assert verdict(4.0, 0.25, 0.13, 0.1).endswith("0.25 instead of 0.13, 400 % more above the label noise, at width 4")
+    assert "50 times as much above the label noise" in verdict(49.0, 1.001, 1.0, 0.99)
+    assert verdict(0.06, 0.12345, 0.12299, 0.0).endswith("0.1234 instead of 0.123 at width 4")
+
+
 @pytest.mark.parametrize("own", [0.2, math.inf, math.nan])
 def test_the_smallest_value_is_no_evidence_for_itself(own):
     """Its regret is zero by construction; the end of its interval says how well its own best value is known."""
@@ -291,7 +323,7 @@ def test_networks_are_judged_at_the_other_values():
     own, other = found.experiment.regret_high
     assert own > CHEAP > other
     assert found.measured_verdict.startswith("transfers in practice: the best rate goes as width^(")
-    assert found.measured_verdict.endswith(f"costs at most {100 * other:.2g} % more loss above the label noise")
+    assert found.measured_verdict.endswith(f"costs at most {100 * other:.2g} % more test loss above the label noise")
 
 
 # --- the object and its refusals -----------------------------------------------------------------------------
@@ -305,7 +337,15 @@ def test_named_axes_and_a_table():
     assert dataset.attrs["exponent"] == found.exponent
     lines = str(found).splitlines()
     assert dataset.attrs["verdict"] == found.verdict
-    assert lines[0].split() == ["width", "optimal", "lr", "test", "loss", "exponent", "regret"]
+    assert lines[0].split() == [
+        "width",
+        "optimal",
+        "lr",
+        "test",
+        "loss",
+        *f"loss at {found.lr[0]:.4g}".split(),
+        "exponent",
+    ]
     assert lines[-2].startswith("optimal lr ~ width^")
     assert "scatter about this law" in lines[-2]
     assert lines[-1] == found.verdict
@@ -363,23 +403,38 @@ def places(*lrs):
     return [math.log(lr) for lr in lrs]
 
 
+def nowhere(*_):
+    """Following an optimum does not lead to the next one."""
+    return False
+
+
 def test_a_minimum_that_moves_does_not_jump():
     moving = [places(0.1), places(0.2), places(0.4)]
-    assert find_jumps(np.array([1.0, 2.0, 4.0]), moving, np.full(3, 1.0)) == ()
+    assert find_jumps(np.array([1.0, 2.0, 4.0]), moving, np.full(3, 1.0), nowhere) == ()
     unknown = [places(0.1), places(0.3, 2.0)]
-    assert find_jumps(np.array([1.0, 2.0]), unknown, np.full(2, math.nan)) == ()
+    assert find_jumps(np.array([1.0, 2.0]), unknown, np.full(2, math.nan), nowhere) == ()
 
 
 def test_another_minimum_is_a_jump():
     away = [places(0.1), places(0.3)]
-    assert find_jumps(np.array([2.0, 4.0]), away, np.zeros(2)) == ((2.0, 4.0),)
+    assert find_jumps(np.array([2.0, 4.0]), away, np.zeros(2), nowhere) == ((2.0, 4.0),)
     other_is_nearer = [places(0.3, 0.11), places(0.1)]
-    assert find_jumps(np.array([4.0, 2.0]), other_is_nearer, np.full(2, math.nan)) == ((2.0, 4.0),)
+    assert find_jumps(np.array([4.0, 2.0]), other_is_nearer, np.full(2, math.nan), nowhere) == ((2.0, 4.0),)
     one_of_four = [places(0.1), places(0.2), places(3.0, 0.4), places(6.0, 0.8)]  # the others double
-    assert find_jumps(np.array([1.0, 2.0, 4.0, 8.0]), one_of_four, np.full(4, math.nan)) == ((2.0, 4.0),)
+    assert find_jumps(np.array([1.0, 2.0, 4.0, 8.0]), one_of_four, np.full(4, math.nan), nowhere) == ((2.0, 4.0),)
+    assert find_jumps(np.array([2.0, 4.0]), away, np.zeros(2), lambda *_: True) == ()  # it moves far, but smoothly
     regret = np.array([0.0, 0.3])
     evidence = Evidence((0.5, 0.5), (regret, regret), ((2.0, 4.0),))
     assert "jumps to another minimum between width 2 and 4" in judge(Named("width"), np.array([2.0, 4.0]), evidence)
+
+
+def test_a_minimum_that_moves_far_but_smoothly_is_followed():
+    """The best weight decay falls fourfold while the samples double, which had passed for a jump."""
+    problem = dl.Problem(dl.MLP(2, 1.0), dl.Isotropic(0.6), dl.FullBatch(1.2), dl.GradientDescent(0.1), 15)
+    found = transfer(problem, "samples", [1.2, 2.4], field="weight_decay")
+    assert found.best[0] > 4 * found.best[1]
+    assert found.jumps == ()
+    assert "moves as samples^-2" in found.verdict
 
 
 def test_a_real_jump_is_told() -> None:

@@ -20,7 +20,7 @@ from deeplinear._cli._sweep_options import ALONG, EXPERIMENT, GRID, PLACE, THEOR
 from deeplinear._core.dataset import write_dataset
 from deeplinear._core.files import PICTURES
 from deeplinear._core.refusal import Refusal
-from deeplinear._core.words import INFINITE, percent
+from deeplinear._core.words import INFINITE
 from deeplinear._sweep.sweep import default_store
 from deeplinear._sweep.work import OUT_OF_MEMORY
 
@@ -206,12 +206,19 @@ def _code(points: int, failures: list[dict[str, Any]], diverged: dict[str, int])
 def _optima(found: Transfer) -> Table:
     """One line for each curve."""
     measured = found.experiment
-    columns = [found.over, f"optimal {found.field_in_words}", f"{found.objective} loss", "local exponent", "regret", ""]
+    columns = [
+        found.over,
+        f"optimal {found.field_in_words}",
+        f"{found.objective} loss",
+        found.kept_in_words,
+        "local exponent",
+        "",
+    ]
     rows = []
     for index, (value, optimum) in enumerate(zip(found.values, found.optima, strict=True)):
         exponent = found.local_exponents[index]
         row = [f"{value:.4g}", f"{found.best[index]:.4g}", f"{optimum.loss:.4g}"]
-        row += [f"{exponent:.3f}" if math.isfinite(exponent) else "-", percent(found.regret[index]), found.place(index)]
+        row += [found.loss_in_words(index), f"{exponent:.3f}" if math.isfinite(exponent) else "-", found.place(index)]
         if measured is not None:
             row += [measured.best_in_words(index), measured.regret_in_words(index), f"{measured.diverged[index]:.2g}"]
         rows.append(row)
@@ -242,6 +249,7 @@ def _transfer_document(found: Transfer) -> dict[str, Any]:
         "local_exponents": found.local_exponents,
         "exponent": found.exponent,
         "exponent_error": found.exponent_error,
+        "kept_loss": found.kept_loss,
         "regret": found.regret,
         "verdict": found.verdict,
         "experiment": None,

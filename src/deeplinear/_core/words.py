@@ -62,15 +62,30 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def percent(fraction: float) -> str:
-    """Write a relative extra loss in per cent, to two digits.
+    """Write a relative extra loss in per cent, to two digits, up to a thousand times as much.
 
     Examples
     --------
     >>> percent(0.0), percent(0.00321), percent(0.257), percent(25.7), percent(math.inf), percent(math.nan)
     ('0 %', '0.32 %', '26 %', '2600 %', 'diverges', 'unknown')
+    >>> percent(5.1e7)
+    'over 100000 %'
     """
     if math.isnan(fraction):
         return "unknown"
     if math.isinf(fraction):
         return "diverges"
+    if fraction > 1e3:
+        return "over 100000 %"
     return f"{float(f'{100 * fraction:.2g}'):g} %" if abs(fraction) >= 5e-5 else "0 %"
+
+
+def in_three_decimals(value: float) -> str:
+    """Write a number to three decimals, and zero without a sign.
+
+    Examples
+    --------
+    >>> in_three_decimals(-0.12345), in_three_decimals(-0.0001)
+    ('-0.123', '0.000')
+    """
+    return f"{round(value, 3) + 0.0:.3f}"

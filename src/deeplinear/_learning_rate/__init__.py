@@ -1,7 +1,7 @@
 """Questions about the learning rate: which is best, and which train at all."""
 
+from deeplinear._learning_rate.minima import LrMinimum
 from deeplinear._learning_rate.optimal import OBJECTIVES, OptimalLr, optimal_lr
 from deeplinear._learning_rate.stable import MaxStableLr, max_stable_lr
-from deeplinear._learning_rate.valleys import LrMinimum
 
 __all__ = ["OBJECTIVES", "LrMinimum", "MaxStableLr", "OptimalLr", "max_stable_lr", "optimal_lr"]

@@ -1,7 +1,6 @@
 """The best learning rate: the least loss at one step, over all rates."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,18 +11,13 @@ from deeplinear._core import checks
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress, read_progress
 from deeplinear._core.refusal import Refusal
-from deeplinear._learning_rate.ladder import check, solve_rates
-from deeplinear._learning_rate.minimum import Minimum, find_minimum
-from deeplinear._learning_rate.probe import Probe
-from deeplinear._learning_rate.scan import Scan
-from deeplinear._learning_rate.search import REFINING, SLOPE, Excess, search
-from deeplinear._learning_rate.slopes import Point
+from deeplinear._learning_rate.ladder import check
+from deeplinear._learning_rate.minima import LrMinimum, minima_of, safest
+from deeplinear._learning_rate.refine import Minimum, find_minimum
+from deeplinear._learning_rate.search import REFINING, Excess, RateSearch
 from deeplinear._learning_rate.stable import is_stable, stable_loss
-from deeplinear._learning_rate.valleys import LrMinimum, Valleys
 from deeplinear._problem.problem import Problem
-from deeplinear._problem.rate import has_schedule, rate_of, up_to, with_rate
-from deeplinear._solvers.base import Unresolved
-from deeplinear._theory.sensitivity import derivatives
+from deeplinear._problem.rate import has_schedule, up_to
 
 Array = NDArray[np.float64]
 
@@ -41,13 +35,13 @@ _FLAT = 1e3
 _SAME = 1e-3
 """Relative difference of losses that are as good as equal."""
 
+_CLIFF = 0.05
+"""How much higher a rate, as a fraction, may have 5 % more loss for that to be printed."""
+
 _MOST_TRIES = 5
 
 _NARROW = 0.2
 """Length in log(lr) of the interval within 5 % of the least loss below which a rate with a margin is printed too."""
-
-_BESIDE = 1e-3
-"""Distance in log(lr) of rates that are solved to find the optimum exactly."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +130,14 @@ class OptimalLr(Drawn):
             return text + ", the loss is down to rounding"
         if self.rounding_at is not None:
             return text + f", but from step {self.rounding_at} on the losses depend on rounding errors"
-        width = math.log(self.minima[0].high / self.minima[0].low)
-        if self.at_edge or width < _NARROW:
+        best = self.minima[0]
+        width, ahead = math.log(best.high / best.low), best.high / self.lr - 1
+        if self.at_edge or width < _NARROW or ahead < _CLIFF:
             place = "at the edge of stability" if self.at_edge else f"in a minimum {100 * width:.2g} % wide"
-            text += f", {place}; with a margin {self.safe_lr:.4g}: {self.safe_loss:.4g}"
+            text += f", {place}"
+            if ahead < _CLIFF:
+                text += f", with 5 % more loss at a rate {100 * ahead:.2g} % higher"
+            text += f"; with a margin {self.safe_lr:.4g}: {self.safe_loss:.4g}"
         if len(self.minima) > 1:
             others = ", ".join(f"{other.lr:.4g}" for other in self.minima[1:])
             text += f"; nearly as good: {others}"
@@ -207,117 +205,66 @@ def optimal_lr(
     problem = up_to(problem, horizon)
     check(problem)
     excess, counter = Excess.of(problem, objective), Counter(read_progress(progress), REFINING, scale=problem.steps)
-    scan = search(problem, excess, counter)
-    valleys = Valleys(scan, excess.label_noise)
-    found, minima, safe = _best(problem, excess, scan, valleys, tolerance, counter)
-    is_resolved = found.value > excess.rounding
-    at_edge = is_resolved and _is_at_edge(problem, excess, scan, found, counter)
-    loss = max(found.value, 0.0) + excess.label_noise
-    searched = _searched(scan, found)
-    (run,) = solve_rates(problem, [math.exp(found.x)])
+    search = RateSearch(problem, excess, counter)
+    search.run()
+    found, minima, safe = _best(search, tolerance)
+    is_resolved = found.value > (1 + _SAME) * excess.rounding
+    at_edge = is_resolved and _is_at_edge(problem, search, found)
+    (best,) = search.curves_at([found.x])
     counter.end()
+    losses = np.array([search.total(index) for index in range(len(search.places))])
+    lrs, is_dip = np.exp(search.places), losses < minima[0].loss
     return OptimalLr(
         lr=math.exp(found.x),
-        loss=loss,
+        loss=minima[0].loss,
         curvature=found.curvature,
         at_edge=at_edge,
         is_resolved=is_resolved,
         minima=minima,
-        safe_lr=math.exp(safe.x),
-        safe_loss=safe.final + excess.label_noise,
+        safe_lr=math.exp(safe),
+        safe_loss=search.total(search.nearest(safe)),
         horizon=horizon,
         objective=objective,
         is_factor=has_schedule(problem),
-        rounding_at=run.rounding_at,
-        lrs=np.array([rate for rate, each in searched if each >= loss]),
-        losses=np.array([each for _, each in searched if each >= loss]),
-        dips=tuple(pair for pair in searched if pair[1] < loss),
+        rounding_at=best.rounding_at,
+        lrs=lrs[~is_dip],
+        losses=losses[~is_dip],
+        dips=tuple(zip(lrs[is_dip].tolist(), losses[is_dip].tolist(), strict=True)),
     )
 
 
-def _best(
-    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
-) -> tuple[Minimum, tuple[LrMinimum, ...], Probe]:
-    """Find the exact optimum, the minima that are nearly as good, and the rate with a margin."""
+def _best(search: RateSearch, tolerance: float) -> tuple[Minimum, tuple[LrMinimum, ...], float]:
+    """Find the optimum, the minima that are nearly as good, and the place of the rate with a margin."""
     for _ in range(_MOST_TRIES):
-        found = _refine(problem, excess, scan, valleys, tolerance, counter)
-        minima, safe = valleys.minima(found), valleys.safe()
-        # Looking around, also for a margin, may have led to a better valley.
-        if not valleys.is_beaten((1 - _SAME) * found.value):
+        found = _refine(search, tolerance)
+        minima, safe = minima_of(search, found), safest(search)
+        # Looking around, also for a margin, may have led to a better minimum.
+        if search.worst(search.best_place()) >= (1 - _SAME) * search.worst(found.x):
             break
     return found, minima, safe
 
 
-def _searched(scan: Scan, found: Minimum) -> list[tuple[float, float]]:
-    """Rates and their losses. Those beside the optimum are no less, but for the rounding of either."""
-    return [
-        (
-            math.exp(probe.x),
-            max(probe.final, found.value if abs(probe.x - found.x) < _BESIDE else 0.0) + scan.offset,
-        )
-        for probe in scan.probes
-    ]
+def _refine(search: RateSearch, tolerance: float) -> Minimum:
+    """Find the exact optimum near the best place, or return this where the loss around the exact one is higher."""
+    excess, x = search.excess, search.best_place()
+    if search.loss(x) <= excess.rounding and _is_flat(search, x):
+        return Minimum(x, search.loss(x), math.nan)
+    found = find_minimum(search, x, tolerance, excess.rounding)
+    if search.is_rough(found) and search.worst(found.x) > search.worst(x):
+        return Minimum(x, search.loss(x), math.nan)
+    return found
 
 
-def _refine(
-    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
-) -> Minimum:
-    """Find the exact optimum in the best valley; a solved rate where no exact one counts."""
-    for _ in range(2):
-        found = _exact(problem, excess, scan, valleys, tolerance, counter)
-        if valleys.counts(found):
-            return found
-    return valleys.solved()
+def _is_flat(search: RateSearch, x: float) -> bool:
+    """Whether the losses beside a place are down to rounding too."""
+    index = search.nearest(x)
+    return max(search.values[index - 1], search.values[index + 1]) <= math.log(_FLAT * search.excess.rounding)
 
 
-def _exact(
-    problem: Problem, excess: Excess, scan: Scan, valleys: Valleys, tolerance: float, counter: Counter
-) -> Minimum:
-    """Find the exact optimum from the best place; a solved rate if it is down to rounding."""
-    known = valleys.best()
-    if known[1][1] <= excess.rounding and max(known[0][1], known[2][1]) <= _FLAT * excess.rounding:
-        return Minimum(*known[1], math.nan)
-    evaluate, shape = _slope(problem, excess, scan, counter), valleys.shape()
-    # Beyond the edge of stability, lr * eigenvalue = 2, what is unstable grows as (lr * eigenvalue - 1)^(2 t); with
-    # heavy-ball momentum the edge is at 2 (1 + momentum), and the growth is larger by 1 / (1 - momentum).
-    rule = problem.optimizer.plain
-    momentum = 0.0 if rule.nesterov else float(rule.momenta(problem.steps).max())
-    steepness = 4.0 * (problem.steps - 1) * (1 + momentum) / (1 - momentum)
-    return find_minimum(
-        evaluate, lambda x: max(scan.at(x), excess.rounding), known, tolerance, steepness, excess.rounding, shape
-    )
-
-
-def _slope(problem: Problem, excess: Excess, scan: Scan, counter: Counter) -> Callable[[float], Point]:
-    """Excess loss at the last step and its derivative, as a function of log(lr); the scan learns the runs."""
-
-    def evaluate(x: float) -> Point:
-        counter.expect(SLOPE + 1)
-        at = with_rate(problem, math.exp(x))
-        try:
-            (derivative,) = derivatives([(at, "lr")], lambda part: counter.advance(SLOPE * part))
-        except Unresolved:  # at such rates losses of infinite depth blow up
-            return Point(x, math.inf, math.nan)
-        run = excess(derivative.value)
-        scan.insert(x, run)
-        value = max(float(run[-1]), np.finfo(float).tiny)
-        slope = float(derivative.slope.loss(excess.objective)[-1])
-        return Point(x, value, slope * rate_of(at))
-
-    return evaluate
-
-
-def _is_at_edge(problem: Problem, excess: Excess, scan: Scan, found: Minimum, counter: Counter) -> bool:
-    """Whether a rate a little higher does much worse; solved unless it is known or follows from a run."""
-    places = [found.x + math.log1p(_EDGE), found.x - math.log1p(_EDGE)]
-    higher, lower = (math.exp(scan.expected(x)) - found.value for x in places)
-    if higher < 0.5 * _STEEPER * lower:
-        return False
-    least = max(scan.bound(places[1]) - found.value, excess.rounding)
-    if any(probe.final - found.value > _STEEPER * least for probe in scan.probes if found.x < probe.x <= places[0]):
+def _is_at_edge(problem: Problem, search: RateSearch, found: Minimum) -> bool:
+    """Whether a rate a little higher does much worse."""
+    lower, higher = (search.loss(found.x + away) - found.value for away in (-math.log1p(_EDGE), math.log1p(_EDGE)))
+    if higher > _STEEPER * max(lower, search.excess.rounding):
         return True
-    curve, other = solve_rates(problem, [math.exp(x) for x in places], counter.advance)
-    if not is_stable(curve, stable_loss(problem)):
-        return True
-    higher, lower = (float(excess(each)[-1]) - found.value for each in (curve, other))
-    return higher > max(_STEEPER * lower, _STEEPER * excess.rounding)
+    (above,) = search.curves_at([found.x + math.log1p(_EDGE)])
+    return not is_stable(above, stable_loss(problem))

@@ -1,4 +1,4 @@
-"""Rates solved from one at which training blows up down to where lower ones cannot help, and wherever in between."""
+"""The least loss over all learning rates: a grid from a rate that blows up down to where lower ones cannot help."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.progress import Counter
+from deeplinear._learning_rate.grid import Grid
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, solve_rates
-from deeplinear._learning_rate.scan import Scan
-from deeplinear._learning_rate.valleys import NEARLY
+from deeplinear._learning_rate.refine import Minimum
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import changes_without_rate, up_to
 from deeplinear._theory.curves import Curve, curves, worth_batching
@@ -23,8 +23,8 @@ _ROUNDING = 1e-12
 _BEYOND = 3
 """Rungs in a row, at the top, whose loss must end above where it began."""
 
-_LOWER = 2
-"""Rungs that are tried at a time below the others, as few of them may be enough."""
+_FIRST, _LOWER = 12, 3
+"""Rungs that are solved first, and below them at a time."""
 
 _VANISHING = 1e-12
 """Fraction of a rate that blows up which is as good as zero."""
@@ -41,11 +41,32 @@ _RESOLUTION, _RESOLUTION_IF_LONG, _LONG = 31, 15, 200
 _MONOTONE = 1.001
 """How much more than the least loss of a run that falls all the way its last one may be."""
 
-SLOPE = 2.5
-"""Cost of a loss with its slope, in units of a solution."""
+_LESS = 1e-3
+"""Fraction of the least loss known by which a loss between two rates must promise to be less."""
 
-REFINING = 4 * SLOPE + 10
-"""Cost that is usual after the scan: some slopes, and looks around the optimum."""
+_MOST_RATES = 250
+"""Rates in all."""
+
+_TOGETHER = 16
+"""Most rates that are solved at once."""
+
+_WIDTH = 0.002
+"""Length in log(lr) of the interval all over which a minimum that counts has a low loss."""
+
+_INSIDE = 8
+"""Rates that are solved inside that interval where the loss is rough."""
+
+_ROUGH = 0.01
+"""Doubt in log(loss), or part of the loss by which it varies over such an interval, from which on it is rough."""
+
+_FLAT = 1e3
+"""How much more than rounding errors a loss must be to be judged."""
+
+_MOST_JUDGED = 24
+"""Minima that are judged, at most."""
+
+REFINING = 20
+"""Solutions that are usual after the grid: looks around the optimum."""
 
 
 def noise_of_new_examples(problem: Problem) -> float:
@@ -84,61 +105,145 @@ class Excess:
         return np.maximum(curve.loss(self.objective) - self.label_noise, 0.0)
 
 
-def search(problem: Problem, excess: Excess, counter: Counter) -> Scan:
-    """Solve rates until the least loss is enclosed, and no lower one is to be expected anywhere.
+class RateSearch(Grid):
+    """Losses at the last step against log(lr), solved wherever they may be lower than where they are known.
 
-    The first ones are two rungs apart, which is near enough where losses in between follow from a run.
+    Values are logarithms of the excess loss.
+
+    Attributes
+    ----------
+    excess
+        What is minimised.
+    runs
+        Losses at every step, for each place.
     """
 
-    def solve(places: Sequence[float]) -> list[Array]:
-        counter.expect(len(places) + REFINING)
-        solved = solve_rates(problem, [math.exp(x) for x in places], counter.advance)
-        return [excess(curve) for curve in solved]
+    def __init__(self, problem: Problem, excess: Excess, counter: Counter) -> None:
+        super().__init__(self._heights, worth_batching(problem, _TOGETHER))
+        self.excess, self.runs = excess, dict[float, Curve]()
+        self._problem, self._counter = problem, counter
+        self._worst: dict[float, float] = {}
 
-    # The few steps after which runs blow up count for nothing.
-    top, rung = math.log(ceiling(problem, lambda _: counter.advance(0.0))), math.log(RUNG)
-    count = worth_batching(problem, 16)
-    is_long = problem.steps * problem.data.outputs >= _LONG
-    resolution = rung / (_RESOLUTION_IF_LONG if is_long else _RESOLUTION)
-    scan = Scan(solve, count, excess.rounding, excess.label_noise, resolution)
-    scan.add([top])  # which soon ends, and others would go on with it
-    scan.add([top - 2 * rung * (index + 1) for index in range(max(count, 3))])
-    start = float(solve([top + math.log(_VANISHING)])[0][-1]) if changes_without_rate(problem) else None
-    while not (_is_enclosed_below(scan) if start is None else _is_back_at(start, scan)):
-        if len(scan.probes) > MOST_RUNGS // 2:
-            tried = f"from {math.exp(scan.probes[0].x):.3g} to {math.exp(top):.3g}"
-            # Other rules, or phases with rules of their own, lower the loss without this rate.
-            does = "lowers the {} loss" if start is None else "makes the {} loss lower than a vanishing one does"
-            raise ArithmeticError(f"no learning rate {tried} {does.format(excess.objective)}")
-        scan.add([scan.probes[0].x - 2 * rung * (index + 1) for index in range(min(count, _LOWER))])
-    # What blew up early has recovered.
-    while any(probe.final <= (probe.loss[0] if start is None else start) for probe in scan.probes[-_BEYOND:]):
-        scan.add([scan.probes[-1].x + rung * (index + 1) for index in range(_BEYOND)])
-    scan.divide()
-    return scan
+    def loss(self, x: float) -> float:
+        """Return the excess loss at a place, solved unless it is known."""
+        return math.exp(self.at(x))
 
+    def total(self, index: int) -> float:
+        """Return the loss at a solved place, label noise and all, as it was solved."""
+        return max(float(self.runs[self.places[index]].loss(self.excess.objective)[-1]), self.excess.label_noise)
 
-def _is_back_at(start: float, scan: Scan) -> bool:
-    """Whether the lowest rate is far below the best, and its loss nearly that of a vanishing rate."""
-    lowest, best = scan.probes[0], scan.best
-    return best.x - lowest.x > _FAR and lowest.final > 0.5 * (best.final + start)
+    def curves_at(self, places: Sequence[float]) -> list[Curve]:
+        """Return the losses at every step, for places that are solved or not."""
+        self.add(places)
+        return [self.runs[self.places[self.nearest(x)]] for x in places]
 
+    def run(self) -> None:
+        """Solve rates until the least loss is enclosed, and no lower one is to be expected anywhere."""
+        problem, rung = self._problem, math.log(RUNG)
+        # The few steps after which runs blow up count for nothing.
+        top = math.log(ceiling(problem, lambda _: self._counter.advance(0.0)))
+        self.add([top + rung * index for index in range(_BEYOND, 0, -1)])  # which soon end, and others would go on
+        self.add([top - rung * index for index in range(_FIRST)])
+        start = (
+            float(self.excess(self._solved([top + math.log(_VANISHING)])[0])[-1])
+            if changes_without_rate(problem)
+            else None
+        )
+        while not (self._is_enclosed_below() if start is None else self._is_back_at(start)):
+            if len(self.places) > MOST_RUNGS:
+                tried = f"from {math.exp(self.places[0]):.3g} to {math.exp(top):.3g}"
+                # Other rules, or phases with rules of their own, lower the loss without this rate.
+                does = "lowers the {} loss" if start is None else "makes the {} loss lower than a vanishing one does"
+                raise ArithmeticError(f"no learning rate {tried} {does.format(self.excess.objective)}")
+            self.add([self.places[0] - rung * (index + 1) for index in range(_LOWER)])
+        # What blew up early has recovered.
+        while any(self._ends_below(index, start) for index in range(-_BEYOND, 0)):
+            self.add([self.places[-1] + rung * (index + 1) for index in range(_BEYOND)])
+        is_long = problem.steps * problem.data.outputs >= _LONG
+        self.divide(rung / (_RESOLUTION_IF_LONG if is_long else _RESOLUTION), _MOST_RATES, self._limit)
 
-def _is_enclosed_below(scan: Scan) -> bool:
-    """Whether lower rates only train less: the lowest run falls all the way, and is far behind the best.
+    def best_place(self) -> float:
+        """Return the place around which the largest loss is least, all over 0.2 % of the rate."""
+        judged = dict[float, float]()
+        if self.values[self.best] <= math.log(_FLAT * self.excess.rounding):
+            return self.places[self.best]
+        for _ in range(_MOST_JUDGED):
+            waiting = [index for index in self.minima() if self.places[index] not in judged]
+            index = min(waiting, key=self.values.__getitem__, default=None)
+            if index is None or math.exp(self.values[index]) >= min(judged.values(), default=math.inf):
+                break
+            judged[self.places[index]] = self.worst(self.places[index])
+        return min(judged, key=judged.__getitem__) if judged else self.places[self.best]
 
-    It need not be as far where it follows from the next higher run: the error of that, halved with each further rung,
-    then adds up to no more than twice as much.
-    """
-    lowest, best = scan.probes[0], scan.best
-    if lowest.final > _MONOTONE * lowest.least():
-        return False
-    followed = scan.followed(0)
-    initial = float(lowest.loss[0])
-    half_way = 0.5 * (best.final + initial)
-    if followed is not None and best is not lowest:
-        least = lowest.final * math.exp(-2 * followed.off)
-        return least > min(NEARLY * (best.final + scan.offset) - scan.offset, half_way)
-    is_behind = lowest.final > min(_BEHIND * best.final, half_way)
-    is_far = best.x - lowest.x > _FAR
-    return is_far and is_behind
+    def worst(self, x: float) -> float:
+        """Return the largest excess loss on the best interval of 0.2 % of the rate that has x inside or at an end.
+
+        Where the loss is smooth it is the loss itself. Elsewhere five rates tell which interval is best, and more of
+        them inside it, where these differ, how large the loss is there.
+        """
+        if self._is_smooth(x):
+            return self.loss(x)
+        if x not in self._worst:
+            half = 0.5 * _WIDTH
+            around = [x + shift * half for shift in (-2, -1, 0, 1, 2)]
+            self.add(around)
+            losses = [self.loss(place) for place in around]
+            first = min(range(3), key=lambda i: max(losses[i : i + 3]))
+            low, worst = around[first], max(losses[first : first + 3])
+            inside = [place for place in self.places if low < place < low + _WIDTH]
+            if worst > (1 + _ROUGH) * min(losses[first : first + 3]):
+                inside = np.linspace(low, low + _WIDTH, _INSIDE + 2)[1:-1].tolist()
+                self.add(inside)
+            self._worst[x] = max([worst, *(self.loss(place) for place in inside)])
+        return self._worst[x]
+
+    def is_rough(self, found: Minimum) -> bool:
+        """Return whether the loss changes within 0.2 % of the rate of a minimum."""
+        total = found.value + self.excess.label_noise
+        return not 0.5 * found.curvature * _WIDTH**2 <= _ROUGH * total or not self._is_smooth(found.x)
+
+    def _is_smooth(self, x: float) -> bool:
+        index = self.nearest(x)
+        beside = self.values[max(index - 1, 0) : index + 2]
+        return math.isfinite(max(beside)) and max(self.doubt(max(index - 1, 0)), self.doubt(index)) < _ROUGH
+
+    def _limit(self) -> float:
+        """Logarithm of the loss that a rate must promise to be of interest."""
+        least = math.exp(self.values[self.best])
+        limit = least - _LESS * (least + self.excess.label_noise)
+        return math.log(limit) if limit > self.excess.rounding else -math.inf
+
+    def _heights(self, places: Sequence[float]) -> list[float]:
+        runs = self._solved(places)
+        self.runs.update(zip(places, runs, strict=True))
+        return [math.log(max(float(self.excess(run)[-1]), self.excess.rounding)) for run in runs]
+
+    def _solved(self, places: Sequence[float]) -> list[Curve]:
+        self._counter.expect(len(places) + REFINING)
+        return solve_rates(self._problem, [math.exp(x) for x in places], self._counter.advance)
+
+    def _run(self, index: int) -> Array:
+        """Excess loss at every step."""
+        return self.excess(self.runs[self.places[index]])
+
+    def _start(self, top: float) -> float:
+        """Excess loss at a vanishing rate."""
+        (run,) = self._solved([top + math.log(_VANISHING)])
+        return float(self.excess(run)[-1])
+
+    def _ends_below(self, index: int, start: float | None) -> bool:
+        run = self._run(index)
+        return bool(run[-1] <= (run[0] if start is None else start))
+
+    def _is_back_at(self, start: float) -> bool:
+        """Whether the lowest rate is far below the best, and its loss nearly that of a vanishing rate."""
+        lowest, best = (float(self._run(index)[-1]) for index in (0, self.best))
+        return self.places[self.best] - self.places[0] > _FAR and lowest > 0.5 * (best + start)
+
+    def _is_enclosed_below(self) -> bool:
+        """Whether lower rates only train less: the lowest run falls all the way, and is far behind the best."""
+        lowest, best = self._run(0), self._run(self.best)
+        if not lowest[-1] <= _MONOTONE * lowest.min():
+            return False
+        is_behind = lowest[-1] > min(_BEHIND * best[-1], 0.5 * (best[-1] + lowest[0]))
+        return bool(is_behind) and self.places[self.best] - self.places[0] > _FAR

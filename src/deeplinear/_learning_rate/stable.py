@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from deeplinear._core import checks
 from deeplinear._core.drawn import Drawn
 from deeplinear._core.progress import Counter, Progress, read_progress
+from deeplinear._learning_rate.grid import Grid
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, check, solve_rates
 from deeplinear._problem.edit import replace
 from deeplinear._problem.network import LEAST_RICHNESS
@@ -23,20 +23,23 @@ Array = NDArray[np.float64]
 _LEAST_TOLERANCE = 1e-12
 """Relative distance of rates that rounding leaves."""
 
-_COARSE, _RESOLUTION = 1.04, 1.01
-"""Ratio of the rates that are tried near the edge, and of those in between where that leaves a doubt."""
+_RESOLUTION = 0.01
+"""Distance in log(lr) below which no edge is looked for."""
+
+_FIRST, _LOWER, _MOST_RATES = 6, 3, 250
+"""Rungs that are solved first, and below them at a time; rates in all."""
+
+_BELOW, _PARTS = 2, 4
+"""Rungs below the first unstable one from which up every rung is divided into so many parts."""
+
+_DOUBT, _REACH = 8.0, math.log(100.0)
+"""How many times farther from its neighbours the logarithm of a loss may be than predictions are off, and how far."""
 
 _CALM = 1e-3
 """How much a loss that goes down may go up again on the way, as a fraction."""
 
-_DOUBT = 2.0
-"""How many times more than over 12 % of the rate the logarithm of the loss may vary in between."""
-
 _ROUNDING = 1e-12
 """Fraction of the bound below which a loss is mostly rounding error."""
-
-_MOST_RESTLESS = 6
-"""Rungs below half the first unstable one, at most, that are looked at because runs there go above the bound."""
 
 _MOST = 1e300
 """Loss that counts as large as any other."""
@@ -150,14 +153,19 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     """
     check(problem)
     counter = Counter(read_progress(progress), _USUAL, scale=problem.steps)
-    edges = _Edges(problem, checks.precision("tolerance", tolerance), counter)
-    rates, good = edges.table()
-    first = good.index(False)
-    last = len(good) - 1 - good[::-1].index(True)
-    lr, unstable = edges.between(rates[first - 1], rates[first])
-    largest = lr if last == first - 1 else edges.between(rates[last], rates[last + 1])[0]
+    edges = _Edges(problem, counter)
+    edges.run()
+    good = [value <= 0 for value in edges.values]
+    first, last = good.index(False), len(good) - 1 - good[::-1].index(True)
+    ends = edges.places[first - 1 : first + 1], edges.places[last : last + 2]
+    tolerance = max(checks.precision("tolerance", tolerance), _LEAST_TOLERANCE)
+    (low, high), (largest, _) = (edges.narrowed(low, high, tolerance) for low, high in ends)
     counter.end()
-    return MaxStableLr(lr, unstable, largest, has_schedule(problem), *edges.tried(), edges.bound)
+    rates = np.exp(edges.places)
+    losses = np.array([edges.runs[x].loss for x in edges.places])
+    stable = np.array(edges.values) <= 0
+    lr, unstable, largest_lr = (float(rates[edges.nearest(x)]) for x in (low, high, largest))
+    return MaxStableLr(lr, unstable, largest_lr, has_schedule(problem), rates, losses, stable, edges.bound)
 
 
 def stable_loss(problem: Problem) -> float:
@@ -196,141 +204,100 @@ def is_stable(curve: Curve, bound: float) -> bool:
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """What is known of a rate.
+class _Run:
+    """A rate that was solved.
 
     Attributes
     ----------
-    is_stable
-        Whether it trains.
+    loss
+        Train loss at the last step; inf if it diverges.
     is_calm
-        Whether the loss went down all the way. Then lower rates do so too.
+        Whether it is stable and the loss went down all the way. Then lower rates do so too.
     is_quiet
         Whether the loss of the last phase stayed below the bound all the way. Where it went above it, another rate may
         not be down again at the last step.
     is_lost
         Whether it diverges, and the loss, once above the bound, stays there.
-    height
-        Logarithm of the loss at the last step over the bound, down to that of rounding; inf if it diverges.
-    loss
-        The loss at the last step; inf if it diverges.
     """
 
-    is_stable: bool
+    loss: float
     is_calm: bool
     is_quiet: bool
     is_lost: bool
-    height: float
-    loss: float
 
     @classmethod
-    def of(cls, curve: Curve, bound: float, since: int) -> "_Tried":
-        loss, good = curve.train_loss, is_stable(curve, bound)
+    def of(cls, curve: Curve, bound: float, since: int) -> "_Run":
+        """Read off a run, whose last phase begins at some step."""
+        loss = curve.train_loss
         if curve.diverged_at is not None:
-            before = loss[: curve.diverged_at] > bound
-            return cls(
-                False, False, False, bool(before[before.argmax() :].all() or not before.any()), math.inf, math.inf
-            )
+            above = loss[: curve.diverged_at] > bound
+            return cls(math.inf, False, False, bool(above[above.argmax() :].all() or not above.any()))
         least = max(_ROUNDING * bound, np.finfo(float).tiny)
         falls = bool((loss <= (1 + _CALM) * np.minimum.accumulate(loss) + least).all())
         quiet = bool((loss[since:] <= (1 + _CALM) * bound + least).all())
-        final = float(loss[-1])
-        return cls(good, good and falls, quiet, False, math.log(max(final, least) / max(bound, least)), final)
+        return cls(float(loss[-1]), is_stable(curve, bound) and falls, quiet, False)
 
 
-class _Edges:
-    """Tries rates of a problem."""
+class _Edges(Grid):
+    """Rates of a problem against the logarithm of their last train loss over the bound: at most 0 where stable."""
 
-    def __init__(self, problem: Problem, tolerance: float, counter: Counter) -> None:
-        self._problem, self._tolerance, self._counter = problem, tolerance, counter
+    def __init__(self, problem: Problem, counter: Counter) -> None:
+        super().__init__(self._heights, worth_batching(problem, _TOGETHER))
+        self._problem, self._counter = problem, counter
         self.bound = stable_loss(problem)
-        self._together = worth_batching(problem, _TOGETHER)
-        self._tried: dict[float, _Tried] = {}
+        self.runs: dict[float, _Run] = {}
 
-    def attempt(self, rates: Sequence[float]) -> list[_Tried]:
-        """Try rates."""
-        self._counter.expect(len(rates) + 1)
-        solved = solve_rates(self._problem, rates, self._counter.advance)
-        found = [_Tried.of(curve, self.bound, self._problem.stages[-1].start) for curve in solved]
-        self._tried.update(zip(rates, found, strict=True))
-        return found
+    def run(self) -> None:
+        """Solve rates from one that blows up down to where all are stable, and wherever an edge may be in between."""
+        rung = math.log(RUNG)
+        top = math.log(ceiling(self._problem, lambda _: self._counter.advance(0.0)))
+        self.add([top + rung, *(top - rung * index for index in range(_FIRST))])
+        while self.values[-1] <= 0:  # what blew up early has recovered
+            self.add([self.places[-1] + rung])
+        while not self._is_settled_below():
+            if len(self.places) > MOST_RUNGS:
+                low, high = math.exp(self.places[0]), math.exp(top)
+                raise ArithmeticError(f"training is not stable at any learning rate from {low:.3g} to {high:.3g}")
+            self.add([self.places[0] - rung * (index + 1) for index in range(_LOWER)])
+        first = next(index for index, value in enumerate(self.values) if value > 0)
+        low = max(self.places[0], self.places[max(first - _BELOW, 0)])
+        parts = math.ceil((self.places[-1] - low) / rung) * _PARTS
+        self.add(np.linspace(low, self.places[-1], parts + 1).tolist())
+        self.divide(_RESOLUTION, _MOST_RATES, lambda: 0.0)
 
-    def tried(self) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Return all rates that were tried, increasing, their losses at the last step, and whether each is stable."""
-        rates = sorted(self._tried)
-        runs = [self._tried[rate] for rate in rates]
-        return np.array(rates), np.array([run.loss for run in runs]), np.array([run.is_stable for run in runs])
-
-    def table(self) -> tuple[list[float], list[bool]]:
-        """Rates, increasing, from a stable to an unstable one, and whether each is stable."""
-        self._climb_down()
-        low, high = self._first_in_doubt(), max(self._tried)
-        count = math.ceil(math.log(high / low) / math.log(_COARSE))
-        grid = np.geomspace(low, high, count + 1).tolist()
-        self.attempt(grid[1:-1])
-        runs = [self._tried.get(rate) or self.attempt([rate])[0] for rate in grid]
-        between = [index for index in range(count) if not _is_plain(runs[max(index - 1, 0) : index + 3], index == 0)]
-        parts = math.ceil(math.log(_COARSE) / math.log(_RESOLUTION))
-        fine = [np.geomspace(grid[index], grid[index + 1], parts + 1)[1:-1] for index in between]
-        self.attempt([rate for rates in fine for rate in rates.tolist()])
-        if self._tried[max(self._tried)].is_stable:
-            self.attempt([max(self._tried) * RUNG])
-        rates = sorted(self._tried)
-        return rates, [self._tried[rate].is_stable for rate in rates]
-
-    def _climb_down(self) -> None:
-        """Try rungs from one that blows up down to where three are stable in a row."""
-        top = ceiling(self._problem, lambda _: self._counter.advance(0.0))
-        self.attempt([top, top * RUNG])
-        while self._tried[max(self._tried)].is_stable:  # what blew up early has recovered
-            self.attempt([max(self._tried) * RUNG])
-        while not all(self._tried[rate].is_stable for rate in sorted(self._tried)[:3]):
-            lowest = min(self._tried)
-            if len(self._tried) > MOST_RUNGS:
-                raise ArithmeticError(f"training is not stable at any learning rate from {lowest:.3g} to {top:.3g}")
-            self.attempt([lowest / RUNG ** (index + 1) for index in range(max(self._together, 2))])
-
-    def _first_in_doubt(self) -> float:
-        """Rate up to which all are stable: the highest that is calm, to a few per cent, or well below the unstable."""
-        rungs = sorted(self._tried)
-        first = next(rate for rate in rungs if not self._tried[rate].is_stable)
-        calm = max((rate for rate in rungs if rate < first and self._tried[rate].is_calm), default=0.0)
-        if calm * RUNG**3 < first:
-            return self._last_quiet(first / RUNG**2)
-        high = min(rate for rate in rungs if rate > calm)
-        while high > calm * _COARSE:
-            middle = math.sqrt(calm * high)
-            calm, high = (middle, high) if self.attempt([middle])[0].is_calm else (calm, middle)
-        return calm
-
-    def _last_quiet(self, rate: float) -> float:
-        """The highest of some rungs from this one down that, with the next one down, stays below the bound throughout.
-
-        Runs that do not are stable by chance, where their oscillation happens to be low at the last step.
-        """
-        for _ in range(_MOST_RESTLESS):
-            pair = [rate, rate / RUNG]
-            new = [each for each in pair if each not in self._tried]
-            self.attempt(new)
-            if all(self._tried[each].is_quiet for each in pair):
-                break
-            rate = pair[1]
-        return rate
-
-    def between(self, low: float, high: float) -> tuple[float, float]:
-        """Narrow a stable and an unstable rate down."""
-        while high > low * (1 + max(self._tolerance, _LEAST_TOLERANCE)):
-            inside = np.geomspace(low, high, self._together + 2).tolist()
-            good = [True, *(run.is_stable for run in self.attempt(inside[1:-1])), False]
-            low, high = next(pair for pair, (a, b) in zip(pairwise(inside), pairwise(good), strict=True) if a and not b)
+    def narrowed(self, low: float, high: float, tolerance: float) -> tuple[float, float]:
+        """Narrow a stable and an unstable place down."""
+        while high - low > math.log1p(tolerance):
+            parts = self.together if high - low > 10 * tolerance else 1
+            self.add(np.linspace(low, high, parts + 2)[1:-1].tolist())
+            inside = [i for i in range(len(self.places)) if low <= self.places[i] <= high]
+            first = next(i for i in inside if self.values[i] > 0)
+            if self.places[first - 1 : first + 1] == [low, high]:
+                break  # as close as numbers are
+            low, high = self.places[first - 1 : first + 1]
         return low, high
 
+    def _is_settled_below(self) -> bool:
+        """Whether lower rates are stable: the lowest falls all the way, or three in a row stay below the bound."""
+        lowest = [self.runs[x] for x in self.places[:3]]
+        is_stable = all(value <= 0 for value in self.values[:3])
+        return lowest[0].is_calm or (is_stable and all(run.is_quiet for run in lowest))
 
-def _is_plain(runs: Sequence[_Tried], is_first: bool) -> bool:
-    """Whether rates between two can only do what both do; there is one more on either side, or none below the first."""
-    a, b = runs[0 if is_first else 1 :][:2]
-    if a.is_lost and b.is_lost:
-        return True
-    heights = [run.height for run in runs]
-    varies = max(heights) - min(heights) if math.isfinite(max(heights)) else math.inf
-    return a.is_stable and b.is_stable and max(a.height, b.height) + _DOUBT * varies < 0
+    def _heights(self, places: Sequence[float]) -> list[float]:
+        self._counter.expect(len(places) + 1)
+        solved = solve_rates(self._problem, [math.exp(x) for x in places], self._counter.advance)
+        runs = [_Run.of(curve, self.bound, self._problem.stages[-1].start) for curve in solved]
+        self.runs.update(zip(places, runs, strict=True))
+        least = max(_ROUNDING * self.bound, np.finfo(float).tiny)
+        return [math.log(max(run.loss, least) / max(self.bound, least)) for run in runs]
+
+    def _hope(self, index: int) -> float:
+        """Return how far the interval to the right of a place is from holding an edge; negative if it may hold one."""
+        low, high = self.values[index : index + 2]
+        if (low <= 0) != (high <= 0):
+            return -math.inf
+        if math.isinf(min(low, high)):
+            return 0.0 if all(self.runs[x].is_lost for x in self.places[index : index + 2]) else -1.0
+        if math.isinf(max(low, high)):
+            return min(low, high) - _REACH
+        return min(abs(low), abs(high)) - min(_DOUBT * self.doubt(index), _REACH)

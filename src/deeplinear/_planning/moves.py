@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplinear._core.progress import Counter
 from deeplinear._core.words import INFINITE
 from deeplinear._learning_rate.ladder import solve_or_none
 from deeplinear._planning.axes import Axis, at
+from deeplinear._planning.joint import JointSearch
 from deeplinear._problem.problem import Problem
 from deeplinear._problem.rate import with_rate
 from deeplinear._solvers.base import Unresolved
@@ -21,6 +23,9 @@ Array = NDArray[np.float64]
 _AWAY, _NEARER = 0.5, 0.2
 """How far a minimum may be from where it is expected, and how much nearer another one must be, in log(lr)."""
 
+_LEGS, _ASTRAY = 8, 0.05
+"""In how many steps a minimum is followed from one value to the next, and how far it may be off there."""
+
 _DIFFERENCE = 1e-5
 """Step in log(lr) of the differences of exact first derivatives."""
 
@@ -28,13 +33,19 @@ _ROUNDING = 1e-12
 """Extra loss, as a fraction of the initial one, that is mostly rounding error."""
 
 
-def find_jumps(values: Array, places: Sequence[Sequence[float]], exponents: Array) -> tuple[tuple[float, float], ...]:
+def find_jumps(
+    values: Array,
+    places: Sequence[Sequence[float]],
+    exponents: Array,
+    leads_to: Callable[[int, int], bool],
+) -> tuple[tuple[float, float], ...]:
     """Return pairs of neighbouring values between which the optimum goes over to another minimum.
 
     Places are the logarithms of the best value and of others that are nearly as good, for each value. A minimum moves
     by about the mean of the local exponents at either value; where these are not known, as the optima of most other
-    neighbours do; to an infinite value not at all. The optimum is another one if, of those nearly as good, one is much
-    nearer to there, or if it is far from there although the local exponents are known.
+    neighbours do; to an infinite value not at all. The optimum seems to be another one if, of those nearly as good, one
+    is much nearer to there, or if it is far from there although the local exponents are known. It is one if following
+    the first does not lead to the second, which ``leads_to`` says for two indices.
     """
     order, found = np.argsort(values), []
     pairs = list(itertools.pairwise(order.tolist()))
@@ -45,9 +56,33 @@ def find_jumps(values: Array, places: Sequence[Sequence[float]], exponents: Arra
         expected = places[first][0] + (moved if math.isfinite(moved) else 0.0)
         off = [abs(place - expected) for place in places[second]]
         has_nearer = min(off) < off[0] - _NEARER
-        if has_nearer or (math.isfinite(local) and off[0] > _AWAY):
+        is_suspect = has_nearer or (math.isfinite(local) and off[0] > _AWAY)
+        if is_suspect and not leads_to(first, second):
             found.append((float(values[first]), float(values[second])))
     return tuple(found)
+
+
+def is_followed(
+    model: Callable[[float], Problem],
+    values: tuple[float, float],
+    axis: Axis,
+    best: tuple[float, float],
+    objective: str,
+) -> bool:
+    """Return whether the minimum that is best at one value leads to the best one at the next.
+
+    It is followed over values in between, each descent beginning where the last one ended. It is lost where training
+    diverges on the way, and at an infinite value, to which no steps lead.
+    """
+    if math.isinf(max(values)):
+        return False
+    place = np.array([axis.coordinate(best[0])])
+    for value in np.geomspace(*values, _LEGS + 1)[1:].tolist():
+        search = JointSearch(model(value), (axis,), objective, 0.0, Counter(None, 1))
+        if not math.isfinite(search.losses([place])[0]):
+            return False
+        place = search.descend(place).x
+    return abs(float(place[0]) - axis.coordinate(best[1])) < _ASTRAY
 
 
 def _usual_exponent(values: Array, places: Sequence[Sequence[float]], pairs: Sequence[tuple[int, int]]) -> float:
@@ -64,15 +99,16 @@ def regret_of(
     objective: str,
     label_noise: float,
     advance: Callable[[float], object],
-) -> Array:
-    """Extra loss of problems over the least loss above the label noise, which no choice can lower.
+) -> tuple[Array, Array]:
+    """Return losses of problems, and how much more these are than the least loss above the label noise.
 
-    It is none where it is below rounding, and nan where it is not resolved.
+    Extra loss is none where it is below rounding; both are nan where they are not resolved.
     """
-    found = []
+    losses, found = [], []
     for run, loss in zip(solve_or_none(problems, advance), least, strict=True):
+        losses.append(math.nan if run is None else float(run.loss(objective)[-1]))
         found.append(math.nan if run is None else _extra(run.loss(objective) - label_noise, loss - label_noise))
-    return np.array(found)
+    return np.array(losses), np.array(found)
 
 
 def _extra(run: Any, least: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.progress import Counter
-from deeplinear._learning_rate.valleys import NEARLY
+from deeplinear._learning_rate.minima import NEARLY
 from deeplinear._planning.axes import Axis
 from deeplinear._planning.descent import Bottom
 from deeplinear._planning.joint import JointSearch

@@ -1,7 +1,7 @@
 """Whether the best learning rate, or another field, transfers: how it moves with width, depth, data, batch, steps."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
 from typing import Any
@@ -20,11 +20,12 @@ from deeplinear._learning_rate import OBJECTIVES, OptimalLr, optimal_lr
 from deeplinear._learning_rate.measured import check_experiment, measure_optima
 from deeplinear._learning_rate.search import noise_of_new_examples
 from deeplinear._planning.axes import Axis, at, axes_of, check_corners, followed, searchable
-from deeplinear._planning.moves import final_losses, find_jumps, local_exponent, regret_of
+from deeplinear._planning.moves import final_losses, find_jumps, is_followed, local_exponent, regret_of
 from deeplinear._planning.one_field import POINTS, WORK, OptimalValue, optimal_value, scanned
 from deeplinear._planning.transferred import Transfer
 from deeplinear._problem.edit import field_names, replace
 from deeplinear._problem.problem import Problem, check_problem
+from deeplinear._theory.sensitivity import CONTINUOUS
 
 Array = NDArray[np.float64]
 
@@ -67,6 +68,23 @@ class _Models:
     def label_noise(self) -> float:
         """What the regret leaves out: the part of the test loss that nothing can lower."""
         return noise_of_new_examples(self.problem) if self.objective == "test" else 0.0
+
+    def at(self, value: float) -> Problem:
+        """The problem of another value."""
+        return replace(self.problem, {self.over: value})
+
+    def follow(self, best: Array) -> Callable[[int, int], bool]:
+        """Return a function that says whether the minimum at one value leads to the best one at another.
+
+        Depths and steps are whole numbers, so there is nothing in between along which to follow it.
+        """
+
+        def leads_to(first: int, second: int) -> bool:
+            values, places = ((float(each[first]), float(each[second])) for each in (self.values, best))
+            is_continuous = self.over in CONTINUOUS
+            return is_continuous and is_followed(self.at, values, self.axis, places, self.objective)
+
+        return leads_to
 
     def exponent_at(self, problem: Problem, best: float) -> float:
         return local_exponent(problem, self.over, self.axis, best, self.objective)
@@ -268,7 +286,7 @@ def _transfer(
     kept = [at(each, {free.name: float(best[models.smallest])}) for each in models.problems]
     places = [[free.coordinate(value) for value in each.nearly_best] for each in optima]
     least = [each.loss for each in optima]
-    regret = regret_of(kept, least, models.objective, models.label_noise, count.advance)
+    kept_loss, regret = regret_of(kept, least, models.objective, models.label_noise, count.advance)
     lost = np.array([each.is_lost for each in optima])
     return Transfer(
         problem=models.problem,
@@ -281,9 +299,10 @@ def _transfer(
         best=best,
         optima=tuple(optima),
         local_exponents=np.array(local_exponents),
-        jumps=find_jumps(models.values, places, np.array(local_exponents)),
+        jumps=find_jumps(models.values, places, np.array(local_exponents), models.follow(best)),
         exponent=exponent,
         exponent_error=scatter,
+        kept_loss=kept_loss,
         regret=np.where(lost | lost[models.smallest], nan, regret),
         label_noise=models.label_noise,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.drawn import Drawn
-from deeplinear._core.words import percent
+from deeplinear._core.words import in_three_decimals
 from deeplinear._learning_rate.measured import MeasuredOptima
 from deeplinear._planning.axes import Axis
 from deeplinear._planning.verdict import Evidence, Named, judge
@@ -56,6 +56,8 @@ class Transfer(Drawn):
         Slope of log(best) against log(value) by least squares, and its standard error from the scatter about the line:
         how far the optima are from a power law. They are exact, so there is no sampling error. ``nan`` where an optimum
         is at a bound.
+    kept_loss
+        Loss of each value with what is best for the smallest one, shape (values,); label noise and all.
     regret
         Relative extra loss of each value with what is best for the smallest one, shape (values,): 0.1 is 10 % more
         than at its own optimum, both minus ``label_noise``; ``inf`` where training diverges, ``nan`` where an infinite
@@ -81,6 +83,7 @@ class Transfer(Drawn):
     jumps: tuple[tuple[float, float], ...]
     exponent: float
     exponent_error: float
+    kept_loss: Array
     regret: Array
     experiment: MeasuredOptima | None = None
     label_noise: float = 0.0
@@ -99,13 +102,22 @@ class Transfer(Drawn):
     def verdict(self) -> str:
         """Whether what is best for the smallest value also works for the others, in words; empty if there are none.
 
-        Two things count. The exponent says whether the optimum moves, and where it will be for still larger models: up
-        to 0.1 either way it stays. The regret says what it costs not to follow: up to 5 % more loss, above the label
-        noise, is cheap. A value transfers if it is cheap to keep, even where a better one moves away from it.
+        Two things count. The exponent and the range of the optima say whether they move, and where they will be for
+        still larger models: up to 0.1 either way, and within 10 % or what this exponent explains, they stay. The regret
+        says what it costs not to follow: up to 5 % more loss, above the label noise, is cheap, and so is a thousandth
+        of all the loss. A value transfers if it is cheap to keep, even where a better one moves away from it.
         """
         # Where many values are equally good to rounding, the one that was found says nothing.
         exponent = self.exponent if self._is_resolved else math.nan
-        known = Evidence((exponent, exponent), (self.regret, self.regret), self.jumps, self.binding)
+        known = Evidence(
+            (exponent, exponent),
+            (self.regret, self.regret),
+            self.jumps,
+            self.binding,
+            self._range(self.best),
+            (self.kept_loss, np.array([optimum.loss for optimum in self.optima])),
+            self.label_noise,
+        )
         return judge(self._named, self.values, known)
 
     @property
@@ -132,7 +144,13 @@ class Transfer(Drawn):
         return judge(
             self._named,
             self.values,
-            Evidence(exponent, (measured.regret_low, measured.regret_high), bounds=measured.binding),
+            Evidence(
+                exponent,
+                (measured.regret_low, measured.regret_high),
+                bounds=measured.binding,
+                range=self._range(measured.best),
+                label_noise=self.label_noise,
+            ),
         )
 
     @property
@@ -150,7 +168,7 @@ class Transfer(Drawn):
         """The power laws of the optima, of theory and of networks, in words; none from one value."""
         lines = []
         if math.isfinite(self.exponent) and not self.jumps and self._is_resolved:
-            lines.append(f"optimal {self._quantity} ~ {self.over}^{self.exponent:.3f}")
+            lines.append(f"optimal {self._quantity} ~ {self.over}^{in_three_decimals(self.exponent)}")
             if math.isfinite(self.exponent_error):
                 lines[0] += f", scatter about this law ± {self.exponent_error:.3f}"
         if self.experiment is not None and math.isfinite(self.experiment.exponent):
@@ -172,6 +190,7 @@ class Transfer(Drawn):
             "curvature": (at, [optimum.curvature for optimum in self.optima]),
             **self._where(at),
             "local_exponent": (at, self.local_exponents),
+            "kept_loss": (at, self.kept_loss),
             "regret": (at, self.regret),
         }
         attrs = {
@@ -191,11 +210,13 @@ class Transfer(Drawn):
     def __str__(self) -> str:
         measured, name = self.experiment, f"optimal {self.field_in_words}"
         width = max(13, len(name) + 2)
-        header = f"{self.over:>8}{name:>{width}}{f'{self.objective} loss':>13}{'exponent':>10}{'regret':>9}"
+        kept = self.kept_in_words
+        room = len(kept) + 2
+        header = f"{self.over:>8}{name:>{width}}{f'{self.objective} loss':>13}{kept:>{room}}{'exponent':>10}"
         lines = [header + (f"{f'measured {self.field_in_words} (95 %)':>30}{'regret (95 %)':>24}" if measured else "")]
         for index, (value, optimum) in enumerate(zip(self.values, self.optima, strict=True)):
-            line = f"{value:8.4g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}{self._local(index):>10}"
-            line += f" {percent(self.regret[index]):>8}"
+            line = f"{value:8.3g}{self.best[index]:{width}.4g}{optimum.loss:13.4g}"
+            line += f"{self.loss_in_words(index):>{room}}{self._local(index):>10}"
             if measured:
                 line += f"  {measured.best_in_words(index):>28}  {measured.regret_in_words(index):>22}"
             lines.append(f"{line}  optimum {place}" if (place := self.place(index)) else line)
@@ -204,10 +225,20 @@ class Transfer(Drawn):
         lines += [f"networks: {self.measured_verdict}"] if self.measured_verdict else []
         return "\n".join(lines)
 
+    @property
+    def kept_in_words(self) -> str:
+        """What tables call the loss of each value with what is best for the smallest one."""
+        return f"loss at {self.best[int(np.argmin(self.values))]:.4g}"
+
+    def loss_in_words(self, index: int) -> str:
+        """Write the loss of a value with what is best for the smallest one."""
+        loss = self.kept_loss[index]
+        return "unknown" if math.isnan(loss) else "diverges" if math.isinf(loss) else f"{loss:.4g}"
+
     def _local(self, index: int) -> str:
         """Write a local exponent, which there is none of where sizes are whole numbers, as depths are."""
         exponent = self.local_exponents[index]
-        return f"{exponent:.3f}" if math.isfinite(exponent) else "-"
+        return in_three_decimals(exponent) if math.isfinite(exponent) else "-"
 
     def place(self, index: int) -> str:
         """Say where the optimum of a value is, if that is special: at the edge of stability, at a bound, or lost."""
@@ -237,5 +268,12 @@ class Transfer(Drawn):
     @property
     def _named(self) -> Named:
         what, law = "rate" if self.field == "lr" else self.field.replace("_", " "), self.axis.quantity
-        loss = "loss above the label noise" if self.label_noise else "loss"
-        return Named(self.over, what, "" if law == self.field else law, loss)
+        return Named(self.over, what, "" if law == self.field else law, f"{self.objective} loss")
+
+    def _range(self, best: Array) -> float:
+        """Ratio of the largest to the least optimum, of what power laws are laws of; 1 where one is at a bound."""
+        free = self.axis.free
+        with np.errstate(divide="ignore"):
+            logs = [free.coordinate(float(each)) for each in best[np.isfinite(self.values)]]
+        range_ = float(np.exp(np.ptp(logs)))
+        return range_ if math.isfinite(range_) else 1.0
