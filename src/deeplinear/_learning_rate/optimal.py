@@ -36,7 +36,8 @@ _SAME = 1e-3
 """Relative difference of losses that are as good as equal."""
 
 _CLIFF = 0.05
-"""How much higher a rate, as a fraction, may have 5 % more loss for that to be printed."""
+"""How much higher a rate, as a fraction, may have 5 % more loss for that to be printed, if it is a cliff: if most of
+the interval with less is below the optimum."""
 
 _MOST_TRIES = 5
 
@@ -132,10 +133,11 @@ class OptimalLr(Drawn):
             return text + f", but from step {self.rounding_at} on the losses depend on rounding errors"
         best = self.minima[0]
         width, ahead = math.log(best.high / best.low), best.high / self.lr - 1
-        if self.at_edge or width < _NARROW or ahead < _CLIFF:
+        is_cliff = ahead < min(_CLIFF, 0.25 * width)
+        if self.at_edge or width < _NARROW or is_cliff:
             place = "at the edge of stability" if self.at_edge else f"in a minimum {100 * width:.2g} % wide"
             text += f", {place}"
-            if ahead < _CLIFF:
+            if is_cliff:
                 text += f", with 5 % more loss at a rate {100 * ahead:.2g} % higher"
             text += f"; with a margin {self.safe_lr:.4g}: {self.safe_loss:.4g}"
         if len(self.minima) > 1:

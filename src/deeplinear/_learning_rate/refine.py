@@ -22,6 +22,9 @@ _MARGIN = 0.1
 _REAL = 1e-6
 """Imaginary part of a zero, as a part of the interval, that rounding makes."""
 
+_CLEAR = 1e3
+"""How many rounding errors a value must be above the least to tell the curvature."""
+
 _MOST_ROUNDS = 25
 
 
@@ -78,7 +81,7 @@ def find_minimum(grid: Grid, x: float, tolerance: float, floor: float = 0.0) -> 
             grid.add([each for each in (expected - away, expected, expected + away) if low < each < high])
         index = grid.nearest(middle)
     index = _bottom(grid, index)
-    return Minimum(grid.places[index], math.exp(grid.values[index]), _curvature(grid, index))
+    return Minimum(grid.places[index], math.exp(grid.values[index]), _curvature(grid, index, floor))
 
 
 def _bottom(grid: Grid, index: int) -> int:
@@ -91,12 +94,10 @@ def _bottom(grid: Grid, index: int) -> int:
         index = low
 
 
-def _fit(grid: Grid, index: int) -> np.polynomial.Polynomial:
-    """Polynomial in the distance from a place through it and those nearest to it with finite values."""
+def _fit(grid: Grid, index: int, least: float = -math.inf) -> np.polynomial.Polynomial:
+    """Polynomial in the distance from a place through it and those nearest to it whose values exceed some least."""
     x = grid.places[index]
-    finite = [
-        i for i in range(max(index - _NEAR, 0), index + _NEAR + 1) if i < len(grid.places) and _is_finite(grid, i)
-    ]
+    finite = [i for i in range(len(grid.places)) if _is_finite(grid, i) and (i == index or grid.values[i] > least)]
     near = sorted(finite, key=lambda i: abs(grid.places[i] - x))[:_NEAR]
     places = np.array([grid.places[i] - x for i in near])
     size = np.abs(places).max()
@@ -122,8 +123,13 @@ def _expected(grid: Grid, index: int) -> float:
     return x + min(zeros, key=lambda root: float(fit(root))) if zeros else math.nan
 
 
-def _curvature(grid: Grid, index: int) -> float:
-    """Second derivative at a solved place; nan beside infinite values."""
+def _curvature(grid: Grid, index: int, floor: float) -> float:
+    """Second derivative at a solved place; nan beside infinite values.
+
+    Values that differ from the least by hardly more than rounding errors say nothing about it.
+    """
     if not all(_is_finite(grid, i) for i in (index - 1, index, index + 1)):
         return math.nan
-    return float(_fit(grid, index).deriv(2)(0.0))
+    value = math.exp(grid.values[index])
+    least = math.log(value + _CLEAR * max(floor, np.finfo(float).eps * value))
+    return float(_fit(grid, index, least).deriv(2)(0.0))

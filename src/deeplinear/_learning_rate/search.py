@@ -1,5 +1,6 @@
 """The least loss over all learning rates: a grid from a rate that blows up down to where lower ones cannot help."""
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ _BEYOND = 3
 
 _FIRST, _LOWER = 12, 3
 """Rungs that are solved first, and below them at a time."""
+
+_WIDEST, _HIGH = 0.18, math.log(2.0)
+"""Length in log(lr) of intervals past a cliff that are divided: above the best rate, with ends that train and are so
+much higher. There may be a valley between them."""
 
 _VANISHING = 1e-12
 """Fraction of a rate that blows up which is as good as zero."""
@@ -142,8 +147,8 @@ class RateSearch(Grid):
         problem, rung = self._problem, math.log(RUNG)
         # The few steps after which runs blow up count for nothing.
         top = math.log(ceiling(problem, lambda _: self._counter.advance(0.0)))
-        self.add([top + rung * index for index in range(_BEYOND, 0, -1)])  # which soon end, and others would go on
-        self.add([top - rung * index for index in range(_FIRST)])
+        self.add([top])  # which soon ends, and others would go on with it
+        self.add([top - rung * (index + 1) for index in range(_FIRST)])
         start = (
             float(self.excess(self._solved([top + math.log(_VANISHING)])[0])[-1])
             if changes_without_rate(problem)
@@ -203,9 +208,20 @@ class RateSearch(Grid):
         return not 0.5 * found.curvature * _WIDTH**2 <= _ROUGH * total or not self._is_smooth(found.x)
 
     def _is_smooth(self, x: float) -> bool:
-        index = self.nearest(x)
-        beside = self.values[max(index - 1, 0) : index + 2]
-        return math.isfinite(max(beside)) and max(self.doubt(max(index - 1, 0)), self.doubt(index)) < _ROUGH
+        """Whether losses within 0.2 % of a rate follow from their neighbours and are hardly more than there."""
+        low, high = bisect.bisect_left(self.places, x - _WIDTH), bisect.bisect_right(self.places, x + _WIDTH)
+        around = self.values[max(low - 1, 0) : high + 1]
+        if math.isinf(max(around)) or max(self.values[low:high]) > self.values[self.nearest(x)] + _ROUGH:
+            return False
+        return all(self.doubt(side) < _ROUGH for side in range(max(low - 1, 0), min(high, len(self.places) - 1)))
+
+    def _hope(self, index: int) -> float:
+        """Least height that may be in the interval to the right of a place."""
+        (low, high), (a, b) = self.places[index : index + 2], self.values[index : index + 2]
+        is_past = index >= self.best and min(a, b) > self.values[self.best] + _HIGH
+        if is_past and math.isfinite(max(a, b)) and high - low > _WIDEST:
+            return -math.inf
+        return super()._hope(index)
 
     def _limit(self) -> float:
         """Logarithm of the loss that a rate must promise to be of interest."""
