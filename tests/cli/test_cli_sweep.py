@@ -180,7 +180,7 @@ class TestTransfer:
         assert result.exit_code == 0, result.output
         assert "optimum of each curve" in result.stdout
         assert "optimal lr ~ width^" in result.stdout
-        assert "regret" in result.stdout
+        assert "loss at 0." in result.stdout
         assert "transfer" in result.stdout.partition("theory: ")[2]
         assert "picture: transfer.png" in result.stdout
         assert Path("transfer.png").read_bytes().startswith(b"\x89PNG")

@@ -91,6 +91,16 @@ def test_the_rate_of_a_first_phase_with_an_optimizer_of_its_own_is_varied():
     assert first_rise_lr(dataclasses.replace(make(), phases=phases)) == first_rise_lr(alone) != first_rise_lr(make())
 
 
+@pytest.mark.parametrize("centered", [True, False])
+def test_of_a_schedule_it_is_the_factor(centered):
+    """As of ``optimal_lr`` and ``max_stable_lr``; it had been the rate itself."""
+    network = dl.MLP(3, 0.6, centered=centered)
+    constant, schedule = (first_rise_lr(make(network, lr=lr)) for lr in (0.07, dl.schedules.linear(0.04)))
+    assert schedule * 0.04 == pytest.approx(constant, rel=1e-9)
+    with pytest.raises(ValueError, match="lr must be above zero at step 0, got a schedule that begins with zero"):
+        first_rise_lr(make(network, lr=[0.0, *[0.1] * 9]))
+
+
 def test_weight_decay_is_refused():
     with pytest.raises(ValueError, match=r"weight_decay must be 0 .* got 0.1"):
         first_rise_lr(make(weight_decay=0.1))

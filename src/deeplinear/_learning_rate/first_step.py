@@ -53,9 +53,10 @@ def first_step_growth(problem: Problem) -> float:
 
 
 def first_rise_lr(problem: Problem) -> float:
-    """Smallest learning rate at which the first step raises the test loss.
+    """Smallest learning rate at which the first step raises the test loss; a factor where the rate is a schedule.
 
-    The problem's own learning rate does not matter. What varies is the rate of the first step, that of the first phase
+    The problem's own learning rate does not matter. A schedule is scaled as a whole, as by ``max_stable_lr``, and must
+    not begin with zero. What varies is the rate of the first step, that of the first phase
     if this has an optimizer of its own. Weight decay must be 0.
 
     Examples
@@ -70,12 +71,16 @@ def first_rise_lr(problem: Problem) -> float:
     beginning = _beginning(problem)
     if (decay := float(beginning.optimizer.plain.decays(2)[0])) > 0:
         raise Refusal("weight_decay", decay, "0 for the rate at which the loss first rises")
+    rule = (problem.phases and problem.phases[0].optimizer) or problem.optimizer
+    unit = float(beginning.optimizer.rates(2)[0]) if rule.has_schedule else 1.0
+    if unit == 0:
+        raise Refusal("lr", rule.lr, "above zero at step 0", got="a schedule that begins with zero")
     beginning = beginning.replace(lr=1.0)
     if _has_closed_form(beginning):
         _, linear, quadratic = _coefficients(beginning)
         if not linear > 0:
             raise ValueError(_NO_RISE)
-        return linear / quadratic  # eq-early-rise
+        return linear / quadratic / unit  # eq-early-rise
 
     def rises(log_lr: float) -> float:
         return _solved_growth(with_rate(beginning, float(np.exp(log_lr)))) - 1.0
@@ -88,7 +93,7 @@ def first_rise_lr(problem: Problem) -> float:
     if not signs.any() or signs[0]:
         raise ValueError(_NO_RISE)
     first = int(np.argmax(signs))
-    return float(np.exp(brentq(rises, grid[first - 1], grid[first], xtol=1e-12)))
+    return float(np.exp(brentq(rises, grid[first - 1], grid[first], xtol=1e-12))) / unit
 
 
 def _beginning(problem: Problem) -> Problem:

@@ -36,8 +36,11 @@ _SAME = 1e-3
 """Relative difference of losses that are as good as equal."""
 
 _CLIFF = 0.05
-"""How much higher a rate, as a fraction, may have 5 % more loss for that to be printed, if it is a cliff: if most of
-the interval with less is below the optimum."""
+"""How much higher a rate, as a fraction, may have 5 % more loss for that to be printed, at an edge of stability or
+if most of the interval with less is below the optimum."""
+
+_AS_LOW = 1.01
+"""How much more than around a judged rate the largest loss around the exact optimum may be."""
 
 _MOST_TRIES = 5
 
@@ -133,7 +136,7 @@ class OptimalLr(Drawn):
             return text + f", but from step {self.rounding_at} on the losses depend on rounding errors"
         best = self.minima[0]
         width, ahead = math.log(best.high / best.low), best.high / self.lr - 1
-        is_cliff = ahead < min(_CLIFF, 0.25 * width)
+        is_cliff = ahead < (_CLIFF if self.at_edge else min(_CLIFF, 0.25 * width))
         if self.at_edge or width < _NARROW or is_cliff:
             place = "at the edge of stability" if self.at_edge else f"in a minimum {100 * width:.2g} % wide"
             text += f", {place}"
@@ -252,7 +255,7 @@ def _refine(search: RateSearch, tolerance: float) -> Minimum:
     if search.loss(x) <= excess.rounding and _is_flat(search, x):
         return Minimum(x, search.loss(x), math.nan)
     found = find_minimum(search, x, tolerance, excess.rounding)
-    if search.is_rough(found) and search.worst(found.x) > search.worst(x):
+    if search.is_rough(found) and search.worst(found.x) > _AS_LOW * search.worst(x):
         return Minimum(x, search.loss(x), math.nan)
     return found
 

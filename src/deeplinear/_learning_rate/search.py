@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplinear._core.progress import Counter
-from deeplinear._learning_rate.grid import Grid
+from deeplinear._learning_rate.grid import EQUAL, Grid
 from deeplinear._learning_rate.ladder import MOST_RUNGS, RUNG, ceiling, solve_rates
 from deeplinear._learning_rate.refine import Minimum
 from deeplinear._problem.problem import Problem
@@ -169,22 +169,22 @@ class RateSearch(Grid):
 
     def best_place(self) -> float:
         """Return the place around which the largest loss is least, all over 0.2 % of the rate."""
-        judged = dict[float, float]()
         if self.values[self.best] <= math.log(_FLAT * self.excess.rounding):
             return self.places[self.best]
-        for _ in range(_MOST_JUDGED):
-            waiting = [index for index in self.minima() if self.places[index] not in judged]
-            index = min(waiting, key=self.values.__getitem__, default=None)
-            if index is None or math.exp(self.values[index]) >= min(judged.values(), default=math.inf):
+        minima = [self.places[index] for index in sorted(self.minima(), key=self.values.__getitem__)]
+        judged = {x: self.loss(x) for x in minima if self._is_smooth(x)}
+        rough = [x for x in minima if x not in judged]
+        for x in rough[:_MOST_JUDGED]:
+            if self.loss(x) >= min(judged.values(), default=math.inf):
                 break
-            judged[self.places[index]] = self.worst(self.places[index])
+            judged[x] = self.worst(x)
         return min(judged, key=judged.__getitem__) if judged else self.places[self.best]
 
     def worst(self, x: float) -> float:
         """Return the largest excess loss on the best interval of 0.2 % of the rate that has x inside or at an end.
 
         Where the loss is smooth it is the loss itself. Elsewhere five rates tell which interval is best, and more of
-        them inside it, where these differ, how large the loss is there.
+        them inside it how large the loss is there.
         """
         if self._is_smooth(x):
             return self.loss(x)
@@ -194,12 +194,10 @@ class RateSearch(Grid):
             self.add(around)
             losses = [self.loss(place) for place in around]
             first = min(range(3), key=lambda i: max(losses[i : i + 3]))
-            low, worst = around[first], max(losses[first : first + 3])
-            inside = [place for place in self.places if low < place < low + _WIDTH]
-            if worst > (1 + _ROUGH) * min(losses[first : first + 3]):
-                inside = np.linspace(low, low + _WIDTH, _INSIDE + 2)[1:-1].tolist()
-                self.add(inside)
-            self._worst[x] = max([worst, *(self.loss(place) for place in inside)])
+            low = around[first]
+            self.add(np.linspace(low, low + _WIDTH, _INSIDE + 2).tolist())
+            inside = [i for i, place in enumerate(self.places) if low - EQUAL < place < low + _WIDTH + EQUAL]
+            self._worst[x] = math.exp(max(self.values[i] for i in inside))
         return self._worst[x]
 
     def is_rough(self, found: Minimum) -> bool:

@@ -23,16 +23,16 @@ Array = NDArray[np.float64]
 _LEAST_TOLERANCE = 1e-12
 """Relative distance of rates that rounding leaves."""
 
-_RESOLUTION = 0.01
-"""Distance in log(lr) below which no edge is looked for."""
+_RESOLUTION, _RESOLUTION_IF_SHORT, _SHORT = 0.01, 0.005, 60
+"""Distance in log(lr) below which no edge is looked for; less below that many steps times outputs."""
 
-_FIRST, _LOWER, _MOST_RATES = 6, 3, 250
+_FIRST, _LOWER, _MOST_RATES = 6, 3, 400
 """Rungs that are solved first, and below them at a time; rates in all."""
 
 _BELOW, _PARTS = 2, 4
 """Rungs below the first unstable one from which up every rung is divided into so many parts."""
 
-_DOUBT, _REACH = 8.0, math.log(100.0)
+_DOUBT, _REACH = 20.0, math.log(1e6)
 """How many times farther from its neighbours the logarithm of a loss may be than predictions are off, and how far."""
 
 _CALM = 1e-3
@@ -65,7 +65,8 @@ class MaxStableLr(Drawn):
     unstable_lr
         Smallest rate found unstable, next to ``lr``.
     largest_lr
-        Largest rate found stable. It equals ``lr`` where the stable rates are one interval.
+        Largest rate found stable; slivers above it, narrower than 1 % of the rate, may be stable too. It equals ``lr``
+        where the stable rates that were found are one interval.
     is_factor
         Whether these are factors on a schedule.
     lrs, losses, is_stable
@@ -83,7 +84,7 @@ class MaxStableLr(Drawn):
     ... )
     >>> found = dl.max_stable_lr(problem)
     >>> print(found)
-    stable up to learning rate 0.1285; above it only in places, the last at 0.1401
+    stable up to learning rate 0.1346; above it only in places, the last at 0.1409
     >>> bool(found.losses[found.lrs == found.lr] <= found.bound)
     True
     """
@@ -115,14 +116,15 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     larger, of one that has learned the target of an earlier phase: what it has to unlearn is no instability either.
 
     Near the edge, stable and unstable rates can alternate. So rungs of a ladder of ratio sqrt(2) are tried from a rate
-    that blows up down to where three are stable in a row. Below a rate whose loss falls all the way, the loss of every
-    rate does. From there, or from half the first unstable rung, or from up to eight times lower as long as losses go
-    above the bound on their way, rates are tried in steps of 4 %. Steps of 1 % follow in
-    between, unless the losses at both ends diverge and never come back to the bound, or their logarithms are both
-    farther below it than twice the difference between those around them. Then both ends are bisected. Stretches
-    narrower than 1 % of the rate can be missed, and up to 4 % of it where the losses around give no sign of them. Every
-    run is solved step by step, however long, from 400 steps times outputs on with a condensed past (see ``solve``); a
-    rate at which infinite depth cannot be resolved counts as unstable.
+    that blows up down to one whose loss falls all the way, below which the loss of every rate does, or to three in a
+    row that never go above the bound. From two rungs below the first unstable one every rung is divided by four, and
+    intervals are halved, down to 1 % of the rate (0.5 % where steps times outputs are below 60), as long as they may
+    hold an edge: where one end is stable and the other is not, where both diverge but came back to the bound on their
+    way, and where the logarithm of a loss is nearer to the bound than predictions from neighbours are off. Then both
+    ends are bisected. Stretches narrower than 1 % of the rate can be missed, and up to 9 % of it where the losses
+    around give no sign of them, so ``largest_lr`` is the largest that was found. Every run is solved step by step,
+    however long, from 400 steps times outputs on with a condensed past (see ``solve``); a rate at which infinite depth
+    cannot be resolved counts as unstable.
 
     Parameters
     ----------
@@ -148,7 +150,7 @@ def max_stable_lr(problem: Problem, *, tolerance: float = 1e-3, progress: Progre
     ...     dl.MLP(depth=3, width="infinite", parameterization="ntk", centered=True),
     ...     dl.Isotropic(), dl.Population(), dl.GradientDescent(0.1), steps=20,
     ... )
-    >>> print(max_stable_lr(problem))  # 2 over the kernel, which is depth + 1
+    >>> print(max_stable_lr(problem, tolerance=1e-6))  # 2 over the kernel, which is depth + 1
     stable up to learning rate 0.5
     """
     check(problem)
@@ -263,7 +265,8 @@ class _Edges(Grid):
         low = max(self.places[0], self.places[max(first - _BELOW, 0)])
         parts = math.ceil((self.places[-1] - low) / rung) * _PARTS
         self.add(np.linspace(low, self.places[-1], parts + 1).tolist())
-        self.divide(_RESOLUTION, _MOST_RATES, lambda: 0.0)
+        is_short = self._problem.steps * self._problem.data.outputs < _SHORT
+        self.divide(_RESOLUTION_IF_SHORT if is_short else _RESOLUTION, _MOST_RATES, lambda: 0.0)
 
     def narrowed(self, low: float, high: float, tolerance: float) -> tuple[float, float]:
         """Narrow a stable and an unstable place down."""

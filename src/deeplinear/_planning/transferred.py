@@ -103,7 +103,7 @@ class Transfer(Drawn):
         """Whether what is best for the smallest value also works for the others, in words; empty if there are none.
 
         Two things count. The exponent and the range of the optima say whether they move, and where they will be for
-        still larger models: up to 0.1 either way, and within 10 % or what this exponent explains, they stay. The regret
+        still larger models: up to 0.1 either way, and within 10 % of what this exponent explains, they stay. The regret
         says what it costs not to follow: up to 5 % more loss, above the label noise, is cheap, and so is a thousandth
         of all the loss. A value transfers if it is cheap to keep, even where a better one moves away from it.
         """

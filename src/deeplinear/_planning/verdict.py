@@ -20,7 +20,7 @@ STAYS = 0.1
 """Largest exponent, either way, of a rate that stays: it moves by less than 7 % when a model is doubled."""
 
 LEAST_RANGE = 1.1
-"""Ratio of the largest to the least optimum up to which they count as one, however little the values differ."""
+"""Ratio of the largest to the least optimum, beyond what the exponent explains, up to which they count as one."""
 
 CHEAP = 0.05
 """Largest relative extra loss, above the label noise, that is not worth another search for the best rate."""
@@ -187,7 +187,8 @@ def _movement(named: Named, values: Array, known: Evidence) -> tuple[bool, str]:
     power = f"{named.over}^{_power(low)}" if low == high else f"{named.over}^({_power(low)} to {_power(high)})"
     if low >= -STAYS and high <= STAYS:
         finite = values[np.isfinite(values)]
-        if known.range > max(LEAST_RANGE, float(finite.max() / finite.min()) ** STAYS):
+        explained = float(finite.max() / finite.min()) ** max(abs(low), abs(high))
+        if known.range > LEAST_RANGE * explained:
             return False, f"{what} varies by a factor of {known.range:.3g} without a trend"
         return True, f"{what} stays ({power})"
     if low > STAYS or high < -STAYS:
