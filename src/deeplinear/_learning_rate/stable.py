@@ -38,6 +38,9 @@ _DOUBT, _REACH = 20.0, math.log(1e6)
 _CALM = 1e-3
 """How much a loss that goes down may go up again on the way, as a fraction."""
 
+_TIE = 1e-9
+"""Part of the bound by which a loss may exceed it: what decays to the bound is off it by rounding errors."""
+
 _ROUNDING = 1e-12
 """Fraction of the bound below which a loss is mostly rounding error."""
 
@@ -186,7 +189,7 @@ def stable_loss(problem: Problem) -> float:
         loss = min(float(loss) + float(shown - loss) * more * more, _MOST)
     # Targets of all phases are as large, so that untrained weights tell them by their label noise only.
     first, last = problem.stages[0].noise, problem.stages[-1].noise
-    return max(loss + problem.data.outputs * (last**2 - first**2), _learned_before(problem))
+    return (1 + _TIE) * max(loss + problem.data.outputs * (last**2 - first**2), _learned_before(problem))
 
 
 def _learned_before(problem: Problem) -> float:
