@@ -30,9 +30,6 @@ COARSEST = 1.03
 FINEST = 1.002
 """Ratio of rates that are practically equal."""
 
-MOST_SEARCHED = 40
-"""Most rates of the search that are drawn."""
-
 ASIDE = 0.05
 """Distance from the best rate, as a fraction, from which on one with a margin is another."""
 
@@ -85,15 +82,14 @@ class Point:
 def first_rates(best: float, searched: dl.OptimalLr | None, unit: float) -> Array:
     """Return the rates to begin with: a grid around the best one, and those within it that the search solved.
 
-    Of the rates that were searched, in units of ``unit``, the ones with the least loss are taken if they are many. What
-    is marked is always there.
+    Rates that were searched are in units of ``unit``. What is marked is always there.
     """
     below, above = (np.geomspace(*ends) for ends in GRID)
     grid = best * np.append(below, above[1:])
     if searched is None:
         return grid
-    rates = unit * searched.lrs[np.argsort(searched.losses, kind="stable")]
-    inside = rates[(rates > grid[0]) & (rates < grid[-1])][:MOST_SEARCHED]
+    rates = unit * searched.lrs
+    inside = rates[(rates > grid[0]) & (rates < grid[-1])]
     marked = unit * np.array([searched.safe_lr, *(each.lr for each in searched.minima)])
     return np.unique([*grid, *inside, *marked])
 
