@@ -44,7 +44,7 @@ def test_slopes_of_knots_are_sums_over_steps(sampling: dl.FullBatch, objective: 
     assert slopes[2] == pytest.approx((nearby[1] - nearby[0]) / 2e-5, rel=1e-6)  # of order 1e-10 / 1e-5 and h^2
 
 
-@pytest.mark.parametrize("of", ["momentum", "batch"])
+@pytest.mark.parametrize("of", ["momentum", "weight_decay", "batch"])
 def test_slopes_of_momentum_and_batches(of: str) -> None:
     """Along directions of free numbers: sums of those of single steps, each by its own complex step, to 1e-9."""
     problem = make(dl.OnlineSGD(0.5), 12, optimizer=dl.GradientDescent(0.05, momentum=0.5, weight_decay=0.01))
@@ -64,6 +64,8 @@ def test_slopes_of_momentum_and_batches(of: str) -> None:
 
 def moved_by_hand(of: str, base: np.ndarray, change: np.ndarray) -> np.ndarray:
     """Values after a change, by definition and analytic in the change."""
+    if of == "weight_decay":
+        return (base + 0.01) * np.exp(change) - 0.01
     if of == "momentum":
         odds = base / (1 - base) * np.exp(change)
         return odds / (1 + odds)
@@ -88,6 +90,39 @@ def test_momentum_and_batches_against_brute_force() -> None:
     assert sum(found.schedule[:-1]) == pytest.approx(1.5)
     assert found.plot().axes[0].get_ylabel() == "batch size"
     assert "batch" in found.to_xarray()
+
+
+@pytest.mark.parametrize("sampling", [dl.OnlineSGD(0.5), dl.MultiPassSGD(1.2, 0.4)])
+def test_weight_decay_against_brute_force(sampling: dl.OnlineSGD) -> None:
+    """Three values on a grid, zero among them; also where data repeat, and the labels' noise is learned."""
+    problem = make(sampling, 4, lr=0.2, noise=0.8)
+    grid = [0.0, *np.geomspace(0.05, 4.0, 11)]
+    steps = Rates(problem, Excess.of(problem, "test"), lambda _: None, "weight_decay")
+    best = min(steps.heights([np.array([*each, 0.0]) for each in itertools.product(grid, repeat=3)]))
+    found = dl.optimal_schedule(problem, of="weight_decay", knots=3)
+    assert best - 0.02 < np.log(found.loss - 0.64) <= best
+    assert min(found.schedule) >= 0
+    assert found.gain["constant"] >= 0
+    assert dl.solve(found.problem).test_loss[-1] == pytest.approx(found.loss, rel=1e-9)
+    assert str(found).splitlines()[0].split() == [
+        "schedule",
+        "test",
+        "loss",
+        "peak",
+        "weight",
+        "decay",
+        "warm-up",
+        "gain",
+    ]
+    assert found.plot().axes[0].get_ylabel() == "weight decay"
+
+
+def test_weight_decay_that_is_zero_at_some_steps() -> None:
+    """Zero has no logarithm, and is reached all the same."""
+    problem = make(dl.OnlineSGD(1.0), 6, lr=0.05, noise=0.0)
+    found = dl.optimal_schedule(problem, of="weight_decay")
+    assert found.schedule[0] == 0.0
+    assert found.loss <= dl.solve(problem).test_loss[-1]
 
 
 def test_knots_are_hats() -> None:
@@ -277,8 +312,12 @@ def test_words_and_files(online: dl.OptimalSchedule) -> None:
     [
         (ONLINE, {"knots": 16}, r"knots must be at most steps - 1 \(15\), got 16"),
         (ONLINE, {"knots": 1}, "knots must be a whole number, at least 2, got 1"),
-        (ONLINE, {"of": "noise"}, "of must be 'lr' or 'momentum' or 'batch', got 'noise'"),
-        (make(dl.MultiPassSGD(2.0, 0.5), 8), {"of": "batch"}, "of must be 'lr' or 'momentum', got 'batch'"),
+        (ONLINE, {"of": "noise"}, "of must be 'lr' or 'momentum' or 'weight_decay' or 'batch', got 'noise'"),
+        (
+            make(dl.MultiPassSGD(2.0, 0.5), 8),
+            {"of": "batch"},
+            "of must be 'lr' or 'momentum' or 'weight_decay', got 'batch'",
+        ),
         (
             make(dl.FullBatch(2.0), 8, optimizer=dl.ScheduleFree(0.1)),
             {"of": "momentum"},

@@ -40,8 +40,8 @@ _LONGEST = 0.8
 _STEPS, _TOLERANCE = 12, 1e-5
 """Steps of the descent in peak and warm-up, and the decrease of log(loss) that is not worth one."""
 
-_MOMENTUM = (0.001, 0.99)
-"""Constant momenta that are tried: odds of zero have no logarithm."""
+_CONSTANT = {"momentum": (0.001, 0.99), "weight_decay": (0.0, 10.0)}
+"""Constants that are tried: of momenta, odds of zero have no logarithm."""
 
 _NEARBY = 1e-4
 """Distance of warm-ups whose rates are subtracted: rates are straight in it but for kinks."""
@@ -81,13 +81,13 @@ def tuned(rates: Rates) -> list[TunedSchedule]:
 
 
 def _constant(rates: Rates) -> Schedule:
-    """Return the best constant momentum, or the same number of examples at every step."""
-    problem, objective = rates.problem, rates.excess.objective
-    if rates.of == "batch":
+    """Return the best constant momentum or weight decay, or the same number of examples at every step."""
+    problem, objective, name = rates.problem, rates.excess.objective, rates.of
+    if name == "batch":
         value = float(values_of(problem, "batch")[:-1].mean())
     else:
-        start = replace(problem, {"momentum": _MOMENTUM[1] / 2})
-        value = optimal_value(start, Axis("momentum", *_MOMENTUM), objective, Counter(None, 1)).value
+        axis = Axis(name, *_CONSTANT[name])
+        value = optimal_value(replace(problem, {name: axis.low}), axis, objective, Counter(None, 1)).value
     return schedules.constant(value)
 
 

@@ -1,4 +1,4 @@
-"""Losses as functions of the rate, momentum or batch of every step, and their slopes by complex steps."""
+"""Losses as functions of the rate, momentum, decay or batch of every step, and their slopes by complex steps."""
 
 import itertools
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Rates:
     advance
         Called with the number of solutions that were made.
     of
-        The field that is free: ``"lr"``, ``"momentum"`` or ``"batch"``.
+        The field that is free: ``"lr"``, ``"momentum"``, ``"weight_decay"`` or ``"batch"``.
     """
 
     problem: Problem

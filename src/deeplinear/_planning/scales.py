@@ -1,11 +1,11 @@
 """Fields that may change from step to step, as free numbers: one for each step, of which all values are allowed.
 
 Learning rates are positive, so their logarithm is free. Momentum is between 0 and 1, so the logarithm of its odds
-m / (1 - m) is. Batches are positive and use up a number of examples between them, so their logarithm is free up to a
-common factor.
+m / (1 - m) is. Weight decay may be zero, so the logarithm of a little more than it is free. Batches are positive and
+use up a number of examples between them, so their logarithm is free up to a common factor.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,20 @@ class Odds(Scale):
         return factor * values / (1.0 + (factor - 1.0) * values)
 
 
+class Offset(Scale):
+    """A field that may be zero: the logarithm of what is an offset above it is free."""
+
+    offset: ClassVar[float] = 0.01
+
+    def moved(self, base: Array, change: Array) -> Array:
+        """Return the values after a change of the free numbers; none is below zero."""
+        return np.maximum((base + self.offset) * np.exp(change) - self.offset, 0.0)
+
+    def directions(self, values: Array, along: Array) -> Array:
+        """Return the change of the values per unit along directions."""
+        return (values + self.offset) * along
+
+
 class Shared(Scale):
     """A field whose sum over all steps but the last, which has no effect, is held."""
 
@@ -63,7 +77,7 @@ class Shared(Scale):
         return moved
 
 
-SCALES: dict[str, Scale] = {"lr": Scale(), "momentum": Odds(), "batch": Shared()}
+SCALES: dict[str, Scale] = {"lr": Scale(), "momentum": Odds(), "weight_decay": Offset(), "batch": Shared()}
 """What can have a best schedule."""
 
 
@@ -72,8 +86,8 @@ def with_schedules(problem: Problem) -> list[str]:
 
     Batches can where they are fresh, so that examples are what they share; a data set can be drawn from without end.
     """
-    fields = {"lr": True, "momentum": "momentum" in problem.optimizer.series, "batch": problem.sampling.fresh}
-    fields["batch"] = fields["batch"] and problem.sampling.subsamples
+    fields = {"lr": True, **{name: name in problem.optimizer.series for name in ("momentum", "weight_decay")}}
+    fields["batch"] = problem.sampling.fresh and problem.sampling.subsamples
     return [name for name, is_one in fields.items() if is_one]
 
 
@@ -82,5 +96,5 @@ def values_of(problem: Problem, name: str) -> Array:
     if name == "batch":
         batches: Any = problem.sampling
         return np.array(batches.batches(problem.steps), float)
-    rule, steps = problem.optimizer, problem.steps
-    return np.array(rule.rates(steps) if name == "lr" else rule.momenta(steps), float)
+    series = {"lr": "rates", "momentum": "momenta", "weight_decay": "decays"}[name]
+    return np.array(getattr(problem.optimizer, series)(problem.steps), float)

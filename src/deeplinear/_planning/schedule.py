@@ -1,4 +1,4 @@
-"""The best schedule: the learning rate, momentum or batch at every step that leaves the least loss at the end."""
+"""The best schedule: the rate, momentum, weight decay or batch at every step that leaves the least loss at the end."""
 
 import itertools
 import math
@@ -40,7 +40,7 @@ _TOLERANCE = 1e-4
 _WORK, _MOST = 2800, 156
 """Knots of all descents at each number of knots, times steps of training, and the most of them."""
 
-_STEPS_WORK, _FEWEST_STEPS, _MOST_STEPS = 2400, 10, 40
+_STEPS_WORK, _FEWEST_STEPS, _MOST_STEPS = 4800, 10, 40
 """Steps of a descent, times those of training, and least and most of them."""
 
 _FIRSTS, _RESTS = (2.0, 4.0, 8.0, 16.0), (0.2, 0.35, 0.6, 1.0)
@@ -68,26 +68,28 @@ _COMPLEX = 2.5
 
 @dataclass(frozen=True, eq=False)
 class OptimalSchedule(Drawn):
-    """The learning rate, momentum or batch at every step that leaves the lowest loss at the last one.
+    """The learning rate, momentum, weight decay or batch of every step that leave the lowest loss at the last one.
 
     Attributes
     ----------
     problem
         The problem with this schedule, to be solved or simulated.
     of
-        What is scheduled: ``"lr"``, ``"momentum"`` or ``"batch"``.
+        What is scheduled: ``"lr"``, ``"momentum"``, ``"weight_decay"`` or ``"batch"``.
     loss
         Loss at the last step.
     losses
         Loss at every step, shape (steps,).
     families
-        What it is compared with: the best schedule of each named shape, with its loss. For momentum this is the best
-        constant, and for batches the constant that uses as many examples in all.
+        What it is compared with: the best schedule of each named shape, with its loss. For momentum and weight
+        decay this is the best constant, and for batches the constant that uses as many examples in all.
     nearby
-        Loss at the last step with all rates (or batches, or odds m / (1 - m) of momentum) 5 % lower, and 5 % higher.
+        Loss at the last step with all rates (or batches, decays, or odds m / (1 - m) of momentum) 5 % lower, and 5 %
+        higher.
     slope
         Largest derivative, in absolute value, of log(loss) with respect to the logarithm of the rate at a knot (or of
-        the batch, or of the odds), where the loss is counted above what no rate can lower: what is left to gain.
+        the batch, of the odds, or of the weight decay plus 0.01), where the loss is counted above what no rate can
+        lower: what is left to gain.
     has_converged
         Whether the last steps of the descent lowered this loss by less than 0.01 % and the slope is at most 0.02, or
         all but 0.01 % of the loss is label noise. False also where the descent ends at a cliff, past which training
@@ -140,14 +142,16 @@ class OptimalSchedule(Drawn):
         )
 
     def __str__(self) -> str:
-        lines = [f"{'schedule':10}{f'{self.objective} loss':>13}{f'peak {self.of}':>15}{'warm-up':>10}{'gain':>9}"]
-        lines.append(f"{'optimal':10}{self.loss:13.4g}{max(self.schedule[:-1]):15.4g}")
+        peaks = f"  peak {self.of.replace('_', ' ')}"
+        wide = max(15, len(peaks))
+        lines = [f"{'schedule':10}{f'{self.objective} loss':>13}{peaks:>{wide}}{'warm-up':>10}{'gain':>9}"]
+        lines.append(f"{'optimal':10}{self.loss:13.4g}{max(self.schedule[:-1]):{wide}.4g}")
         for name, family in self.families.items():
             peak, warmup = family.schedule.peak, percent(family.schedule.warmup)
-            lines.append(f"{name:10}{family.loss:13.4g}{peak:15.4g}{warmup:>10}{percent(self.gain[name]):>9}")
+            lines.append(f"{name:10}{family.loss:13.4g}{peak:{wide}.4g}{warmup:>10}{percent(self.gain[name]):>9}")
         if self.at_edge:
             extra = self.nearby[1] / self.loss - 1.0
-            what = {"lr": "rates", "momentum": "odds of momentum"}.get(self.of, self.of)
+            what = {"lr": "rates", "momentum": "odds of momentum", "weight_decay": "weight decay"}.get(self.of, self.of)
             then = f"the loss is {percent(extra)} higher" if math.isfinite(extra) else "training diverges"
             lines.append(f"at the edge of stability: with {what} 5 % higher {then}")
         if not self.has_converged:
@@ -163,7 +167,7 @@ def optimal_schedule(
     knots: int | None = None,
     progress: Progress | bool | None = None,
 ) -> OptimalSchedule:
-    """Find the learning rate, momentum or batch at every step that leaves the lowest loss at the last one.
+    """Find the learning rate, momentum, weight decay or batch of every step with the lowest loss at the last one.
 
     The best constant, linear, cosine and WSD schedules are found first, each with its best peak and warm-up (see
     ``optimal_lr``), which is up to 80 % of the run. Descents along exact derivatives of the loss begin with the best of
@@ -178,9 +182,9 @@ def optimal_schedule(
 
     The answer does not depend on the problem's own learning rates. Every run is solved step by step, however long.
 
-    A schedule of momentum or of batches begins with the best constant one, and is found in the same way, with learning
-    rates as the problem has them. Batches use as many examples in all as those of the problem: the question is when to
-    use them.
+    A schedule of momentum, weight decay or batches begins with the best constant one, and is found in the same way,
+    with learning rates as the problem has them. Batches use as many examples in all as those of the problem: the
+    question is when to use them.
 
     Parameters
     ----------
@@ -189,7 +193,7 @@ def optimal_schedule(
     objective
         ``"test"`` or ``"train"`` loss.
     of
-        What is scheduled: ``"lr"``, ``"momentum"``, or, where every batch is fresh, ``"batch"``.
+        What is scheduled: ``"lr"``, ``"momentum"``, ``"weight_decay"``, or, where every batch is fresh, ``"batch"``.
     knots
         Number of knots, from 2 to ``steps - 1``; by default 13, or ``steps - 1`` if that is less. They are denser
         towards both ends, where in a short run some fall on the same step. The cost grows in proportion.
