@@ -43,8 +43,8 @@ _WORK, _MOST = 2800, 156
 _STEPS_WORK, _FEWEST_STEPS, _MOST_STEPS = 4800, 10, 40
 """Steps of a descent, times those of training, and least and most of them."""
 
-_FIRSTS, _RESTS = (2.0, 4.0, 8.0, 16.0), (0.2, 0.35, 0.6, 1.0)
-"""Factors on the first value of a start and on all others."""
+_FIRSTS, _SECONDS, _RESTS = (2.0, 4.0, 8.0, 16.0), (1.0, 2.0), (0.2, 0.35, 0.6, 1.0)
+"""Factors on the first value of a start, on the second where that is large too, and on all others."""
 
 _DRAWN, _SPREAD = 50, 0.7
 """Random starts that are tried, and the standard deviation of their logarithms."""
@@ -291,9 +291,14 @@ def _starts(rates: Rates, families: Sequence[TunedSchedule], *, is_free: bool) -
     """
     scale, steps = SCALES[rates.of], rates.problem.steps
     bases = [family.schedule.values(steps) for family in families]
-    later, turns = np.arange(steps) > 0, (-1.0) ** np.arange(steps)
+    step = np.arange(steps)
+    turns = (-1.0) ** step
     tilt = np.linspace(_TILT, -_TILT, steps)
-    large = [[tilt + np.where(later, math.log(rest), math.log(first)) for rest in _RESTS] for first in _FIRSTS]
+    large = [
+        [tilt + np.log(np.select([step == 0, step == 1], [first, second or rest], rest)) for rest in _RESTS]
+        for first in _FIRSTS
+        for second in (None, *_SECONDS)
+    ]
     turned = [[tilt + math.log(rest) + math.log(size) * turns for rest in _SMALLER] for size in _TURNS]
     drawn = [[each] for each in _SPREAD * np.random.default_rng(0).standard_normal((_DRAWN, steps))]
     kinds = [[[np.zeros(steps)]], large, [[tilt]], *([turned, drawn] if is_free else [])]
