@@ -164,7 +164,7 @@ def test_costs_of_networks() -> None:
 
 
 def test_costs_of_rules() -> None:
-    """SAM evaluates two gradients; each iteration of Muon multiplies X X^T, its square, and that with X."""
+    """SAM looks at two gradients; each iteration of Muon multiplies X X^T, its square, and that with X."""
     rules = {"plain": dl.GradientDescent(0.1), "sam": dl.SAM(0.1, rho=0.05), "muon": dl.Muon(0.1, iterations=3)}
     rules["input too"] = dl.Muon(0.1, iterations=3, input=True)
     cost = {

@@ -11,8 +11,12 @@ from deeplinear._core.refusal import Refusal
 from deeplinear._learning_rate.ladder import Advance, ceiling, solve_rates
 from deeplinear._learning_rate.search import Excess
 from deeplinear._problem.problem import Problem
+from deeplinear._rules.traits import traits_of
 
 Array = NDArray[np.float64]
+
+_ITERATIONS = 5
+"""Iterations of an orthogonal step, of rules without a field of this name."""
 
 _RATIO = 2.0**0.25
 """Of neighbouring rates. The best of them is within 9 % of the best of all."""
@@ -27,8 +31,9 @@ def training_cost(problem: Problem) -> float:
     Two are for the forward pass and four for the backward pass. There are N D input weights and N^2 weights in each
     hidden matrix; the readout is small compared with these. Where sizes are ratios to the input dimension D the cost is
     in units of D^3. Where they are counts, D is the number of modes. With ``Population`` an update counts as one
-    example. ``SAM`` evaluates two gradients an update. ``Muon`` makes steps orthogonal: each iteration multiplies three
-    matrices, 4 n^2 m + 2 n^3 operations for a matrix of n by m weights, n the smaller.
+    example. Rules that look at several gradients an update, as ``SAM`` at two, cost as many times. Where steps are made
+    orthogonal, as by ``Muon``, each iteration multiplies three matrices: 4 n^2 m + 2 n^3 operations for one of n by m
+    weights, n the smaller.
 
     Parameters
     ----------
@@ -57,13 +62,11 @@ def training_cost(problem: Problem) -> float:
     dim, widths, rule = float(problem.data.own_dim or 1), list(network.given_widths), problem.optimizer
     hidden = list(itertools.pairwise(widths)) if len(widths) > 1 else [(widths[0], widths[0])] * (network.layers - 1)
     matrices = [(dim, widths[0]), *hidden]
-    looks = 1.0 if rule.ascent is None else 2.0
-    passes = 6.0 * looks * sum(n * m for n, m in matrices) * problem.sampling.examples(problem.steps)
-    if rule.orthogonal is None:
-        return float(passes)
-    turned = matrices if rule.orthogonal.input else hidden
+    does = traits_of(rule)
+    passes = 6.0 * does.looks * sum(n * m for n, m in matrices) * problem.sampling.examples(problem.steps)
+    turned = [*(hidden if "hidden" in does.orthogonal else []), *(matrices[:1] if "input" in does.orthogonal else [])]
     products = sum(4.0 * min(each) ** 2 * max(each) + 2.0 * min(each) ** 3 for each in turned)
-    return float(passes + rule.orthogonal.iterations * products * (problem.steps - 1))
+    return float(passes + getattr(rule, "iterations", _ITERATIONS) * products * (problem.steps - 1))
 
 
 @dataclass(frozen=True)
