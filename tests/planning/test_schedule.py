@@ -200,9 +200,10 @@ def test_a_large_first_step() -> None:
 
 def test_two_large_first_steps() -> None:
     """The best of twenty descents from random rates begins with 0.87 and 0.20, then about 0.05; others end at 0.28."""
-    network, rule = dl.MLP(2, 0.69, richness=0.51), dl.GradientDescent(0.05, weight_decay=0.01)
-    found = dl.optimal_schedule(dl.Problem(network, dl.Isotropic(), dl.OnlineSGD(0.8), rule, 13))
-    assert found.loss < 0.142
+    network = dl.MLP(2, 0.6894748467183216, richness=0.5142814347760241)
+    rule, sampling = dl.GradientDescent(0.05, weight_decay=0.01), dl.OnlineSGD(0.8039797287060408)
+    found = dl.optimal_schedule(dl.Problem(network, dl.Isotropic(), sampling, rule, 13))
+    assert found.loss < 0.1391
 
 
 def drawn(seed: int, steps: int) -> dl.Problem:
