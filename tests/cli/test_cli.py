@@ -330,7 +330,7 @@ class TestRefusals:
         for command in (("solve", "--problem"), ("sweep", "--grid")):
             nested = "[" * 5000 + "]" * 5000
             message = refused(*command, _file(f"[grid]\nlr = {nested}" if "--grid" in command else f"steps = {nested}"))
-            assert "nested too deeply" in message
+            assert "nested more than 32 times" in message
         assert "nested too deeply" in refused("solve", "--target-gram", "[" * 10**6)
         refused("solve", "--target-gram", "[" * 5000 + "]" * 5000)  # JSON that Python reads from 3.13 on
 
