@@ -48,7 +48,7 @@ _CACHE = 48e6
 """Bytes of matrices worth stepping together: with more problems than this hardly any time is saved, as measured for 50
 to 400 steps; with a third of it a problem takes 1.2 to 1.7 times as long."""
 
-_WITH_ROOTS = 3
+_WITH_ROOTS = 5
 """Bytes that roots take, at most, relative to the equations without them."""
 
 _MOST_ROOTED = 2e9
