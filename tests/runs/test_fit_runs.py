@@ -158,9 +158,11 @@ def test_bad_fits_are_refused_in_a_sentence() -> None:
     steps = np.arange(100) * 10
     rising = dl.Run(steps, np.linspace(2, 3, 100), 0.1, name="bad")
     with pytest.raises(
-        ValueError, match=r"the loss of bad rises, from 2.05 to 2.95; the law is for training that works"
+        ValueError, match=r"the loss of bad does not fall, from 2.05 to 2.95; the law is for training that works"
     ):
         dl.fit_runs(rising)
+    with pytest.raises(ValueError, match="the loss of bad does not fall, from 2 to 2; the law"):
+        dl.fit_runs(dl.Run(steps, np.full(100, 2.0), 0.1, name="bad"))
     with pytest.raises(ValueError, match="runs must be at least one run, got "):
         dl.fit_runs([])
     with pytest.raises(ValueError, match="law must be 'auto' or 'plain' or 'norm', got 'adam'"):

@@ -49,7 +49,7 @@ def fit_runs(runs: Any, *, law: str = "auto", start: int | None = None, **readin
     Raises
     ------
     ValueError
-        If runs are not rising steps with finite losses and as many rates, or a loss rises.
+        If runs are not rising steps with finite losses and as many rates, or a loss does not fall.
 
     Examples
     --------
@@ -105,9 +105,10 @@ def _check(runs: Sequence[Run], start: int | None) -> None:
             text = f"{run.name} has {len(kept)} losses from step {first} on, where the fit starts; it needs {FEWEST}"
             raise Refusal("runs", len(kept), f"at least {FEWEST} losses", text=text)
         part = max(len(kept) // 10, 2)
-        if kept[-part:].mean() > kept[:part].mean():
+        if not kept[-part:].mean() < kept[:part].mean():
+            ends = f"from {kept[:part].mean():.3g} to {kept[-part:].mean():.3g}"
             text = (
-                f"the loss of {run.name} rises, from {kept[:part].mean():.3g} to {kept[-part:].mean():.3g}; the law "
-                f"is for training that works: leave this run out, or the part where it diverges"
+                f"the loss of {run.name} does not fall, {ends}; the law is for training that works: leave "
+                f"this run out, or the part where it diverges"
             )
             raise Refusal("runs", run.name, "a run whose loss falls", text=text)
