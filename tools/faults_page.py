@@ -56,6 +56,7 @@ REQUESTS = {
     "plan": {"problem": PROBLEM | {"steps": 4}},
     "measured": {"problem": PROBLEM, "file": "0123456789abcdef curves.csv"},  # or what the server calls those of FILES
     "data": {"file": "0123456789abcdef rows.npz"},
+    "runs": {"files": ["0123456789abcdef curves.csv"], "warmup": 0, "steps": 40, "shape": "wsd"},
     "experiment": {"problem": PROBLEM, "dim": 10, "seeds": 2},
     "netcdf": {"problem": PROBLEM},
     "python": {

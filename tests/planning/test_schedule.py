@@ -288,7 +288,7 @@ def test_the_problems_own_rates_do_not_matter() -> None:
 
 def test_losses_nearby_and_the_edge(online: dl.OptimalSchedule) -> None:
     assert not online.at_edge  # noise bounds these rates, not curvature
-    full = dl.optimal_schedule(make(dl.FullBatch(2.0), 10), knots=4)
+    full = dl.optimal_schedule(make(dl.FullBatch(2.0), 12), knots=4)
     assert full.has_converged  # so that it does not depend on rounding where the descent ended
     assert min(full.gain.values()) >= 0
     for found in (online, full):

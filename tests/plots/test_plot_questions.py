@@ -93,7 +93,7 @@ def test_batches_that_do_not_reach_the_loss_are_marked() -> None:
     steps, rates = found.plot().axes
     drawn = marks(steps)
     assert drawn["not within 60 steps"][0].tolist() == [0.05]
-    assert drawn["critical batch, 1.85"][0] == [found.critical, found.critical]
+    assert drawn["critical batch, 2.01"][0] == [found.critical, found.critical]
     np.testing.assert_allclose(np.multiply(*drawn["half the steps for twice the batch"]), found.examples[1])
     np.testing.assert_array_equal(rates.get_lines()[0].get_ydata(), found.lrs)
     open_ended = replace(found, critical=np.nan)

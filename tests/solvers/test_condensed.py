@@ -193,6 +193,7 @@ def test_weights_that_come_back_from_far_below_rounding_are_known_closely(decayi
     np.testing.assert_allclose(solution.test_loss, exact.test_loss, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("entries_only")
 @pytest.mark.parametrize("name", INTO_INSTABILITY)
 def test_losses_that_depend_on_rounding_are_told(name):
     """Earlier than by every step as it is, since more than rounding is left out; until then they are what is said."""

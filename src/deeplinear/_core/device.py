@@ -1,7 +1,7 @@
 """Where arrays live: NumPy on the processor, or PyTorch on a device such as a graphics card."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -57,7 +57,9 @@ class Device:
     def available(self) -> int:
         """Memory that is free now, in bytes; of a device that part which large arrays can count on."""
         if self.torch_device is None or self.torch_device.type != "cuda":
-            return _free_memory(round(time.monotonic() / _SOON))
+            import psutil  # slow to import
+
+            return _free_memory(psutil.virtual_memory, round(time.monotonic() / _SOON))
         import torch
 
         free, _ = torch.cuda.mem_get_info(self.torch_device)
@@ -67,11 +69,9 @@ class Device:
 
 
 @lru_cache(maxsize=1)
-def _free_memory(_: int) -> int:
+def _free_memory(ask: Callable[[], Any], _: int) -> int:
     """Ask the operating system, which takes as long as a step of training, no more than once at a time."""
-    import psutil  # slow to import
-
-    return int(psutil.virtual_memory().available)
+    return int(ask().available)
 
 
 CPU = Device("cpu")

@@ -38,7 +38,7 @@ _PROBE = 128e6
 """Most bytes that a measurement touches: more than a processor's cache, little enough to be quick."""
 _MOST_PRODUCTS = 4096
 """Most products that a measurement makes: in short runs a step takes the time of its calls, whatever they touch."""
-_PROBE_STEPS = 12
+_PROBE_STEPS, _PROBE_RECORDED = 12, 24
 _PROBE_LAYERS = 64
 """Most layers of a network that a measurement solves or trains, where all hidden layers are alike."""
 _PROBE_MODES = 4096
@@ -292,7 +292,7 @@ def solve_seconds(problem: Problem) -> Callable[[float], float]:
 
 def _overhead(problem: Problem) -> float:
     """Measure the seconds of a step whose matrices are tiny."""
-    steps, nodes = min(problem.steps, _PROBE_STEPS), Dense().shape(problem).depth_nodes
+    steps, nodes = min(problem.steps, _PROBE_RECORDED), Dense().shape(problem).depth_nodes
     # One number of nodes in depth, whether or not it is enough: what cannot be resolved has a cost, too.
     solver, small = Dense(depth_nodes=nodes), _shortened(problem, steps)
     probe = _fewer_modes(small if nodes else _shallower(small))
@@ -322,7 +322,7 @@ def _seconds_per_byte(shape: Structure) -> float:
 
 def batch_overhead(problem: Problem, together: int) -> float:
     """Measure the seconds of a step of one problem among others, whose matrices are tiny."""
-    steps = min(problem.steps, _PROBE_STEPS)
+    steps = min(problem.steps, _PROBE_RECORDED)
     batch = [_shortened(problem, steps)] * together
     return _typical(lambda: solve(batch)) / together / steps
 

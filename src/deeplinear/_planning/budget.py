@@ -60,12 +60,12 @@ def training_cost(problem: Problem) -> float:
     if problem.data.dimension_free and problem.data.own_dim is None:
         raise Refusal("cost", None, "given where the spectrum is infinite", got="none")
     dim, widths, rule = float(problem.data.own_dim or 1), list(network.given_widths), problem.optimizer
-    hidden = list(itertools.pairwise(widths)) if len(widths) > 1 else [(widths[0], widths[0])] * (network.layers - 1)
-    matrices = [(dim, widths[0]), *hidden]
-    does = traits_of(rule)
-    passes = 6.0 * does.looks * sum(n * m for n, m in matrices) * problem.sampling.examples(problem.steps)
-    turned = [*(hidden if "hidden" in does.orthogonal else []), *(matrices[:1] if "input" in does.orthogonal else [])]
-    products = sum(4.0 * min(each) ** 2 * max(each) + 2.0 * min(each) ** 3 for each in turned)
+    first, does = (dim, widths[0], 1), traits_of(rule)
+    hidden = [(n, m, 1) for n, m in itertools.pairwise(widths)] or [(widths[0], widths[0], network.layers - 1)]
+    passes = 6.0 * does.looks * sum(n * m * count for n, m, count in (first, *hidden))
+    passes *= problem.sampling.examples(problem.steps)
+    turned = [*(hidden if "hidden" in does.orthogonal else []), *([first] if "input" in does.orthogonal else [])]
+    products = sum(count * (4.0 * min(n, m) ** 2 * max(n, m) + 2.0 * min(n, m) ** 3) for n, m, count in turned)
     return float(passes + getattr(rule, "iterations", _ITERATIONS) * products * (problem.steps - 1))
 
 

@@ -62,6 +62,8 @@ class Row:
 class _Weight:
     """(d, X) of one layer, which add up and are scaled as weights are."""
 
+    __array_ufunc__ = None  # so that numbers of NumPy scale them too
+
     def __init__(self, d: float, X: Array) -> None:
         self.d, self.X = d, X
 
@@ -96,7 +98,7 @@ class _Weights(Vector):
         """Return the same in some layers, and zero in the rest."""
         roles = ["input", *["hidden"] * (len(self.layers) - 2), "readout"]
         pairs = zip(roles, self.layers, strict=True)
-        return _Weights([float(role in layers) * layer for role, layer in pairs], self.asked)
+        return _Weights([(1.0 if role in layers else 0.0) * layer for role, layer in pairs], self.asked)
 
     def __add__(self, other: Any) -> "_Weights":
         pairs = zip(self.layers, other.layers, strict=True)
@@ -109,7 +111,7 @@ class _Weights(Vector):
     def __mul__(self, number: Any) -> "_Weights":
         values = number.values[:, 0] if isinstance(number, Numbers) else [number]
         every = values if len(values) > 1 else [values[0]] * len(self.layers)
-        return _Weights([float(each) * layer for each, layer in zip(every, self.layers, strict=True)], self.asked)
+        return _Weights([each * layer for each, layer in zip(every, self.layers, strict=True)], self.asked)
 
     __rmul__ = __mul__
 
@@ -262,5 +264,5 @@ def _gradient(row: int, outputs: int, most: int, asked: _Asked, layers: int) -> 
 def _combined(shares: Array, weights: list[_Weight]) -> _Weight:
     total = 0.0 * weights[0]
     for share, weight in zip(shares, weights, strict=False):
-        total = total + float(share) * weight
+        total = total + share * weight
     return total
