@@ -300,6 +300,7 @@ class Rule:
 
         Examples
         --------
+        >>> from deeplinear import GradientDescent
         >>> GradientDescent(lr=[0.1, 0.2]).scaled(0.5, steps=2).lr
         (0.05, 0.1)
         """
