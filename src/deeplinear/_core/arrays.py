@@ -106,8 +106,6 @@ class ComparedByValue:
         names = [each.name for each in fields(self)]  # type: ignore[arg-type]  # it is one of a dataclass
         return all(_are_equal(getattr(self, name), getattr(other, name)) for name in names)
 
-    __hash__ = None  # type: ignore[assignment]  # as of arrays
-
 
 def _are_equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):

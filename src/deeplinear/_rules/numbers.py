@@ -39,7 +39,7 @@ class Numbers:
     __array_ufunc__ = None
 
     def __init__(self, values: Array) -> None:
-        self.values = values
+        self.values: Array = values
 
     def sum(self) -> "Numbers":
         """Return the sum over weight layers."""
@@ -94,8 +94,6 @@ class Numbers:
 
     def __ne__(self, other: object) -> Any:
         return _both(self, other, lambda a, b: _real(a) != _real(b))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __lt__(self, other: Scalar) -> Any:
         return _both(self, other, lambda a, b: _real(a) < _real(b))

@@ -35,7 +35,8 @@ class Part:
     __slots__ = ("base", "holders")
 
     def __init__(self, base: int = 0, holders: "WeakSet[Vector] | None" = None) -> None:
-        self.base, self.holders = base, holders
+        self.base: int = base
+        self.holders: WeakSet[Vector] | None = holders
 
 
 class Space(Protocol):
@@ -64,7 +65,8 @@ class Vector:
     __array_ufunc__ = None
 
     def __init__(self, space: Space, terms: Terms) -> None:
-        self.space, self.terms = space, terms
+        self.space: Space = space
+        self.terms: Terms = terms
         for part in terms:
             if part.holders is not None:
                 part.holders.add(self)
