@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.needs import need
-from tests.strategies import on_random, problems, programs
 
 import deeplinear as dl
 from deeplinear._core.arrays import computing
@@ -15,6 +13,8 @@ from deeplinear._equations.program import compiled
 from deeplinear._equations.recorder import recorded
 from deeplinear._equations.recording import NotRecordable, Recorded, recording
 from deeplinear._solvers import dense
+from needs import need
+from strategies import on_random, problems, programs
 
 if compiled is None:
     need("compiled", False, "recorded steps need compiled products")

@@ -7,6 +7,13 @@ _OUT_OF_MEMORY = ("SIGKILL", "SIGABRT", "SIGSEGV")
 """How the system, or a library that finds no memory, ends a process."""
 
 
+_TRIED = """
+try:
+    import {0}
+except Exception as reason:  # whoever needs what is in it says so
+    print("{0} was not imported:", reason, file=sys.stderr)
+"""
+
 _wanted: list[str] = []
 
 
@@ -29,8 +36,8 @@ def command(module: str, *options: str) -> list[str]:
     """
     flags = {"-I": sys.flags.isolated, "-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
     path = [str(entry) for entry in sys.path]
-    more = "".join(f"import {each}; " for each in _wanted)
-    code = f"import sys; sys.path[:] = {path!r}; {more}from {module} import main; main()"
+    code = f"import sys\nsys.path[:] = {path!r}\n"
+    code += "".join(_TRIED.format(each) for each in _wanted) + f"from {module} import main; main()"
     return [sys.executable, "-P", *(flag for flag, is_set in flags.items() if is_set), *options, "-c", code]
 
 

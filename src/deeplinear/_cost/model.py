@@ -55,7 +55,12 @@ def numbers_per_step(sizes: Sizes) -> int:
 
 def numbers_of_training(problem: Problem, dim: int, seeds: int, method: str = AUTO) -> float:
     """Numbers that training several networks goes through, or could in the time that it takes to draw and to call."""
-    return seeds * _network(problem, dim, method).seconds / PASS
+    return seconds_of_training(problem, dim, seeds, method) / PASS
+
+
+def seconds_of_training(problem: Problem, dim: int, seeds: int, method: str = AUTO) -> float:
+    """Seconds of the same, on an ordinary machine."""
+    return seeds * _network(problem, dim, method).seconds
 
 
 def bytes_of_networks(problem: Problem, dim: int, together: int, method: str = AUTO) -> float:

@@ -15,7 +15,13 @@ import xarray as xr
 import deeplinear as dl
 from deeplinear._core.build import version
 from deeplinear._core.dataset import LOSSES
-from deeplinear._cost.model import bytes_of_networks, numbers_of_solving, numbers_of_training, work_of
+from deeplinear._cost.model import (
+    bytes_of_networks,
+    numbers_of_solving,
+    numbers_of_training,
+    seconds_of_training,
+    work_of,
+)
 
 Progress = Callable[[float], object]
 """Called with the fraction of a job that is done."""
@@ -71,6 +77,10 @@ class Job(Protocol):
         """Do it."""
 
 
+_DRAWN, _QUICK = 64, 0.5
+"""Networks that a comparison draws, if they take no more seconds than this."""
+
+
 def key(job: Job) -> str:
     """Name of a job's result: what is computed and a fingerprint of all that it depends on."""
     kind = type(job).__name__.lower()
@@ -97,12 +107,17 @@ class Train:
 
     @property
     def work(self) -> Work:
-        """Comparing takes two more solutions."""
+        """Comparing takes two more solutions, and draws networks of the same size unless that takes long."""
         if self.dim is None:
             return Work(numbers_of_solving(self.problem), 0.0, held(self.problem))
+        solved, trained = numbers_of_solving(self.problem), numbers_of_training(self.problem, self.dim, self.seeds)
+        if self.problem.data.dimension_free:
+            return Work(solved, trained, held(self.problem, self.dim, self.seeds))
+        if seconds_of_training(self.problem, self.dim, _DRAWN) < _QUICK:
+            trained += numbers_of_training(self.problem, self.dim, _DRAWN)
         return Work(
-            (1 if self.problem.data.dimension_free else 3) * numbers_of_solving(self.problem),
-            numbers_of_training(self.problem, self.dim, self.seeds),
+            3 * solved,
+            trained,
             held(self.problem, self.dim, self.seeds),
         )
 
