@@ -67,9 +67,10 @@ maximum_signature_line_length = 90
 numpydoc_show_class_members = False
 # Types of other projects, whose pages are not at hand when the site is built, and the names of type variables.
 nitpick_ignore_regex = [
-    ("py:.*", r"(numpy|np|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed|torch)(\..*)?"),
+    ("py:.*", r"(numpy|np|pd|xarray|xr|matplotlib|collections|pathlib|enum|typing|distributed|torch)(\..*)?"),
     ("py:.*", r"(Any|Array|ArrayLike|Callable|Iterable|Literal|Mapping|NDArray|Path|Sequence|Figure|Axes)"),
-    ("py:.*", r"deeplinear\._[\w.]+\.(Axis|Cost|Modes|Layers|Scaling|Orthogonal|Stage|Optimizer)"),
+    ("py:.*", r"Traits|deeplinear\._[\w.]+\.(Axis|Cost|Modes|Layers|Scaling|Orthogonal|Stage|Optimizer)"),
+    ("py:.*", r"deeplinear\._[\w.]+\.(Forecast|Numbers|PaperPanel|Part|RunSchedule|Stopping)"),  # given, never made
 ]
 
 html_theme = "pydata_sphinx_theme"
